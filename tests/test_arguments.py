@@ -12,18 +12,18 @@ OLDEST = worst_first(MACHINES)
 
 TAKES_A_PROBLEM = {
     "solve": eh.solve,
-    "fairness": eh.fairness,
-    "what_if": lambda problem: eh.what_if(problem, [[1]]),
-    "compare_budgets": lambda problem: eh.compare_budgets(problem, [[1]]),
+    "fairness": eh.price_of_fairness,
+    "solve with budgets": lambda problem: eh.solve(problem, budgets=[[1]]),
+    "compare with budgets": lambda problem: eh.compare(problem, budgets=[[1]]),
     "compare": eh.compare,
-    "evaluate": lambda problem: eh.evaluate("random", problem),
+    "evaluate": lambda problem: eh.evaluate(problem, "random"),
     "simulate": lambda problem: eh.simulate(problem, OLDEST),
     "simulate_counts": lambda problem: eh.simulate_counts(problem, OLDEST),
-    "check_policy": lambda problem: eh.check_policy(OLDEST, problem),
-    "make_policy": lambda problem: eh.make_policy("random", problem),
+    "check_policy": lambda problem: eh.check_policy(problem, OLDEST),
+    "make_policy": lambda problem: eh.make_policy(problem, "random"),
     "train": lambda problem: eh.train(problem, 1),
     "indices": eh.indices,
-    "save_policy": lambda problem: eh.save_policy(OLDEST, problem, "never.zip"),
+    "save_policy": lambda problem: eh.save_policy(problem, OLDEST, "never.zip"),
 }
 
 
@@ -44,8 +44,8 @@ def test_nothing_is_no_problem(call):
     [
         (lambda: eh.simulate(OLDEST, MACHINES), r"simulate\(problem, policy\)"),
         (lambda: eh.simulate_counts(OLDEST, MACHINES), r"simulate_counts\(problem, policy\)"),
-        (lambda: eh.evaluate(MACHINES, OLDEST), r"evaluate\(policy, problem\)"),
-        (lambda: eh.check_policy(MACHINES, OLDEST), r"check_policy\(policy, problem\)"),
+        (lambda: eh.evaluate(OLDEST, MACHINES), r"evaluate\(problem, policy\)"),
+        (lambda: eh.check_policy(OLDEST, MACHINES), r"check_policy\(problem, policy\)"),
         (lambda: eh.compare([OLDEST], MACHINES), "got list"),
         (lambda: eh.compare(OLDEST, MACHINES), r"compare\(problem, policies\)"),
     ],
@@ -57,7 +57,7 @@ def test_swapped_arguments_are_told_with_the_order(call, order):
 
 @pytest.mark.parametrize("play", [eh.simulate, eh.simulate_counts])
 def test_a_name_is_told_how_it_becomes_a_policy(play):
-    with pytest.raises(PolicyError, match=r"make_policy\('random', problem\)"):
+    with pytest.raises(PolicyError, match=r"make_policy\(problem, 'random'\)"):
         play(MACHINES, "random")
 
 
@@ -77,14 +77,14 @@ def test_what_is_no_policy_is_not_played(given, words):
 
 CALLS_WITH_RNG = {
     "solve": lambda rng: eh.solve(MACHINES, rng=rng),
-    "fairness": lambda rng: eh.fairness(MACHINES, rng=rng),
-    "what_if": lambda rng: eh.what_if(MACHINES, [[1]], rng=rng),
-    "compare_budgets": lambda rng: eh.compare_budgets(MACHINES, [[1]], rng=rng),
+    "fairness": lambda rng: eh.price_of_fairness(MACHINES, rng=rng),
+    "solve with budgets": lambda rng: eh.solve(MACHINES, budgets=[[1]], rng=rng),
+    "compare with budgets": lambda rng: eh.compare(MACHINES, rng=rng, budgets=[[1]]),
     "compare": lambda rng: eh.compare(MACHINES, ["random"], rng=rng),
-    "evaluate": lambda rng: eh.evaluate(OLDEST, MACHINES, method="monte-carlo", rng=rng),
+    "evaluate": lambda rng: eh.evaluate(MACHINES, OLDEST, method="monte-carlo", rng=rng),
     "simulate": lambda rng: eh.simulate(MACHINES, OLDEST, rng=rng),
     "simulate_counts": lambda rng: eh.simulate_counts(MACHINES, OLDEST, rng=rng),
-    "check_policy": lambda rng: eh.check_policy(OLDEST, MACHINES, rng),
+    "check_policy": lambda rng: eh.check_policy(MACHINES, OLDEST, rng),
     "act": lambda rng: OLDEST.act([0, 1], rng),
 }
 
@@ -110,14 +110,14 @@ def _played(call):
 
 
 WITHOUT_RNG = {
-    "evaluate": lambda **rng: eh.evaluate(OLDEST, MACHINES, "gini:2", 50, 30, method="monte-carlo", **rng),
+    "evaluate": lambda **rng: eh.evaluate(MACHINES, OLDEST, "gini:2", 50, 30, method="monte-carlo", **rng),
     "simulate": lambda **rng: eh.simulate(MACHINES, OLDEST, 50, 30, **rng),
     "simulate_counts": lambda **rng: eh.simulate_counts(MACHINES, OLDEST, 50, 30, **rng),
     "compare": lambda **rng: (
         eh.compare(MACHINES, OLDEST, "gini:2", 50, 30, method="monte-carlo", **rng).rows[0].evaluation
     ),
-    "compare_budgets": lambda **rng: (
-        eh.compare_budgets(MACHINES, [[1]], ["random"], "gini:2", 50, 30, method="monte-carlo", **rng)[0].evaluation
+    "compare with budgets": lambda **rng: (
+        eh.compare(MACHINES, ["random"], "gini:2", 50, 30, method="monte-carlo", budgets=[[1]], **rng)[0].evaluation
     ),
 }
 
@@ -137,13 +137,13 @@ def test_the_same_call_gives_the_same_numbers_and_none_gives_others(call):
 
 @pytest.mark.parametrize("name", ["fair-index", "occupancy-priority", "re-solving", "whittle", "optimal", "random"])
 def test_a_policy_is_made_by_its_name(name):
-    policy = eh.make_policy(name, MACHINES, "gini:2")
+    policy = eh.make_policy(MACHINES, name, "gini:2")
     assert eh.simulate(MACHINES, policy, 2, 3).returns.shape == (2, 2)
 
 
 def test_a_policy_of_a_name_that_is_not_there():
     with pytest.raises(UnknownName, match="Did you mean 're-solving'"):
-        eh.make_policy("resolving", MACHINES)
+        eh.make_policy(MACHINES, "resolving")
 
 
 @pytest.mark.parametrize("progress", [5, "yes"])
@@ -151,10 +151,10 @@ def test_a_policy_of_a_name_that_is_not_there():
     "call",
     [
         lambda **more: eh.solve(MACHINES, **more),
-        lambda **more: eh.fairness(MACHINES, **more),
+        lambda **more: eh.price_of_fairness(MACHINES, **more),
         lambda **more: eh.simulate(MACHINES, OLDEST, 2, 2, **more),
-        lambda **more: eh.what_if(MACHINES, [[1]], **more),
-        lambda **more: eh.compare_budgets(MACHINES, [[1]], **more),
+        lambda **more: eh.solve(MACHINES, budgets=[[1]], **more),
+        lambda **more: eh.compare(MACHINES, budgets=[[1]], **more),
         lambda **more: eh.train(MACHINES, 1, **more),
     ],
 )
@@ -166,7 +166,7 @@ def test_strange_progress_is_told(call, progress):
 @pytest.mark.parametrize("tolerance", ["small", None, True])
 def test_a_strange_tolerance_is_told(tolerance):
     with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
-        eh.solve(MACHINES, tolerance=tolerance)
+        eh.solve(MACHINES, method=eh.SolveMethod(tolerance=tolerance))
 
 
 ARM = eh.Arm([[[1.0], [1.0]]], rewards=[[0.0, 1.0]], usage=[[0], [1]])
@@ -228,7 +228,7 @@ def test_a_policy_may_answer_with_who_is_served():
         def act(self, states, rng):
             return (states == 2) & (np.cumsum(states == 2, axis=1) == 1)
 
-    eh.check_policy(WornOut(), MACHINES)
+    eh.check_policy(MACHINES, WornOut())
     assert eh.simulate(MACHINES, WornOut(), 2, 3).returns.shape == (2, 2)
 
 

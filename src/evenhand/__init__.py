@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from evenhand._version import __version__
 
 if TYPE_CHECKING:
-    from evenhand import errors, policies, problems
-    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand import errors, policies, problems, uncertainty
+    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve
     from evenhand.evaluation.shards.checking import ArmsCheck, check_arms
     from evenhand.evaluation.shards.indexing import ArmsIndices, index_arms
     from evenhand.evaluation.shards.measuring import ArmsEvaluation, evaluate_arms
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.fitting.result import Fitted
     from evenhand.learning import Training, Trainings, train, train_seeds
     from evenhand.model.arm import Arm
-    from evenhand.model.composite import BySteps, Mixture
+    from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
     from evenhand.model.coupled import CoupledMDP
     from evenhand.model.io import load, save
     from evenhand.model.parquet.reading import StoredArms, open_arms
@@ -38,17 +38,18 @@ if TYPE_CHECKING:
         parse_welfare,
         register_welfare,
     )
+    from evenhand.planning.backtest import Backtest, backtest
+    from evenhand.planning.budget_sweep import BudgetSweep
     from evenhand.planning.by_shards import ArmsSolution, solve_arms
     from evenhand.planning.check import Check, check
     from evenhand.planning.compare import Comparison, compare
-    from evenhand.planning.fairness import Fairness, fairness
     from evenhand.planning.plan import Decisions, Plan, load_plan, load_policy, save_solution
     from evenhand.planning.plan_file import save_policy
     from evenhand.planning.policy_argument import evaluate, make_policy
-    from evenhand.planning.replay import Replay, replay
+    from evenhand.planning.price_of_fairness import PriceOfFairness, price_of_fairness
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
-    from evenhand.planning.what_if import compare_budgets, what_if
+    from evenhand.planning.task import SolveMethod
     from evenhand.policies.index import TypeIndices, indices
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
 
@@ -56,6 +57,7 @@ _HOMES = {
     "errors": "",
     "policies": "",
     "problems": "",
+    "uncertainty": "",
     "Evaluation": "evaluation",
     "ArmsCheck": "evaluation.shards.checking",
     "check_arms": "evaluation.shards.checking",
@@ -69,7 +71,6 @@ _HOMES = {
     "make_policy": "planning.policy_argument",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
-    "price_of_fairness": "evaluation",
     "fit": "fitting.fit",
     "Fitted": "fitting.result",
     "Training": "learning",
@@ -77,8 +78,8 @@ _HOMES = {
     "train": "learning",
     "train_seeds": "learning",
     "Arm": "model.arm",
-    "BySteps": "model.composite",
-    "Mixture": "model.composite",
+    "TimeVaryingPolicy": "model.composite",
+    "MixturePolicy": "model.composite",
     "CoupledMDP": "model.coupled",
     "load": "model.io",
     "save": "model.io",
@@ -104,20 +105,20 @@ _HOMES = {
     "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
-    "Fairness": "planning.fairness",
-    "fairness": "planning.fairness",
+    "PriceOfFairness": "planning.price_of_fairness",
+    "price_of_fairness": "planning.price_of_fairness",
     "Decisions": "planning.plan",
     "Plan": "planning.plan",
     "load_plan": "planning.plan",
-    "Replay": "planning.replay",
-    "replay": "planning.replay",
+    "Backtest": "planning.backtest",
+    "backtest": "planning.backtest",
     "load_policy": "planning.plan",
     "save_policy": "planning.plan_file",
     "save_solution": "planning.plan",
     "Solution": "planning.solution",
     "solve": "planning.solve",
-    "compare_budgets": "planning.what_if",
-    "what_if": "planning.what_if",
+    "SolveMethod": "planning.task",
+    "BudgetSweep": "planning.budget_sweep",
     "TypeIndices": "policies.index",
     "indices": "policies.index",
     "Rollout": "simulation",
@@ -136,25 +137,27 @@ __all__ = [
     "ArmsEvaluation",
     "ArmsIndices",
     "ArmsSolution",
-    "BySteps",
+    "Backtest",
+    "BudgetSweep",
     "Check",
     "Comparison",
     "CoupledMDP",
     "Decisions",
     "Evaluation",
-    "Fairness",
     "Fitted",
     "Gini",
     "Leximin",
     "Maximin",
-    "Mixture",
+    "MixturePolicy",
     "Plan",
     "Policy",
-    "Replay",
+    "PriceOfFairness",
     "Rollout",
     "Simulator",
     "Solution",
+    "SolveMethod",
     "StoredArms",
+    "TimeVaryingPolicy",
     "Training",
     "Trainings",
     "TypeIndices",
@@ -163,16 +166,15 @@ __all__ = [
     "WelfareCheck",
     "__version__",
     "act_on_arms",
+    "backtest",
     "check",
     "check_arms",
     "check_policy",
     "check_welfare",
     "compare",
-    "compare_budgets",
     "errors",
     "evaluate",
     "evaluate_arms",
-    "fairness",
     "fit",
     "gini_coefficient",
     "index_arms",
@@ -188,7 +190,6 @@ __all__ = [
     "price_of_fairness",
     "problems",
     "register_welfare",
-    "replay",
     "save",
     "save_policy",
     "save_solution",
@@ -198,7 +199,7 @@ __all__ = [
     "solve_arms",
     "train",
     "train_seeds",
-    "what_if",
+    "uncertainty",
     "write_arms",
 ]
 

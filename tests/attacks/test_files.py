@@ -18,7 +18,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInput, ModelError, PolicyError, TooLarge
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import MixturePolicy
 from evenhand.planning.policy_registry import find_policy
 from evenhand.policies.network import CountNetworkPolicy, Network
 
@@ -43,10 +43,10 @@ def originals(tmp_path_factory):
     """Sound files by name."""
     folder = tmp_path_factory.mktemp("sound")
     table, random = eh.solve(MACHINES, method="joint").policy, find_policy("random").build(MACHINES, "gini:2")
-    eh.save_policy(table, MACHINES, folder / "table.zip")
-    eh.save_policy(Mixture([table, random], [0.5, 0.5]), MACHINES, folder / "mixture.zip")
+    eh.save_policy(MACHINES, table, folder / "table.zip")
+    eh.save_policy(MACHINES, MixturePolicy([table, random], [0.5, 0.5]), folder / "mixture.zip")
     eh.save_solution(eh.solve(MACHINES), folder / "plan.zip")
-    eh.save_policy(CountNetworkPolicy(MACHINES, count_network()), MACHINES, folder / "network.zip")
+    eh.save_policy(MACHINES, CountNetworkPolicy(MACHINES, count_network()), folder / "network.zip")
     for kind in ("toml", "json", "npz"):
         eh.save(MACHINES, folder / f"model.{kind}")
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
@@ -158,7 +158,7 @@ def attack(originals, tmp_path_factory):
     def play(path):
         policy = eh.load_policy(path, MACHINES)
         eh.simulate(MACHINES, policy, 2, 3, rng=0)
-        eh.evaluate(policy, MACHINES)
+        eh.evaluate(MACHINES, policy)
 
     def attack(seed):
         rng = np.random.default_rng([seed, 44])

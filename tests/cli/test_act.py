@@ -136,7 +136,7 @@ def test_a_trained_network_is_a_plan(evenhand, folder, states):
 
     weights = [np.eye(4, 6, dtype=np.float32)]
     policy = CountNetworkPolicy(machine_replacement(num_arms=4), Network(weights, [np.arange(6, dtype=np.float32)]))
-    save_policy(policy, policy.problem, "net.zip")
+    save_policy(policy.problem, policy, "net.zip")
     states.write_text("arm,state\n" + "".join(f"m{i},age {1 + i % 3}\n" for i in range(7)))
     told = evenhand("act", "net.zip", states, "--budget", "2", "--json").json
     assert told["used"] == {"resource 0": 2}

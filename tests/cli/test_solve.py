@@ -61,7 +61,7 @@ def test_the_saved_policy_is_the_one_that_was_certified(tmp_path: Path, capsys: 
     answer = json.loads(capsys.readouterr().out)
     assert answer["policy"] == str(out)
     problem = machine_replacement(num_arms=3, operating_cost="exponential", budget=1)
-    played = evaluate(load_policy(out, problem), problem, method="exact")
+    played = evaluate(problem, load_policy(out, problem), method="exact")
     assert played.welfare == pytest.approx(answer["welfare"]["value"], rel=1e-7)
     assert list(tmp_path.iterdir()) == [out]
 

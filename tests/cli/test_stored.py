@@ -67,7 +67,7 @@ def test_evaluate_by_shards_is_that_in_memory(fleet):
     assert there["budget_used"] == pytest.approx(here["budget_used"], rel=1e-12)
     values = pq.read_table("values.parquet").to_pydict()
     assert values["value"] == pytest.approx(eh.evaluate(
-        "whittle", eh.load("fleet.parquet"), num_episodes=5, horizon=20, method="monte-carlo"
+        eh.load("fleet.parquet"), "whittle", num_episodes=5, horizon=20, method="monte-carlo"
     ).values.tolist())  # fmt: skip
 
 

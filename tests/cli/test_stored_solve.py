@@ -59,7 +59,7 @@ def test_what_is_told_to_people(folder):
     [
         (["--on", "moon"], "on: expected local"),
         (["--on", "local", "--method", "whittle"], "by shards it is fluid"),
-        (["--on", "local", "--rotate", "3"], "--rotate: this is for models in memory"),
+        (["--on", "local", "--redraw-every", "3"], "--redraw-every: this is for models in memory"),
         (["--on", "local", "--welfare", "leximin", "--tolerance", "3"], "tolerance: expected a number between 0 and 1"),
         (["--checkpoint", "kept.npz"], "--checkpoint: this is for models in Parquet, by shards"),
     ],

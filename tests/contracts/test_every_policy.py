@@ -80,7 +80,7 @@ def build(factory, problem):
 def test_keeps_the_rules(factory, name):
     problem = PROBLEMS[name]()
     policy = build(factory, problem)
-    check_policy(policy, problem)
+    check_policy(problem, policy)
     assert factory not in BY_NAME or not is_exchangeable(policy)
 
 

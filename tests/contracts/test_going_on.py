@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
-from evenhand.model.composite import BySteps, Mixture
-from evenhand.model.policy import Starting, begin, capabilities
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
+from evenhand.model.policy import StatefulPolicy, begin, capabilities
 from evenhand.planning.policy_registry import REGISTRY, find_policy
 from evenhand.policies import PriorityPolicy, Resolving, RoundRobin, never_act, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
@@ -23,10 +23,10 @@ def named(name, problem):
     return find_policy(name).build(problem, "gini:2")
 
 
-def in_turn_or_not(problem=MACHINES, rotate=None):
+def in_turn_or_not(problem=MACHINES, redraw_every=None):
     """Parts that remember in different ways, and one that does not."""
     parts = [RoundRobin(problem), named("re-solving", problem), worst_first(problem)]
-    return Mixture(parts, [0.4, 0.3, 0.3], rotate)
+    return MixturePolicy(parts, [0.4, 0.3, 0.3], redraw_every)
 
 
 def joint_table():
@@ -42,10 +42,10 @@ POLICIES = {
     "ties to the first": lambda: PriorityPolicy(MACHINES, MACHINES.types.rewards),
     "joint table": joint_table,
     "mixture": in_turn_or_not,
-    "mixture that rotates": lambda: in_turn_or_not(rotate=3),
-    "mixture of tables and turns": lambda: Mixture([joint_table(), RoundRobin(MACHINES)], [0.5, 0.5]),
-    "mixture of mixtures": lambda: Mixture([in_turn_or_not(rotate=2), never_act(MACHINES)], [0.7, 0.3]),
-    "mixture by steps": lambda: Mixture([worst_first(SHORT), RoundRobin(MACHINES)], [0.5, 0.5], rotate=4),
+    "redrawn mixture": lambda: in_turn_or_not(redraw_every=3),
+    "mixture of tables and turns": lambda: MixturePolicy([joint_table(), RoundRobin(MACHINES)], [0.5, 0.5]),
+    "mixture of mixtures": lambda: MixturePolicy([in_turn_or_not(redraw_every=2), never_act(MACHINES)], [0.7, 0.3]),
+    "mixture by steps": lambda: MixturePolicy([worst_first(SHORT), RoundRobin(MACHINES)], [0.5, 0.5], redraw_every=4),
 }
 REMEMBER = [
     *("equal-resources", "re-solving", "re-solving, two resources"),
@@ -54,7 +54,7 @@ REMEMBER = [
         "equal-resources, by steps",
         "oldest-first, by steps",
         "mixture",
-        "mixture that rotates",
+        "redrawn mixture",
         "mixture of tables and turns",
     ),
     *("mixture of mixtures", "mixture by steps"),
@@ -82,7 +82,7 @@ def test_is_asked_without_a_start(name):
     states = some_states(problem, 6, 0)
 
     def anew():
-        if isinstance(policy, Starting):
+        if isinstance(policy, StatefulPolicy):
             policy.forget()
         return policy
 
@@ -183,7 +183,7 @@ def test_a_memory_that_is_not_sound_is_refused(name):
 
 
 def test_a_mixture_looks_at_all_that_it_is_given():
-    policy = Mixture([RoundRobin(MACHINES), worst_first(MACHINES)], [0.5, 0.5])
+    policy = MixturePolicy([RoundRobin(MACHINES), worst_first(MACHINES)], [0.5, 0.5])
     actor = policy.start(6, 0)
     memory = actor.memory()
     assert {"step", "part", "0.order", "0.head"} == set(memory)
@@ -205,7 +205,7 @@ class Forgetful:
 
 
 def test_a_part_that_cannot_say_what_it_remembers_is_named():
-    actor = Mixture([Forgetful()], [1.0]).start(2, 0)
+    actor = MixturePolicy([Forgetful()], [1.0]).start(2, 0)
     with pytest.raises(NotApplicable, match=r"part 0 of the mixture .* Forgetful needs resume"):
         actor.memory()
 
@@ -241,10 +241,10 @@ class Alternating(RoundRobin):
 
 
 def test_authors_are_told_of_a_memory_that_does_not_hold():
-    check_policy(RoundRobin(MACHINES), MACHINES)
-    check_policy(in_turn_or_not(rotate=2), MACHINES)
+    check_policy(MACHINES, RoundRobin(MACHINES))
+    check_policy(MACHINES, in_turn_or_not(redraw_every=2))
     with pytest.raises(PolicyError, match="resumed: it goes on in another way"):
-        check_policy(Alternating(MACHINES), MACHINES)
+        check_policy(MACHINES, Alternating(MACHINES))
 
 
 def test_prices_are_looked_at_when_they_were_never():
@@ -259,4 +259,4 @@ def test_prices_are_looked_at_when_they_were_never():
 
 def test_steps_of_a_file_that_remember_are_refused():
     with pytest.raises(InvalidInput, match="remembers"):
-        BySteps([RoundRobin(MACHINES)])
+        TimeVaryingPolicy([RoundRobin(MACHINES)])

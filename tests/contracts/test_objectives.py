@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.errors import EvenhandError, InvalidInput, NotApplicable
 from evenhand.model import criterion as criteria
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.policy import begin
 from evenhand.planning.relaxed import relax
 from evenhand.reductions.joint import Joint, JointTable
@@ -126,8 +126,8 @@ class Case:
 
     def evaluate(self, policy, welfare, problem=None):
         return eh.evaluate(
-            policy,
             problem or self.problem,
+            policy,
             self.welfare(welfare),
             criterion=self.criterion,
             over=self.over,
@@ -259,10 +259,10 @@ def served_shares(case, policy):
 
 def transplanted(policy, problem):
     """The same tables of joint states for a problem that differs in its rewards only."""
-    if isinstance(policy, BySteps):
-        return BySteps([transplanted(part, problem) for part in policy.parts])
-    if isinstance(policy, Mixture):
-        return Mixture([transplanted(part, problem) for part in policy.parts], policy.shares)
+    if isinstance(policy, TimeVaryingPolicy):
+        return TimeVaryingPolicy([transplanted(part, problem) for part in policy.parts])
+    if isinstance(policy, MixturePolicy):
+        return MixturePolicy([transplanted(part, problem) for part in policy.parts], policy.shares)
     return JointTable(Joint(problem), policy.probabilities) if isinstance(policy, JointTable) else policy
 
 

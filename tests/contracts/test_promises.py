@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInput, NotApplicable
-from evenhand.evaluation.evaluate import evaluate, mean_by_type, standard_errors
+from evenhand.evaluation.evaluate import evaluate, mean_by_type
+from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model.arm import Arm
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
@@ -130,7 +131,7 @@ class Judged:
 
 
 def judge(problem, policy):
-    parts, shares = (policy.parts, policy.shares) if isinstance(policy, Mixture) else ((policy,), np.ones(1))
+    parts, shares = (policy.parts, policy.shares) if isinstance(policy, MixturePolicy) else ((policy,), np.ones(1))
     law = law_of(problem, relax(problem, "utilitarian").occupancy)
     play = Judge(problem, True, 3e5, 987)
     return Judged(shares, [play("part", part, law) for part in parts])
@@ -261,7 +262,7 @@ def forty_vans(bays, technicians):
 def members(problem, policy, num_episodes=600):
     """The members' values from the worst to the best, with their errors, on episodes of the test's own."""
     horizon = problem.criterion.judging_steps(1e-4)
-    found = evaluate(policy, problem, "leximin", num_episodes, horizon, 77, method="monte-carlo")
+    found = evaluate(problem, policy, "leximin", num_episodes, horizon, 77, method="monte-carlo")
     order = np.argsort(found.members)
     return found.members[order], found.member_stderr[order]
 

@@ -38,7 +38,7 @@ def test_the_policy_does_what_the_model_does_in_the_environment(machines):
         policy = from_stable_baselines3(model, machines)
         assert policy.rule == rule
         if rule != "greedy":  # drawn, so only its law could be compared
-            eh.check_policy(policy, machines)
+            eh.check_policy(machines, policy)
             continue
         env = CountEnv(machines, 10)
         observation, info = env.reset(seed=5)
@@ -51,8 +51,8 @@ def test_the_policy_does_what_the_model_does_in_the_environment(machines):
 
 def test_it_is_compared_and_evaluated_like_any_other(machines):
     policy = from_stable_baselines3(next(models(machines)), machines)
-    exact = eh.evaluate(policy, machines)
-    played = eh.evaluate(policy, machines, num_episodes=60, horizon=100, rng=0, method="monte-carlo")
+    exact = eh.evaluate(machines, policy)
+    played = eh.evaluate(machines, policy, num_episodes=60, horizon=100, rng=0, method="monte-carlo")
     assert exact.exact and abs(exact.welfare - played.welfare) < 5 * played.welfare_stderr + 0.1
     table = eh.compare(machines, {"mine": policy, "none": eh.policies.never_act(machines)}, rng=0)
     assert {row.policy for row in table.rows} == {"mine", "none"}
@@ -65,7 +65,7 @@ def test_a_model_learns_from_many_copies_and_plays_at_another_size(machines):
     model = PPO("MlpPolicy", copies, n_steps=8, batch_size=8, **small())
     model.learn(64)
     larger = machine_replacement(num_arms=40, budget=20)
-    eh.check_policy(from_stable_baselines3(model, larger), larger)
+    eh.check_policy(larger, from_stable_baselines3(model, larger))
 
 
 def test_observations_are_normalised_as_in_training(machines):
@@ -87,5 +87,5 @@ def test_what_does_not_fit_is_refused(machines, tmp_path):
         from_stable_baselines3(model, crew_maintenance(num_arms=3))
     with pytest.raises(InvalidInput, match="trained on CountEnv or BatchedCounts"):
         from_stable_baselines3("PPO", machines)
-    with pytest.raises(NotApplicable, match="cannot be saved"):
-        eh.save_policy(from_stable_baselines3(model, machines), machines, tmp_path / "policy.zip")
+    with pytest.raises(NotApplicable, match="save the model itself"):
+        eh.save_policy(machines, from_stable_baselines3(model, machines), tmp_path / "policy.zip")

@@ -57,7 +57,7 @@ def test_the_best_is_kept_and_told_with_all_others(three, tmp_path):
     about = json.loads(zipfile.ZipFile(file).read("manifest.json"))["about"]
     assert [row["seed"] for row in about["seeds"]] == [0, 1, 2] and about["command"] == "typed"
     assert [row["seed"] for row in about["seeds"] if row["best"]] == [three.best.settings["seed"]]
-    assert eh.evaluate(str(file), MACHINES).welfare == pytest.approx(max(looks))
+    assert eh.evaluate(MACHINES, str(file)).welfare == pytest.approx(max(looks))
     assert three.to_frame("pandas")["held_out"].tolist() == looks
     assert repr(three).startswith("Trainings(3 seeds, best")
     assert "all seeds" in three._repr_html_()
@@ -86,7 +86,7 @@ def test_held_out_looks_are_at_a_stream_that_no_run_has_seen(monkeypatch):
     assert {stream for stream in streams if stream[1] == judging.JUDGED} == {(0, judging.JUDGED), (1, judging.JUDGED)}
     monkeypatch.undo()
     for training, row in zip(found.runs, found.rows, strict=True):
-        truth = eh.evaluate(training.policy, MACHINES, method="exact").mean
+        truth = eh.evaluate(MACHINES, training.policy, method="exact").mean
         assert row.held_out_stderr > 0
         assert abs(row.held_out - truth) < 5 * row.held_out_stderr + 2e-3 * truth  # what lies beyond is left out
 

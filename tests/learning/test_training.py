@@ -345,8 +345,8 @@ class TestResult:
         assert [steps for steps, _ in training.curve] == list(range(0, 2049, 256))
         assert training.steps == 2048 and training.exact
         assert training.score == max(score for _, score in training.curve)
-        assert exact_values(training.policy, MACHINES).values[0] == pytest.approx(training.score, rel=1e-12)
-        assert evaluate(training.policy, MACHINES, "gini:2").welfare == pytest.approx(training.score)
+        assert exact_values(MACHINES, training.policy).values[0] == pytest.approx(training.score, rel=1e-12)
+        assert evaluate(MACHINES, training.policy, "gini:2").welfare == pytest.approx(training.score)
         assert len({score for _, score in training.curve}) > 1
 
     def test_the_best_is_kept_when_later_ones_are_worse(self, monkeypatch):
@@ -383,7 +383,7 @@ class TestResult:
         assert about["settings"]["seed"] == 0 and about["settings"]["algorithm"] == "ppo"
         assert [tuple(point) for point in about["curve"]] == training.curve
         again = load_policy(tmp_path / "policy.zip", MACHINES)
-        assert evaluate(again, MACHINES, "gini:2").welfare == pytest.approx(training.score)
+        assert evaluate(MACHINES, again, "gini:2").welfare == pytest.approx(training.score)
 
     def test_tensorboard_has_the_curve(self, tmp_path):
         pytest.importorskip("tensorboard")
@@ -409,7 +409,7 @@ class TestOtherWorlds:
         training = train(sampled(problem), steps=12_000, evaluations=3)
         assert not training.exact
         learned = CountNetworkPolicy(problem, training.policy.network)
-        exact = float(exact_values(learned, problem).values[0])
+        exact = float(exact_values(problem, learned).values[0])
         assert exact >= 0.995 * solve(problem).welfare
         assert training.score == pytest.approx(exact, rel=0.02)
 
@@ -438,14 +438,14 @@ class TestOtherWorlds:
         for num_arms in (2, 3, 4):
             problem = machine_replacement(num_arms=num_arms, budget=1)
             policy = CountNetworkPolicy(problem, training.policy.network)
-            assert exact_values(policy, problem).values[0] >= 0.99 * solve(problem).welfare
+            assert exact_values(problem, policy).values[0] >= 0.99 * solve(problem).welfare
         assert training.settings["num_arms"] == [2, 4] and training.settings["budget"] == [[1.0, 1.0]]
 
     def test_the_judge_of_several_tasks_is_their_mean(self):
         network = whole("ppo").policy.network
         judge, exact = make_judge(MACHINES, "greedy", Tasks((2, 4), ((1, 1),)), 0)
         each = [
-            exact_values(CountNetworkPolicy(problem, network), problem).values[0]
+            exact_values(problem, CountNetworkPolicy(problem, network)).values[0]
             for problem in (machine_replacement(num_arms=n, budget=1) for n in (2, 3, 4))
         ]
         assert exact and judge(network) == pytest.approx(np.mean(each))
@@ -459,7 +459,7 @@ class TestOtherWorlds:
         problem = machine_replacement(num_arms=40, budget=4, discount=0.9)
         network = whole("ppo").policy.network
         judge, exact = make_judge(sampled(problem), "greedy", Tasks.of(problem), 0)
-        value = exact_values(CountNetworkPolicy(problem, network), problem).values[0]
+        value = exact_values(problem, CountNetworkPolicy(problem, network)).values[0]
         assert not exact and judge(network) == judge(network)
         assert judge(network) == pytest.approx(value, rel=0.01)
 
@@ -484,7 +484,7 @@ class TestOtherWorlds:
             problem, PPOLearner(num_copies=32, batch=128), 12_288, architecture=architecture, evaluations=4
         )
         assert isinstance(training.policy, JointNetworkPolicy) and training.exact
-        assert exact_values(training.policy, problem).values.mean() == pytest.approx(training.score)
+        assert exact_values(problem, training.policy).values.mean() == pytest.approx(training.score)
         assert 0.97 * best <= training.score <= best + 1e-6
         assert training.curve[0][1] < training.score
 
@@ -492,7 +492,7 @@ class TestOtherWorlds:
     def test_scale_transfer(self):
         training = train(machine_replacement(num_arms=10, budget=1), steps=16_000, evaluations=4)
         large = machine_replacement(num_arms=40, budget=4)
-        assert exact_values(CountNetworkPolicy(large, training.policy.network), large).values[0] >= (
+        assert exact_values(large, CountNetworkPolicy(large, training.policy.network)).values[0] >= (
             0.99 * solve(large).welfare
         )
 

@@ -6,7 +6,7 @@ import pytest
 from evenhand.errors import InvalidInput, NotApplicable, UnknownName
 from evenhand.evaluation import evaluate
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Gini
 from evenhand.planning.compare import compare
 from evenhand.planning.policy_registry import REGISTRY, find_policy
@@ -33,7 +33,7 @@ class TestRoster:
 
     def test_every_entry_builds_a_policy_and_says_what_it_does(self):
         for entry in REGISTRY:
-            assert isinstance(entry.build(THREE), (Policy, Starting))
+            assert isinstance(entry.build(THREE), (Policy, StatefulPolicy))
             assert entry.summary
 
     def test_an_unknown_name_gets_the_nearest(self):
@@ -49,7 +49,7 @@ class TestCompare:
         assert welfares == sorted(welfares, reverse=True)
         for row in found.rows:
             assert row.evaluation.welfare == pytest.approx(
-                evaluate(find_policy(row.policy).build(THREE), THREE).welfare
+                evaluate(THREE, find_policy(row.policy).build(THREE)).welfare
             )
 
     def test_all_policies_meet_the_same_world(self):
@@ -121,7 +121,7 @@ class TestCompare:
         assert found.problem == THREE.with_criterion(criterion)
         for row in found.rows:
             policy = find_policy(row.policy).build(THREE.with_criterion(criterion))
-            expected = evaluate(policy, THREE, criterion=criterion, num_episodes=50, rng=0)
+            expected = evaluate(THREE, policy, criterion=criterion, num_episodes=50, rng=0)
             assert row.evaluation.welfare == pytest.approx(expected.welfare)
             assert row.evaluation.welfare <= found.upper_bound + 4 * row.evaluation.welfare_stderr + 1e-9
 
@@ -138,7 +138,7 @@ class TestCompare:
         found = compare(problem, own, over="groups", **QUICK | {"solve_up_to": 1000})
         assert found.problem.over == "groups"
         for row in found.rows:
-            alone = evaluate(own[row.policy], problem).values
+            alone = evaluate(problem, own[row.policy]).values
             assert row.evaluation.groups == pytest.approx({"north": alone[0], "south": alone[2]})
 
     def test_progress_names_each_policy(self):

@@ -21,6 +21,7 @@ from evenhand.planning.plan_file import save_policy
 from evenhand.planning.policy_registry import find_policy
 from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.planning.solve import choose_method, solve
+from evenhand.planning.task import SolveMethod
 from evenhand.policies import Resolving, fair_index, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
@@ -60,7 +61,7 @@ class TestCertificate:
     )
     def test_the_bound_holds_and_the_estimate_is_no_better_than_the_optimum(self, method, name, welfare):
         problem = SMALL[name]()
-        best = solve(problem, welfare, tolerance=1e-7)
+        best = solve(problem, welfare, SolveMethod(tolerance=1e-7))
         found = solve(problem, welfare, method)
         assert best.method in ("counts", "joint")
         assert found.upper_bound >= best.welfare - 1e-9
@@ -89,7 +90,7 @@ class TestCertificate:
     def test_agrees_with_a_long_simulation(self):
         problem = different(12)
         found = solve(problem, "utilitarian", "fluid", rng=1)
-        played = evaluate(found.policy, problem, "utilitarian", 300, 225, rng=99)
+        played = evaluate(problem, found.policy, "utilitarian", 300, 225, rng=99)
         assert abs(played.welfare - found.welfare) <= 5 * np.hypot(found.welfare_stderr, played.welfare_stderr)
 
     def test_whittle_refuses_what_has_no_indices(self):
@@ -236,7 +237,7 @@ class TestSaved:
     @pytest.mark.parametrize("problem", [different(12), crew_maintenance(num_arms=7)], ids=["machines", "crew"])
     def test_what_comes_back_does_the_same(self, name, problem, tmp_path: Path):
         policy = fluid_policies(problem, relax(problem, as_welfare("gini:2", problem.num_arms)))[name]
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         again = load_policy(tmp_path / "policy.zip", problem)
         assert type(again) is type(policy)
         assert played(policy, problem).any()
@@ -246,7 +247,7 @@ class TestSaved:
     def test_whittle_with_its_threshold(self, paper_compat, tmp_path: Path):
         problem = machine_replacement(num_arms=6)
         policy = whittle(problem, paper_compat=paper_compat)
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         again = load_policy(tmp_path / "policy.zip", problem)
         np.testing.assert_array_equal(played(again, problem), played(policy, problem))
         assert again.threshold == policy.threshold
@@ -254,14 +255,14 @@ class TestSaved:
     def test_how_often_prices_are_found(self, tmp_path: Path):
         problem = different(12)
         found = relax(problem, as_welfare("gini:2", 12))
-        save_policy(Resolving(problem, found.weights, found.prices, every=3), problem, tmp_path / "policy.zip")
+        save_policy(problem, Resolving(problem, found.weights, found.prices, every=3), tmp_path / "policy.zip")
         assert load_policy(tmp_path / "policy.zip", problem).every == 3
 
     def test_how_many_prices_there_are(self, tmp_path: Path):
         problem = different(20)
         found = relax(problem, as_welfare("utilitarian", 20))
         policy = Resolving(problem, found.weights, found.prices, points=5)
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         np.testing.assert_array_equal(load_policy(tmp_path / "policy.zip", problem).grid, policy.grid)
 
     def test_a_solution_with_its_certificate(self, tmp_path: Path):
@@ -275,7 +276,7 @@ class TestSaved:
     def test_for_another_problem_it_is_refused(self, name, tmp_path: Path):
         problem = different(12)
         policy = fluid_policies(problem, relax(problem, as_welfare("gini:2", 12)))[name]
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         with pytest.raises(PolicyError, match="made for another problem"):
             load_policy(tmp_path / "policy.zip", different(12, seed=1))
 
@@ -283,7 +284,7 @@ class TestSaved:
         problem = different(12)
         policy = fair_index(problem, np.ones(12), np.zeros(1))
         policy.scores = policy.scores[:5]
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         with pytest.raises(PolicyError, match="scores"):
             load_policy(tmp_path / "policy.zip", problem)
 
@@ -292,6 +293,6 @@ class TestSaved:
         found = relax(problem, as_welfare("gini:2", 12))
         policy = Resolving(problem, found.weights, found.prices)
         policy.weights = np.ones(1)
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         with pytest.raises(PolicyError):
             load_policy(tmp_path / "policy.zip", problem)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.evaluation.evaluate import mean_by_type, standard_errors
+from evenhand.evaluation.evaluate import mean_by_type
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import Mixture
+from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.model.composite import MixturePolicy
 from evenhand.planning import judging
 from evenhand.planning.judging import Column, Judge, law_of, mix
 from evenhand.planning.relaxed import fluid_policies, relax
@@ -31,7 +32,7 @@ def test_played_values_are_those_of_exact_evaluation(name, criterion, played):
     law = law_of(problem, relax(problem, "gini:2").occupancy)
     judge = Judge(problem, True, 4e5, 5, most_episodes=800, left_out=1e-6)
     for make in (worst_first, random_feasible, never_act):
-        column, exact = judge("it", make(problem), law), exact_values(make(problem), problem)
+        column, exact = judge("it", make(problem), law), exact_values(problem, make(problem))
         error = standard_errors(column.returns)
         np.testing.assert_array_less(np.abs(column.values - exact.values), 4.5 * error + 2e-3 * np.abs(exact.values))
         spread = 4.5 * column.served_error + 2e-3
@@ -100,7 +101,7 @@ def test_small_problems_are_judged_exactly(by_type):
     problem = FIXED["typed"]()
     law = law_of(problem, relax(problem, "gini:2").occupancy)
     column = Judge(problem, by_type, 1e4, 0)("it", worst_first(problem), law)
-    exact = exact_values(worst_first(problem), problem).values
+    exact = exact_values(problem, worst_first(problem)).values
     assert column.exact and column.error(np.ones(len(column.values))) == 0
     np.testing.assert_allclose(column.values, exact if by_type else exact[problem.type_of_arm], rtol=1e-9)
 
@@ -131,8 +132,8 @@ def test_laws_are_choices_and_idle_where_nothing_goes():
 
 def test_mixtures_among_the_parts_are_taken_apart():
     problem, law = FIXED["typed"](), np.zeros(0)
-    inner = Mixture([never_act(problem), random_feasible(problem)], [0.25, 0.75])
-    turning = inner.rotating(3)
+    inner = MixturePolicy([never_act(problem), random_feasible(problem)], [0.25, 0.75])
+    turning = inner.with_redraw_every(3)
     columns = [Column("it", part, law, np.zeros((1, 2)), np.zeros((1, 2))) for part in (inner, turning)]
     mixed = mix(columns, np.array([0.4, 0.6]))
     assert mixed.shares.tolist() == pytest.approx([0.1, 0.3, 0.6])
@@ -148,6 +149,6 @@ def test_what_lies_beyond_a_horizon_that_is_cut_short_goes_on_as_before(played, 
     column = Judge(problem, True, 4e6, 3, left_out=1e-5)(
         "it", policy, law_of(problem, relax(problem, "gini:2").occupancy)
     )
-    exact, error = exact_values(policy, problem).values, standard_errors(column.returns)
+    exact, error = exact_values(problem, policy).values, standard_errors(column.returns)
     np.testing.assert_array_less(np.abs(column.values - exact), 4.5 * error + 0.02 * column.beyond + 1e-6)
     assert column.beyond.max() > 10 * error.max()

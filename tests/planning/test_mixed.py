@@ -9,7 +9,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.explanations import policy_family
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
@@ -105,11 +105,11 @@ def test_the_time_ends_the_search(few_episodes, monkeypatch):
     ticks = iter(range(10**6))
     for module in (mixed, playing):
         monkeypatch.setattr(module, "work_clock", lambda: float(next(ticks)))
-    hurried = eh.solve(brief(), "gini:2", "fluid", seconds=4.0)
+    hurried = eh.solve(brief(), "gini:2", eh.SolveMethod("fluid", seconds=4.0))
     assert "of 8 policies, 0 rounds, stopped by the time given" in hurried.reason
     assert eh.solve(brief(), "gini:2", "fluid").history[-1][0] > 8
     with pytest.raises(InvalidInput, match="seconds: expected a positive number"):
-        eh.solve(outreach(), seconds=0)
+        eh.solve(outreach(), method=eh.SolveMethod(seconds=0))
 
 
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:300"])
@@ -131,7 +131,7 @@ def test_all_stages_together_take_no_more_than_twice_the_time(criterion, few_epi
         monkeypatch.setattr(module, "work_clock", lambda: sum(played) / 1e5, raising=False)
     arms = [eh.Arm(*own) for own in _random_arms(50)]
     problem = eh.CoupledMDP(arms, [10], 0.99, criterion=criterion)
-    found = eh.solve(problem, "gini:half=0.75", "fluid", seconds=3.0)
+    found = eh.solve(problem, "gini:half=0.75", eh.SolveMethod("fluid", seconds=3.0))
     assert found.stopped
     assert sum(played) / 1e5 <= 6.0
 
@@ -160,11 +160,14 @@ class TestRotating:
     @pytest.mark.slow
     def test_both_are_reported(self, few_episodes):
         problem = brief(num_arms=6)
-        kept, drawn = (eh.solve(problem, "maximin", "fluid", rotate=rotate) for rotate in (None, 4))
-        assert kept.policy.rotate is None and drawn.policy.rotate == 4
-        assert drawn.kept_welfare == kept.welfare
-        assert kept.kept_welfare is None
-        again = eh.evaluate(drawn.policy, problem, "maximin", 400, rng=5)
+        kept, drawn = (
+            eh.solve(problem, "maximin", eh.SolveMethod("fluid", redraw_every=redraw_every))
+            for redraw_every in (None, 4)
+        )
+        assert kept.policy.redraw_every is None and drawn.policy.redraw_every == 4
+        assert drawn.welfare_without_redraw == kept.welfare
+        assert kept.welfare_without_redraw is None
+        again = eh.evaluate(problem, drawn.policy, "maximin", 400, rng=5)
         assert again.welfare == pytest.approx(
             drawn.welfare, abs=4 * np.hypot(again.welfare_stderr, drawn.welfare_stderr)
         )
@@ -174,8 +177,10 @@ class TestRotating:
         arm = eh.Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0], [1]])
         problem = eh.CoupledMDP([arm, eh.Arm(np.ones((1, 2, 1)), [[0.0, 1.1]], [[0], [1]])], [1], 0.95)
         parts = [PriorityPolicy(problem, np.array(scores)[:, None, None] + [0.0, 0.0]) for scores in ([2, 1], [1, 2])]
-        kept = Mixture(parts, [0.5, 0.5])
-        first, second = (eh.evaluate(policy, problem, "gini:2", 200, rng=0) for policy in (kept, kept.rotating(1)))
+        kept = MixturePolicy(parts, [0.5, 0.5])
+        first, second = (
+            eh.evaluate(problem, policy, "gini:2", 200, rng=0) for policy in (kept, kept.with_redraw_every(1))
+        )
         assert first.realised_gini_coefficient == pytest.approx(0.5, abs=1e-9)
         assert second.realised_gini_coefficient < 0.2
         assert second.welfare == pytest.approx(first.welfare, abs=4 * second.welfare_stderr)
@@ -185,28 +190,28 @@ class TestRotating:
         arm = eh.Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0], [1]])
         problem = eh.CoupledMDP([arm, arm], [1], 1.0, criterion="finite:6")
         serve, wait = PriorityPolicy(problem, np.ones(problem.types.valid.shape)), never_act(problem)
-        policy = BySteps([wait, wait, wait, wait, serve, serve])
-        twice = Mixture([policy, policy], [0.5, 0.5], rotate=2)
-        for drawn in (twice, Mixture([twice, twice], [0.5, 0.5], rotate=3)):
-            assert eh.evaluate(drawn, problem, "utilitarian", 20, rng=0).mean == pytest.approx(1.0)
+        policy = TimeVaryingPolicy([wait, wait, wait, wait, serve, serve])
+        twice = MixturePolicy([policy, policy], [0.5, 0.5], redraw_every=2)
+        for drawn in (twice, MixturePolicy([twice, twice], [0.5, 0.5], redraw_every=3)):
+            assert eh.evaluate(problem, drawn, "utilitarian", 20, rng=0).mean == pytest.approx(1.0)
 
     def test_resolving_looks_at_its_prices_when_it_is_drawn(self):
         problem = outreach(num_arms=9, num_states=3).with_criterion("finite:12")
         policy = fluid_policy(problem, "gini:2", "re-solving")
-        drawn = Mixture([policy, policy], [0.5, 0.5], rotate=3)
-        alone, anew = (eh.evaluate(it, problem, "utilitarian", 400, rng=0) for it in (policy, drawn))
+        drawn = MixturePolicy([policy, policy], [0.5, 0.5], redraw_every=3)
+        alone, anew = (eh.evaluate(problem, it, "utilitarian", 400, rng=0) for it in (policy, drawn))
         assert anew.mean >= alone.mean - 4 * np.hypot(alone.mean_stderr, anew.mean_stderr)
 
     def test_nonsense_is_refused(self):
-        with pytest.raises(InvalidInput, match="rotate"):
-            eh.solve(outreach(), rotate=0)
+        with pytest.raises(InvalidInput, match="redraw_every"):
+            eh.solve(outreach(), method=eh.SolveMethod(redraw_every=0))
 
 
 def test_candidates_that_tell_equal_arms_apart_are_judged_by_arms(few_episodes):
     problem = outreach()
     first = PriorityPolicy(problem, np.ones(problem.types.valid.shape))
     assert not is_exchangeable(first)
-    found = eh.solve(problem, "gini:2", candidates={"the first": first})
+    found = eh.solve(problem, "gini:2", eh.SolveMethod(candidates={"the first": first}))
     assert not found.by_type and found.unit_values.shape == (6,)
     exact = eh.solve(problem, "gini:2").welfare
     assert found.welfare <= exact + 4 * found.welfare_stderr
@@ -219,13 +224,13 @@ def test_a_candidate_that_tells_more_types_apart_is_judged_by_arms(few_episodes)
     scores = np.zeros(by_groups.types.valid.shape)
     scores[0, :, 1], scores[1, :, 1] = 2, 1
     partial = ExchangeablePriority(by_groups, scores)
-    found = eh.solve(problem, "maximin", candidates={"partial": partial})
+    found = eh.solve(problem, "maximin", eh.SolveMethod(candidates={"partial": partial}))
     assert not found.by_type
-    apart = eh.evaluate(partial, problem, "maximin", 100, rng=0)
+    apart = eh.evaluate(problem, partial, "maximin", 100, rng=0)
     judged = mixed.Judge(problem, False, 2e5, 0)("partial", partial, mixed.law_of(problem, relaxed_visits(problem)))
     assert judged.values.min() == pytest.approx(apart.worst, abs=0.2)
     assert judged.values[8:].mean() < judged.values[:8].mean() - 0.5
-    told = eh.evaluate(Mixture([partial, found.policy], [0.5, 0.5]), problem, "maximin", 100, rng=0)
+    told = eh.evaluate(problem, MixturePolicy([partial, found.policy], [0.5, 0.5]), "maximin", 100, rng=0)
     assert not told.by_type and not told.exact
 
 
@@ -236,7 +241,7 @@ def relaxed_visits(problem):
 def test_a_candidate_is_tried_however_little_time_there_is(few_episodes):
     problem = outreach()
     best = eh.solve(problem, "gini:2")
-    found = eh.solve(problem, "gini:2", candidates={"best": best.policy}, seconds=1e-9)
+    found = eh.solve(problem, "gini:2", eh.SolveMethod(seconds=1e-9, candidates={"best": best.policy}))
     assert found.welfare >= best.welfare - 1e-6 - 3 * found.welfare_stderr
 
 
@@ -266,7 +271,7 @@ class Nash:
 def test_a_welfare_that_single_policies_are_no_domain_of(seconds, within, few_episodes):
     """Who is never served has nothing: the policies that serve one arm alone are of use in a mixture only."""
     arms = [eh.Arm(np.ones((1, 2, 1)), [[0.0, reward]], [[0], [1]]) for reward in (1.0, 1.1)]
-    found = eh.solve(eh.CoupledMDP(arms, [1], 0.95), Nash(), "fluid", seconds=seconds)
+    found = eh.solve(eh.CoupledMDP(arms, [1], 0.95), Nash(), eh.SolveMethod("fluid", seconds=seconds))
     assert found.welfare == pytest.approx(np.log([10, 11]).mean(), abs=within)
 
 
@@ -283,7 +288,7 @@ def test_floors_that_are_known_exactly_are_kept_exactly(few_episodes):
     problem = brief(num_arms=6)
     floors = [0.13, 0.17, 0.11]
     floored = eh.CoupledMDP(problem.arms, problem.budget, problem.discount, counts=problem.counts, floors=floors)
-    found = eh.evaluate(eh.solve(floored, "gini:2", "fluid").policy, floored, "gini:2")
+    found = eh.evaluate(floored, eh.solve(floored, "gini:2", "fluid").policy, "gini:2")
     assert found.exact and not found.floors_missed
 
 
@@ -302,8 +307,8 @@ def test_a_candidate_by_arms_goes_with_floors(few_episodes, monkeypatch):
     problem = brief(num_arms=60, num_states=3, budget=12)
     floored = eh.CoupledMDP(problem.arms, problem.budget, problem.discount, counts=problem.counts, floors=[0.1] * 3)
     first = PriorityPolicy(floored, np.ones(floored.types.valid.shape))
-    found = eh.solve(floored, "gini:2", candidates={"the first": first})
-    assert not eh.evaluate(found.policy, floored, "gini:2", 200, rng=1).floors_missed
+    found = eh.solve(floored, "gini:2", eh.SolveMethod(candidates={"the first": first}))
+    assert not eh.evaluate(floored, found.policy, "gini:2", 200, rng=1).floors_missed
 
 
 @pytest.mark.slow
@@ -320,14 +325,14 @@ def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes, monk
 def test_a_candidate_that_is_optimal_is_taken(few_episodes):
     problem = outreach()
     best = eh.solve(problem, "gini:2")
-    found = eh.solve(problem, "gini:2", candidates={"best": best.policy})
+    found = eh.solve(problem, "gini:2", eh.SolveMethod(candidates={"best": best.policy}))
     assert found.welfare >= best.welfare - 1e-6 - 3 * found.welfare_stderr
 
 
 @pytest.mark.parametrize("candidates", [{"m": 3}, ["fair-index"]])
 def test_candidates_that_are_no_policies_are_refused(candidates):
     with pytest.raises(InvalidInput, match="candidates: "):
-        eh.solve(outreach(), candidates=candidates)
+        eh.solve(outreach(), method=eh.SolveMethod(candidates=candidates))
 
 
 def test_what_joins_for_the_floors_is_named_after_its_policy(few_episodes, monkeypatch):
@@ -359,7 +364,7 @@ class TestOracle:
             weights = rng.dirichlet(np.ones(3)) / problem.type_counts
             bound = solve_weighted(model_of(problem), weights).upper_bound
             for welfare in ("utilitarian", "maximin"):
-                values = exact_values(eh.solve(problem, welfare).policy, problem).values
+                values = exact_values(problem, eh.solve(problem, welfare).policy).values
                 assert (problem.type_counts * weights) @ values <= bound * (1 + 1e-9)
 
     def test_pay_for_service_serves(self):
@@ -410,12 +415,12 @@ class TestOracle:
 @pytest.mark.slow
 def test_named_policies_are_tried_however_short_the_time(few_episodes):
     problem = eh.problems.health_outreach(num_arms=12, budget=2)
-    plan = eh.solve(problem, "gini:2", "fluid", seconds=1e-3)
+    plan = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3))
     task = Task(problem, as_welfare("gini:2", 12), 1e-5, None)
     named = list(mixed._named_policies(task, relax(problem, "gini:2")))
     assert len(named) - 1 <= plan.history[-1][0] <= len(named)  # two of them may be the same
     assert "stopped by the time given" in plan.reason
-    whole = eh.solve(problem, "gini:2", "fluid", seconds=1e3)
+    whole = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e3))
     assert "stopped" not in whole.reason and whole.history[-1][0] > plan.history[-1][0]
 
 
@@ -451,8 +456,8 @@ class TestRealisedInequality:
     def test_its_error_covers_it(self):
         problem = brief()
         policy = eh.policies.worst_first(problem)
-        many = eh.evaluate(policy, problem, "gini:2", 2000, rng=1, method="monte-carlo")
-        few = [eh.evaluate(policy, problem, "gini:2", 40, rng=seed, method="monte-carlo") for seed in range(20)]
+        many = eh.evaluate(problem, policy, "gini:2", 2000, rng=1, method="monte-carlo")
+        few = [eh.evaluate(problem, policy, "gini:2", 40, rng=seed, method="monte-carlo") for seed in range(20)]
         apart = [
             (one.realised_gini_coefficient - many.realised_gini_coefficient) / one.realised_gini_stderr for one in few
         ]

@@ -14,7 +14,7 @@ import pytest
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TableError
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plan import Plan, load_plan, load_policy, plan_of, save_solution
 from evenhand.planning.plan_file import save_policy
@@ -65,7 +65,7 @@ def relaxed():
 @cache
 def mixture():
     parts = [build_policy(fleet(), relaxed(), name) for name in ("fair-index", "occupancy-priority", "re-solving")]
-    return Mixture(parts, [0.2, 0.5, 0.3])
+    return MixturePolicy(parts, [0.2, 0.5, 0.3])
 
 
 POLICIES = {
@@ -101,7 +101,7 @@ def saved(kind):
     build, make = POLICIES[kind]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.zip"
-        save_policy(make(), build(), path, {"method": kind})
+        save_policy(build(), make(), path, {"method": kind})
         return load_plan(path)
 
 
@@ -293,7 +293,7 @@ class TestTablesElsewhere:
         rows = [{"arm": "c", "type": "Opel", "state": "bad"}, {"arm": "a", "type": "Ford", "state": "worn"}]
         there = problem.with_initial_states([*rows, {"arm": "b", "type": "Ford", "state": "good"}])
         assert there.num_types == 3  # the Fords start differently
-        found = evaluate(plan.fitted(there), there, "utilitarian", rng=0, num_episodes=4000)
+        found = evaluate(there, plan.fitted(there), "utilitarian", rng=0, num_episodes=4000)
         best = solve(there, "utilitarian").welfare  # a plan for the sum is the best one from everywhere
         assert found.welfare == pytest.approx(best, abs=5 * found.welfare_stderr)
         assert found.welfare_stderr < 0.01 * best
@@ -351,8 +351,8 @@ class TestMixtures:
         assert [plan.act(TABLE, part=number).part.name for number in (1, 2, 3)] == ["b", "c", "a"]
         assert [part.drawn.name for part in sorted(plan.parts, key=lambda part: part.place)] == ["a", "b", "c"]
 
-    def test_rotation_draws_anew(self):
-        plan = Plan(mixture().rotating(4), fleet())
+    def test_parts_are_redrawn(self):
+        plan = Plan(mixture().with_redraw_every(4), fleet())
         parts = [plan.act(TABLE, 1, step=step).part.number for step in range(24)]
         assert all(len(set(parts[start : start + 4])) == 1 for start in range(0, 24, 4))
         assert len(set(parts)) > 1
@@ -372,7 +372,7 @@ class TestMixtures:
 class TestSteps:
     def test_each_step_has_its_own_part(self):
         first, second = (ExchangeablePriority(MACHINES, np.full((1, 3, 2), x), threshold=0.0) for x in (1.0, -1.0))
-        plan = Plan(BySteps([first, second]), MACHINES.with_criterion("finite:2"))
+        plan = Plan(TimeVaryingPolicy([first, second]), MACHINES.with_criterion("finite:2"))
         assert [sum(row.served for row in plan.act(MACHINE_TABLE, step=step).rows) for step in (0, 1, 2)] == [1, 0, 1]
         assert plan.act(MACHINE_TABLE, step=1).step == 1
 
@@ -403,7 +403,7 @@ class TestFiles:
 
     def test_arms_known_by_name(self, tmp_path):
         started = fleet().with_initial_states(TABLE)
-        save_policy(build_policy(started, relax(started, "gini:1.5"), "fair-index"), started, tmp_path / "plan.zip")
+        save_policy(started, build_policy(started, relax(started, "gini:1.5"), "fair-index"), tmp_path / "plan.zip")
         plan = load_plan(tmp_path / "plan.zip")
         assert plan.problem == started
         assert plan.problem.arm_names == ("v2", "v1", "v4", "v3")
@@ -413,7 +413,7 @@ class TestFiles:
 
     def test_without_a_model_are_refused(self, tmp_path):
         path = tmp_path / "old.zip"
-        save_policy(whittle(MACHINES), MACHINES, path)
+        save_policy(MACHINES, whittle(MACHINES), path)
         with zipfile.ZipFile(path) as file:
             parts = {name: file.read(name) for name in file.namelist() if name != "model.npz"}
         manifest = json.loads(parts["manifest.json"]) | {"carries": {}}
@@ -436,7 +436,7 @@ class TestFiles:
     @pytest.mark.parametrize("carries", [[], {"other": "x"}, {"model.npz": "0" * 64}], ids=str)
     def test_that_do_not_carry_what_they_say(self, carries, tmp_path):
         path = tmp_path / "plan.zip"
-        save_policy(whittle(MACHINES), MACHINES, path)
+        save_policy(MACHINES, whittle(MACHINES), path)
         with zipfile.ZipFile(path) as file:
             parts = {name: file.read(name) for name in file.namelist()}
         manifest = json.loads(parts["manifest.json"]) | {"carries": carries}
@@ -448,7 +448,7 @@ class TestFiles:
 
     def test_whose_model_would_fill_the_memory_is_not_unpacked(self, tmp_path, monkeypatch):
         path = tmp_path / "plan.zip"
-        save_policy(whittle(MACHINES), MACHINES, path)
+        save_policy(MACHINES, whittle(MACHINES), path)
         data = path.read_bytes()
         with zipfile.ZipFile(path) as file:
             size = file.getinfo("model.npz").file_size.to_bytes(4, "little")
@@ -482,8 +482,8 @@ class TestLateSteps:
             assert [told[row["arm"]] for row in rows] == [ACTIONS[action] for action in actions]
         assert plan.act(TABLE, 0, step=10**15).used == plan.act(TABLE, 0, step=10**15).used
 
-    def test_of_a_mixture_that_rotates(self):
-        plan = Plan(replace_rotate(mixture(), 3), fleet())
+    def test_of_a_mixture_that_is_redrawn(self):
+        plan = Plan(with_redraw(mixture(), 3), fleet())
         draws = np.random.default_rng([0, 0]).random(5)
         parts = np.searchsorted(np.cumsum(mixture().shares), draws, side="right")
         assert [plan.act(TABLE, 0, step=3 * k).part.number for k in range(5)] == [
@@ -492,8 +492,8 @@ class TestLateSteps:
         assert plan.act(TABLE, 0, step=10**15).part is not None
 
 
-def replace_rotate(policy, rotate):
-    return Mixture(policy.parts, policy.shares, rotate)
+def with_redraw(policy, redraw_every):
+    return MixturePolicy(policy.parts, policy.shares, redraw_every)
 
 
 def test_people_read_who_is_served_by_priority_and_programs_by_the_table():

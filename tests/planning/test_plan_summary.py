@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.labels import Labels, amount_of, listed, one_more
 from evenhand.planning.plan import Plan, plan_of
@@ -82,7 +82,9 @@ class TestOrders:
         assert order.rows
 
     def test_steps(self):
-        plan = Plan(BySteps([ranked((0, 2, 2, 1.0)), ranked((1, 2, 2, 1.0))]), fleet().with_criterion("finite:2"))
+        plan = Plan(
+            TimeVaryingPolicy([ranked((0, 2, 2, 1.0)), ranked((1, 2, 2, 1.0))]), fleet().with_criterion("finite:2")
+        )
         assert "Who comes first at step 0" in plan.show()
         assert "1. Ford in bad (renew)" in plan.show(0)
         assert "1. Opel in bad (renew)" in plan.show(1)
@@ -163,31 +165,31 @@ class TestMixtures:
     def test_are_told_by_where_they_part(self):
         same = [(0, 2, 2, 9.0), (1, 2, 2, 8.0)]
         one, other = ranked(*same, (0, 1, 1, 7.0)), ranked(*same, (1, 1, 1, 7.0))
-        parts, common = parts_of(Plan(Mixture([one, other], [0.25, 0.75]), fleet()))
+        parts, common = parts_of(Plan(MixturePolicy([one, other], [0.25, 0.75]), fleet()))
         assert common == ["Ford in bad (renew)", "Opel in bad (renew)"]
         assert [(part.number, part.share) for part in parts] == [(1, 0.75), (2, 0.25)]
         assert [part.words for part in parts] == [
             "Opel in worn (mend); by fixed ranks",
             "Ford in worn (mend); by fixed ranks",
         ]
-        text = Plan(Mixture([one, other], [0.25, 0.75]), fleet()).show()
+        text = Plan(MixturePolicy([one, other], [0.25, 0.75]), fleet()).show()
         assert "all of them serve first Ford in bad (renew), Opel in bad (renew); then" in text
         assert "1. 75 of 100 starts: Opel in worn (mend)" in text
 
     def test_parts_in_the_same_order_are_drawn_once(self):
-        text = Plan(Mixture([ranked((0, 2, 2, 9.0)), ranked((0, 2, 2, 5.0))], [0.5, 0.5]), fleet()).show()
+        text = Plan(MixturePolicy([ranked((0, 2, 2, 9.0)), ranked((0, 2, 2, 5.0))], [0.5, 0.5]), fleet()).show()
         assert "part 2: as in part 1" in text
 
     def test_of_tables_are_told_by_what_they_serve_more_often(self):
         one, other = (table_of(ranked(*scores)) for scores in (FORDS, OPELS))
-        parts, common = parts_of(Plan(Mixture([one, other], [0.4, 0.6]), fleet()))
+        parts, common = parts_of(Plan(MixturePolicy([one, other], [0.4, 0.6]), fleet()))
         assert len(common) == 3
         assert parts[0].words.startswith("more often Opel in ")
         assert parts[1].words.startswith("more often Ford in ")
-        same, _ = parts_of(Plan(Mixture([one, one], [0.4, 0.6]), fleet()))
+        same, _ = parts_of(Plan(MixturePolicy([one, one], [0.4, 0.6]), fleet()))
         alike = "each condition about as often as on average, if not at the same times; by a table"
         assert [part.words for part in same] == [alike, alike]
-        many, _ = parts_of(Plan(Mixture([one, one, other], [0.45, 0.45, 0.1]), fleet()))
+        many, _ = parts_of(Plan(MixturePolicy([one, one, other], [0.45, 0.45, 0.1]), fleet()))
         assert all("more often" in part.words or "less often" in part.words for part in many)
 
 
@@ -285,7 +287,7 @@ def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
 def test_facts_of_strangers_do_no_harm(strange):
     """What a file tells of itself may be anything."""
     keys = ("value", "upper_bound", "gap", "stderr", "welfare", "values", "prices", "parts", "method", "score", "asked")
-    for policy in (whittle(MACHINES), Mixture([whittle(MACHINES), never_act(MACHINES)], [0.5, 0.5])):
+    for policy in (whittle(MACHINES), MixturePolicy([whittle(MACHINES), never_act(MACHINES)], [0.5, 0.5])):
         plan = Plan(policy, MACHINES, dict.fromkeys(keys, strange) | {"by": "type"})
         assert "Who comes first" in plan.show()
         assert plan_facts(plan)["parts"]

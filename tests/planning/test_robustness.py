@@ -22,7 +22,7 @@ def test_rows_that_sum_to_almost_one(method, third):
     found, meant = (solve(CoupledMDP([arm], [1], 0.999, [3]), method=method) for arm in (sloppy, exact))
     assert found.welfare <= found.upper_bound + 1e-9
     assert found.welfare == pytest.approx(meant.welfare, rel=1e-9)
-    assert evaluate(found.policy, found.problem, method="exact").mean <= found.upper_bound + 1e-9
+    assert evaluate(found.problem, found.policy, method="exact").mean <= found.upper_bound + 1e-9
 
 
 @pytest.mark.parametrize("count", [1, 5, 200])

@@ -13,6 +13,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
 from evenhand.planning import exact, task
 from evenhand.planning.solve import METHODS, choose_method, solve
+from evenhand.planning.task import SolveMethod
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.solvers.typed_counts import TypedPlan, plan_types
 
@@ -45,7 +46,7 @@ class TestMethods:
     @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1e-3, float("nan"), float("inf")])
     def test_tolerance_is_between_0_and_1(self, tolerance: float) -> None:
         with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
-            solve(different(2), tolerance=tolerance)
+            solve(different(2), method=SolveMethod(tolerance=tolerance))
 
     def test_welfare_for_another_number_of_arms(self) -> None:
         with pytest.raises(InvalidInput, match="for 3 arms, but there are 2"):
@@ -54,7 +55,7 @@ class TestMethods:
     @pytest.mark.parametrize("method", METHODS)
     def test_a_looser_tolerance_still_brackets(self, method: str) -> None:
         problem = machine_replacement(num_arms=3, budget=1, discount=0.8)
-        loose, tight = solve(problem, method=method, tolerance=1e-2), solve(problem, method=method)
+        loose, tight = solve(problem, method=SolveMethod(method, tolerance=1e-2)), solve(problem, method=method)
         assert loose.welfare <= tight.upper_bound + 1e-9
         assert loose.upper_bound >= tight.welfare - 1e-9
         assert loose.gap <= (5e-2 if method in ("whittle", "fluid") else 1e-2)  # the fluid bound is not tight
@@ -181,7 +182,7 @@ class TestSolution:
         first, second = random_arm(rng, 2, 2, 1), random_arm(rng, 3, 2, 1)
         problem = CoupledMDP([first, second, first], [1.0], 0.9)
         solution = solve(problem, "gini:2", method)
-        found = evaluate(solution.policy, problem, "gini:2", method="exact")
+        found = evaluate(problem, solution.policy, "gini:2", method="exact")
         np.testing.assert_allclose(solution.values, found.values, atol=1e-9)
         assert found.welfare == pytest.approx(solution.welfare, abs=1e-9)
         assert solution.by_type is (method == "counts")
@@ -191,7 +192,7 @@ class TestSolution:
     def test_a_simulation_agrees(self) -> None:
         problem = different(2, counts=[2, 1])
         solution = solve(problem, "maximin")
-        played = evaluate(solution.policy, problem, "maximin", 2000, 120, rng=0, method="monte-carlo")
+        played = evaluate(problem, solution.policy, "maximin", 2000, 120, rng=0, method="monte-carlo")
         assert abs(played.worst - solution.welfare) <= 5 * played.member_stderr.max() + played.truncation_bound
 
     def test_gap_of_a_zero_bound(self) -> None:
@@ -212,7 +213,7 @@ def test_an_average_keeps_its_floors_wherever_the_arm_starts(method):
     """Both states are closed, so the measure falls apart: each part must do its share in both of them."""
     problem = apart(np.ones((2, 2)), 0.5)
     solution = solve(problem, "gini:2", method)
-    found = evaluate(solution.policy, problem, method="exact")
+    found = evaluate(problem, solution.policy, method="exact")
     assert found.served[0] >= 0.5 - 1e-9
     assert solution.welfare == pytest.approx(1.0)
 

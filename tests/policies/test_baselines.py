@@ -63,14 +63,14 @@ LAWS = {
 def test_values_are_those_of_the_stated_reading(small_problem, brute_force, baseline):
     oracle = brute_force(small_problem)
     values, used = oracle.evaluate(LAWS[baseline](oracle))
-    found = exact_values(baseline(small_problem), small_problem)
+    found = exact_values(small_problem, baseline(small_problem))
     np.testing.assert_allclose(found.values[small_problem.type_of_arm], values, rtol=1e-9)
     np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("baseline", "welfare"), EXACT_WELFARE.items())
 def test_known_values_of_five_machines(baseline, welfare):
-    found = exact_values(baseline(machine_replacement(num_arms=5)), machine_replacement(num_arms=5))
+    found = exact_values(machine_replacement(num_arms=5), baseline(machine_replacement(num_arms=5)))
     assert found.values == pytest.approx([welfare], abs=5e-5)
 
 
@@ -92,7 +92,7 @@ def test_random_is_uniform_over_idling_and_each_arm(num_arms):
 def test_oldest_first_always_spends():
     for budget in (1, 2, 3):
         problem = machine_replacement(num_arms=3, budget=budget)
-        found = exact_values(worst_first(problem), problem)
+        found = exact_values(problem, worst_first(problem))
         assert found.used == pytest.approx([budget / (1 - problem.discount)])
 
 
@@ -144,7 +144,7 @@ def test_oldest_first_draws_among_the_worst_of_types_on_different_scales():
 
 def test_myopic_never_acts_where_replacing_costs_more_than_operating():
     problem = machine_replacement(num_arms=4, preset="quadratic-rccc", budget=2)
-    never, found = (exact_values(policy(problem), problem) for policy in (never_act, myopic))
+    never, found = (exact_values(problem, policy(problem)) for policy in (never_act, myopic))
     assert found.used == [0.0]
     np.testing.assert_allclose(found.values, never.values, rtol=1e-12)
 

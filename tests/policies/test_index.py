@@ -8,7 +8,7 @@ import pytest
 from evenhand.errors import NotApplicable
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.solve import solve
 from evenhand.policies.baselines import myopic
@@ -24,7 +24,7 @@ def machines(num_arms, operating_cost="exponential"):
 
 
 def exact_welfare(policy, problem):
-    return evaluate(policy, problem, "gini:2", method="exact").welfare
+    return evaluate(problem, policy, "gini:2", method="exact").welfare
 
 
 def fork(prize):
@@ -214,7 +214,7 @@ class TestCriteria:
     def test_each_step_of_a_finite_horizon_has_its_indices(self):
         problem = machines(3).with_criterion("finite:6")
         policy, indices = whittle(problem), indices_of(problem).result.indices[0]
-        assert isinstance(policy, BySteps) and len(policy.parts) == 6
+        assert isinstance(policy, TimeVaryingPolicy) and len(policy.parts) == 6
         assert policy.exchangeable and policy.plays_by_counts
         states = np.array([[0, 1, 2], [0, 0, 1], [0, 1, 1]])
         for step, part in enumerate(policy.parts):

@@ -205,7 +205,7 @@ class TestSpending:
 class TestCountPolicy:
     def test_the_rules_hold(self, problem, allocation):
         policy = policy_for(problem, allocation)
-        check_policy(policy, problem)
+        check_policy(problem, policy)
         states = len(problem.types.usage[0])
         counts = np.array(compositions(problem.num_arms, states))[:, None]
         many = np.repeat(counts, 20, axis=0)
@@ -267,7 +267,7 @@ class TestCountPolicy:
             return found
 
         values, used = product.evaluate(law)
-        exact = exact_values(policy, problem)
+        exact = exact_values(problem, policy)
         assert exact.by_type
         assert np.allclose(values, exact.values[0], rtol=1e-8)
         assert np.allclose(exact.used, used, rtol=1e-8, atol=1e-12)
@@ -282,7 +282,7 @@ class TestCountPolicy:
     def test_exact_values_are_met_by_simulation(self, allocation):
         problem = machine_replacement(num_arms=12, budget=2, discount=0.8)
         policy = policy_for(problem, allocation, seed=8)
-        exact = evaluate(policy, problem, "gini:2", method="exact") if allocation == "greedy" else None
+        exact = evaluate(problem, policy, "gini:2", method="exact") if allocation == "greedy" else None
         by_counts, by_arms = (
             play(problem, policy, 4000, 60, 1).returns.mean(axis=1) for play in (simulate_counts, simulate)
         )
@@ -339,7 +339,7 @@ class TestJointPolicy:
             return {tuple(actions.tolist()): 1.0}
 
         values, used = brute_force(problem).evaluate(law)
-        exact = exact_values(policy, problem)
+        exact = exact_values(problem, policy)
         assert not exact.by_type
         assert np.allclose(exact.values, values, rtol=1e-9) and np.allclose(exact.used, used, rtol=1e-9)
         assert len(set(values.round(6).tolist())) > 1  # it does not treat arms alike
@@ -349,7 +349,7 @@ class TestJointPolicy:
         policy = JointNetworkPolicy(problem, random_network(2, [4, 8, 8]))
         returns = simulate(problem, policy, 1000, 60, 3).returns
         error = 4.5 * returns.std(axis=0) / np.sqrt(1000) + 0.8**60 / 0.2
-        assert (np.abs(returns.mean(axis=0) - exact_values(policy, problem).values) < error).all()
+        assert (np.abs(returns.mean(axis=0) - exact_values(problem, policy).values) < error).all()
 
     def test_who_has_the_largest_logit_is_served_whatever_idling_is_called(self):
         usage = [[[0.0], [1.0]], [[1.0], [0.0]]]
@@ -371,7 +371,7 @@ class TestJointPolicy:
         assert any((row.argmax(axis=1) == 3).any() for row in logits)
         table = {tuple(x): tuple(a) for x, a in zip(states.tolist(), actions.tolist(), strict=True)}
         values, _ = brute_force(problem).evaluate(lambda state: {table[state]: 1.0})
-        assert np.allclose(exact_values(policy, problem).values, values, rtol=1e-9)
+        assert np.allclose(exact_values(problem, policy).values, values, rtol=1e-9)
 
     def test_what_it_is_not_for_is_refused(self):
         with pytest.raises(PolicyError, match="3 arms"):

@@ -32,7 +32,7 @@ class TestLaw:
         scores = tied_scores(small_problem, seed)
         oracle = brute_force(small_problem)
         values, used = oracle.evaluate(oracle.greedy(score_of(small_problem, scores, threshold)))
-        found = exact_values(ExchangeablePriority(small_problem, scores, threshold), small_problem)
+        found = exact_values(small_problem, ExchangeablePriority(small_problem, scores, threshold))
         np.testing.assert_allclose(found.values[small_problem.type_of_arm], values, rtol=1e-9)
         np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
 
@@ -40,7 +40,7 @@ class TestLaw:
         oracle = brute_force(small_problem)
         values, used = oracle.evaluate(oracle.greedy(lambda *_: 0.0, stop=True))
         policy = ExchangeablePriority(small_problem, np.zeros(small_problem.types.valid.shape), stop=True)
-        found = exact_values(policy, small_problem)
+        found = exact_values(small_problem, policy)
         np.testing.assert_allclose(found.values[small_problem.type_of_arm], values, rtol=1e-9)
         np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
 

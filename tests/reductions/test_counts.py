@@ -172,7 +172,7 @@ class TestLift:
             return found
 
         values, used = oracle.evaluate(law)
-        found = exact_values(space.lift(table), small_problem)
+        found = exact_values(small_problem, space.lift(table))
         np.testing.assert_allclose(found.values[space.problem.type_of_arm], values, rtol=1e-9)
         np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
 

@@ -80,7 +80,7 @@ class TestLift:
             return {tuple(joint.actions[pair]): table[pair] for pair in pairs}
 
         values, used = oracle.evaluate(law)
-        found = exact_values(joint.lift(table), small_problem)
+        found = exact_values(small_problem, joint.lift(table))
         np.testing.assert_allclose(found.values, values, rtol=1e-9)
         np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
         assert not found.by_type

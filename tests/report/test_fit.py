@@ -14,7 +14,7 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.model_terms import Terms
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.result import Fitted
-from evenhand.planning.replay import replay
+from evenhand.planning.backtest import backtest
 from evenhand.report import fit_page, write_fit
 
 from ..fitting.diagnostics.simulated import WEAR, by_state, counted_moves, simulated
@@ -150,7 +150,7 @@ def test_a_notebook_shows_the_sentences(vans: Fitted) -> None:
 def test_a_replay_has_a_section_of_its_own(vans: Fitted) -> None:
     log = simulated(WEAR, 20, 8, 0, by_state([0.1, 0.3, 0.8]))
     small = fitted(log, [1.0, 0.6, 0.0])
-    text = Reader(fit_page(small, replay=replay(small))).text
+    text = Reader(fit_page(small, backtest=backtest(small))).text
     assert "Backtest" in text
     assert "steps lie in their intervals" in text
     assert "Backtest" not in Reader(fit_page(vans)).text

@@ -9,7 +9,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.learning.training import Training
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.planning.compare import Row
 from evenhand.policies.network import CountNetworkPolicy, Network
 from evenhand.report.html import cell
@@ -71,15 +71,15 @@ THINGS = {
     "arm": (lambda m: m.arms[0], "machine 3 states, 2 actions, 1 resource"),
     "check": (lambda m: eh.check(m.with_budget([3])), "this budget never binds"),
     "solution": (lambda m: eh.solve(m), "upper bound 14.079306"),
-    "evaluation": (lambda m: eh.evaluate(eh.policies.whittle(m), m), "Evaluation, welfare gini:2 computed exactly"),
+    "evaluation": (lambda m: eh.evaluate(m, eh.policies.whittle(m)), "Evaluation, welfare gini:2 computed exactly"),
     "training": (trained, "welfare 3.0000 (exact; the best of 3 evaluations)"),
     "indices": (lambda m: eh.indices(m), "age 1: −0.6767, age 2: 0.2923"),
     "indices by step": (lambda m: eh.indices(m, "finite:5"), "Whittle indices, finite:5"),
     "index policy": (lambda m: eh.policies.whittle(m), "1 machine age 3 replace 5.011"),
     "network policy": (lambda m: trained(m).policy, "layer inputs outputs 0 4 8 1 8 6"),
     "round robin": (lambda m: eh.policies.RoundRobin(m), "act, with a memory"),
-    "mixture": (lambda m: Mixture([eh.policies.myopic(m)] * 2, [0.25, 0.75]), "25.0 %"),
-    "by steps": (lambda m: BySteps([eh.policies.myopic(m)] * 3), "2 ExchangeablePriority(for 3 arms)"),
+    "mixture": (lambda m: MixturePolicy([eh.policies.myopic(m)] * 2, [0.25, 0.75]), "25.0 %"),
+    "by steps": (lambda m: TimeVaryingPolicy([eh.policies.myopic(m)] * 3), "2 ExchangeablePriority(for 3 arms)"),
     "simulator": (
         lambda m: eh.Simulator(max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9),
         "9 arms all identical, known by samples only",
@@ -155,7 +155,7 @@ def test_tables_are_never_longer_than_a_screen():
     assert "… and 20 more" in html and html.count("<tr>") == MOST_ROWS + 1
     assert cell(eh.policies.myopic(problem)).count("<tr>") <= MOST_ROWS + 2
     assert (
-        cell(eh.evaluate(eh.policies.myopic(problem), problem, num_episodes=2, horizon=2, rng=0)).count("<tr>")
+        cell(eh.evaluate(problem, eh.policies.myopic(problem), num_episodes=2, horizon=2, rng=0)).count("<tr>")
         <= MOST_ROWS + 2
     )
 
@@ -195,7 +195,7 @@ class TestPictures:
     def test_many_arms_are_a_curve(self):
         arms = [random_arm(seed, 2, [[0], [1]]) for seed in range(30)]
         problem = eh.CoupledMDP(arms, budget=[3], discount=0.5)
-        found = eh.evaluate(eh.policies.myopic(problem), problem, num_episodes=2, horizon=2, rng=0)
+        found = eh.evaluate(problem, eh.policies.myopic(problem), num_episodes=2, horizon=2, rng=0)
         axes = found.plot().axes[0]
         assert not axes.patches and np.array_equal(np.sort(found.unit_values), axes.lines[0].get_ydata()[1:])
 

@@ -31,7 +31,7 @@ def towns(build_arm):
 
 def side_by_side(problem, *policies):
     """Simulated rows, best first, without a bound: what is tested here is what is said of them."""
-    rows = [Row(name, evaluate(find_policy(name).build(problem), problem, **PAGE)) for name in policies]
+    rows = [Row(name, evaluate(problem, find_policy(name).build(problem), **PAGE)) for name in policies]
     rows.sort(key=lambda row: -row.evaluation.welfare)
     return Comparison(read_welfare(problem, "gini:2"), tuple(rows), {}, None, "", problem)
 

@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.simulation import simulate, simulate_counts
@@ -33,7 +33,7 @@ class Fixed:
 
 def test_estimates_the_exact_value(small_problem):
     policy = random_feasible(small_problem)
-    exact = exact_values(policy, small_problem)
+    exact = exact_values(small_problem, policy)
     horizon = int(np.ceil(np.log(1e-3) / np.log(small_problem.discount)))
     played = simulate_counts(small_problem, policy, 1000, horizon, rng=3)
     assert played.returns.shape == (1000, small_problem.num_types)
@@ -76,11 +76,13 @@ def test_steps_weigh_what_the_criterion_says(criterion):
 
 def test_composite_policies_play_by_counts():
     problem = machine_replacement(num_arms=4, budget=2)
-    steps = BySteps([worst_first(problem), never_act(problem)])
+    steps = TimeVaryingPolicy([worst_first(problem), never_act(problem)])
     played = simulate_counts(problem, steps, 3, rng=0, criterion="finite:5")
     weights = 0.95 ** np.arange(5)
     assert played.used == pytest.approx(np.full((3, 1), weights[::2].sum() / weights.sum()))
-    mixed = simulate_counts(problem, Mixture([worst_first(problem), never_act(problem)], [0.5, 0.5]), 50, 4, rng=0)
+    mixed = simulate_counts(
+        problem, MixturePolicy([worst_first(problem), never_act(problem)], [0.5, 0.5]), 50, 4, rng=0
+    )
     assert set(mixed.used[:, 0].round(12)) == {0.0, 1.0}
 
 

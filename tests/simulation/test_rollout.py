@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.errors import InvalidInput, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
@@ -54,7 +54,7 @@ class TestReturns:
 
     def test_estimate_the_exact_value(self, small_problem):
         policy = random_feasible(small_problem)
-        exact = exact_values(policy, small_problem)
+        exact = exact_values(small_problem, policy)
         horizon = int(np.ceil(np.log(1e-3) / np.log(small_problem.discount)))
         played = simulate(small_problem, policy, 1000, horizon, rng=4)
         means, errors = played.returns.mean(axis=0), played.returns.std(axis=0) / np.sqrt(1000)
@@ -109,14 +109,14 @@ class TestCriteria:
 
     def test_a_policy_by_steps_begins_again_after_its_last(self):
         scripts = [Scripted([1, 0, 0]), Scripted([0, 1, 0]), Scripted([0, 0, 1])]
-        played = simulate(self.problem, BySteps(scripts), 4, 7, rng=0, criterion="discounted")
+        played = simulate(self.problem, TimeVaryingPolicy(scripts), 4, 7, rng=0, criterion="discounted")
         assert [len(script.seen) for script in scripts] == [3, 2, 2]
         weights = 0.95 ** np.arange(7)
         shares = [weights[step::3].sum() / weights.sum() for step in range(3)]
         assert played.served == pytest.approx(np.tile(shares, (4, 1)))
 
     def test_a_mixture_keeps_its_part_through_an_episode(self):
-        policy = Mixture([Scripted([1, 0, 0]), Scripted([0, 0, 1])], [0.3, 0.7])
+        policy = MixturePolicy([Scripted([1, 0, 0]), Scripted([0, 0, 1])], [0.3, 0.7])
         played = simulate(self.problem, policy, 400, 5, rng=0)
         first = played.served[:, 0]
         assert set(first) == {0.0, 1.0} and np.array_equal(played.served[:, 2], 1 - first)

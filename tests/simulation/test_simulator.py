@@ -44,8 +44,8 @@ BY_STATE[0, :, 1] = [-1.0, 1.0, 2.0]
 )
 def test_values_are_those_of_the_matrices(make, criterion, horizon):
     asked = {"num_episodes": 300, "horizon": horizon, "criterion": criterion, "method": "monte-carlo"}
-    sampled = eh.evaluate(make(PUMPS), PUMPS, rng=1, **asked)
-    known = eh.evaluate(make(MACHINES), MACHINES, rng=2, **asked)
+    sampled = eh.evaluate(PUMPS, make(PUMPS), rng=1, **asked)
+    known = eh.evaluate(MACHINES, make(MACHINES), rng=2, **asked)
     error = np.hypot(sampled.welfare_stderr, known.welfare_stderr)
     assert abs(sampled.welfare - known.welfare) < 4.5 * error and error < 0.05 * abs(known.welfare)
     assert sampled.budget_used == pytest.approx(known.budget_used, abs=0.03)
@@ -110,10 +110,10 @@ def test_the_rules_hold_on_a_simulator_too():
     with pytest.raises(InvalidInput, match="sample: states must be from 0 to 2"):
         broken = eh.Simulator(lambda s, a, rng: (s + 1, s * 1.0), PUMPS.first, [[0], [1]], 3, 4, [2], 0.9)
         eh.simulate(broken, never_act(broken), 3, 5, rng=0)
-    eh.check_policy(random_feasible(PUMPS), PUMPS)
-    eh.check_policy(RoundRobin(PUMPS), PUMPS)
+    eh.check_policy(PUMPS, random_feasible(PUMPS))
+    eh.check_policy(PUMPS, RoundRobin(PUMPS))
     with pytest.raises(PolicyError, match="used 4 of resource 0"):
-        eh.check_policy(Wrong(1), PUMPS)
+        eh.check_policy(PUMPS, Wrong(1))
 
 
 def test_a_sampler_cannot_change_what_is_kept():
@@ -152,18 +152,18 @@ class TestComparison:
         assert all(row.evaluation.welfare_stderr > 0 for row in rows)
 
     def test_a_mixture_is_played_part_by_part(self):
-        both = eh.Mixture([RoundRobin(PUMPS), never_act(PUMPS)], [0.5, 0.5])
-        found = eh.evaluate(both, PUMPS, num_episodes=200, horizon=40, rng=0)
-        parts = [eh.evaluate(p, PUMPS, num_episodes=200, horizon=40, rng=1).welfare for p in both.parts]
+        both = eh.MixturePolicy([RoundRobin(PUMPS), never_act(PUMPS)], [0.5, 0.5])
+        found = eh.evaluate(PUMPS, both, num_episodes=200, horizon=40, rng=0)
+        parts = [eh.evaluate(PUMPS, p, num_episodes=200, horizon=40, rng=1).welfare for p in both.parts]
         assert found.welfare == pytest.approx(np.mean(parts), abs=0.3)
 
 
 REFUSED = {
     "solve": lambda: eh.solve(PUMPS),
-    "exact evaluation": lambda: eh.evaluate(never_act(PUMPS), PUMPS, method="exact"),
+    "exact evaluation": lambda: eh.evaluate(PUMPS, never_act(PUMPS), method="exact"),
     "simulation by counts": lambda: eh.simulate_counts(PUMPS, never_act(PUMPS)),
     "a model file": lambda: eh.save(PUMPS, "pumps.toml"),
-    "a saved policy": lambda: eh.save_policy(never_act(PUMPS), PUMPS, "idle.zip"),
+    "a saved policy": lambda: eh.save_policy(PUMPS, never_act(PUMPS), "idle.zip"),
     "whittle": lambda: eh.policies.whittle(PUMPS),
     "oldest-first": lambda: eh.policies.worst_first(PUMPS),
     "myopic": lambda: eh.policies.myopic(PUMPS),
@@ -179,13 +179,13 @@ def test_what_needs_matrices_says_so(what):
 def test_what_a_simulator_does_not_have_is_refused():
     policy = never_act(PUMPS)
     with pytest.raises(NotApplicable, match="in no groups"):
-        eh.evaluate(policy, PUMPS, over="groups")
+        eh.evaluate(PUMPS, policy, over="groups")
     with pytest.raises(InvalidInput, match="expected arms or groups, got 'families'"):
         PUMPS.with_criterion(over="families")
     with pytest.raises(NotApplicable, match="samples its own"):
         eh.simulate(PUMPS, policy, rewards=MACHINES.types.rewards)
     with pytest.raises(PolicyError, match="made for 5 arms, and here are 4"):
-        eh.evaluate(never_act(eh.problems.machine_replacement(num_arms=5)), PUMPS)
+        eh.evaluate(PUMPS, never_act(eh.problems.machine_replacement(num_arms=5)))
     with pytest.raises(NotApplicable, match="training is for the criterion discounted"):
         eh.train(PUMPS.with_criterion("average"))
 

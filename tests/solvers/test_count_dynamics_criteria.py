@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged, TooLarge
 from evenhand.model.arm import Arm
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Average, Discounted, Finite
 from evenhand.model.policy import begin
@@ -468,7 +468,7 @@ def test_a_policy_of_steps_shares_the_choices_and_plays_them():
     problem = machine_replacement(num_arms=6, budget=2).with_criterion("finite:5")
     optimum = solve(problem)
     policy = count_policy(problem, optimum.cells, optimum.base, optimum.choices)
-    assert isinstance(policy, BySteps)
+    assert isinstance(policy, TimeVaryingPolicy)
     assert all(isinstance(part, CountChoices) and part.amounts.base is optimum.choices for part in policy.parts)
     counts = Counts(problem).states
     rng = np.random.default_rng(0)

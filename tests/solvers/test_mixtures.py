@@ -18,6 +18,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import AlphaFair, Gini, Maximin, RankWeighted, Utilitarian, parse_welfare
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.problems import health_outreach
 from evenhand.reductions.counts import Counts
 from evenhand.reductions.joint import Joint
@@ -114,7 +115,7 @@ def check_certificate(solution: Solution, best: float) -> None:
     assert solution.welfare == pytest.approx(best, abs=slack)
     assert solution.upper_bound == pytest.approx(best, abs=slack)
     assert solution.welfare <= solution.upper_bound + 1e-9
-    found = exact_values(solution.policy, solution.problem)
+    found = exact_values(solution.problem, solution.policy)
     welfare = solution.objective(found.values)
     assert welfare == pytest.approx(solution.welfare, rel=1e-8, abs=1e-9)
     expected = max(0.0, solution.upper_bound - solution.welfare) / abs(solution.upper_bound)
@@ -417,7 +418,7 @@ class TestBestMixture:
     def test_too_many_rounds_leave_a_true_gap(self, welfare: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(search, "MOST_ROUNDS", 1)
         name = "three arms, many actions, two resources"
-        solution = solve(space_of(name).problem, welfare, "joint", tolerance=0.5)
+        solution = solve(space_of(name).problem, welfare, SolveMethod("joint", tolerance=0.5))
         best = optimum(name, "maximin" if welfare == "leximin" else welfare)
         assert solution.welfare <= best + 1e-6
         assert solution.upper_bound >= best - 1e-6

@@ -70,7 +70,7 @@ def test_values_are_averaged_within_types(problem: CoupledMDP) -> None:
         averaged = average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
         values = space.values(policy)
         means = [values[problem.type_of_arm == kind].mean() for kind in range(problem.num_types)]
-        np.testing.assert_allclose(exact_values(averaged, problem).values, means, atol=1e-9)
+        np.testing.assert_allclose(exact_values(problem, averaged).values, means, atol=1e-9)
         np.testing.assert_allclose(space.values(space.induced(averaged)), np.array(means)[problem.type_of_arm])
 
 

@@ -30,7 +30,7 @@ def test_values_are_rewards_weighed_by_visits(seed: int, sparse: bool) -> None:
     expected = space.values(policy)
     np.testing.assert_allclose(space.visits(policy) @ space.rewards, expected, atol=1e-10)
     np.testing.assert_allclose(values(joint.mdp, occupancy(joint.mdp, table)), expected, atol=1e-10)
-    np.testing.assert_allclose(exact_values(joint.lift(table), problem).values, expected, atol=1e-10)
+    np.testing.assert_allclose(exact_values(problem, joint.lift(table)).values, expected, atol=1e-10)
 
 
 def test_it_fails_for_the_visits_under_another_law() -> None:

@@ -104,8 +104,8 @@ def draws_option(command: Command) -> Command:
         "--draws",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Of a fitted model: also weigh over N draws of what the records allow (200 is usual). "
-        "It takes time of its own, more with N, which --seconds of solve does not count.",
+        help="Of a fitted model: also evaluate over N scenarios drawn from its posterior (200 is usual). "
+        "--seconds of solve does not limit their time.",
     )(command)
 
 

@@ -69,7 +69,7 @@ class ExactValues:
     """(unit,) expected share of time in which an arm of the unit is served."""
 
 
-def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
+def exact_values(problem: CoupledMDP, policy: object) -> ExactValues:
     """Evaluate a policy exactly, under the problem's criterion.
 
     Raises:
@@ -80,7 +80,7 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
         raise NotApplicable("a mixture that is drawn anew now and then is only simulated")
     if is_mixture(policy):
         parts, shares = components(policy)
-        return _mixed([exact_values(part, problem) for part in parts], shares, problem)
+        return _mixed([exact_values(problem, part) for part in parts], shares, problem)
     # Choices on many counts have a way that needs no table; for few states a table is quicker.
     steps = typed_steps(policy, problem)
     if steps and num_count_states(problem) * len(steps) > MOST_STATES:
@@ -92,12 +92,12 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
 # -- what they cost --------------------------------------------------------------------------------------------------
 
 
-def is_quick(policy: object, problem: CoupledMDP, arm_steps: float, quick: float = QUICK) -> bool:
+def is_quick(problem: CoupledMDP, policy: object, arm_steps: float, quick: float = QUICK) -> bool:
     """Whether exact values cost no more than simulation, roughly, or little.
 
     Args:
-        policy: what acts.
-        problem: where it acts.
+        problem: the problem.
+        policy: the policy.
         arm_steps: steps of arms that would be simulated.
         quick: operations that are little.
     """

@@ -108,7 +108,7 @@ class Training(Shown):
         about |= more or {}
         if command:
             about["command"] = command
-        save_policy(self.policy, self.policy.problem, path, about)
+        save_policy(self.policy.problem, self.policy, path, about)
 
 
 def _asked_by(

@@ -43,7 +43,7 @@ def check_places(policy: object, problem: Problem, by_counts: bool = False) -> N
         if not fits and (by_counts or made_for.num_arms == problem.num_arms):
             raise PolicyError(
                 "the policy was made for other arms, or for these in another order; "
-                "make_policy(policy, problem) fits it to this problem if that is possible"
+                "make_policy(problem, policy) fits it to this problem if that is possible"
             )
 
 

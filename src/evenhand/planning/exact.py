@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 
 from evenhand.errors import Infeasible, NotApplicable, NotConverged
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import Utilitarian
 from evenhand.planning.certificate import rounding
@@ -154,7 +154,7 @@ def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> S
         upper_bound=max(mixture.upper_bound, welfare) if problem.has_floors else mixture.upper_bound,
         unit_values=values,
         by_type=True,
-        policy=parts[0] if len(parts) == 1 else Mixture(parts, mixture.shares[used]),
+        policy=parts[0] if len(parts) == 1 else MixturePolicy(parts, mixture.shares[used]),
         problem=problem,
         seconds=watch.seconds,
     )
@@ -243,10 +243,10 @@ def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: 
         )
 
 
-def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | Starting:
+def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | StatefulPolicy:
     if len(parts) == 1:
         return space.lift(parts[0][1])
-    return Mixture([space.lift(table) for _, table in parts], [share for share, _ in parts])
+    return MixturePolicy([space.lift(table) for _, table in parts], [share for share, _ in parts])
 
 
 def by_count_lp(task: Task) -> Solution:

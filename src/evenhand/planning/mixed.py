@@ -16,7 +16,7 @@ is near the best for g where arms are many; what a single one cannot give (whom 
              the error of simulation, the bound is met, or the time is over
     polish   the parts of the mixture are played again on other episodes, and the shares chosen anew on all of them;
              parts of hardly any share are left out
-    report   on episodes that no choice has seen. What the choice was too hopeful about is told: `optimism`
+    report   on episodes that no choice has seen. What the choice was too hopeful about is told: `selection_bias`
 
 Members are types or arms (`Judge`). With floors, shares of time join the vectors, less MARGIN standard errors.
 
@@ -40,7 +40,7 @@ from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Gini, Welfare, as_welfare
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import (
@@ -206,7 +206,7 @@ class WeightedIndices:
 
     def _policies(
         self, relaxed: FluidSolution, weights: Floats, pay: Floats | None
-    ) -> Iterator[tuple[str, Policy | Starting]]:
+    ) -> Iterator[tuple[str, Policy | StatefulPolicy]]:
         prices, scale = relaxed.prices, PRICE_SCALES[self.asked % len(PRICE_SCALES)]
         self.asked += 1
         yield "fair-index", fair_index(self.problem, weights, scale * prices, pay)
@@ -311,7 +311,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
         NotConverged: no mixture was found that keeps the floors, or no policy reaches its long run in time.
     """
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
-    by_type = all(treats_alike(policy, task.problem) for policy in task.candidates.values())
+    by_type = all(treats_alike(task.problem, policy) for policy in task.candidates.values())
     objective = task.by_types if by_type else task.by_arms
     most = MOST_EPISODES if task.problem.criterion.is_stationary else MOST_SHORT
     judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)), most_episodes=most)

@@ -27,7 +27,7 @@ from evenhand.model.composite import components, is_mixture, is_time_varying, re
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, policy_family, queue_places, served_places
 from evenhand.model.labels import Labels, amount_of, quantity
-from evenhand.model.policy import Policy, SavableKind, Starting, begin
+from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin
 from evenhand.model.same_arms import subproblem
 from evenhand.model.simulator import Problem
 from evenhand.model.state_table import ObservedStates, find_arms, in_order
@@ -87,7 +87,7 @@ class PlanPart(NamedTuple):
     place: int
     """Its place among the parts of the policy."""
 
-    policy: Policy | Starting
+    policy: Policy | StatefulPolicy
     """The policy."""
 
 
@@ -170,10 +170,10 @@ def save_solution(solution: Solution, path: str | PathLike[str] | BinaryIO, aske
         >>> eh.load_policy("plan.zip", problem)
         CountChoices(for 3 arms)
     """
-    save_policy(solution.policy, solution.problem, path, _facts_of(solution, asked))
+    save_policy(solution.problem, solution.policy, path, _facts_of(solution, asked))
 
 
-def load_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] = ()) -> Policy | Starting:
+def load_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] = ()) -> Policy | StatefulPolicy:
     """Read a policy for a problem.
 
     A table plays the very problem it was made for. A trained network plays any number of such arms, with any budget.
@@ -190,7 +190,7 @@ def load_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] =
         >>> import evenhand as eh
         >>> problem = eh.problems.machine_replacement(num_arms=3)
         >>> eh.save_solution(eh.solve(problem), "plan.zip")
-        >>> round(eh.evaluate(eh.load_policy("plan.zip", problem), problem).welfare, 4)
+        >>> round(eh.evaluate(problem, eh.load_policy("plan.zip", problem)).welfare, 4)
         14.0793
     """
     policy, other_dynamics = read_policy(source, problem, kinds)
@@ -239,8 +239,8 @@ def _facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
         "gap": solution.gap,
         "stderr": solution.welfare_stderr,
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
-        "optimism": solution.optimism,
-        "kept_welfare": solution.kept_welfare,
+        "selection_bias": solution.selection_bias,
+        "welfare_without_redraw": solution.welfare_without_redraw,
         "prices": solution.prices,
         "by": "type" if solution.by_type else "arm",
         "values": solution.unit_values.tolist() if few else None,
@@ -255,7 +255,7 @@ def _facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
 class Plan(Shown):
     """A policy and the problem that it was made for."""
 
-    policy: Policy | Starting = field(repr=False)
+    policy: Policy | StatefulPolicy = field(repr=False)
     """The policy."""
 
     problem: CoupledMDP
@@ -337,7 +337,7 @@ class Plan(Shown):
 
         return show_plan(self, step)
 
-    def fitted(self, problem: CoupledMDP) -> Policy | Starting:
+    def fitted(self, problem: CoupledMDP) -> Policy | StatefulPolicy:
         """Return the policy for the same types of arms in other numbers, from other states, with another budget.
 
         Args:
@@ -486,7 +486,7 @@ def _changed_budget(made_for: CoupledMDP, budget: Floats) -> list[str]:
 
 
 def _decide(
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     placed: _PlacedArms,
     streams: tuple[np.random.Generator, np.random.Generator],
     step: int,

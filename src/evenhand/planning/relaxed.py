@@ -14,7 +14,7 @@ from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Opening
 from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
@@ -139,21 +139,21 @@ def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
     return np.asarray(weights.time_weights(steps) @ relaxed.prices)
 
 
-def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:
+def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | StatefulPolicy]:
     """The policies that a solution of the relaxation gives, by name.
 
     Args:
         problem: the problem.
         relaxed: a solution of its relaxation.
     """
-    found: dict[str, Policy | Starting] = {}
+    found: dict[str, Policy | StatefulPolicy] = {}
     for name in ("occupancy-priority", "fair-index", "re-solving"):
         with contextlib.suppress(NotApplicable, TooLarge):
             found[name] = build_policy(problem, relaxed, name)
     return found
 
 
-def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | Starting:
+def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | StatefulPolicy:
     """One policy of the relaxation.
 
     Args:
@@ -168,7 +168,7 @@ def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> 
     return build_policy(known, relax(known, welfare), name)
 
 
-def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | Starting:
+def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | StatefulPolicy:
     """One policy of a solution of the relaxation.
 
     Args:

@@ -27,7 +27,7 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import NOISE, ExchangeablePriority, PriorityPolicy, value_noise
@@ -56,7 +56,7 @@ def random_feasible(problem: Problem) -> ExchangeablePriority:
     return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
 
 
-def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | BySteps:
+def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | TimeVaryingPolicy:
     """OFT, oldest first: serve the arm in the worst state for its type, then the next, as long as the budget lasts.
 
     A type's worst state is the one with the lowest value if the arm is never served: for machines the oldest. Others
@@ -86,7 +86,7 @@ def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | ByS
     # What comes after the last step is worth nothing.
     later = [*values[1:], np.zeros_like(values[0])]
     every = (_worst_and_best(problem, now, _ahead(problem, then)) for now, then in zip(values, later, strict=True))
-    return BySteps([_by_keys(problem, keys, ties) for keys in every])
+    return TimeVaryingPolicy([_by_keys(problem, keys, ties) for keys in every])
 
 
 def _worst_and_best(problem: CoupledMDP, values: Floats, ahead: Floats) -> list[Floats]:

@@ -23,7 +23,7 @@ from scipy.special import ndtri
 
 from evenhand.checks import check_fraction, check_positive_int
 from evenhand.display import FrameLibrary, as_frame, counted
-from evenhand.evaluation.fairness import gini_coefficient
+from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model.places import quoted
 from evenhand.programme.knowing import ALIKE
 from evenhand.programme.promises import (

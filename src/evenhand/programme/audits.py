@@ -9,8 +9,8 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from evenhand.errors import NotConverged
+from evenhand.planning.budget_sweep import Budget
 from evenhand.planning.plan import Plan
-from evenhand.planning.what_if import Budget
 from evenhand.programme import roster, schema
 from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
 from evenhand.programme.cycle import Cycle
@@ -151,7 +151,7 @@ class Audits:
         The plan in use competes: no budget that contains today's gets a worse one. Nothing is stored.
 
         Args:
-            budgets: as of `evenhand.what_if`; the present one alone where there are none.
+            budgets: as of `evenhand.solve`; the present one alone where there are none.
             welfare: what would be fair; by default the programme's own.
             seconds: approximate time limit of each.
             progress: called with phase and share completed.

@@ -16,6 +16,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io.text_table import Table
 from evenhand.planning.plan import Decisions
 from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.accepting import (
     Accepted,
@@ -126,7 +127,7 @@ class Cycle:
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
             problem = self._library.problem(tx, arms)
-        solution = solve(problem, method=method, seconds=seconds, progress=progress, rng=int(row.seed))
+        solution = solve(problem, method=SolveMethod(method, seconds=seconds), progress=progress, rng=int(row.seed))
         digest, body = to_bytes(solution)
         facts = facts_of(solution, digest, numbers_of(arms))
         with self._store.writing() as tx:

@@ -20,6 +20,7 @@ from evenhand.planning.plan import plan_of
 from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.cycle import Cycle, keep_policy
 from evenhand.programme.deciding import Inputs, decide
@@ -137,7 +138,7 @@ class Refits:
             now = None if inputs is None else self._cycle.decide(tx, inputs)
         learned = learn(words, fit_families(words, log, prior, int(row.seed)), trust)
         problem = _of(learned.model, arms, row.welfare)
-        solution = solve(problem, method=METHOD, seconds=seconds, progress=progress, rng=int(row.seed))
+        solution = solve(problem, method=SolveMethod(METHOD, seconds=seconds), progress=progress, rng=int(row.seed))
         digest = model_to_bytes(learned.model)[0]
         then = decide(
             plan_of(solution),
@@ -161,7 +162,7 @@ class Refits:
             plan, present = self._library.policy(tx, inputs.policy), self._library.problem(tx, arms, inputs.model)
         if not np.array_equal(present.type_of_block, problem.type_of_block):
             return None
-        return evaluate(rebuilt(plan.fitted(present), problem), problem, None, EPISODES, None, 0).welfare
+        return evaluate(problem, rebuilt(plan.fitted(present), problem), None, EPISODES, None, 0).welfare
 
     def adopt(self, refit: int, *, who: str = "", key: str | None = None) -> Refitted:
         """Run the programme by a model that was fitted; plans from now on are made by it.

@@ -282,7 +282,7 @@ def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledM
     horizon = problem.criterion.judging_steps()
     episodes = int(np.clip(PLAYED / (problem.num_arms * horizon), 20, 2000))
     steps = problem.criterion.fixed_steps(horizon)
-    found = evaluate(plan.fitted(problem), problem, None, episodes, steps, 0)
+    found = evaluate(problem, plan.fitted(problem), None, episodes, steps, 0)
     check_bound(problem, found.welfare, found.welfare_stderr, found.num_episodes, bound.upper_bound)
     gap = max(0.0, bound.upper_bound - found.welfare)
     content = certify(problem, digest, numbers, found.objective, found.unit_values, found.by_type)

@@ -12,9 +12,12 @@ from typing import Any
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import DEFAULT
-from evenhand.planning.fairness import Fairness, fairness
+from evenhand.planning.budget_sweep import Budget, BudgetRow
 from evenhand.planning.plan import Plan
-from evenhand.planning.what_if import Budget, BudgetRow, what_if
+from evenhand.planning.price_of_fairness import PriceOfFairness
+from evenhand.planning.price_of_fairness import price_of_fairness as find_prices
+from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.programme.solving import METHOD, Certificate, Numbers, certificate_of, fields_of, to_bytes
 from evenhand.typing import Progress
 
@@ -83,12 +86,12 @@ def price_of_fairness(
     """
     own = welfare or DEFAULT
     ideas = list(dict.fromkeys((*family, own)))
-    found = fairness(problem, ideas, METHOD, progress=progress, rng=seed, seconds=seconds)
+    found = find_prices(problem, ideas, SolveMethod(METHOD, seconds=seconds), progress=progress, rng=seed)
     rows = [_price(found, number, own) for number in range(len(found.rows))]
     return Prices(tuple(sorted(rows, key=lambda row: (row.worst, -row.mean))), dict(found.left_out))
 
 
-def _price(found: Fairness, number: int, own: str) -> Price:
+def _price(found: PriceOfFairness, number: int, own: str) -> Price:
     row = found.rows[number]
     values = row.groups or row.values
     content = (row.welfare, row.mean, row.worst, row.gini_coefficient, row.price)
@@ -143,7 +146,7 @@ def suppose(
     Args:
         problem: of the roster.
         numbers: of the roster.
-        budgets: as of `evenhand.what_if`; the present one alone where there are none.
+        budgets: as of `evenhand.solve`; the present one alone where there are none.
         welfare: what would be fair; by default the programme's own.
         progress: called with phase and share completed.
         seconds: approximate time limit of each.
@@ -152,7 +155,8 @@ def suppose(
         today: what the plan in use is worth.
     """
     request = list(budgets) or [problem.named_budget]
-    rows = what_if(problem, request, welfare, METHOD, progress=progress, rng=seed, seconds=seconds, plans=plans)
+    chosen = SolveMethod(METHOD, seconds=seconds, plans=plans)
+    rows = solve(problem, welfare, chosen, budgets=request, progress=progress, rng=seed)
     return tuple(_supposed(row, problem, numbers, today) for row in rows)
 
 

@@ -24,11 +24,11 @@ from matplotlib.ticker import MaxNLocator
 
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.evaluation.evaluate import Evaluation
-from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.naming import type_names
 from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.fairness import Fairness, FairnessRow
+from evenhand.planning.price_of_fairness import FairnessRow, PriceOfFairness
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.report.comparison import bound_title, by_inequality, is_level
@@ -357,7 +357,7 @@ def _thinned(points: Floats, most: int = 200) -> Floats:
 # -- the price of fairness -------------------------------------------------------------------------------------------
 
 
-def fairness_figure(found: Fairness, kind: str) -> NotebookFigure:
+def fairness_figure(found: PriceOfFairness, kind: str) -> NotebookFigure:
     """Return the values under each plan, or the mean against the worst-off."""
     if kind == "values":
         return figure_of(_fairness_values_plot(found))
@@ -366,13 +366,13 @@ def fairness_figure(found: Fairness, kind: str) -> NotebookFigure:
     raise InvalidInput(f"kind: expected 'values' or 'trade', got {kind!r}")
 
 
-def fairness_values_svg(found: Fairness) -> str:
+def fairness_values_svg(found: PriceOfFairness) -> str:
     """Return the values of types or groups, one row per welfare."""
     texts = "; ".join(f"{row.welfare} from {number(row.worst)}, mean {number(row.mean)}" for row in found.rows)
     return svg("values", f"Values by {found.who}: {texts}", _fairness_values_plot(found))
 
 
-def _fairness_values_plot(found: Fairness) -> Plot:
+def _fairness_values_plot(found: PriceOfFairness) -> Plot:
     marked = len(found.counts) <= len(MARKS)
 
     def draw(figure: Figure) -> None:
@@ -393,7 +393,7 @@ def _fairness_values_plot(found: Fairness) -> Plot:
     return Plot(1.0 + 0.36 * len(found.rows) + (0.25 if marked else 0.0), draw)
 
 
-def fairness_trade_svg(found: Fairness) -> str | None:
+def fairness_trade_svg(found: PriceOfFairness) -> str | None:
     """Return the mean against the worst-off; None if all plans have the same."""
     if len(_distinct_places(found)) < 2:
         return None
@@ -401,7 +401,7 @@ def fairness_trade_svg(found: Fairness) -> str | None:
     return svg("trade", f"Mean and worst-off by welfare: {texts}", _trade_plot(found))
 
 
-def _distinct_places(found: Fairness) -> list[list[FairnessRow]]:
+def _distinct_places(found: PriceOfFairness) -> list[list[FairnessRow]]:
     """Return the rows by their place in the figure; nearer than three digits two marks are one."""
     places: dict[tuple[str, str], list[FairnessRow]] = {}
     for row in found.rows:
@@ -409,7 +409,7 @@ def _distinct_places(found: Fairness) -> list[list[FairnessRow]]:
     return list(places.values())
 
 
-def _trade_plot(found: Fairness) -> Plot:
+def _trade_plot(found: PriceOfFairness) -> Plot:
     def draw(figure: Figure) -> None:
         axes, places, who = figure.subplots(), _distinct_places(found), member(found.problem)
         means = [rows[0].mean for rows in places]

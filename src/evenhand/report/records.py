@@ -17,8 +17,8 @@ from evenhand.report.html import page, write_page
 from evenhand.report.summary import MOST_ROWS, Figure, Section, Summary, Table, table
 
 if TYPE_CHECKING:
-    from evenhand.planning.courses import Forecast
-    from evenhand.planning.replay import Replay
+    from evenhand.planning.backtest import Backtest
+    from evenhand.planning.trajectory_forecast import Forecast
 
 MOST_TRANSITIONS, MOST_NEXT = 60, 3
 """Rows of transitions that are listed, and next states per row."""
@@ -113,7 +113,7 @@ def _effects_table(found: Effects) -> Table:
 # -- backtests -------------------------------------------------------------------------------------------------------
 
 
-def replay_summary(found: "Replay") -> Summary:
+def backtest_summary(found: "Backtest") -> Summary:
     """Return the summary of a backtest."""
     borrowed = int(found.shares.borrowed.sum())
     policy = (
@@ -138,11 +138,11 @@ def replay_summary(found: "Replay") -> Summary:
         facts.append((f"used of {name}", f"{text}; {over} of {len(used)} steps used more than the budget"))
     notes = ["the behaviour policy has no budget in the model; other policies have"] if len(found.worth) > 1 else []
     return Summary(
-        "Backtest", "the behaviour policy in the model, beside the records", facts, _replay_tables(found), notes=notes
+        "Backtest", "the behaviour policy in the model, beside the records", facts, _backtest_tables(found), notes=notes
     )
 
 
-def _replay_tables(found: "Replay") -> list[Table]:
+def _backtest_tables(found: "Backtest") -> list[Table]:
     heads, rows = ["type"], []
     for action in (*found.actions[1:], "reward"):
         heads += [action, "expected", "interval"]
@@ -183,7 +183,7 @@ def write_fit(
     title: str | None = None,
     command: str = "",
     source: str = "the records",
-    replay: "Replay | None" = None,
+    backtest: "Backtest | None" = None,
 ) -> None:
     """Write the page of a fit to a file, completely or not at all.
 
@@ -193,9 +193,9 @@ def write_fit(
         title: heading; by default the name of the source.
         command: command line that made it, stated at the end of the page.
         source: name of the log.
-        replay: backtest of the same records, if any.
+        backtest: backtest of the same records, if any.
     """
-    write_page(_page_summary(fitted, title, source, replay), path, command, _made(fitted, source))
+    write_page(_page_summary(fitted, title, source, backtest), path, command, _made(fitted, source))
 
 
 def fit_page(
@@ -203,10 +203,10 @@ def fit_page(
     title: str | None = None,
     command: str = "",
     source: str = "the records",
-    replay: "Replay | None" = None,
+    backtest: "Backtest | None" = None,
 ) -> str:
     """Return the page; arguments as of `write_fit`."""
-    return page(_page_summary(fitted, title, source, replay), command, _made(fitted, source))
+    return page(_page_summary(fitted, title, source, backtest), command, _made(fitted, source))
 
 
 def _made(fitted: Fitted, source: str) -> str:
@@ -214,13 +214,13 @@ def _made(fitted: Fitted, source: str) -> str:
     return f"Folds and draws start from a fixed seed. To cite it: {source}, {sizes}, fitted with this version."
 
 
-def _page_summary(fitted: Fitted, title: str | None, source: str, replay: "Replay | None") -> Summary:
+def _page_summary(fitted: Fitted, title: str | None, source: str, backtest: "Backtest | None") -> Summary:
     found, plain = fitted.diagnostics, fit_summary(fitted)
     said = diagnostics_summary(found)
     sections = [Section("What the records say", facts=said.facts, tables=_memory_tables(found))]
     sections += _diagnostic_sections(found, said.tables)
-    if replay is not None:
-        sections.append(_replay_section(replay))
+    if backtest is not None:
+        sections.append(_backtest_section(backtest))
     sections += _type_sections(fitted)
     thin = [_thin_table(found)] if found.thin_rows.rows else []
     notes = [f"{capitalised(note)}." for note in fitted.notes]
@@ -292,14 +292,14 @@ def _diagnostic_sections(found: Diagnostics, effects: "list[Table] | tuple[Table
     return sections
 
 
-def _replay_section(replay: "Replay") -> Section:
+def _backtest_section(backtest: "Backtest") -> Section:
     from evenhand.report import fit_plots
 
     caption = (
         "Recorded actions, and their expectation under the behaviour policy in the model; the band is chance alone."
     )
-    plain = replay_summary(replay)
-    figures = [Figure(fit_plots.replay_svg(replay), caption)]
+    plain = backtest_summary(backtest)
+    figures = [Figure(fit_plots.backtest_svg(backtest), caption)]
     return Section("Backtest", figures=figures, facts=plain.facts, tables=plain.tables)
 
 

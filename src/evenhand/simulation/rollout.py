@@ -4,7 +4,7 @@
 
 The weights w and the usual number of steps T are the criterion's: gamma^t where it discounts, equal shares after a
 warm-up where it averages. A policy made for a finite horizon that is played for longer begins again after its last
-step (`BySteps`).
+step (`TimeVaryingPolicy`).
 
 Randomness is split once: one stream for the world, one for the policy. The world's numbers belong to (step, episode,
 arm), so two policies given the same rng meet the same world, and an arm that both treat alike moves alike. A simulator
@@ -23,7 +23,7 @@ from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_ar
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
-from evenhand.model.policy import Policy, Starting, begin, check_acts
+from evenhand.model.policy import Policy, StatefulPolicy, begin, check_acts
 from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
@@ -80,7 +80,7 @@ class Rollout:
 @shows_bar
 def simulate(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = 0,
@@ -236,7 +236,7 @@ class _Sums:
 class _Play:
     """How one batch of episodes is played."""
 
-    policy: Policy | Starting
+    policy: Policy | StatefulPolicy
 
     weights: Floats
     """(step,)"""

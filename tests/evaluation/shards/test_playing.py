@@ -151,7 +151,7 @@ def test_evaluation_is_that_in_memory(over, tmp_path):
     problem = eh.CoupledMDP(arms, [2], 0.9, [1, 2, 1, 3, 1, 1], groups=groups, over=over)
     eh.save(problem, tmp_path / "m.parquet")
     found = evaluate_arms("random", tmp_path / "m.parquet", "alpha:1", 40, 30, rng=5, num_shards=3)
-    wanted = eh.evaluate("random", problem, "alpha:1", 40, 30, rng=5, method="monte-carlo")
+    wanted = eh.evaluate(problem, "random", "alpha:1", 40, 30, rng=5, method="monte-carlo")
     for name in ("welfare", "mean", "mean_stderr", "worst", "gini_coefficient", "truncation_bound"):
         assert getattr(found, name) == pytest.approx(getattr(wanted, name), rel=1e-12), name
     assert found.welfare_stderr == pytest.approx(wanted.welfare_stderr, rel=0.05)  # kinks are not looked at

@@ -1,4 +1,4 @@
-"""`evenhand replay`."""
+"""`evenhand backtest`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -31,21 +31,21 @@ def run(
     layout: "Layout | None",
     **columns: Any,
 ) -> None:
-    """Replay records in a model."""
+    """Backtest records in a model."""
     if log == DASH:
         raise OptionError("LOG", "expected a file; standard input is for MODEL here")
     names = None if policies is None else read_names(policies)
     problem = read_problem(model, parameters, format, budgets)
     from evenhand.fitting.layout import with_layout  # after what may be refused at once
     from evenhand.fitting.log import read_log
-    from evenhand.planning.replay import replay
+    from evenhand.planning.backtest import backtest
 
     with progress(quiet) as tell:
         reading = "snapshots" if layout is None and columns["bins"] else layout
         records = with_layout(read_log(log, **columns, progress=tell), reading)
         if tell is not None:
             tell("following the arms", 1.0)
-        found = replay(
+        found = backtest(
             problem,
             records,
             names,

@@ -62,6 +62,18 @@ MOST_NUMBERS = 4_000_000
 """Numbers of draws that are held at a time."""
 
 
+def standard_errors(samples: Floats) -> Floats:
+    """Return the (...,) standard errors of the means over the first axis; infinite for a single sample."""
+    if len(samples) < 2:
+        return np.full(samples.shape[1:], np.inf)
+    return np.asarray(samples.std(axis=0, ddof=1) / np.sqrt(len(samples)))
+
+
+def standard_error(samples: Floats) -> float:
+    """Return the standard error of the mean of (sample,) numbers."""
+    return float(standard_errors(samples))
+
+
 def welfare_error(objective: Objective, values: Floats, shares: Floats, samples: Sequence[Floats]) -> float:
     """The standard error of the welfare of estimated values; at a kink, what makes its 95 % interval one.
 

@@ -1,4 +1,4 @@
-"""Replay: against every path written out, plain simulation, closed forms; and whether its intervals hold."""
+"""Backtest: against every path written out, plain simulation, closed forms; and whether its intervals hold."""
 
 import itertools
 import json
@@ -13,8 +13,8 @@ from evenhand.errors import InvalidInput, TableError
 from evenhand.evaluation.independent import independent_values
 from evenhand.fitting.behaviour_policy import recorded_shares
 from evenhand.fitting.log import NOTHING, Log
-from evenhand.planning.courses import heads_interval
-from evenhand.planning.replay import replay
+from evenhand.planning.backtest import backtest
+from evenhand.planning.trajectory_forecast import heads_interval
 
 STATES, ACTIONS = ("new", "worn", "old"), ("keep", "fix")
 WEAR = np.array([[[0.6, 0.3, 0.1], [0.9, 0.1, 0]], [[0, 0.7, 0.3], [0.8, 0.2, 0]], [[0, 0, 1], [0.7, 0.2, 0.1]]])
@@ -85,7 +85,7 @@ def test_shares_are_those_of_decisions() -> None:
 def test_every_path_written_out() -> None:
     """Two arms, one of which enters later and misses a step: all courses with their chances."""
     log = log_of([(0, 0, [(0, 0), (1, 1), (0, 0), (1, 0)]), (0, 1, [(1, 0), (-9, 0), (2, 1), (0, 0)])])
-    shares, found = recorded_shares(log).shares[0], replay(problem_of(), log)
+    shares, found = recorded_shares(log).shares[0], backtest(problem_of(), log)
     laws = [_paths(shares, 0, "ddd"), _paths(shares, 1, "dmd")]  # decisions, and steps that were missed
     fixes = np.array([sum(p * k for p, k, _ in law) for law in laws])
     second = np.array([sum(p * k**2 for p, k, _ in law) for law in laws])
@@ -122,7 +122,7 @@ def test_like_arms_are_followed_together() -> None:
     rng = np.random.default_rng(5)
     shares = np.array([[0.1, 0.4, 0.8]])
     log = played(rng, 40, 6, shares)
-    found, own = replay(problem_of(), log), recorded_shares(log).shares[0]
+    found, own = backtest(problem_of(), log), recorded_shares(log).shares[0]
     begin, start = log.time[::7].astype(int), log.state[::7]
     num, sums, worn = 40_000, np.zeros((9, 1)), np.zeros((9, 3))
     for t0, s0 in zip(begin, start, strict=True):
@@ -143,7 +143,7 @@ def test_an_arm_that_is_fixed_with_one_chance_is_a_coin() -> None:
     """Closed form: where every state is fixed with the same share, the number of fixes is binomial."""
     pairs = [(s, a) for s in range(3) for a in (0, 0, 0, 1)]
     log = log_of([(0, 0, [*pairs, (0, 0)])] * 10)
-    found = replay(problem_of(), log)
+    found = backtest(problem_of(), log)
     assert np.allclose(found.served.mean, 2.5)
     assert found.served.lower[0, 0] == stats.binom.ppf(0.025, 10, 0.25)
     assert found.served.upper[0, 0] == stats.binom.ppf(0.975, 10, 0.25)
@@ -174,7 +174,7 @@ def test_intervals_hold_as_often_as_they_say() -> None:
     rng, inside, total = np.random.default_rng(2), [], []
     shares = np.array([[0.1, 0.3, 0.7], [0.05, 0.2, 0.9]])
     for _ in range(25):
-        found = replay(problem_of(2), played(rng, 30, 10, shares, 2))
+        found = backtest(problem_of(2), played(rng, 30, 10, shares, 2))
         inside.append(found.served.inside.mean())
         total.append(found.totals.inside.mean())
     assert np.mean(inside) > 0.94  # counts: at least what is asked for
@@ -192,7 +192,7 @@ def test_a_policy_that_changed_is_found_out() -> None:
             for log in (early, late)
         ]
         courses.append((0, 0, [*one[0], *one[1]]))
-    found = replay(problem_of(), log_of(courses))
+    found = backtest(problem_of(), log_of(courses))
     assert found.served.inside.mean() < 0.5
     assert found.totals.inside.all()
 
@@ -245,7 +245,7 @@ def _lives(shares: np.ndarray, steps: int) -> list[tuple[float, list[int], list[
 def test_every_life_written_out() -> None:
     """The length of a record that death ends is an outcome: three arms, all lives of three decisions."""
     log = log_of([(0, 0, [(0, 1), (1, 0), (2, 0)]), *[(0, 0, [(0, 0), (0, 1), (1, 1), (1, 0)])] * 2])
-    found, ways = replay(mortal(), log), _lives(recorded_shares(log).shares[0], 3)
+    found, ways = backtest(mortal(), log), _lives(recorded_shares(log).shares[0], 3)
     number = sum(p * len(rewards) for p, _, rewards in ways)
     reward = sum(p * sum(rewards) for p, _, rewards in ways)
     rate = reward / number
@@ -264,7 +264,7 @@ def test_rows_after_a_death_tell_nothing() -> None:
     """One arm is written down as dead once more, where the others are not."""
     courses = [(0, 0, [(0, 1), (2, 0)]), (0, 0, [(0, 0), (1, 1), (2, 0)]), (0, 0, [(0, 0), (0, 1), (1, 1), (1, 0)])]
     more = [(0, 0, [(0, 1), (2, 0), (2, 0)]), *courses[1:]]
-    once, again = (replay(mortal(), log_of(some)) for some in (courses, more))
+    once, again = (backtest(mortal(), log_of(some)) for some in (courses, more))
     assert once.present.tolist() == again.present.tolist() == [3, 2, 1]
     assert np.allclose(once.rewards.mean, again.rewards.mean)
 
@@ -278,7 +278,7 @@ def test_rows_after_a_death_tell_nothing() -> None:
 )
 def test_a_true_model_with_death_is_not_refuted(way: str, number: int) -> None:
     rng = np.random.default_rng(24)
-    found = [replay(mortal(), lives(rng, 200, 20, way)) for _ in range(number)]
+    found = [backtest(mortal(), lives(rng, 200, 20, way)) for _ in range(number)]
     least, most = (0.92, 0.98) if number == 200 else (0.88, 1.0)
     for name in ("rewards", "occupied"):
         assert least < np.mean([getattr(one, name).inside.mean() for one in found]) < most
@@ -318,19 +318,19 @@ def test_plans_stand_beside_the_records(tmp_path: Path) -> None:
     solution = eh.solve(problem, welfare="utilitarian")
     file = str(tmp_path / "plan.zip")
     eh.save_solution(solution, file)
-    found = replay(problem, log, [file, "fair-index"], welfare="utilitarian", over="groups", num_episodes=200)
+    found = backtest(problem, log, [file, "fair-index"], welfare="utilitarian", over="groups", num_episodes=200)
     records, plan, index = found.worth
     assert (records.policy, plan.policy, index.policy) == ("records", file, "fair-index")
     assert records.welfare_stderr == 0 and plan.welfare > records.welfare
     assert records.groups.keys() == {"make 0", "make 1"} and found.criterion == "finite:12"
     assert np.isclose(np.mean(list(records.groups.values())), records.welfare)
-    by_day = replay(problem, log, criterion="discounted")
+    by_day = backtest(problem, log, criterion="discounted")
     assert by_day.criterion == "discounted" and by_day.worth[0].served != records.served
     assert found.over_budget.tolist() == [int((found.used[:, 0] > 2).sum())]
     told = json.loads(json.dumps(found.to_dict()))
     assert told["worth"][0]["policy"] == "records" and told["policy"]["constant_in_time"]
     assert len(found.to_frame()) == len(found.steps)
-    assert repr(found).startswith("Replay(")
+    assert repr(found).startswith("Backtest(")
     assert "make 1" in found._repr_html_()
     (axes,) = found.plot().axes
     assert np.allclose(axes.lines[1].get_ydata()[-1], found.totals.seen.sum())
@@ -345,19 +345,19 @@ def test_records_of_another_model_are_told() -> None:
         [eh.Arm(WEAR[:2, :, :2] / WEAR[:2, :, :2].sum(-1, keepdims=True), GAIN[:2], [[0], [1]], name="make 0",
                 states=("new", "rusty"), actions=ACTIONS)], budget=[1], discount=0.9)  # fmt: skip
     with pytest.raises(TableError) as told:
-        replay(other, log)
+        backtest(other, log)
     assert 'no state "worn"' in str(told.value) and 'no state "old"' in str(told.value)
     with pytest.raises(TableError, match='no arms "make 1"'):
-        replay(problem_of(), log_of([(1, 0, [(0, 0), (1, 1)])], num_types=2))
+        backtest(problem_of(), log_of([(1, 0, [(0, 0), (1, 1)])], num_types=2))
     with pytest.raises(InvalidInput, match="not whole steps apart"):
-        replay(problem_of(), log_of([(0, 0, [(0, 0), (1, 1)])], regular=False))
-    with pytest.raises(InvalidInput, match="nothing to replay"):
-        replay(problem_of(), log_of([(0, 0, [(0, 0)])]))
+        backtest(problem_of(), log_of([(0, 0, [(0, 0), (1, 1)])], regular=False))
+    with pytest.raises(InvalidInput, match="nothing to backtest"):
+        backtest(problem_of(), log_of([(0, 0, [(0, 0)])]))
 
 
 def test_intervals_of_rewards_stay_within_what_rewards_can_be() -> None:
     rng = np.random.default_rng(5)
-    found = replay(problem_of(), played(rng, 3, 12, np.array([[0.1, 0.5, 0.8]])))
+    found = backtest(problem_of(), played(rng, 3, 12, np.array([[0.1, 0.5, 0.8]])))
     for forecast in (found.rewards, found.total_rewards):
         assert forecast.lower.min() >= GAIN.min() and forecast.upper.max() <= GAIN.max()
     assert found.so_far.lower.min() >= 0
@@ -369,7 +369,7 @@ def test_groups_of_the_records_find_their_blocks() -> None:
     problem = eh.CoupledMDP(blocks, [1], 0.95, [2, 1], groups=["north", "south"], over="groups")
     courses = [(0, 0, [(0, 0), (1, 1), (0, 0), (1, 0)])] * 3
     more = {"groups": ("north", "south"), "group_of": np.array([0, 0, 1], dtype=np.int32)}
-    found = replay(problem, log_of(courses, **more))
+    found = backtest(problem, log_of(courses, **more))
     assert set(found.worth[0].groups) == {"north", "south"}
     with pytest.raises(InvalidInput, match=r'arms "make 0" in several groups'):
-        replay(problem, log_of(courses))
+        backtest(problem, log_of(courses))

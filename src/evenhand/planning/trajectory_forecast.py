@@ -110,7 +110,9 @@ class Course:
         self.time: Ints = (np.floor(first + 1e-6) + np.rint(log.time - first)).astype(np.int64)
         self.is_decision = decisions_of(log)
         if not self.is_decision.any():
-            raise InvalidInput("replay: no arm has two rows with an action in the first; there is nothing to replay")
+            raise InvalidInput(
+                "backtest: no arm has two rows with an action in the first; there is nothing to backtest"
+            )
 
     def _model(self, kind: int) -> _Model:
         tables, (block, states, actions) = self.problem.tables, self.blocks[kind]
@@ -268,7 +270,7 @@ class _Chain(NamedTuple):
 
 
 def follow(course: Course, level: float) -> dict[str, Any]:
-    """All that is seen and expected, step by step: fields of a `Replay`.
+    """All that is seen and expected, step by step: fields of a `Backtest`.
 
     Args:
         course: the records.
@@ -279,7 +281,7 @@ def follow(course: Course, level: float) -> dict[str, Any]:
     sizes = np.bincount(number_of, minlength=len(one))
     F = A + 2  # a figure for each action but the idle one, and three for the mean reward
     # The law, and for each figure m and q: (class, state) each.
-    check_memory(8.0 * len(one) * S * (1 + 2 * F), f"the courses of {len(one)} kinds of arms", "Replay fewer arms.")
+    check_memory(8.0 * len(one) * S * (1 + 2 * F), f"the courses of {len(one)} kinds of arms", "Backtest fewer arms.")
     crowd = _Crowd(course, one, sizes, F, num_steps)
     seen = _by_step(course, number_of, one, num_steps)
     walk = _Walk(num_steps, len(log.types), F, S)
@@ -468,7 +470,7 @@ class _Walk:
 
 
 def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
-    """The fields of a Replay that are about the records."""
+    """The fields of a Backtest that are about the records."""
     log, rows = course.log, course.is_decision
     num_steps, A, S, T = len(walk.coins), len(log.actions), len(log.states), len(log.types)
     acting = slice(A - 1)  # the figures of actions

@@ -21,10 +21,9 @@ import numpy as np
 from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, in_turn, shows_bar, told_by
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
-from evenhand.evaluation.evaluate import standard_errors
-from evenhand.evaluation.fairness import gini_coefficient, price_of_fairness
-from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.evaluation.inequality import gini_coefficient, relative_loss
 from evenhand.evaluation.long_run import mean_by_type
+from evenhand.evaluation.standard_errors import CONFIDENCE, standard_errors
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.io import Location
@@ -33,7 +32,8 @@ from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Leximin, Welfare
 from evenhand.planning.solution import Samples, Solution
-from evenhand.planning.solve import DEFAULT_TOLERANCE, solve
+from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.typing import Floats, Progress, Rng
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class FairnessRow:
 
 
 @dataclass(frozen=True, eq=False)
-class Fairness(Shown):
+class PriceOfFairness(Shown):
     """The price of fairness."""
 
     rows: tuple[FairnessRow, ...]
@@ -147,7 +147,7 @@ class Fairness(Shown):
     def __repr__(self) -> str:
         dearest = max(self.rows, key=lambda row: round(row.price, 6))  # of equals the first
         price = f", up to {100 * dearest.price:.1f} % of the mean for {dearest.welfare}"
-        return f"Fairness({counted(len(self.rows), 'welfare')} on {self.members_words}{price})"
+        return f"PriceOfFairness({counted(len(self.rows), 'welfare')} on {self.members_words}{price})"
 
     def is_dearer(self, row: FairnessRow) -> bool:
         """Whether a plan's mean is below the best one by more than chance explains.
@@ -222,30 +222,27 @@ class Fairness(Shown):
 
 
 @shows_bar
-def fairness(
+def price_of_fairness(
     problem: CoupledMDP,
     welfares: Sequence[str | Welfare] | None = None,
-    method: str = "auto",
-    tolerance: float = DEFAULT_TOLERANCE,
-    progress: Progress | bool | None = None,
-    rng: Rng = 0,
+    method: str | SolveMethod = "auto",
+    *,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-    seconds: float | None = None,
-) -> Fairness:
-    """Find the best plan for each of several welfares, and weigh each plan by all of them.
+    rng: Rng = 0,
+    progress: Progress | bool | None = None,
+) -> PriceOfFairness:
+    """Find the best plan for each of several welfares, and evaluate each plan by all of them.
 
     Args:
         problem: the problem.
-        welfares: as text or objects; when absent utilitarian, the problem's own, gini:2, alpha:1, maximin and leximin.
+        welfares: as text or objects; by default utilitarian, the problem's own, gini:2, alpha:1, maximin and leximin.
             The mean is always among them, and comes first.
-        method: see `solve`.
-        tolerance: see `solve`.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
+        method: as of `solve`; its time limit is for all welfares together.
+        criterion: criterion; by default the problem's own.
+        over: welfare over `arms` or `groups`; by default the problem's own.
         rng: seed or generator of the simulations that some methods need; every welfare gets the same.
-        criterion: what rewards over time are worth; the problem's own when absent.
-        over: welfare over `arms` or `groups`; as the problem says when absent.
-        seconds: how long all of it may take, more or less; see `solve`.
+        progress: True shows a bar; a function is called with the current task and the share done.
 
     Raises:
         InvalidInput: a welfare cannot be read. One for which there is no plan is left out, with the reason.
@@ -253,22 +250,23 @@ def fairness(
     Example:
         >>> import evenhand as eh
         >>> people = eh.problems.health_outreach(num_arms=6, num_states=2, budget=1)
-        >>> for row in eh.fairness(people, ["maximin"]).rows:
+        >>> for row in eh.price_of_fairness(people, ["maximin"]).rows:
         ...     print(f"{row.welfare:11} mean {row.mean:.3f}, worst {row.worst:.3f}, price {100 * row.price:.1f} %")
         utilitarian mean 8.116, worst 5.164, price 0.0 %
         maximin     mean 7.579, worst 6.984, price 6.6 %
     """
-    judged = needs_tables(problem, "fairness").with_criterion(criterion, over)
+    judged = needs_tables(problem, "price_of_fairness").with_criterion(criterion, over)
     ideas = _read(judged, welfares)
     # Every welfare gets the same seed, and so the same episodes: plans differ by what they do.
     seed = as_seed(rng)
-    share = None if seconds is None else seconds / len(ideas)
+    given = SolveMethod.of(method)
+    settings = replace(given, seconds=None if given.seconds is None else given.seconds / len(ideas))
     found: dict[str, Solution] = {}
     left_out: dict[str, str] = {}
     for turn, (name, welfare) in enumerate(ideas.items()):
         tell = in_turn(heard(progress), name, turn, len(ideas))
         try:
-            found[name] = solve(judged, welfare, method, tolerance, tell, seed, seconds=share)
+            found[name] = solve(judged, welfare, settings, progress=tell, rng=seed)
         except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
             if name == REFERENCE:  # without it there is nothing to compare with, and most likely no plan at all
                 raise
@@ -306,7 +304,7 @@ class _Weighed:
 
 def _told(
     problem: CoupledMDP, ideas: Mapping[str, Welfare], found: Mapping[str, Solution], left_out: dict[str, str]
-) -> Fairness:
+) -> PriceOfFairness:
     # Units that all plans have: types, or arms as soon as one plan treats arms of a type differently.
     by_type = all(plan.by_type for plan in found.values())
     make = Objective.of_types if by_type else Objective.of_arms
@@ -332,7 +330,7 @@ def _told(
                 mean=plan.by[REFERENCE],
                 worst=float(members.min()),
                 gini_coefficient=float(gini_coefficient(members, objective.sizes)),
-                price=price_of_fairness(plan.by[REFERENCE], best_mean),
+                price=relative_loss(plan.by[REFERENCE], best_mean),
                 by=plan.by,
                 by_stderr=plan.errors,
                 values=dict(zip(names, told.tolist(), strict=True)),
@@ -345,9 +343,9 @@ def _told(
             )
         )
     if problem.over == "groups":
-        return Fairness(tuple(rows), left_out, "group", _sizes_of_groups(problem), sizes, problem)
+        return PriceOfFairness(tuple(rows), left_out, "group", _sizes_of_groups(problem), sizes, problem)
     counts = dict(zip(names, problem.type_counts.tolist(), strict=True))
-    return Fairness(tuple(rows), left_out, "type", counts, sizes, problem)
+    return PriceOfFairness(tuple(rows), left_out, "type", counts, sizes, problem)
 
 
 def _weigh(problem: CoupledMDP, plan: Solution, by_type: bool, objectives: Mapping[str, Objective]) -> _Weighed:
@@ -412,7 +410,7 @@ def _adopted(own: Solution, chosen: Solution, objective: Objective, plan: _Weigh
         # The bound is about this welfare, whoever's plan is played.
         upper_bound=own.upper_bound,
         reason=f"the plan for {chosen.objective.welfare.name} is better than the one that was found for this welfare",
-        optimism=None,
+        selection_bias=None,
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenhand.errors import InvalidInput
-from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
+from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
 
 SOME = settings(deadline=None, max_examples=60)
 VALUES = st.integers(1, 8).flatmap(
@@ -105,15 +105,15 @@ class TestLorenzCurve:
 
 class TestPriceOfFairness:
     def test_is_the_share_given_up(self):
-        np.testing.assert_allclose(price_of_fairness(9.0, 10.0), 0.1)
-        np.testing.assert_allclose(price_of_fairness(-12.0, -10.0), 0.2)
-        np.testing.assert_allclose(price_of_fairness(11.0, 10.0), -0.1)
+        np.testing.assert_allclose(relative_loss(9.0, 10.0), 0.1)
+        np.testing.assert_allclose(relative_loss(-12.0, -10.0), 0.2)
+        np.testing.assert_allclose(relative_loss(11.0, 10.0), -0.1)
 
     def test_of_a_zero_reference(self):
-        assert price_of_fairness(0.0, 0.0) == 0.0
-        assert math.isnan(price_of_fairness(-1.0, 0.0))
+        assert relative_loss(0.0, 0.0) == 0.0
+        assert math.isnan(relative_loss(-1.0, 0.0))
 
     @pytest.mark.parametrize("pair", [(math.nan, 1.0), (1.0, math.inf)])
     def test_refuses_nan(self, pair):
         with pytest.raises(InvalidInput, match="finite"):
-            price_of_fairness(*pair)
+            relative_loss(*pair)

@@ -1,4 +1,4 @@
-"""`evenhand replay`: what it prints, its JSON, and what it refuses."""
+"""`evenhand backtest`: what it prints, its JSON, and what it refuses."""
 
 import json
 
@@ -24,24 +24,24 @@ def fitted(evenhand, tmp_path, monkeypatch):
 
 
 def test_words_and_json(fitted):
-    told = fitted("replay", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--quiet")
+    told = fitted("backtest", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--quiet")
     assert told.code == 0, told
     assert "finite:9, from where all arms were first seen" in told.out
     found = json.loads(
-        fitted("replay", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--json", "--quiet").out
+        fitted("backtest", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--json", "--quiet").out
     )
     assert [row["policy"] for row in found["worth"]] == ["records", "fair-index"]
     assert found["totals"]["seen"][0][0] == sum(map(sum, found["served"]["seen"]))
     assert found["steps_over_budget"]["services"] > 0
-    more = json.loads(fitted("replay", "model.toml", "log.csv", *COLUMNS, "--budget", "4", "--json").out)
+    more = json.loads(fitted("backtest", "model.toml", "log.csv", *COLUMNS, "--budget", "4", "--json").out)
     assert more["steps_over_budget"]["services"] == 0
 
 
 def test_what_is_refused(fitted):
-    assert fitted("replay", "model.toml", "-", *COLUMNS).code == 2
-    told = fitted("replay", "machine-replacement", "log.csv", *COLUMNS)
+    assert fitted("backtest", "model.toml", "-", *COLUMNS).code == 2
+    told = fitted("backtest", "machine-replacement", "log.csv", *COLUMNS)
     assert told.code == 2 and "the model has no state" in told.err
-    assert fitted("replay", "model.toml", "log.csv", *COLUMNS, "--level", "1.5").code == 2
+    assert fitted("backtest", "model.toml", "log.csv", *COLUMNS, "--level", "1.5").code == 2
 
 
 def test_a_log_of_changes_needs_its_layout(evenhand, tmp_path, monkeypatch):
@@ -55,6 +55,6 @@ def test_a_log_of_changes_needs_its_layout(evenhand, tmp_path, monkeypatch):
     fit = ["fit", "log.csv", *COLUMNS, "--out", "model.toml", "--unseen", "idle", "--quiet"]
     assert "layout" in evenhand(*fit).refusal
     assert evenhand(*fit, "--layout", "events").code == 0
-    replay = ["replay", "model.toml", "log.csv", *COLUMNS, "--quiet"]
-    assert "layout" in evenhand(*replay).refusal
-    assert evenhand(*replay, "--layout", "events").code == 0
+    backtest = ["backtest", "model.toml", "log.csv", *COLUMNS, "--quiet"]
+    assert "layout" in evenhand(*backtest).refusal
+    assert evenhand(*backtest, "--layout", "events").code == 0

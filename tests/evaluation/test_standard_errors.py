@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.evaluation.evaluate import standard_error
-from evenhand.evaluation.kinks import CONFIDENCE, welfare_error
+from evenhand.evaluation.standard_errors import CONFIDENCE, standard_error, welfare_error
 from evenhand.model.criterion import Average
 from evenhand.model.objective import Objective
 from evenhand.model.welfare import as_welfare
@@ -168,9 +167,9 @@ def three_coins():
 
 def test_evaluations_cover_an_exact_welfare():
     problem = three_coins()
-    exact = eh.evaluate(never_act(problem), problem, "maximin", method="exact").welfare
+    exact = eh.evaluate(problem, never_act(problem), "maximin", method="exact").welfare
     found = [
-        eh.evaluate(never_act(problem), problem, "maximin", 40, rng=seed, method="monte-carlo") for seed in range(150)
+        eh.evaluate(problem, never_act(problem), "maximin", 40, rng=seed, method="monte-carlo") for seed in range(150)
     ]
     covered = [low <= exact <= high for low, high in (one.welfare_interval for one in found)]
     assert np.mean(covered) >= 0.92
@@ -183,7 +182,7 @@ def test_reports_of_plans_cover_an_exact_welfare(monkeypatch):
     monkeypatch.setattr(mixed, "REPORTING", 3 * 4 * 40)
     problem = three_coins()
     policy, law = never_act(problem), law_of(problem, relax(problem, "maximin").occupancy)
-    exact = eh.evaluate(policy, problem, "maximin", method="exact").welfare
+    exact = eh.evaluate(problem, policy, "maximin", method="exact").welfare
     column, covered = Column("idle", policy, law, np.zeros((0, 3)), np.zeros((0, 3))), 0
     for seed in range(150):
         task = Task(problem, as_welfare("maximin", 3), 1e-5, None, rng=seed)

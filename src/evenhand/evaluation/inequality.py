@@ -86,8 +86,8 @@ def lorenz_curve(values: ArrayLike, counts: ArrayLike | None = None) -> tuple[Fl
     return shares_of_arms, shares_of_value
 
 
-def price_of_fairness(mean_value: float, reference_mean: float) -> float:
-    """The share of the mean that is given up: (reference - mean) / |reference|; negative for a gain.
+def relative_loss(mean_value: float, reference_mean: float) -> float:
+    """Return the price of fairness, (reference - mean) / |reference|; negative for a gain.
 
     Args:
         mean_value: the mean value of the arms under the fair policy.
@@ -95,8 +95,7 @@ def price_of_fairness(mean_value: float, reference_mean: float) -> float:
             price is 0 when the means are equal, and else nan.
 
     Example:
-        >>> import evenhand as eh
-        >>> eh.price_of_fairness(9.5, 10.0)
+        >>> relative_loss(9.5, 10.0)
         0.05
     """
     for name, mean in (("mean_value", mean_value), ("reference_mean", reference_mean)):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand import SolveMethod, compare, solve
 from evenhand.errors import InvalidInput
-from evenhand.planning import what_if as module
-from evenhand.planning.what_if import compare_budgets, what_if
+from evenhand.planning import budget_sweep as module
 
 
 def outreach():
@@ -17,7 +17,7 @@ def outreach():
 
 def test_exact_steps_are_differences_of_optima():
     problem = outreach()
-    rows = what_if(problem, [1, 2, 4], "maximin")
+    rows = solve(problem, "maximin", budgets=[1, 2, 4])
     best = [eh.solve(problem.with_budget(budget), "maximin").welfare for budget in (1, 2, 4)]
     assert [row.solution.welfare for row in rows] == best
     assert [row.budget for row in rows] == [{"resource 0": 1.0}, {"resource 0": 2.0}, {"resource 0": 4.0}]
@@ -29,7 +29,7 @@ def test_exact_steps_are_differences_of_optima():
 
 
 def test_rows_stay_in_the_order_in_which_budgets_came():
-    rows = what_if(outreach(), [[2], [1]], "utilitarian")
+    rows = solve(outreach(), "utilitarian", budgets=[[2], [1]])
     assert [row.budget["resource 0"] for row in rows] == [2.0, 1.0]
     assert rows[1].step is None
 
@@ -38,7 +38,7 @@ def test_a_step_is_from_the_largest_smaller_budget_above():
     """More of one thing and less of another is no step."""
     crew = eh.problems.crew_maintenance(num_arms=2, num_states=3, num_types=2)
     budgets = [[2, 1], [2, 2], [3, 1], [3, 3], [1, 9], [3, 4]]
-    rows = what_if(crew, budgets, "utilitarian")
+    rows = solve(crew, "utilitarian", budgets=budgets)
     since = [row.step and list(row.step.since.values()) for row in rows]
     assert since == [None, [2, 1], [2, 1], [3, 1], None, [3, 3]]
     for row in rows:
@@ -46,13 +46,13 @@ def test_a_step_is_from_the_largest_smaller_budget_above():
             before = next(other for other in rows if other.budget == row.step.since)
             assert row.step.welfare == pytest.approx(row.solution.welfare - before.solution.welfare)
             assert row.step.welfare >= -1e-9
-    shown = compare_budgets(crew, budgets[:3], ["fair-index"], "utilitarian", rng=0)
+    shown = compare(crew, ["fair-index"], "utilitarian", rng=0, budgets=budgets[:3])
     assert [row.step and list(row.step.since.values()) for row in shown] == since[:3]
 
 
 def test_what_is_useless_is_worth_nothing():
     """With more calls than people, nothing is gained, and the bound stays."""
-    rows = what_if(outreach(), [6, 9])
+    rows = solve(outreach(), budgets=[6, 9])
     assert rows[1].step.welfare == pytest.approx(0, abs=1e-6)
     assert rows[1].step.welfare >= 0
 
@@ -62,12 +62,12 @@ def test_a_larger_budget_is_never_worse_by_playing(monkeypatch):
     search, asked = module.solve, {}
 
     def unlucky(problem, *arguments, **options):
-        asked[problem.budget[0]] = list(arguments[5])
+        asked[problem.budget[0]] = list(arguments[1].candidates)
         found = search(problem, "gini:2", "counts")  # quicker
         return replace(found, welfare=found.welfare - 5.0, parts=()) if problem.budget[0] == 3 else found
 
     monkeypatch.setattr(module, "solve", unlucky)
-    less, most, more = what_if(outreach(), [1, 3, 2], "gini:2", "fluid", seconds=0.1)
+    less, most, more = solve(outreach(), "gini:2", SolveMethod("fluid", seconds=0.1), budgets=[1, 3, 2])
     assert asked == {1.0: [], 2.0: ["plan for 1"], 3.0: ["plan for 1", "plan for 2"]}
     assert more.solution.welfare > less.solution.welfare
     assert most.kept_from == more.budget
@@ -82,10 +82,10 @@ def test_a_larger_budget_is_never_worse_by_playing(monkeypatch):
 def test_the_best_under_a_smaller_budget_can_be_kept():
     """Under a budget of 2 only one who never acts is asked: who was best with less is still there."""
     problem = outreach()
-    rows = compare_budgets(problem, [1, 2], {"idle": eh.policies.never_act(problem)}, "maximin", rng=0)
+    rows = compare(problem, {"idle": eh.policies.never_act(problem)}, "maximin", rng=0, budgets=[1, 2])
     assert [row.best for row in rows] == ["idle", "idle"]
     assert rows[1].step.welfare == rows[1].step.stderr == 0
-    named = compare_budgets(problem, [1, 2], ["oldest-first", "random"], "maximin", rng=0)
+    named = compare(problem, ["oldest-first", "random"], "maximin", rng=0, budgets=[1, 2])
     for row in named:
         own = eh.compare(problem.with_budget(row.budget), ["oldest-first", "random"], "maximin", rng=0)
         assert row.evaluation.welfare == own.rows[0].evaluation.welfare
@@ -96,7 +96,7 @@ def test_the_best_under_a_smaller_budget_can_be_kept():
 @pytest.mark.parametrize("budgets", [[], "4,4", 3, {"bays": 3}])
 def test_budgets_are_a_list(budgets):
     with pytest.raises(InvalidInput, match="expected a list of budgets"):
-        what_if(outreach(), budgets)
+        solve(outreach(), budgets=budgets)
 
 
 class TestAnotherBudget:
@@ -157,7 +157,7 @@ class TestKnownPlans:
     def test_more_is_never_worse_than_the_plan_in_use(self, seed, welfare):
         problem = random_problem(np.random.default_rng(seed))
         today = eh.solve(problem, welfare, "counts")
-        rows = what_if(problem, [3, 2, 2.5, 1], welfare, "fluid", seconds=1e-3, plans=[today])
+        rows = solve(problem, welfare, SolveMethod("fluid", seconds=1e-3, plans=[today]), budgets=[3, 2, 2.5, 1])
         by_budget = {row.budget["resource 0"]: row for row in rows}
         for smaller, larger in ((1, 2), (2, 2.5), (2.5, 3)):
             assert by_budget[smaller].solution.welfare <= by_budget[larger].solution.welfare
@@ -177,17 +177,17 @@ class TestKnownPlans:
 
     def test_a_plan_for_a_larger_budget_competes_resized(self, monkeypatch):
         problem, tried = random_problem(np.random.default_rng(0)), {}
-        today = eh.solve(problem, "gini:2", "fluid", seconds=1e-3)
+        today = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3))
         search = module.solve
 
         def watched(problem, *arguments, **options):
-            tried.update(arguments[5])
+            tried.update(arguments[1].candidates)
             return search(problem, *arguments, **options)
 
         monkeypatch.setattr(module, "solve", watched)
-        (row,) = what_if(problem, [1], "gini:2", "fluid", seconds=1e-3, plans=[today])
+        (row,) = solve(problem, "gini:2", SolveMethod("fluid", seconds=1e-3, plans=[today]), budgets=[1])
         (resized,) = tried.values()
-        played = eh.evaluate(resized, problem.with_budget(1), "gini:2")
+        played = eh.evaluate(problem.with_budget(1), resized, "gini:2")
         assert played.budget_used[0] <= 1
         assert row.solution.welfare >= played.welfare - 4 * np.hypot(row.solution.welfare_stderr, played.welfare_stderr)
 
@@ -196,14 +196,14 @@ class TestKnownPlans:
         today = eh.solve(problem, "gini:2", "counts")
         eh.save_solution(today, tmp_path / "today.zip")
         plan = eh.load_plan(tmp_path / "today.zip")
-        (row,) = what_if(problem, [2], "gini:2", "fluid", seconds=1e-3, plans=[plan])
+        (row,) = solve(problem, "gini:2", SolveMethod("fluid", seconds=1e-3, plans=[plan]), budgets=[2])
         assert row.beside[0].welfare == row.solution.welfare - today.welfare >= 0
 
     def test_a_plan_judged_by_another_welfare_is_evaluated(self):
         problem = random_problem(np.random.default_rng(2))
         today = eh.solve(problem, "maximin", "counts")
-        (row,) = what_if(problem, [2], "utilitarian", "counts", plans=[today])
-        own = eh.evaluate(today.policy, problem, "utilitarian")
+        (row,) = solve(problem, "utilitarian", SolveMethod("counts", plans=[today]), budgets=[2])
+        own = eh.evaluate(problem, today.policy, "utilitarian")
         assert row.beside[0].welfare == pytest.approx(row.solution.welfare - own.welfare)
 
     def test_a_plan_that_misses_the_floors_is_refused(self):
@@ -212,12 +212,12 @@ class TestKnownPlans:
         floored = replace(idle, policy=eh.policies.never_act(problem))
         strict = eh.CoupledMDP(problem.types, [2], 0.7, [3, 3], floors=[0.2, 0.2])
         with pytest.raises(InvalidInput, match="floors"):
-            what_if(strict, [2], "utilitarian", plans=[floored])
+            solve(strict, "utilitarian", SolveMethod(plans=[floored]), budgets=[2])
 
     def test_a_plan_for_other_arms_is_refused(self):
         today = eh.solve(random_problem(np.random.default_rng(0)), "gini:2", "counts")
         with pytest.raises(eh.errors.NotApplicable):
-            what_if(random_problem(np.random.default_rng(1)), [2], "gini:2", plans=[today])
+            solve(random_problem(np.random.default_rng(1)), "gini:2", SolveMethod(plans=[today]), budgets=[2])
 
 
 def test_a_difference_below_its_error_is_not_measurable():

@@ -11,7 +11,7 @@ from evenhand.errors import InvalidInput
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
-from evenhand.planning import fairness as module
+from evenhand.planning import price_of_fairness as module
 from evenhand.planning.solution import Samples
 from evenhand.report.fairness import fairness_page
 
@@ -24,14 +24,14 @@ def outreach():
 
 @pytest.fixture(scope="module")
 def found():
-    return eh.fairness(outreach())
+    return eh.price_of_fairness(outreach())
 
 
 def test_without_a_word_these_are_the_ideas(found):
     assert [row.welfare for row in found.rows] == ["utilitarian", *IDEAS]
     assert found.left_out == {}
     assert (found.who, found.counts) == ("type", {"group 1": 2, "group 2": 2, "group 3": 2})
-    machines = eh.fairness(eh.problems.machine_replacement(num_arms=2))
+    machines = eh.price_of_fairness(eh.problems.machine_replacement(num_arms=2))
     assert [row.welfare for row in machines.rows] == ["utilitarian", "gini:2", "alpha:1", "maximin", "leximin"]
 
 
@@ -65,13 +65,13 @@ def test_prices_gains_and_losses_are_from_the_best_mean(found):
 
 
 def test_asked_for_the_mean_is_always_there_and_comes_first():
-    found = eh.fairness(outreach(), ["maximin", eh.Utilitarian(), "maximin"])
+    found = eh.price_of_fairness(outreach(), ["maximin", eh.Utilitarian(), "maximin"])
     assert [row.welfare for row in found.rows] == ["utilitarian", "maximin"]
-    assert [row.welfare for row in eh.fairness(outreach(), "maximin").rows] == ["utilitarian", "maximin"]
+    assert [row.welfare for row in eh.price_of_fairness(outreach(), "maximin").rows] == ["utilitarian", "maximin"]
     with pytest.raises(InvalidInput, match="at least one"):
-        eh.fairness(outreach(), [])
+        eh.price_of_fairness(outreach(), [])
     with pytest.raises(InvalidInput, match="Did you mean 'maximin'"):
-        eh.fairness(outreach(), ["maximn"])
+        eh.price_of_fairness(outreach(), ["maximn"])
 
 
 def test_over_groups_the_values_are_those_of_groups():
@@ -79,15 +79,15 @@ def test_over_groups_the_values_are_those_of_groups():
     grouped = eh.CoupledMDP(
         problem.arms, problem.budget, 0.95, counts=problem.counts, groups=["north", "south", "north"]
     )
-    found = eh.fairness(grouped, ["maximin"], over="groups")
+    found = eh.price_of_fairness(grouped, ["maximin"], over="groups")
     assert (found.who, found.counts) == ("group", {"north": 4, "south": 2})
     row = found.rows[1]
     best = eh.solve(grouped, "maximin", over="groups")
     assert row.values == pytest.approx(best.groups)
     assert row.worst == pytest.approx(min(best.groups.values()))
-    assert repr(found).startswith("Fairness(2 welfares on 2 groups of 6 arms, ")
+    assert repr(found).startswith("PriceOfFairness(2 welfares on 2 groups of 6 arms, ")
     assert "2 welfares on 2 groups of 6 arms" in found._repr_html_()
-    over_arms = eh.fairness(grouped, ["maximin"])  # then groups are told beside the types
+    over_arms = eh.price_of_fairness(grouped, ["maximin"])  # then groups are told beside the types
     assert over_arms.group_sizes == {"north": 4, "south": 2}
     for told in over_arms.rows:
         values = list(told.solution.values)
@@ -102,7 +102,7 @@ def test_a_page_over_few_groups_speaks_of_groups_and_of_the_weight_of_each_rank(
     people = outreach()
     groups = ["Hill", "Dale", "Coast"]
     grouped = CoupledMDP(people.arms, people.budget, 0.95, counts=people.counts, groups=groups, over="groups")
-    page = fairness_page(eh.fairness(grouped, ["gini:half=0.75"])).replace("\u00a0", " ")
+    page = fairness_page(eh.price_of_fairness(grouped, ["gini:half=0.75"])).replace("\u00a0", " ")
     assert "worst tenth" not in page
     falling = 9.0 ** (-np.arange(3) / 3)
     weights = 100 * falling / falling.sum()
@@ -122,14 +122,14 @@ def test_a_gain_that_is_rounded_to_nothing_has_no_sign(found):
 
 
 def test_arms_of_one_type_that_fare_differently_are_told_by_their_mean():
-    found = eh.fairness(outreach(), ["maximin"], method="joint")
+    found = eh.price_of_fairness(outreach(), ["maximin"], method="joint")
     assert set(found.rows[0].values) == {"group 1", "group 2", "group 3"}
     assert found.rows[1].by["maximin"] == pytest.approx(6.9838, abs=1e-4)
 
 
 def test_what_has_no_plan_is_left_out_with_the_reason():
     loss = Arm([[[1.0], [1.0]]], [[-1.0, -0.5]], [[0], [1]])
-    found = eh.fairness(eh.CoupledMDP([loss, loss], [1], 0.9), ["alpha:1", "maximin"])
+    found = eh.price_of_fairness(eh.CoupledMDP([loss, loss], [1], 0.9), ["alpha:1", "maximin"])
     assert [row.welfare for row in found.rows] == ["utilitarian", "maximin"]
     assert list(found.left_out) == ["alpha:1"]
     assert "positive" in found.left_out["alpha:1"]
@@ -137,16 +137,16 @@ def test_what_has_no_plan_is_left_out_with_the_reason():
 
 def test_types_of_one_name_are_told_apart():
     arms = [Arm([[[1.0], [1.0]]], [[0.0, gain]], [[0], [1]], name="pump") for gain in (1.0, 2.0)]
-    names = list(eh.fairness(eh.CoupledMDP(arms, [1], 0.9), ["maximin"]).counts)
+    names = list(eh.price_of_fairness(eh.CoupledMDP(arms, [1], 0.9), ["maximin"]).counts)
     assert len(set(names)) == 2 and all(name.startswith("pump") for name in names)
     nameless = [Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]])] * 2
-    assert list(eh.fairness(eh.CoupledMDP(nameless, [1], 0.9), ["maximin"]).counts) == ["type 0"]
+    assert list(eh.price_of_fairness(eh.CoupledMDP(nameless, [1], 0.9), ["maximin"]).counts) == ["type 0"]
 
 
 def test_types_that_differ_in_their_choices_are_told_on_the_page(tmp_path):
     pump = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]], name="pump", actions=["wait", "mend"])
     valve = Arm([[[1.0]] * 3], [[0.0, 1.0, 2.0]], [[0], [1], [1]], name="valve", actions=["wait", "turn", "swap"])
-    eh.fairness(eh.CoupledMDP([pump, valve], [1], 0.9), ["maximin"]).report(tmp_path / "page.html")
+    eh.price_of_fairness(eh.CoupledMDP([pump, valve], [1], 0.9), ["maximin"]).report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "see the table below" in page
     assert "3 actions: wait (uses nothing), turn (uses 1) or swap (uses 1)" in page
@@ -169,7 +169,7 @@ def unlucky(monkeypatch):
 
 
 def test_a_better_plan_of_another_is_taken_over(unlucky):
-    found = eh.fairness(outreach(), ["gini:2", "maximin", "leximin"])
+    found = eh.price_of_fairness(outreach(), ["gini:2", "maximin", "leximin"])
     mean, gini, maximin, leximin = found.rows
     assert [row.plan_of for row in found.rows] == ["utilitarian", "maximin", "maximin", "leximin"]
     assert gini.values == maximin.values
@@ -186,14 +186,14 @@ def test_a_better_plan_of_another_is_taken_over(unlucky):
 
 def test_a_level_of_leximin_is_not_given_for_a_trifle(unlucky):
     """Maximin may have a hair more for the worst-off: the plan for leximin stays."""
-    found = eh.fairness(outreach(), ["maximin", "leximin"])
+    found = eh.price_of_fairness(outreach(), ["maximin", "leximin"])
     assert found.rows[2].plan_of == "leximin"
 
 
 @pytest.mark.slow
 def test_plans_by_playing():
     problem = eh.problems.health_outreach(num_arms=24, budget=4)
-    found = eh.fairness(problem, ["gini:2", "maximin", "leximin"], seconds=20)
+    found = eh.price_of_fairness(problem, ["gini:2", "maximin", "leximin"], eh.SolveMethod(seconds=20))
     for column in found.rows:
         for row in found.rows:
             error = np.hypot(row.by_stderr[column.welfare], column.by_stderr[column.welfare])
@@ -202,7 +202,7 @@ def test_plans_by_playing():
 
 
 def test_in_a_notebook(found, tmp_path):
-    assert repr(found) == "Fairness(6 welfares on 6 arms, up to 6.6 % of the mean for gini:2)"
+    assert repr(found) == "PriceOfFairness(6 welfares on 6 arms, up to 6.6 % of the mean for gini:2)"
     html = found._repr_html_()
     assert "Price of fairness" in html and "leximin" in html and "group 3" in html
     for library in ("pandas", "polars"):
@@ -221,7 +221,7 @@ def test_in_a_notebook(found, tmp_path):
 
 @pytest.mark.parametrize(("error", "told"), [(0.001, False), (0.2, True)])
 def test_a_price_that_cannot_be_told_from_nothing_is_said_so(error, told):
-    found = eh.fairness(outreach(), ["maximin"])
+    found = eh.price_of_fairness(outreach(), ["maximin"])
     rows = [replace(row, values_stderr=dict.fromkeys(row.values, error)) for row in found.rows]
     rows[1] = replace(rows[1], mean=rows[0].mean - 0.05, price=0.05 / rows[0].mean)
     page = fairness_page(replace(found, rows=tuple(rows))).replace("\u00a0", " ")

@@ -1,4 +1,4 @@
-"""Replay: the policy of the records in the model that was fitted to them, beside what really came.
+"""Backtest: the policy of the records in the model that was fitted to them, beside what really came.
 
 The policy is the shares of actions by type and state (`fitting.shares`). `planning.courses` follows every arm under it
 from where it was first seen, exactly, and tells what was to be expected beside what was recorded. Then the same
@@ -31,12 +31,12 @@ from evenhand.fitting.result import Fitted
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.places import quoted
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
-from evenhand.planning.courses import Course, Forecast, follow
 from evenhand.planning.plan import load_plan
 from evenhand.planning.policy_argument import Several, read_policies
 from evenhand.planning.policy_registry import NamedPolicy, is_file
+from evenhand.planning.trajectory_forecast import Course, Forecast, follow
 from evenhand.typing import Floats, Ints, Rng
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Worth:
 
 
 @dataclass(frozen=True, eq=False)
-class Replay(Shown):
+class Backtest(Shown):
     """What was recorded beside what the model makes of the same policy."""
 
     types: tuple[str, ...]
@@ -127,7 +127,7 @@ class Replay(Shown):
     def __repr__(self) -> str:
         # Where nobody was ever served there is nothing to count.
         fit = f"{100 * self.served.inside.mean():.0f} % of steps within" if self.served.inside.size else "none served"
-        return f"Replay({counted(len(self.steps), 'step')}, {counted(int(self.present.max()), 'arm')}, {fit})"
+        return f"Backtest({counted(len(self.steps), 'step')}, {counted(int(self.present.max()), 'arm')}, {fit})"
 
     @cached_property
     def over_budget(self) -> Ints:
@@ -150,7 +150,7 @@ class Replay(Shown):
 
     def plot(self) -> "Figure":
         """A figure: how often each action was taken so far, as it came and as it was to be expected."""
-        figure: Figure = told_by("fit_plots", "replay_figure")(self)
+        figure: Figure = told_by("fit_plots", "backtest_figure")(self)
         return figure
 
     def to_dict(self) -> dict[str, Any]:
@@ -184,7 +184,9 @@ def _read(problem: CoupledMDP | Fitted, log: Log | None) -> tuple[CoupledMDP, Lo
     if isinstance(problem, Fitted):
         return problem.problem, problem.log if log is None else log
     if log is None:
-        raise InvalidInput("replay: expected what `fit` returns, or a problem and its records: replay(problem, log)")
+        raise InvalidInput(
+            "backtest: expected what `fit` returns, or a problem and its records: backtest(problem, log)"
+        )
     return problem, log
 
 
@@ -199,7 +201,7 @@ def _without_nan(values: Floats) -> Any:
     return found.tolist()
 
 
-def replay(
+def backtest(
     problem: CoupledMDP | Fitted,
     log: Log | None = None,
     policies: Several | None = None,
@@ -210,7 +212,7 @@ def replay(
     level: float = 0.95,
     num_episodes: int = 1000,
     rng: Rng = 0,
-) -> Replay:
+) -> Backtest:
     """Play the policy of the records in a model, from where the arms were, and compare it with what came.
 
     Args:
@@ -238,21 +240,23 @@ def replay(
         >>> rows[2]["action"] = rows[13]["action"] = "keep"
         >>> rows[0]["action"] = "replace"
         >>> fitted = eh.fit(rows, arm="bus", time="month", state="engine", action="action", reward_of="new=1,worn=0")
-        >>> eh.replay(fitted)
-        Replay(7 steps, 2 arms, 100 % of steps within)
+        >>> eh.backtest(fitted)
+        Backtest(7 steps, 2 arms, 100 % of steps within)
     """
     # The records, as a course for each arm; then what they are worth, and what others would be.
     problem, log = _read(problem, log)
     # Intervals of probability 1 would be endless.
     check_fraction(level, "level", below_one=True)
     if not log.regular:
-        raise InvalidInput("replay: the times of the records are not whole steps apart, and a policy acts step by step")
+        raise InvalidInput(
+            "backtest: the times of the records are not whole steps apart, and a policy acts step by step"
+        )
     course = Course(problem, log)
     # Expected and seen, step by step; then values from where all arms began.
     told = follow(course, level)
     judged = _judged(course, criterion, over)
     beside = [] if policies is None else _beside(judged, policies, welfare, num_episodes, rng)
-    return Replay(
+    return Backtest(
         types=log.types,
         states=log.states,
         actions=log.actions,
@@ -302,7 +306,7 @@ def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | Non
         blocks = [block for block, label in enumerate(problem.tables.labels) if label[0] == name]
         if len({int(problem.group_of_block[block]) for block in blocks}) > 1:
             raise InvalidInput(
-                f"replay: the model has arms {quoted(name)} in several groups: name the column of groups"
+                f"backtest: the model has arms {quoted(name)} in several groups: name the column of groups"
             )
 
 
@@ -375,7 +379,7 @@ def _beside(
     # Plans from files are fitted to these arms first; names are made for them.
     for name, chosen in read_policies(_opened(policies, judged), judged).items():
         policy = chosen.build(judged, welfare) if isinstance(chosen, NamedPolicy) else chosen
-        judgement = evaluate_policy(policy, judged, welfare, num_episodes=num_episodes, rng=rng)
+        judgement = evaluate_policy(judged, policy, welfare, num_episodes=num_episodes, rng=rng)
         found.append(_of_evaluation(name, judged, judgement))
     return found
 
@@ -393,7 +397,7 @@ def _opened(policies: Any, judged: CoupledMDP) -> Several:
     return named if len(named) == len(policies) else [_open(one, judged) for one in policies]
 
 
-def _open(policy: Any, judged: CoupledMDP) -> "Policy | Starting | Any":
+def _open(policy: Any, judged: CoupledMDP) -> "Policy | StatefulPolicy | Any":
     is_saved = isinstance(policy, PathLike) or (isinstance(policy, str) and is_file(policy))
     return load_plan(policy).fitted(judged) if is_saved else policy
 

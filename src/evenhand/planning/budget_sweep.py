@@ -1,45 +1,42 @@
-"""What if there was more, or less: one problem under several budgets, and what each step is worth.
+"""One problem under several budgets, and the gain of each step.
 
-A larger budget never gives a worse plan: whatever keeps the smaller budget keeps the larger one too, and is worth the
-same there. Exact methods find that by themselves. Plans that are found by playing are looked for anew under each
-budget, so the plans of all smaller ones, and those that are known beforehand, such as the plan in use,
+A larger budget never gives a worse plan: a plan that satisfies the smaller budget satisfies the larger one too, with
+the same value. Exact methods find that by themselves. Plans that are found by simulation are searched anew under each
+budget, so the plans of all smaller ones, and existing plans such as the one in use,
 
-    compete       as candidates of `solve`; a known plan of a larger budget is resized for that
-    are kept      with the figures they have, where the new plan still comes out lower, if only by chance
+    compete        as candidates of `solve`; an existing plan of a larger budget is resized for that
+    are reused     with the figures they have, if the new plan comes out lower, if only by chance
 
-What no plan exceeds under a budget, none exceeds under a smaller one: bounds never fall as budgets rise, either.
+An upper bound under a budget is one under every smaller budget: bounds never fall as budgets rise, either.
 
-The budgets are solved from the smaller to the larger, on the same random numbers, and told in the order in which they
-came. A step is the welfare less that of the largest budget in a row above that is nowhere larger (of several, neither
-of which holds the other, the nearest row); without such a row there is no step, for more of one thing and less of
-another is no step. Where the plans are estimated, their errors add up as if they were independent, which overstates
-the error of a step.
+Budgets are solved from the smaller to the larger, on the same random numbers, and reported in the given order. A step
+is the welfare less that of the largest budget in a row above that is nowhere larger (of several, neither of which
+contains the other, the nearest row); without such a row there is no step. If the plans are estimated, their errors add
+up as if they were independent, which overstates the error of a step.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from evenhand.checks import as_seed
-from evenhand.display import heard, in_turn, shows_bar
+from evenhand.display import Shown, counted, in_turn
 from evenhand.errors import InvalidInput, NotApplicable
-from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
+from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, Starting
-from evenhand.model.simulator import needs_tables
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
-from evenhand.planning.compare import Comparison, compare
+from evenhand.planning.compare import Comparison
 from evenhand.planning.mixed import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
 from evenhand.planning.solution import Solution
-from evenhand.planning.solve import DEFAULT_TOLERANCE, choose_method, solve
-from evenhand.typing import Floats, Progress, Rng
+from evenhand.planning.solve import choose_method, solve
+from evenhand.planning.task import SolveMethod
+from evenhand.typing import Floats, Progress
 
 Budget = float | Sequence[float] | Floats | Mapping[str, float]
 """What `CoupledMDP.with_budget` takes."""
@@ -117,78 +114,72 @@ class BudgetComparison:
         return {"budget": self.budget, "best": best, **_step_dict(self.step), **self.comparison.to_dict()}
 
 
+Row = TypeVar("Row", BudgetRow, BudgetComparison)
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetSweep(Shown, Generic[Row]):
+    """Plans, or comparisons, for several budgets.
+
+    `welfare`: name of the welfare. `rows`: one per budget, in the given order.
+    """
+
+    welfare: str
+    rows: tuple[Row, ...]
+
+    def __repr__(self) -> str:
+        return f"BudgetSweep({counted(len(self.rows), 'budget')} by {self.welfare})"
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> Row:
+        return self.rows[number]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"welfare": self.welfare, "budgets": [row.to_dict() for row in self.rows]}
+
+
 def _step_dict(step: Step | None) -> dict[str, Any]:
     names = {"step": "welfare", "step_stderr": "stderr", "step_from": "since", "step_measurable": "measurable"}
     return {key: None if step is None else getattr(step, name) for key, name in names.items()}
 
 
-@shows_bar
-def what_if(
-    problem: CoupledMDP,
+def solve_budgets(
+    judged: CoupledMDP,
     budgets: Sequence[Budget],
-    welfare: str | Welfare | None = None,
-    method: str = "auto",
-    tolerance: float = DEFAULT_TOLERANCE,
-    progress: Progress | bool | None = None,
-    rng: Rng = 0,
-    criterion: str | Criterion | None = None,
-    over: str | None = None,
-    seconds: float | None = None,
-    rotate: int | None = None,
-    plans: Sequence[Solution | Plan] = (),
-) -> tuple[BudgetRow, ...]:
-    """Solve a problem under several budgets. A larger one never gives a worse plan.
-
-    Args:
-        problem: the problem; its own budget is used only where a budget names some resources and not all.
-        budgets: each one number a resource, or amounts under the names of resources; see `CoupledMDP.with_budget`.
-        welfare: what to maximise, as text or object; the problem's own when absent.
-        method: see `solve`.
-        tolerance: see `solve`.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        rng: seed or generator of the simulations that some methods need; every budget gets the same.
-        criterion: what rewards over time are worth; the problem's own when absent.
-        over: welfare over `arms` or `groups`; as the problem says when absent.
-        seconds: how long the method fluid may take, for each budget.
-        rotate: see `solve`.
-        plans: plans that are known already, such as the one in use, from `solve` or `load_plan`. Each competes under
-            every budget, and no budget that contains its own gets a worse one.
-
-    Returns:
-        One row a budget, in the order in which they came.
+    welfare: Welfare,
+    method: SolveMethod,
+    progress: Progress | None,
+    seed: int,
+) -> BudgetSweep[BudgetRow]:
+    """Solve a problem under several budgets; see `solve`.
 
     Raises:
-        NotApplicable: a known plan was made for other arms.
-        InvalidInput: a known plan misses the floors of the problem.
-
-    Example:
-        >>> import evenhand as eh
-        >>> problem = eh.problems.machine_replacement(num_arms=3)
-        >>> for row in eh.what_if(problem, [[0], [1], [2]]):
-        ...     print(row.budget, round(row.solution.welfare, 3))
-        {'resource 0': 0.0} 2.774
-        {'resource 0': 1.0} 14.079
-        {'resource 0': 2.0} 14.252
+        NotApplicable: an existing plan was made for other arms.
+        InvalidInput: an existing plan misses the floors of the problem.
     """
-    seed = as_seed(rng)
-    judged = needs_tables(problem, "what_if").with_criterion(criterion, over)
     # Every budget is read before any is solved, so that a fault in the last one costs nothing.
     problems = [judged.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
-    known = [_figured(plan, judged, welfare, seed) for plan in plans]
+    known = [_figured(plan, judged, welfare, seed) for plan in method.plans]
     found: dict[int, Solution] = {}
     made_for: dict[int, CoupledMDP | None] = {}
     # From the smaller to the larger: whatever is found for one may be played under all that contain it.
     for turn, number in enumerate(order):
         budgeted = problems[number]
-        tell = in_turn(heard(progress), f"budget {budget_in_words(budgeted)}", turn, len(order))
+        tell = in_turn(progress, f"budget {budget_in_words(budgeted)}", turn, len(order))
         # A plan that is handed on from row to row is told by the budget that it was first found for.
         earlier = [(made_for[i] or problems[i], found[i]) for i in order[:turn]]
         rivals = [(own, one) for own, one in [*((one.problem, one) for one in known), *earlier] if _fits(own, budgeted)]
         # Exact methods find the best by themselves, and take no candidates.
-        by_playing = method == "fluid" or (method == "auto" and choose_method(budgeted)[0] == "fluid")
-        tried = _candidates(rivals, known, budgeted) if by_playing else None
-        own = solve(budgeted, welfare, method, tolerance, tell, seed, tried, seconds=seconds, rotate=rotate)
+        by_search = method.name == "fluid" or (method.name == "auto" and choose_method(budgeted)[0] == "fluid")
+        tried = {**method.candidates, **_candidates(rivals, known, budgeted)} if by_search else {}
+        own = solve(budgeted, welfare, replace(method, candidates=tried), progress=tell, rng=seed)
         found[number], made_for[number] = _no_worse(own, rivals, _tightest_bound(budgeted, [own, *known]))
     bounds = {i: _tightest_bound(problems[i], [*found.values(), *known]) for i in order}
     rows: list[BudgetRow] = []
@@ -199,62 +190,33 @@ def what_if(
         rows.append(
             BudgetRow(budgeted.named_budget, solution, step, None if smaller is None else smaller.named_budget, beside)
         )
-    return tuple(rows)
+    return BudgetSweep(welfare.name, tuple(rows))
 
 
-@shows_bar
 def compare_budgets(
-    problem: CoupledMDP,
+    judged: CoupledMDP,
     budgets: Sequence[Budget],
-    policies: Sequence[str] | Mapping[str, Policy | Starting | str] | None = None,
-    welfare: str | Welfare | None = None,
-    num_episodes: int = 1000,
-    horizon: int | None = None,
-    rng: Rng = 0,
-    method: Method = "auto",
-    progress: Progress | bool | None = None,
-    criterion: str | Criterion | None = None,
-    over: str | None = None,
-) -> tuple[BudgetComparison, ...]:
-    """Compare policies under several budgets, all in the same world.
+    compare_one: Callable[[CoupledMDP, Progress | None], Comparison],
+    progress: Progress | None,
+) -> BudgetSweep[BudgetComparison]:
+    """Compare policies under several budgets; see `compare`.
 
-    Named policies are made anew for each budget, and one may well do worse with a larger one. The best never does: what
-    was best under a smaller budget can be kept.
+    Named policies are made anew for each budget, and one may well be worse with a larger one. The best never is: the
+    best policy of a smaller budget can be reused.
 
     Args:
-        problem: the problem.
-        budgets: see `what_if`.
-        policies: see `compare`.
-        welfare: how values are weighed, as text or object; the problem's own when absent.
-        num_episodes: episodes to play where a policy must be simulated.
-        horizon: steps an episode; when absent, the criterion's own.
-        rng: seed or generator, every policy gets the same; 0 when absent, so that the same call gives the same numbers.
-            None for others each time.
-        method: see `evaluate`.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        criterion: what rewards over time are worth; the problem's own when absent.
-        over: welfare over `arms` or `groups`; as the problem says when absent.
-
-    Returns:
-        One row a budget, in the order in which they came.
-
-    Example:
-        >>> import evenhand as eh
-        >>> problem = eh.problems.machine_replacement(num_arms=3)
-        >>> for row in eh.compare_budgets(problem, [[1], [2]], ["whittle", "random"], rng=0):
-        ...     print(row.comparison)
-        Comparison(2 policies by gini:2, best 'whittle' with 14.0793; optimum 14.0793)
-        Comparison(2 policies by gini:2, best 'whittle' with 14.2522; optimum 14.2522)
+        judged: the problem.
+        budgets: as of `CoupledMDP.with_budget`.
+        compare_one: comparison under one budget.
+        progress: called with the current task and the share done.
     """
-    seed = as_seed(rng)
-    judged = needs_tables(problem, "compare_budgets").with_criterion(criterion, over)
     problems = [judged.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
     found: dict[int, Comparison] = {}
     best: dict[int, tuple[str, Evaluation]] = {}
     for turn, number in enumerate(order):
-        tell = in_turn(heard(progress), f"budget {budget_in_words(problems[number])}", turn, len(order))
-        found[number] = compare(problems[number], policies, welfare, num_episodes, horizon, seed, method, tell)
+        tell = in_turn(progress, f"budget {budget_in_words(problems[number])}", turn, len(order))
+        found[number] = compare_one(problems[number], tell)
         # Rows are sorted: the first is the best of this budget.
         first = found[number].rows[0]
         best[number] = first.policy, first.evaluation
@@ -263,11 +225,12 @@ def compare_budgets(
             if _fits(problems[i], problems[number]) and best[i][1].welfare > best[number][1].welfare:
                 made = "" if " made for " in best[i][0] else f" made for {budget_in_words(problems[i])}"
                 best[number] = best[i][0] + made, best[i][1]
-    worth = {number: evaluation for number, (_, evaluation) in best.items()}
-    return tuple(
-        BudgetComparison(budgeted.named_budget, found[number], *best[number], _step_to(problems, number, worth))
+    values = {number: evaluation for number, (_, evaluation) in best.items()}
+    rows = tuple(
+        BudgetComparison(budgeted.named_budget, found[number], *best[number], _step_to(problems, number, values))
         for number, budgeted in enumerate(problems)
     )
+    return BudgetSweep(rows[0].comparison.welfare.name, rows)
 
 
 def budget_in_words(problem: CoupledMDP) -> str:
@@ -317,7 +280,7 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
         by_type, values = about["by"] == "type", np.asarray(about["values"])
         figures = about["value"], about["upper_bound"], about["stderr"]
     else:
-        played = evaluate(policy, own, welfare, rng=seed)
+        played = evaluate(own, policy, welfare, rng=seed)
         if played.floors_missed:
             raise InvalidInput(f"plans: the plan for {budget_in_words(own)} misses the floors of the problem")
         by_type, values = played.by_type, played.unit_values
@@ -353,7 +316,7 @@ Rival = tuple[CoupledMDP, Solution]
 
 def _candidates(
     rivals: Sequence[Rival], known: Sequence[Solution], problem: CoupledMDP
-) -> dict[str, Policy | Starting]:
+) -> dict[str, Policy | StatefulPolicy]:
     """Policies that compete in the search under a budget; known plans of other budgets are resized if they can be."""
     found = {f"plan for {budget_in_words(own)}": solution.policy for own, solution in rivals}
     kinds = range(problem.num_types)
