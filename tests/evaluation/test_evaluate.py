@@ -16,7 +16,7 @@ from evenhand.model.welfare import Gini, Maximin
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
-from ..conftest import chessboard
+from ..conftest import crossed, mentions
 
 FIVE = machine_replacement(num_arms=5)
 PLAY = {"method": "monte-carlo", "num_episodes": 200, "horizon": 60, "rng": 0}
@@ -94,7 +94,7 @@ class TestMonteCarlo:
         assert found.unit_values == pytest.approx([first, second])
         assert found.values == pytest.approx([first, first, second, first, first])
 
-    @chessboard(("kind", "welfare"), ["types", "machines"], ["gini:2", "alpha:1"])
+    @pytest.mark.parametrize(("kind", "welfare"), crossed(["types", "machines"], ["gini:2", "alpha:1"]))
     def test_intervals_cover_the_exact_value(self, kind, welfare):
         """A 95 % interval holds the truth in about 95 % of repetitions."""
         problem = short_sighted(crew_maintenance(num_arms=3, num_types=2) if kind == "types" else FIVE)
@@ -162,9 +162,9 @@ class TestArguments:
         assert evaluate(random_feasible(FIVE), FIVE, method="exact").exact
         assert not evaluate(random_feasible(FIVE), FIVE, **PLAY).exact
         assert not evaluate(RoundRobin(FIVE), FIVE, **PLAY | {"method": "auto"}).exact
-        with pytest.raises(NotApplicable, match="simulated"):
+        with pytest.raises(NotApplicable, check=mentions("simulated")):
             evaluate(RoundRobin(FIVE), FIVE, method="exact")
-        with pytest.raises(InvalidInput, match="method: expected 'auto', 'exact' or 'monte-carlo', got 'guess'"):
+        with pytest.raises(InvalidInput, check=mentions("auto", "exact", "monte-carlo", "guess", "method")):
             evaluate(random_feasible(FIVE), FIVE, method="guess")
 
     @pytest.mark.parametrize("bad", [0, -3, 1.5, True])
@@ -213,7 +213,7 @@ class TestArguments:
 
     def test_a_policy_that_overspends_has_no_value(self):
         richer = machine_replacement(num_arms=5, budget=2)
-        with pytest.raises(PolicyError, match="step 0"):
+        with pytest.raises(PolicyError, check=mentions("step 0")):
             evaluate(worst_first(richer), FIVE, **PLAY)
 
     def test_progress_is_told(self):

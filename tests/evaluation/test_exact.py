@@ -12,6 +12,8 @@ from evenhand.policies import PriorityPolicy, RoundRobin, random_feasible, worst
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
 from evenhand.reductions import Counts, Joint
 
+from ..conftest import mentions
+
 
 class Shy:
     """A policy's law and nothing else, so that it must be tabulated."""
@@ -71,14 +73,14 @@ def arm_without_labels(arm):
 @pytest.mark.parametrize("policy", [RoundRobin, lambda problem: PriorityPolicy(problem, np.zeros((1, 3, 2)))])
 def test_a_policy_without_a_law_is_not_for_this(policy):
     problem = machine_replacement(num_arms=3)
-    with pytest.raises(NotApplicable, match="simulated"):
+    with pytest.raises(NotApplicable, check=mentions("simulated")):
         exact_values(policy(problem), problem)
 
 
 def test_a_space_too_large_to_tabulate_is_not_for_this(monkeypatch):
     problem = machine_replacement(num_arms=5)
     monkeypatch.setattr(exact, "MOST_STATES", 20)
-    with pytest.raises(NotApplicable, match="21 states; up to 20"):
+    with pytest.raises(NotApplicable, check=mentions("21 states", 20)):
         exact_values(worst_first(problem), problem)
 
 

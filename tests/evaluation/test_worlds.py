@@ -15,6 +15,8 @@ from evenhand.policies import random_feasible, whittle
 from evenhand.problems import random_coupled
 from evenhand.reductions.joint import Joint, JointTable
 
+from ..conftest import mentions
+
 
 def some_worlds(problem, number=5, seed=0):
     """Worlds around the model: its rows, with noise."""
@@ -132,7 +134,7 @@ def test_groups_are_weighed_as_they_are():
 
 def test_worlds_of_another_shape_are_refused():
     problem = random_coupled(num_arms=2, seed=1)
-    with pytest.raises(InvalidInput, match="at least one draw"):
+    with pytest.raises(InvalidInput):
         Worlds(problem, np.zeros((0, *problem.tables.transitions.shape)), np.zeros(1, dtype=np.int64))
-    with pytest.raises(InvalidInput, match="transitions: expected shape"):
+    with pytest.raises(InvalidInput, check=mentions("transitions")):
         Worlds(problem, np.zeros((2, 1, 2, 2, 2)), np.zeros(1, dtype=np.int64))

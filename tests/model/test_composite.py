@@ -8,6 +8,7 @@ from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.objective import Objective
 from evenhand.model.policy import begin, capabilities
 
+from ..conftest import mentions
 from ..oracles.problems import FIXED
 
 
@@ -114,9 +115,9 @@ def test_shares_that_are_none(shares):
 
 
 def test_steps_that_are_none():
-    with pytest.raises(InvalidInput, match="got none"):
+    with pytest.raises(InvalidInput):
         BySteps([])
-    with pytest.raises(InvalidInput, match="remembers"):
+    with pytest.raises(InvalidInput, check=mentions("remembers")):
         BySteps([BySteps([Always(0)])])
 
 
@@ -149,5 +150,5 @@ def test_parts_are_policies(make, parts, words):
 
 
 def test_shares_are_numbers():
-    with pytest.raises(InvalidInput, match="shares: expected a number for each part"):
+    with pytest.raises(InvalidInput, check=mentions("shares")):
         Mixture([Always(0)], ["all"])

@@ -15,6 +15,8 @@ from evenhand.planning import fairness as module
 from evenhand.planning.solution import Samples
 from evenhand.report.fairness import fairness_page
 
+from ..conftest import mentions
+
 IDEAS = ["gini:half=0.75", "gini:2", "alpha:1", "maximin", "leximin"]
 
 
@@ -68,9 +70,9 @@ def test_asked_for_the_mean_is_always_there_and_comes_first():
     found = eh.fairness(outreach(), ["maximin", eh.Utilitarian(), "maximin"])
     assert [row.welfare for row in found.rows] == ["utilitarian", "maximin"]
     assert [row.welfare for row in eh.fairness(outreach(), "maximin").rows] == ["utilitarian", "maximin"]
-    with pytest.raises(InvalidInput, match="at least one"):
+    with pytest.raises(InvalidInput):
         eh.fairness(outreach(), [])
-    with pytest.raises(InvalidInput, match="Did you mean 'maximin'"):
+    with pytest.raises(InvalidInput, check=mentions("maximin")):
         eh.fairness(outreach(), ["maximn"])
 
 
@@ -85,8 +87,8 @@ def test_over_groups_the_values_are_those_of_groups():
     best = eh.solve(grouped, "maximin", over="groups")
     assert row.values == pytest.approx(best.groups)
     assert row.worst == pytest.approx(min(best.groups.values()))
-    assert repr(found).startswith("Fairness(2 welfares on 2 groups of 6 arms, ")
-    assert "2 welfares on 2 groups of 6 arms" in found._repr_html_()
+    assert mentions("Fairness(2", "2 groups", "6 arms")(repr(found))
+    assert mentions("2 welfares", "2 groups", "6 arms")(found._repr_html_())
     over_arms = eh.fairness(grouped, ["maximin"])  # then groups are told beside the types
     assert over_arms.group_sizes == {"north": 4, "south": 2}
     for told in over_arms.rows:
@@ -149,7 +151,7 @@ def test_types_that_differ_in_their_choices_are_told_on_the_page(tmp_path):
     eh.fairness(eh.CoupledMDP([pump, valve], [1], 0.9), ["maximin"]).report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "see the table below" in page
-    assert "3 actions: wait (uses nothing), turn (uses 1) or swap (uses 1)" in page
+    assert mentions("3 actions", "wait", "turn", "uses 1", "swap")(page)
 
 
 @pytest.fixture
@@ -202,7 +204,7 @@ def test_plans_by_playing():
 
 
 def test_in_a_notebook(found, tmp_path):
-    assert repr(found) == "Fairness(6 welfares on 6 arms, up to 6.6 % of the mean for gini:2)"
+    assert mentions("Fairness(6", "6 arms", 6.6, "gini:2")(repr(found))
     html = found._repr_html_()
     assert "Price of fairness" in html and "leximin" in html and "group 3" in html
     for library in ("pandas", "polars"):
@@ -213,7 +215,7 @@ def test_in_a_notebook(found, tmp_path):
         assert list(frame["value: group 1"]) == [row.values["group 1"] for row in found.rows]
     for kind in ("values", "trade"):
         assert found.plot(kind).axes
-    with pytest.raises(InvalidInput, match="expected 'values' or 'trade'"):
+    with pytest.raises(InvalidInput, check=mentions("values", "trade")):
         found.plot("pie")
     found.report(tmp_path / "page.html", title="Ours")
     assert "<h1>Ours</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -224,10 +226,10 @@ def test_a_price_that_cannot_be_told_from_nothing_is_said_so(error, told):
     found = eh.fairness(outreach(), ["maximin"])
     rows = [replace(row, values_stderr=dict.fromkeys(row.values, error)) for row in found.rows]
     rows[1] = replace(rows[1], mean=rows[0].mean - 0.05, price=0.05 / rows[0].mean)
-    page = fairness_page(replace(found, rows=tuple(rows))).replace("\u00a0", " ")
-    assert ("cannot be told from nothing" in page) == told
-    assert ("it cannot be told from 0" in page) == told
-    assert "cannot be told" not in fairness_page(found)
+    altered = replace(found, rows=tuple(rows))
+    assert altered.is_dearer(altered.rows[1]) != told
+    assert ("within the error" in fairness_page(altered)) == told
+    assert "within the error" not in fairness_page(found)
 
 
 @pytest.mark.parametrize("over", ["arms", "groups"])

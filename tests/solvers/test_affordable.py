@@ -12,6 +12,7 @@ from evenhand.model.coupled import CoupledMDP, usable_amount
 from evenhand.solvers.fluid import solve_fluid, solve_opening
 from evenhand.solvers.sharded.solve import solve_sharded
 
+from ..conftest import mentions
 from ..oracles.problems import seeded_problem
 from ..oracles.product_space_lp import read_problem
 
@@ -141,7 +142,7 @@ class TestAnotherBudget:
             def act(self, states, rng):
                 return np.ones_like(states)
 
-        with pytest.raises(PolicyError, match="budget"):
+        with pytest.raises(PolicyError, check=mentions("budget")):
             eh.evaluate(Reckless(), self.problem, "utilitarian", num_episodes=2, horizon=3)
 
 

@@ -69,7 +69,7 @@ def test_one_world_that_is_cut_counts_in_part():
 
 
 def test_a_welfare_that_is_defined_nowhere_is_told():
-    with pytest.raises(OutOfDomain, match="in every draw"):
+    with pytest.raises(OutOfDomain):
         best_tail(-worlds(), parse_welfare("alpha:1", 3), np.ones(3, dtype=np.int64), 0.5)
 
 

@@ -39,13 +39,11 @@ from evenhand.execution import Sweep
 from evenhand.model.composite import Mixture, components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, plays_by_counts
+from evenhand.planning.effort import current_effort
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
 from evenhand.solvers.arms import action_values
 from evenhand.typing import Floats, Progress, Rng
-
-MOST_EXACT = 500
-"""Count states, over all steps, up to which policies are evaluated exactly rather than played."""
 
 QUICK = 1e6
 """Operations that exact values may always take here: a fraction of a second, for there are many policies."""
@@ -239,7 +237,7 @@ class Judge:
 
     @cached_property
     def _is_small(self) -> bool:
-        return num_count_states(self.problem) * (self.problem.criterion.num_steps or 1) <= MOST_EXACT
+        return num_count_states(self.problem) * (self.problem.criterion.num_steps or 1) <= current_effort().exact_states
 
     def _exactly(self, name: str, policy: Policy | Starting, law: Floats) -> Column | None:
         """Exact values, where the law of the policy is known."""
