@@ -13,7 +13,6 @@ from scipy import stats
 import evenhand as eh
 from evenhand.errors import Contradiction, EvenhandError, NotConverged
 from evenhand.evaluation.long_run import play_long_run
-from evenhand.planning import judging
 from evenhand.simulation.events import simulate_events
 
 from ..conftest import try_each
@@ -58,8 +57,8 @@ def test_a_horizon_that_is_too_short_is_part_of_the_error():
 
 
 @pytest.mark.parametrize("method", ["whittle", "fluid"])
-def test_no_plan_of_slow_arms_is_above_its_bound(method, monkeypatch):
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+def test_no_plan_of_slow_arms_is_above_its_bound(method, effort):
+    effort(exact_states=0)
     plan = eh.solve(wearing(5, 1), "utilitarian", method)
     assert plan.upper_bound == pytest.approx(1 / 3, rel=1e-4)
     # Both policies are optimal, or nearly so.
@@ -214,9 +213,9 @@ def check_methods(seed):
 
 
 @pytest.fixture
-def simulated(monkeypatch):
+def simulated(effort):
     """Nothing is so small that it is evaluated exactly."""
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+    effort(exact_states=0)
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from ..conftest import mentions
+
 COLUMNS = ["--arm", "bus", "--time", "month", "--state", "engine", "--action", "action"]
 COURSE = ["new", "new", "worn", "worn", "new", "worn", "new", "worn", "new", "new"]
 
@@ -26,7 +28,7 @@ def fitted(evenhand, tmp_path, monkeypatch):
 def test_words_and_json(fitted):
     told = fitted("backtest", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--quiet")
     assert told.code == 0, told
-    assert "finite:9, from where all arms were first seen" in told.out
+    assert mentions("finite:9")(told.out)
     found = json.loads(
         fitted("backtest", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--json", "--quiet").out
     )

@@ -25,8 +25,6 @@ from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
-from evenhand.planning import mixed
-from evenhand.planning import played as playing
 from evenhand.planning.judging import Judge, law_of
 from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.relaxed import relax
@@ -34,7 +32,7 @@ from evenhand.planning.solve import solve
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
 from evenhand.simulation import simulate
 
-from ..conftest import one_in
+from ..conftest import slow_after
 
 
 class Quadratic:
@@ -108,10 +106,8 @@ LARGER = {
 
 
 @pytest.fixture(autouse=True)
-def few_episodes(monkeypatch):
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
-    monkeypatch.setattr(mixed, "REPORTING", 5e5)
-    monkeypatch.setattr(playing, "SEEN", 1e4)
+def few_episodes(effort):
+    effort(arm_steps=1e5, report_steps=5e5, inequality_steps=1e4)
 
 
 @dataclass
@@ -225,7 +221,8 @@ def replace_budget(problem, budget):
     return CoupledMDP(problem.arms, [budget], problem.discount, counts=problem.counts)
 
 
-@pytest.mark.parametrize("kind", one_in(3, ["brief fleet", "fleet", "fleet by groups"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", slow_after(1, ["brief fleet", "fleet", "fleet by groups"]))
 def test_identical_arms_have_identical_values(kind):
     found = plan(kind, "gini:2")
     assert found.by_type

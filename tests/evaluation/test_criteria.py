@@ -18,7 +18,7 @@ from evenhand.problems import machine_replacement
 from evenhand.reductions import Counts, Joint
 from evenhand.simulation import simulate
 
-from ..conftest import chessboard
+from ..conftest import crossed
 
 CRITERIA = ["discounted", "average", "finite:1", "finite:7"]
 LONG = 4000
@@ -199,7 +199,7 @@ class TestLongRun:
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 class TestMonteCarlo:
-    @chessboard(("by_counts", "name"), [False, True], ["two types", "machines"])
+    @pytest.mark.parametrize(("by_counts", "name"), crossed([False, True], ["two types", "machines"]))
     def test_agrees_with_exact_values(self, criterion, name, by_counts, problems, monkeypatch):
         if by_counts:
             monkeypatch.setattr(import_module("evenhand.evaluation.evaluate"), "FOLLOW_ARMS_UP_TO", 0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInput, ModelError
@@ -180,7 +180,6 @@ def test_stack_pads_with_zeros_and_valid_tells_what_is_real():
         assert not tables.initial[i, s:].any()
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5), st.integers(0, 2**32))
 def test_tables_are_a_sequence_of_the_arms(sizes, seed):
     rng = np.random.default_rng(seed)
@@ -196,7 +195,6 @@ def test_tables_are_a_sequence_of_the_arms(sizes, seed):
     assert list(tables.select(rows)) == [arms[i] for i in rows]
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=4), st.integers(0, 2**32))
 def test_idle_is_the_first_free_action(sizes, seed):
     rng = np.random.default_rng(seed)
@@ -208,7 +206,6 @@ def test_idle_is_the_first_free_action(sizes, seed):
             assert idle[i, state] == free[0]
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4), st.integers(0, 2**32))
 def test_cumulative_draws_only_possible_states_with_their_probabilities(sizes, seed):
     rng = np.random.default_rng(seed)

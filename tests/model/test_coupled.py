@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, TooLarge
@@ -63,7 +63,6 @@ def test_arms_may_differ_in_everything_but_the_resources():
     assert list(ragged.arms) == blocks
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=8))
 def test_types_by_brute_force(blocks):
     mixed = problem([arm(reward) for reward, _ in blocks], counts=[count for _, count in blocks])

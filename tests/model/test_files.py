@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInput, ModelError
@@ -157,7 +157,6 @@ def bits(problem):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(deadline=None, max_examples=40)
 @given(problem=problems())
 def test_what_is_written_reads_back_to_the_last_bit(tmp_path_factory, suffix, problem):
     path = tmp_path_factory.mktemp("trip") / f"model{suffix}"
@@ -304,7 +303,6 @@ def test_files_that_are_not_read_at_all(tmp_path, name, content, reason):
     assert reason in fault
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.data(), st.sampled_from(SUFFIXES))
 def test_no_damage_ends_in_anything_but_faults(tmp_path_factory, data, suffix):
     """Any bytes of a sound file may change, vanish or repeat: it loads, or it says why not."""

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand import load, problems, save
@@ -14,6 +14,8 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted, Finite
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import Gini
+
+from ..conftest import mentions
 
 IDLE_OR_NOT = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0.0, 0.0], [1.0, 0.5]], name="pump")
 DOCUMENT = {
@@ -45,7 +47,6 @@ def faults_of(tmp_path, **changes):
     return [str(fault) for fault in caught.value.faults]
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     criterion=st.sampled_from(["discounted", "average", "finite:1", "finite:52"]),
     over=st.sampled_from(["arms", "groups"]),
@@ -108,7 +109,7 @@ def test_a_default_with_weights_is_for_so_many_members():
     assert CoupledMDP(**several, welfare="gini:0.5,0.3,0.2").welfare == "gini:0.5,0.3,0.2"
     by_groups = CoupledMDP(**several, over="groups", welfare="gini:0.6,0.4")
     assert read_welfare(by_groups, None).name == "gini:0.6,0.4"
-    with pytest.raises(ModelError, match="2 arms, but there are 3"):
+    with pytest.raises(ModelError, check=mentions("2 arms", 3)):
         CoupledMDP(**several, welfare="gini:0.6,0.4")
 
 

@@ -14,19 +14,19 @@ from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.simulation import simulate
 
-from ..conftest import chessboard
+from ..conftest import crossed
 from ..oracles.problems import FIXED
 
 CRITERIA = ["discounted", "average", "finite:6"]
 
 
 @pytest.fixture
-def played(monkeypatch):
+def played(effort):
     """Nothing is so small that it is evaluated exactly."""
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+    effort(exact_states=0)
 
 
-@chessboard(("criterion", "name"), CRITERIA, ["symmetric", "typed"])
+@pytest.mark.parametrize(("criterion", "name"), crossed(CRITERIA, ["symmetric", "typed"]))
 def test_played_values_are_those_of_exact_evaluation(name, criterion, played):
     problem = FIXED[name]().with_criterion(criterion)
     law = law_of(problem, relax(problem, "gini:2").occupancy)

@@ -20,7 +20,7 @@ from evenhand.policies import RoundRobin, never_act, whittle
 from evenhand.reductions.counts import CountChoices
 from evenhand.reductions.joint import Joint
 
-from ..conftest import chessboard
+from ..conftest import crossed
 from ..oracles.problems import FIXED
 from .test_plan_file import change_arrays
 
@@ -48,11 +48,9 @@ def trip(policy, problem, path):
     return eh.load_policy(path, problem)
 
 
-@chessboard(
+@pytest.mark.parametrize(
     ("over", "method", "name"),
-    ["arms", "groups"],
-    ["counts", "joint", "count-lp", "fluid"],
-    ["symmetric", "typed, groups across"],
+    crossed(["arms", "groups"], ["counts", "joint", "count-lp", "fluid"], ["symmetric", "typed, groups across"]),
 )
 def test_a_plan_by_steps_comes_back(tmp_path, name, method, over):
     problem = FIXED[name]()
@@ -209,7 +207,7 @@ def test_a_table_over_other_types_is_refused(tmp_path):
     path = tmp_path / "plan.policy"
     save_solution(solve(cut("n", "s", "n", "s"), "gini:2", "counts"), path)
     load_policy(path, cut("n", "s", "n", "s"))
-    with pytest.raises(PolicyError, match="other groups or floors"):
+    with pytest.raises(PolicyError):
         load_policy(path, cut("n", "n", "s", "s"))
 
 

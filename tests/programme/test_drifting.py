@@ -17,6 +17,8 @@ from evenhand.programme.drifting import ERRORS, SCALES, Moves, evidence, moves_s
 from evenhand.programme.programme import Programme
 from evenhand.programme.roster import arms_as_of
 
+from ..conftest import slow_after
+
 LAW = np.array([0.7, 0.3, 0.0])
 ROW = ("pump", 0, (0,))
 
@@ -136,6 +138,7 @@ def worn(programme, pumps):
     return programme
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["sqlite", "postgresql"]), indirect=True)
 def test_a_sound_model_stays(programme, pumps):
     programme.set_bounds({"records": 20})
     live(programme, by_model(pumps), 8, np.random.default_rng(1))
@@ -187,6 +190,7 @@ def test_weights_do_not_hang_on_when_reports_come(programme, pumps):
     assert sorted(end for ends in after.ends.values() for end, _ in ends).count(0) == 1  # v1 of step 2, told later
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["postgresql", "sqlite"]), indirect=True)
 def test_a_fit_is_offered_once_and_adopted_by_a_person(worn):
     drift = worn.model_drift()
     assert drift.needed
@@ -228,6 +232,7 @@ def test_what_speaks_against_one_model_is_not_said_of_another(worn, monkeypatch)
     assert worn.offered() is None
 
 
+@pytest.mark.slow
 def test_a_fit_is_declined_with_a_reason_and_not_offered_again(worn, pumps):
     _, fit = worn.offer_refit()
     with pytest.raises(InvalidInput, match="why"):

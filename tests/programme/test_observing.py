@@ -143,7 +143,7 @@ class Moves(RuleBasedStateMachine):
             self.programme.close()
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_the_store_is_a_dictionary_that_remembers(database, request, tmp_path, pumps):
     """The machine is run by hand, for its databases come from fixtures."""
     from hypothesis.stateful import run_state_machine_as_test

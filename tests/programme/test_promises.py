@@ -170,6 +170,7 @@ def alarms(model, counts, num_steps, episodes, level, seed, then=lambda arms: ar
     return warned / episodes, np.mean(inside)
 
 
+@pytest.mark.slow
 def test_false_alarms_are_rarer_than_stated():
     share, inside = alarms(fleet(), [3, 2], 20, 300, 0.1, 1, hidden=0.2, overridden=0.1)
     assert share <= 0.1

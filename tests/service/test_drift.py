@@ -11,6 +11,8 @@ from pydantic import TypeAdapter
 from evenhand.programme.programme import Programme
 from evenhand.service import shapes
 
+from ..conftest import slow_after
+
 P = "/v1/programme"
 SOON = {"judge_every": 0.1, "refit_seconds": 0.1}
 
@@ -50,6 +52,7 @@ def wait_for(check, seconds=60.0):
     return found
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["postgresql", "sqlite"]), indirect=True)
 def test_one_of_two_servers_offers_a_fit_and_a_person_answers(worn, address, serving):
     model = worn.status().model
     with Programme.open(address) as other:
@@ -79,6 +82,7 @@ def test_one_of_two_servers_offers_a_fit_and_a_person_answers(worn, address, ser
         assert clients[1].post(f"{P}/bounds", json={"level": 2}).status_code == 422
 
 
+@pytest.mark.slow
 def test_the_certificate_is_that_of_the_present_roster_and_its_gap_is_looked_at(programme, serving):
     """One more pump in seven is within the bounds of numbers; the policy then is judged for the new roster."""
     programme.set_bounds({"change": 0.5})

@@ -200,6 +200,7 @@ def test_a_connection_is_used_again(served, programme):
             time.sleep(1.0)
 
 
+@pytest.mark.slow
 def test_idle_connections_lock_nobody_out(live, programme_at):
     """1005 of them locked everybody out, from whatever address."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -158,6 +158,7 @@ def holders(tmp_path):
     return Tokens.read(file), {name: {"Authorization": f"Bearer {token}"} for name, token in made.items()}
 
 
+@pytest.mark.slow
 def test_readers_do_not_delay_writers(programme, serving, model, holders):
     """Nine jobs of one reader: so many as its share are taken, another reader waits, and a writer does not."""
     tokens, heads = holders
@@ -208,6 +209,7 @@ def stopped(client):
         go_on.set()
 
 
+@pytest.mark.slow
 def test_a_job_has_so_much_time(programme, serving):
     client = serving(programme, job_seconds={"read": 1.0, "write": 1.0})
     long = client.post(f"{P}/what-if", json={"welfare": "gini:2", "seconds": 600.0, "budget": [2]}).json()["id"]

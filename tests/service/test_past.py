@@ -45,6 +45,7 @@ def test_history_and_audit(client, programme):
     assert client.get(f"{P}/audit", params={"first": 3, "last": 1}).status_code == 422
 
 
+@pytest.mark.slow
 def test_a_refit_is_looked_at_and_adopted(client, programme):
     live_through(client, 6)
     before = programme.status().model

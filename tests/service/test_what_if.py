@@ -64,6 +64,7 @@ def test_an_earlier_answer_for_a_smaller_budget_competes_whatever_its_welfare(cl
     assert suppose(client, 3.0)["welfare"] == programme.certificate().welfare
 
 
+@pytest.mark.slow
 def test_an_answer_is_computed_anew_when_a_smaller_budget_has_a_better_plan(client):
     jobs = client.app.state.service.jobs
     more = client.post(f"{P}/what-if", json={"budget": [4], "seconds": HASTE}).json()["id"]
@@ -75,6 +76,7 @@ def test_an_answer_is_computed_anew_when_a_smaller_budget_has_a_better_plan(clie
     assert again["welfare"] == found["welfare"]
 
 
+@pytest.mark.slow
 def test_the_page_says_when_nothing_can_be_measured(client):
     heads = {"Accept": "text/html", "Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
     form = {"resource": "hours", "budget": "3", "welfare": "utilitarian"}

@@ -33,7 +33,7 @@ from evenhand.solvers.count_dynamics import (
 )
 from evenhand.solvers.count_dynamics import plan as plan_room
 
-from ..conftest import chessboard
+from ..conftest import crossed, mentions
 
 
 def solve(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
@@ -242,13 +242,12 @@ def test_average_agrees_with_linear_programs(name):
     assert check_average(PROBLEMS[name]()) is not None
 
 
-@settings(deadline=None, max_examples=40)
 @given(**RANDOM)
 def test_average_agrees_on_random_problems(**drawn):
     check_average(random_problem(**drawn))
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(derandomize=True)
 @given(num_arms=st.integers(1, 4), num_states=st.integers(2, 4), budget=st.integers(0, 3), seed=st.integers(0, 10**6))
 def test_average_agrees_where_nothing_is_random(num_arms, num_states, budget, seed):
     check_average(cycles(num_arms, num_states, budget, seed))
@@ -299,7 +298,7 @@ def test_a_budget_that_affords_no_way_back_keeps_states_apart():
         CoupledMDP(arms=[arm], budget=[budget], discount=0.9, counts=[3], criterion="average") for budget in (1, 0)
     )
     assert solve(rich).lower_bound == pytest.approx(1.0)  # all arms are brought to the good state, and stay
-    with pytest.raises(NotApplicable, match="2 groups of states"):
+    with pytest.raises(NotApplicable, check=mentions("2 groups")):
         solve(poor)
 
 
@@ -418,12 +417,11 @@ def test_a_start_that_fewer_arms_cannot_give_is_done_without(monkeypatch):
 # -- finite ----------------------------------------------------------------------------------------------------------
 
 
-@chessboard(("name", "num_steps"), PROBLEMS, [1, 2, 9], colours=3)
+@pytest.mark.parametrize(("name", "num_steps"), crossed(PROBLEMS, [1, 2, 9]))
 def test_finite_agrees_with_backward_induction(name, num_steps):
     check_finite(PROBLEMS[name](), num_steps)
 
 
-@settings(deadline=None, max_examples=25)
 @given(num_steps=st.integers(1, 12), discount=st.sampled_from([0.0, 0.5, 0.99, 1.0]), **RANDOM)
 def test_finite_agrees_on_random_problems(num_steps, discount, **drawn):
     problem = random_problem(**drawn)
@@ -450,14 +448,14 @@ def test_finite_tells_its_steps():
     assert seen == [(1, 0.75), (2, 0.5), (3, 0.25), (4, 0.0)]
     assert optimum.rounds == 4
     assert optimum.choices.shape == (4, comb(12, 2), len(optimum.cells))
-    with pytest.raises(InvalidInput, match="finite horizon"):
+    with pytest.raises(InvalidInput, check=mentions("finite")):
         optimum.allocation(0)
 
 
 def test_a_finite_horizon_is_refused_before_its_choices_would_not_fit():
     plan = plan_lattice(machine_replacement(num_arms=1000, budget=100).with_criterion("finite:1000000"))
     assert plan.size_in_bytes > 1e12
-    with pytest.raises(TooLarge, match="choices of 1000000 steps would need"):
+    with pytest.raises(TooLarge, check=mentions(1000000)):
         solve_counts(plan, np.ones(3) / 3)
 
 
@@ -511,12 +509,10 @@ def values_by_hand(problem: CoupledMDP, optimum: CountOptimum, rewards: np.ndarr
     return float(table.initial @ value)
 
 
-@chessboard(
+@pytest.mark.parametrize(
     ("name", "criterion"),
-    [name for name in PROBLEMS if not name.startswith("cycles")],
-    CRITERIA,
+    crossed([name for name in PROBLEMS if not name.startswith("cycles")], CRITERIA),
     ids=lambda given: given if isinstance(given, str) else f"{given.name}, {given.factor}",
-    colours=4,
 )
 def test_one_policy_evaluated_for_any_rewards(name, criterion):
     problem = PROBLEMS[name]().with_criterion(criterion)
@@ -534,7 +530,6 @@ def test_one_policy_evaluated_for_any_rewards(name, criterion):
     assert low <= optimum.upper_bound
 
 
-@settings(deadline=None, max_examples=30)
 @given(criterion=st.sampled_from(CRITERIA), **RANDOM)
 def test_one_policy_evaluated_on_random_problems(criterion, **drawn):
     problem = random_problem(**drawn).with_criterion(criterion)
@@ -559,7 +554,7 @@ def test_a_policy_whose_mean_depends_on_the_start_is_refused():
     problem = CoupledMDP(arms=[arm], budget=[1], discount=0.9, counts=[3], criterion="average")
     plan = plan_lattice(problem)
     idle = np.zeros((plan.num_points, len(plan.slots.cells)), dtype=np.int32)
-    with pytest.raises(NotApplicable, match="depends on where the arms start"):
+    with pytest.raises(NotApplicable):
         evaluate_counts(plan, idle, rewards, problem.types.initial[0])
 
 
@@ -567,25 +562,23 @@ def test_choices_that_cannot_be_are_refused():
     problem = machine_replacement(num_arms=5, budget=2)
     plan, rewards, initial = plan_lattice(problem), problem.types.rewards[0], problem.types.initial[0]
     choices = solve(problem).choices
-    with pytest.raises(InvalidInput, match="choices: expected shape"):
+    with pytest.raises(InvalidInput, check=mentions("choices")):
         evaluate_counts(plan, choices[None], rewards, initial)
-    with pytest.raises(InvalidInput, match="rewards: expected shape"):
+    with pytest.raises(InvalidInput, check=mentions("rewards")):
         evaluate_counts(plan, choices, rewards[:, 0], initial)
-    with pytest.raises(InvalidInput, match="not there"):
+    with pytest.raises(InvalidInput):
         evaluate_counts(plan, np.ones_like(choices), rewards, initial)
-    with pytest.raises(InvalidInput, match="not there"):
+    with pytest.raises(InvalidInput):
         evaluate_counts(plan, -np.ones_like(choices), rewards, initial)
     greedy = plan.outcomes.points[:, plan.slots.cells[:, 0]]
-    with pytest.raises(InvalidInput, match="beyond the budget"):
+    with pytest.raises(InvalidInput, check=mentions("budget")):
         evaluate_counts(plan, greedy, rewards, initial)
 
 
-@chessboard(
+@pytest.mark.parametrize(
     ("name", "criterion"),
-    ["machines", "machines, pure reset", "dense, state-dependent"],
-    CRITERIA,
+    crossed(["machines", "machines, pure reset", "dense, state-dependent"], CRITERIA),
     ids=lambda given: given if isinstance(given, str) else f"{given.name}, {given.factor}",
-    colours=3,
 )
 def test_other_rewards_make_the_same_plan_as_from_the_beginning(name, criterion):
     """A price on being served changes which cells matter now and then: what was built is kept only where it fits."""

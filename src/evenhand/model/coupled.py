@@ -451,7 +451,7 @@ def common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
 
 def _entries(value: object) -> list[Any]:
     """Several values, or a single one."""
-    several = isinstance(value, (list, tuple, np.ndarray)) and np.ndim(value) > 0  # type: ignore[arg-type]
+    several = isinstance(value, (list, tuple, np.ndarray)) and np.ndim(value) > 0
     return list(value) if several else [value]  # type: ignore[call-overload]
 
 

@@ -40,13 +40,11 @@ from evenhand.execution import Sweep
 from evenhand.model.composite import MixturePolicy, components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
+from evenhand.planning.effort import current_effort
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
 from evenhand.solvers.arms import action_values
 from evenhand.typing import Floats, Progress, Rng
-
-MOST_EXACT = 500
-"""Count states, over all steps, up to which policies are evaluated exactly rather than played."""
 
 QUICK = 1e6
 """Operations that exact values may always take here: a fraction of a second, for there are many policies."""
@@ -240,7 +238,7 @@ class Judge:
 
     @cached_property
     def _is_small(self) -> bool:
-        return num_count_states(self.problem) * self.problem.criterion.num_layers <= MOST_EXACT
+        return num_count_states(self.problem) * self.problem.criterion.num_layers <= current_effort().exact_states
 
     def _exactly(self, name: str, policy: Policy | StatefulPolicy, law: Floats) -> Column | None:
         """Exact values, where the law of the policy is known."""

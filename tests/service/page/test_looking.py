@@ -50,6 +50,7 @@ def test_few_observations_are_not_beyond_chance():
     assert not replace(row, seen=40, before=0.1).is_beyond_chance
 
 
+@pytest.mark.slow
 def test_a_model_is_adopted_when_that_is_confirmed_and_there_is_a_way_back(ran, serving):
     client, first = serving(ran), ran.status().model
     fit = ran.refit(seconds=2.0)
@@ -74,6 +75,7 @@ def test_a_model_is_adopted_when_that_is_confirmed_and_there_is_a_way_back(ran, 
     assert f"fit {fit.id}, from" in back
 
 
+@pytest.mark.slow
 def test_a_model_that_is_offered_is_told_on_every_view_and_declined_with_a_reason(ran, serving):
     client, model = serving(ran), ran.status().model
     assert "no longer fits" not in look(client, "/")
@@ -208,6 +210,7 @@ def test_work_is_told_in_plain_words():
     assert plainly("two years of made-up lifts") == "two years of made-up lifts"
 
 
+@pytest.mark.slow
 def test_what_was_supposed_is_there_when_one_comes_back(ran, serving):
     client = serving(ran)
     where = send(client, "/what-if", {"resource": "hours", "budget": "4", "welfare": "utilitarian"}).headers["location"]
