@@ -17,7 +17,7 @@ from evenhand.model.whereabouts import Table
 from evenhand.planning.plan import Decisions
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
-from evenhand.programme.accepting import (
+from evenhand.programme.acceptance import (
     Accepted,
     Cells,
     Override,
@@ -29,7 +29,33 @@ from evenhand.programme.accepting import (
     used_by,
     write_accepted,
 )
-from evenhand.programme.deciding import (
+from evenhand.programme.action_records import (
+    Record,
+    Recorded,
+    Unrecorded,
+    keep_records,
+    known_records,
+    read_records,
+    rows_to_record,
+    unrecorded_steps,
+)
+from evenhand.programme.belief import done_between, know, last_served
+from evenhand.programme.certificates import (
+    METHOD,
+    Certificate,
+    Drift,
+    Numbers,
+    Solved,
+    as_numbers,
+    can_serve,
+    certificate_for,
+    drifted,
+    facts_of,
+    numbers_of,
+    roster_digest,
+    to_bytes,
+)
+from evenhand.programme.decisions import (
     ROUNDED,
     Inputs,
     KeptPlan,
@@ -46,37 +72,11 @@ from evenhand.programme.deciding import (
     rows_of,
     same_plan,
 )
-from evenhand.programme.drifting import bounds_of
-from evenhand.programme.knowing import done_between, know, last_served
+from evenhand.programme.drift_test import bounds_of
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text, once
 from evenhand.programme.library import Library, remember
-from evenhand.programme.observing import keep_observations
-from evenhand.programme.recording import (
-    Record,
-    Recorded,
-    Unrecorded,
-    keep_records,
-    known_records,
-    read_records,
-    rows_to_record,
-    unrecorded_steps,
-)
+from evenhand.programme.observations import keep_observations
 from evenhand.programme.roster import Arm, present_step, raise_faults, read_rows
-from evenhand.programme.solving import (
-    METHOD,
-    Certificate,
-    Drift,
-    Numbers,
-    Solved,
-    as_numbers,
-    can_serve,
-    certificate_for,
-    drifted,
-    facts_of,
-    numbers_of,
-    roster_digest,
-    to_bytes,
-)
 from evenhand.typing import Progress
 
 TRIES = 3
@@ -181,7 +181,7 @@ class Cycle:
             return self._library.problem(tx, arms), arms, seed
 
     def needs_solving(self) -> Drift:
-        """Return whether roster or model have drifted beyond their bounds; see `programme.solving`.
+        """Return whether roster or model have drifted beyond their bounds; see `programme.certificates`.
 
         The gap for the present roster is used if `certificate` computed it before; nothing is computed
         here.

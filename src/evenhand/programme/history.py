@@ -1,7 +1,7 @@
 """History of an arm: observations, decisions, overrides, records, and their expectations.
 
 The expectation of an observation is the model's distribution of the state, from the observation before and the actions
-since (`knowing`); that of a decision is the reward of the step in the observed or most likely state.
+since (`belief`); that of a decision is the reward of the step in the observed or most likely state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from evenhand.programme import schema
-from evenhand.programme.knowing import Beliefs, done_between, kept_chance, most_likely
-from evenhand.programme.modelling import Words
-from evenhand.programme.observing import observations_of
-from evenhand.programme.recording import records_of
+from evenhand.programme.action_records import records_of
+from evenhand.programme.belief import Beliefs, done_between, kept_chance, most_likely
+from evenhand.programme.named_model import Words
+from evenhand.programme.observations import observations_of
 from evenhand.programme.roster import Arm
 
 

@@ -10,10 +10,10 @@ from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plan import Plan
 from evenhand.programme import roster, schema
+from evenhand.programme.certificates import plan_from_bytes
 from evenhand.programme.ledger import answered
-from evenhand.programme.modelling import Words, from_bytes, of_roster
+from evenhand.programme.named_model import Words, from_bytes, of_roster
 from evenhand.programme.roster import Arm, present_step
-from evenhand.programme.solving import plan_from_bytes
 from evenhand.programme.store import Store
 
 T = TypeVar("T")

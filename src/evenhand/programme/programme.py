@@ -27,8 +27,8 @@ from evenhand.programme.history import Entry, history_of
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
 from evenhand.programme.ledger import Event, add_rows, append, check_text, once
 from evenhand.programme.library import Library
-from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
-from evenhand.programme.observing import (
+from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
+from evenhand.programme.observations import (
     Observed,
     Row,
     count_corrections,
@@ -36,7 +36,7 @@ from evenhand.programme.observing import (
     observations_of,
     read_observations,
 )
-from evenhand.programme.refits import Refits
+from evenhand.programme.refit_proposals import Refits
 from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
 from evenhand.programme.store import Store
 
@@ -115,7 +115,7 @@ class Programme:
 
     `cycle`      solve, plan, accept, record (`Cycle`)
     `audits`     audits, waiting times, the price of fairness and what-if plans (`Audits`)
-    `refitting`  refits of the model, drift, proposals (`Refits`)
+    `refit`  refits of the model, drift, proposals (`Refits`)
 
     Example:
         >>> import evenhand as eh

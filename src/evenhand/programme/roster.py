@@ -13,7 +13,7 @@ from evenhand.model.places import quoted
 from evenhand.model.whereabouts import SHOWN_FAULTS, Table, as_table, find_arms
 from evenhand.programme import schema
 from evenhand.programme.ledger import add_rows, change_rows, fault_of_text
-from evenhand.programme.modelling import Words
+from evenhand.programme.named_model import Words
 
 MOST_STEP = 10**9
 """The last step there can be."""

@@ -166,7 +166,7 @@ class Store:
     @contextlib.contextmanager
     def making(self) -> Iterator[Connection]:
         """A transaction in which the tables are new and empty."""
-        from evenhand.programme.migrations.upgrading import upgrade
+        from evenhand.programme.migrations.upgrade import upgrade
 
         with self.writing(made=False) as tx:
             self._check_empty(tx)
@@ -196,7 +196,7 @@ class Store:
             found = self._revision(tx)
         if found == schema.REVISIONS[-1]:
             return
-        from evenhand.programme.migrations.upgrading import upgrade
+        from evenhand.programme.migrations.upgrade import upgrade
 
         with self.writing(made=False) as tx:
             if self._revision(tx) != schema.REVISIONS[-1]:  # another may have been quicker

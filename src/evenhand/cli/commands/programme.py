@@ -17,12 +17,12 @@ from evenhand.display import counted
 from evenhand.model.files import Format, write_atomically
 from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
 from evenhand.programme import store
-from evenhand.programme.deciding import KeptPlan
+from evenhand.programme.decisions import KeptPlan
 from evenhand.programme.integrity import Head, read_key
 from evenhand.programme.programme import Programme
 
 if TYPE_CHECKING:
-    from evenhand.programme.refitting import Moved, Refitted
+    from evenhand.programme.refit import Moved, Refitted
 
 SHOWN = 200
 """Rows that are listed; --json and --out have all of them."""
