@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation.shards.measuring import ArmsEvaluation, evaluate_arms
     from evenhand.evaluation.shards.plans import ArmsDecisions, act_on_arms
     from evenhand.fitting.fit import fit
-    from evenhand.fitting.result import Fitted
+    from evenhand.fitting.result import FitResult
     from evenhand.learning import Training, Trainings, train, train_seeds
     from evenhand.model.arm import Arm
     from evenhand.model.composite import BySteps, Mixture
@@ -73,7 +73,7 @@ _HOMES = {
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
     "fit": "fitting.fit",
-    "Fitted": "fitting.result",
+    "FitResult": "fitting.result",
     "Training": "learning",
     "Trainings": "learning",
     "train": "learning",
@@ -147,7 +147,7 @@ __all__ = [
     "Decisions",
     "Evaluation",
     "Fairness",
-    "Fitted",
+    "FitResult",
     "Gini",
     "GiniHalf",
     "Leximin",

@@ -273,7 +273,7 @@ def test_what_cannot_be_solved_is_told(tmp_path, pumps, serving):
         client = serving(programme)
         answer = client.post(f"{P}/plan")
         assert answer.status_code == 422, answer.text
-        TypeAdapter(schemas.Problem).validate_json(answer.content)
+        TypeAdapter(schemas.ProblemDetails).validate_json(answer.content)
 
 
 # Two servers

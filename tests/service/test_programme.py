@@ -23,7 +23,7 @@ def told(shape, answer, status=200):
 
 def refused(answer, status):
     """The problem of an answer; its faults as `place: message`."""
-    problem = told(schemas.Problem, answer, status)
+    problem = told(schemas.ProblemDetails, answer, status)
     assert answer.headers["content-type"] == "application/problem+json"
     assert problem["status"] == status
     return problem, [f"{fault['place']}: {fault['message']}" for fault in problem["faults"]]

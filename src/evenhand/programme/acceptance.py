@@ -57,7 +57,7 @@ class Override:
     why: str
 
 
-class Cells:
+class PlanCells:
     """The arms of a plan as places in the model's tables."""
 
     def __init__(self, words: Words, rows: Sequence[PlanRow]) -> None:
@@ -80,7 +80,7 @@ class Cells:
         return f"{quoted(text)} cannot be done in state {quoted(self.rows[place].state)}"
 
 
-def read_overrides(table: Table, cells: Cells, budget: Sequence[float]) -> list[Override]:
+def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> list[Override]:
     """The overrides of a table with the columns arm, action and why.
 
     Args:
@@ -123,7 +123,7 @@ def _fault_of_row(name: str, why: str, places: dict[str, int], met: dict[str, st
     return wrong
 
 
-def exceeded(cells: Cells, overrides: Sequence[Override], budget: Sequence[float]) -> list[Fault]:
+def exceeded(cells: PlanCells, overrides: Sequence[Override], budget: Sequence[float]) -> list[Fault]:
     """Return the uses beyond the budget, by resource."""
     model = cells.words.model
     total = used_by(cells, overrides)
@@ -136,7 +136,7 @@ def exceeded(cells: Cells, overrides: Sequence[Override], budget: Sequence[float
     ]
 
 
-def used_by(cells: Cells, overrides: Sequence[Override]) -> list[float]:
+def used_by(cells: PlanCells, overrides: Sequence[Override]) -> list[float]:
     """(resource,) what is used, overrides and all."""
     changed = {override.place: override.action for override in overrides}
     usage = cells.words.model.tables.usage

@@ -18,8 +18,8 @@ from evenhand.programme import schema
 from evenhand.programme.decisions import PlanRow
 from evenhand.programme.ledger import add_rows, now
 from evenhand.programme.named_model import Words
-from evenhand.programme.observations import Row, read_arms_and_steps
-from evenhand.programme.roster import Arm, in_order, raise_faults
+from evenhand.programme.observations import ReportRow, read_arms_and_steps
+from evenhand.programme.roster import RosterArm, in_order, raise_faults
 
 MOST_REWARD = 1e100
 """Rewards are smaller than this."""
@@ -56,7 +56,7 @@ class Recorded:
 class Record:
     """Record of one arm at one step."""
 
-    row: Row
+    row: ReportRow
     action: str
     reward: float | None
     next_state: str | None
@@ -74,7 +74,7 @@ class Unrecorded:
     """Of how many it is not known."""
 
 
-def read_records(table: Table, arms: Sequence[Arm], words: Words, present: int) -> list[Record]:
+def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present: int) -> list[Record]:
     """The rows of a table with the columns arm and action, and perhaps step, reward and next_state.
 
     Args:
@@ -99,7 +99,7 @@ def read_records(table: Table, arms: Sequence[Arm], words: Words, present: int) 
     return found
 
 
-def _read(table: Table, row: Row, words: Words, present: int, hint: bool) -> "Record | list[str]":
+def _read(table: Table, row: ReportRow, words: Words, present: int, hint: bool) -> "Record | list[str]":
     """One record; or all that is wrong with it."""
     block = words.blocks[row.arm.type, row.arm.group]
     blank = [""] * len(table.rows)

@@ -70,7 +70,7 @@ class Earned:
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceStats:
     """Frequency and delay of service."""
 
     steps: int
@@ -104,7 +104,7 @@ class ArmRow:
     """Steps since its last service, at the end."""
     in_need: int
     """Steps in need, at the end."""
-    service: Service
+    service: ServiceStats
     earned: Earned
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class MemberRow:
     name: str
     arms: int
     """Number of arms that took part."""
-    service: Service
+    service: ServiceStats
     earned: Earned
     p_value: float | None
     """p-value of the shortfall; None for types, which are not tested."""
@@ -380,7 +380,7 @@ class Books:
 
 
 @dataclass(frozen=True)
-class Part:
+class WindowPart:
     """Promised and realised rewards of groups in a part of a window."""
 
     first: int
@@ -394,7 +394,7 @@ class Part:
         return asdict(self)
 
 
-def fairness_over_time(books: Books, parts: int = PARTS) -> tuple[Part, ...]:
+def fairness_over_time(books: Books, parts: int = PARTS) -> tuple[WindowPart, ...]:
     """Return promised and realised rewards of groups by parts of a window.
 
     Args:
@@ -409,7 +409,7 @@ def fairness_over_time(books: Books, parts: int = PARTS) -> tuple[Part, ...]:
         sums = books.between(begin, end)
         own = {name: books.group == number for number, name in enumerate(books.groups)}
         earned = {name: books.earned(sums, arms) for name, arms in own.items() if sums.account["steps"][arms].any()}
-        found.append(Part(begin, end, earned))
+        found.append(WindowPart(begin, end, earned))
     return tuple(found)
 
 
@@ -497,12 +497,12 @@ def count_waits(present: Bools, served: Bools, need: Bools) -> Waits:
     )
 
 
-def _service(sums: Sums, waits: Waits, arms: Bools | Ints) -> Service:
+def _service(sums: Sums, waits: Waits, arms: Bools | Ints) -> ServiceStats:
     steps, served = int(sums.account["steps"][arms].sum()), int(waits.served[arms].sum())
     needs = int(waits.needs[arms].sum())
     delay = float(waits.delay[arms].sum() / needs) if needs else None
     longest, late = int(waits.longest[arms].max(initial=0)), int(waits.longest_delay[arms].max(initial=0))
-    return Service(steps, served, served / max(steps, 1), longest, needs, delay, late)
+    return ServiceStats(steps, served, served / max(steps, 1), longest, needs, delay, late)
 
 
 def _arm_row(books: Books, sums: Sums, waits: Waits, number: int) -> ArmRow:

@@ -7,7 +7,7 @@ import numpy as np
 
 from evenhand.display import counted
 from evenhand.model.files import Location
-from evenhand.programme.audit import Audit, Books, Earned, MemberRow, Part, fairness_over_time
+from evenhand.programme.audit import Audit, Books, Earned, MemberRow, WindowPart, fairness_over_time
 from evenhand.report.format import capitalised, fixed, listed, number, percent, shortened
 from evenhand.report.html import page, write_page
 from evenhand.report.summary import Figure, Section, Summary, Table, table
@@ -206,7 +206,7 @@ def _glossary(found: Audit) -> list[tuple[str, str]]:
 # -- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _over_time_svg(parts: Sequence[Part], groups: Sequence[str]) -> str:
+def _over_time_svg(parts: Sequence[WindowPart], groups: Sequence[str]) -> str:
     """Return one panel per group: outcome, expectation and its interval."""
     from evenhand.report.plots import Plot, svg
 
@@ -215,12 +215,12 @@ def _over_time_svg(parts: Sequence[Part], groups: Sequence[str]) -> str:
     return svg("over-time", f"Value of a step over time. {texts}", plot)
 
 
-def _ends(parts: Sequence[Part], group: str) -> str:
+def _ends(parts: Sequence[WindowPart], group: str) -> str:
     there = [part.groups[group] for part in parts if group in part.groups]
     return f"from {number(there[0].realised, 3)} to {number(there[-1].realised, 3)}" if there else "absent"
 
 
-def _draw_parts(figure: "Drawing", parts: Sequence[Part], groups: Sequence[str]) -> None:
+def _draw_parts(figure: "Drawing", parts: Sequence[WindowPart], groups: Sequence[str]) -> None:
     panels = figure.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, group in zip(panels, groups, strict=True):
         _draw_group(axes, parts, group)
@@ -229,7 +229,7 @@ def _draw_parts(figure: "Drawing", parts: Sequence[Part], groups: Sequence[str])
     panels[-1].set_xlabel("step")
 
 
-def _draw_group(axes: "Axes", parts: Sequence[Part], group: str) -> None:
+def _draw_group(axes: "Axes", parts: Sequence[WindowPart], group: str) -> None:
     from evenhand.report.plots import BLUE, INK, ORANGE
 
     there = [part for part in parts if group in part.groups]

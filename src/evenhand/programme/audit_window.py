@@ -17,7 +17,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.programme import schema
 from evenhand.programme.expectations import UNKNOWN, Trajectories
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import Arm, arms_as_of, check_step
+from evenhand.programme.roster import RosterArm, arms_as_of, check_step
 from evenhand.typing import Bools, Floats, Ints
 
 Models = Callable[[str], tuple[CoupledMDP, Words]]
@@ -25,7 +25,7 @@ Models = Callable[[str], tuple[CoupledMDP, Words]]
 
 
 @dataclass(frozen=True)
-class Override:
+class StoredOverride:
     """A decision other than the plan's."""
 
     step: int
@@ -48,7 +48,7 @@ class Span:
     """Last event that is taken into account."""
     since: int
     """Step of the first column."""
-    arms: tuple[Arm, ...]
+    arms: tuple[RosterArm, ...]
     """Arms that take part in the window."""
     digests: tuple[str, ...]
     """(step,) digest of the plan's model; empty without an accepted plan."""
@@ -60,7 +60,7 @@ class Span:
     """(arm, step) whether it was first observed after the plan was accepted."""
     corrected: Bools
     """(arm, step) whether an earlier report said otherwise."""
-    overrides: tuple[Override, ...]
+    overrides: tuple[StoredOverride, ...]
 
     @property
     def num_steps(self) -> int:
@@ -156,7 +156,7 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
         event: last event that is taken into account; by default all are.
 
     Raises:
-        InvalidInput: there is no such window.
+        InvalidInput: no such steps were accepted.
     """
     known = int(tx.execute(select(schema.programme.c.last_event)).scalar_one())
     if event is not None and (isinstance(event, bool) or not isinstance(event, int) or not 1 <= event <= known):
@@ -184,11 +184,11 @@ def _check_span(tx: Connection, first: int | None, last: int | None, as_of: int)
     return first, last
 
 
-def _takes_part(arm: Arm, first: int, last: int) -> bool:
+def _takes_part(arm: RosterArm, first: int, last: int) -> bool:
     return arm.joined_step <= last and (arm.left_step is None or arm.left_step > max(first, arm.joined_step))
 
 
-def _last_seen(tx: Connection, arms: list[Arm], first: int, as_of: int) -> int:
+def _last_seen(tx: Connection, arms: list[RosterArm], first: int, as_of: int) -> int:
     """Return the earliest of the steps at which the arms of the first step were last observed."""
     table = schema.observations
     seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, table.c.event <= as_of)
@@ -196,7 +196,7 @@ def _last_seen(tx: Connection, arms: list[Arm], first: int, as_of: int) -> int:
     return min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
 
 
-def _read(tx: Connection, arms: list[Arm], since: int, first: int, last: int, event: int) -> Span:
+def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: int, event: int) -> Span:
     place = {arm.id: number for number, arm in enumerate(arms)}
     shape = (len(arms), last + 1 - since)
     texts = {name: np.full(shape, None, dtype=object) for name in ("state", "planned", "accepted", "done")}
@@ -214,7 +214,7 @@ def _read(tx: Connection, arms: list[Arm], since: int, first: int, last: int, ev
             texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
             if row.accepted is not None and row.accepted != row.planned and row.step >= first:
                 override = (row.planned, row.accepted, row.who or "", row.why or "")
-                overrides.append(Override(row.step, *override, place[row.arm]))
+                overrides.append(StoredOverride(row.step, *override, place[row.arm]))
 
     states = texts["state"]
     for row in _reports(tx, schema.observations, since, last, event):

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, func, select
 
 from evenhand.programme import schema
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import Arm
+from evenhand.programme.roster import RosterArm
 from evenhand.typing import Floats
 
 SEEN, BELIEVED = "seen", "believed"
@@ -43,7 +43,7 @@ MOST_ASKED = 500
 class Known:
     """State of one arm at a step."""
 
-    arm: Arm
+    arm: RosterArm
     block: int
     """Of the model."""
 
@@ -60,7 +60,7 @@ class Known:
     """Probability of that state; 1 if observed."""
 
 
-def know(tx: Connection, words: Words, arms: Sequence[Arm], step: int, event: int | None = None) -> list[Known]:
+def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, event: int | None = None) -> list[Known]:
     """(arm,) what is known at a step; as of an event, or now.
 
     Args:
@@ -68,7 +68,7 @@ def know(tx: Connection, words: Words, arms: Sequence[Arm], step: int, event: in
         words: of the model by which beliefs move.
         arms: who takes part.
         step: the step.
-        event: nothing later is looked at; by default all is.
+        event: later events are ignored; by default none.
     """
     now = _seen_at(tx, step, event)
     absent = [arm for arm in arms if arm.id not in now]
@@ -138,7 +138,7 @@ def kept_chance(chance: float) -> float:
     return round(float(chance) + OFF_TIES, DIGITS)
 
 
-def _parts(arms: Sequence[Arm]) -> Iterator[list[int]]:
+def _parts(arms: Sequence[RosterArm]) -> Iterator[list[int]]:
     numbers = [arm.id for arm in arms]
     for start in range(0, len(numbers), MOST_ASKED):
         yield numbers[start : start + MOST_ASKED]
@@ -151,7 +151,7 @@ def _seen_at(tx: Connection, step: int, event: int | None) -> dict[int, str]:
     return {row.arm: row.state for row in tx.execute(query)}
 
 
-def _last_seen(tx: Connection, arms: Sequence[Arm], step: int, event: int | None) -> dict[int, tuple[int, str]]:
+def _last_seen(tx: Connection, arms: Sequence[RosterArm], step: int, event: int | None) -> dict[int, tuple[int, str]]:
     """The last step before this one at which each arm was seen, and in what."""
     table = schema.observations
     limit = [table.c.step < step] + ([] if event is None else [table.c.event <= event])
@@ -170,7 +170,7 @@ def _last_seen(tx: Connection, arms: Sequence[Arm], step: int, event: int | None
 
 
 def _done_since(
-    tx: Connection, arms: Sequence[Arm], last: dict[int, tuple[int, str]], step: int, event: int | None
+    tx: Connection, arms: Sequence[RosterArm], last: dict[int, tuple[int, str]], step: int, event: int | None
 ) -> dict[tuple[int, int], str]:
     """Actions done with each arm at each step since its last observation."""
     if not arms:

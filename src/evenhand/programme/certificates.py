@@ -32,7 +32,7 @@ from evenhand.planning.plan import Plan, load_plan, save_solution
 from evenhand.planning.relaxed import relax, tightest
 from evenhand.planning.solution import Solution
 from evenhand.programme.ledger import digest_of
-from evenhand.programme.roster import Arm
+from evenhand.programme.roster import RosterArm
 from evenhand.typing import Floats
 
 METHOD = "fluid"
@@ -166,7 +166,7 @@ def as_numbers(rows: Iterable[Sequence[Any]]) -> Numbers:
     return tuple((str(kind), str(group), int(many)) for kind, group, many in rows)
 
 
-def numbers_of(arms: Sequence[Arm]) -> Numbers:
+def numbers_of(arms: Sequence[RosterArm]) -> Numbers:
     """Return the number of arms of each type and group."""
     times = Counter((arm.type, arm.group) for arm in arms)
     return tuple((*kind, number) for kind, number in sorted(times.items()))
@@ -188,7 +188,7 @@ def plan_from_bytes(body: bytes) -> Plan:
 
 
 def serves_any_number(solution: Solution) -> bool:
-    """Whether a policy also serves other numbers of the same kinds of arms."""
+    """Return whether a policy also serves other numbers of the same kinds of arms."""
     try:
         described(solution.policy).resized(solution.problem, range(solution.problem.num_types))
     except NotApplicable:
@@ -236,7 +236,7 @@ def _finite(gap: float) -> float:
 def certify(
     problem: CoupledMDP, digest: str, numbers: Numbers, objective: Objective, values: Floats, by_type: bool
 ) -> dict[str, Any]:
-    """The part of a certificate that tells values by type and group.
+    """Return the values of a certificate by type and group.
 
     Args:
         problem: of a roster, from `of_roster`.

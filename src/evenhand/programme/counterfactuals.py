@@ -19,7 +19,7 @@ from evenhand.programme.certificates import METHOD, Certificate, Numbers, certif
 from evenhand.typing import Progress
 
 FAMILY = ("utilitarian", "gini:1.2", "gini:1.5", "gini:2", "gini:5", "maximin")
-"""Ideas of welfare from the best mean to the worst-off alone: the curve of the price of fairness."""
+"""Welfares from the best mean to the worst-off alone."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Price:
     """Results of one welfare."""
 
     welfare: str
-    """The idea."""
+    """Welfare, as text."""
 
     mean: float
     """The mean value of the members, arms or groups, under its best plan."""
@@ -53,10 +53,10 @@ class Prices:
     """The price of fairness as a curve."""
 
     rows: tuple[Price, ...]
-    """One a welfare, from the best mean to the best for the worst-off."""
+    """One per welfare, from the best mean to the best for the worst-off."""
 
     left_out: dict[str, str]
-    """Ideas for which there is no plan, with the reason."""
+    """Welfares without a plan, with the reason."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -71,7 +71,7 @@ def price_of_fairness(
     seconds: float | None = None,
     seed: int = 0,
 ) -> Prices:
-    """The best plan of a roster for each of several ideas of welfare.
+    """Return the best plan of a roster per welfare.
 
     Args:
         problem: of the roster.

@@ -3,7 +3,7 @@
 A plan is a function of its *inputs*: the step, the model, the policy, the seed, the budget, and what is known of each
 arm. A digest stands for all of them; who asks for a plan with the same inputs gets the same plan. Its *outputs* are the
 action of each arm and who would be next; a digest stands for them, so that a plan can be computed again, later and
-elsewhere, and compared. Reasons are words: they are kept, and not part of the digest.
+elsewhere, and compared. Reasons are stored, and not part of the digest.
 """
 
 import json
@@ -208,7 +208,7 @@ def check_budget(model: CoupledMDP, budget: Any) -> tuple[float, ...]:
 
 
 def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
-    """What every arm gets: just what `evenhand act` says, with the same policy, states, seed, budget and step.
+    """Decide the action of every arm, as `evenhand act` does with the same policy, states, seed, budget and step.
 
     Args:
         plan: the policy.
@@ -349,7 +349,7 @@ def plan_row(tx: Connection, number: object) -> Any:
     known = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 2**31
     row = tx.execute(select(table).where(table.c.id == number)).first() if known else None
     if row is None:
-        raise Missing(f"plan: there is no plan {number!r}")
+        raise Missing(f"plan: unknown number {number!r}")
     return row
 
 
@@ -378,8 +378,8 @@ def kept_plan(
     content = json.loads(row.told_json)
     same = ("step", "status", "model", "policy", "seed", "inputs", "outputs", "known_event", "event", "at")
     taken = {name: getattr(row, name) for name in (*same, "accepted_by", "accepted_at", "accepted_event")}
-    kept = {name: content[name] for name in ("budget", "used", "missing", "late", "arms", "served", "part", "note")}
-    return KeptPlan(id=row.id, accepted_used=accepted_used, certificate=certificate, rows=rows, **taken, **kept)
+    stored = {name: content[name] for name in ("budget", "used", "missing", "late", "arms", "served", "part", "note")}
+    return KeptPlan(id=row.id, accepted_used=accepted_used, certificate=certificate, rows=rows, **taken, **stored)
 
 
 def usage_of(words: Words, rows: Sequence[tuple[int, int, int]]) -> dict[str, float]:

@@ -42,7 +42,7 @@ from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between
 from evenhand.programme.named_model import Words
 from evenhand.programme.refit import fit_types
-from evenhand.programme.roster import Arm, step_at
+from evenhand.programme.roster import RosterArm, step_at
 from evenhand.typing import Floats, Ints
 
 SCALES = (2.0, 20.0, 200.0)
@@ -84,7 +84,7 @@ def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
     """
     chosen = {name: value for name, value in given.items() if value is not None}
     known = [field.name for field in fields(DriftBounds)]
-    faults = [f"{name}: there is no such bound; known are {', '.join(known)}" for name in chosen if name not in known]
+    faults = [f"{name}: unknown bound; known are {', '.join(known)}" for name in chosen if name not in known]
     faults += [
         f"{name}: expected a number from 0, got {chosen[name]!r}"
         for name in ("change", "gap")
@@ -175,7 +175,7 @@ class ObservedMoves:
         return at, counts[::-1].cumsum(axis=0)[::-1]
 
 
-def moves_since(tx: Connection, words: Words, arms: Sequence[Arm], step: int, event: int) -> ObservedMoves | None:
+def moves_since(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, event: int) -> ObservedMoves | None:
     """Every move whose end was reported after an event; None where there is none.
 
     Args:
@@ -268,12 +268,12 @@ def evidence(moves: ObservedMoves, num_pairs: int) -> Evidence:
     of_errors = _against_errors(outside, number)
     by_start += np.logaddexp(rest, share + of_errors)
     k = np.arange(moves.num_steps)
-    weighed = by_start - np.log((k + 1.0) * (k + 2.0))
-    best = int(np.argmax(weighed))
+    weighted = by_start - np.log((k + 1.0) * (k + 2.0))
+    best = int(np.argmax(weighted))
     left = -np.log(moves.num_steps + 1.0)
     ordered = sorted(((_of_start(*found, best), row) for row, found in of_rows.items()), key=lambda pair: -pair[0])
     return Evidence(
-        total=float(logsumexp([*weighed, left])),
+        total=float(logsumexp([*weighted, left])),
         since=moves.first + best,
         rows=tuple(ordered),
         excluded=(int(outside[best]), float(of_errors[best])),

@@ -315,7 +315,7 @@ class _Filter:
         self.sums["realised"][there] += expected + more
         self.sums["rewards"][there] += more
         self.sums["reward_variance"][there] += more**2
-        # The reward of an unobserved state also tells of the state and is not symmetric: it does not enter the test.
+        # The reward of an unobserved state also depends on the state and is not symmetric: it does not enter the test.
         even = np.where(self.arms.state[there, step] != UNKNOWN, more, 0.0)[:, None]
         self.evidence[there] += -self.strengths[there] * even - (self.strengths[there] * even) ** 2 / 2
 

@@ -20,7 +20,7 @@ from evenhand.model.places import quoted
 from evenhand.typing import Ints
 
 if TYPE_CHECKING:
-    from evenhand.programme.roster import Arm
+    from evenhand.programme.roster import RosterArm
 
 
 def settle(problem: CoupledMDP) -> CoupledMDP:
@@ -129,7 +129,7 @@ class Words:
             for (_, _, actions), size in zip(labels, model.tables.num_actions.tolist(), strict=True)
         ]
 
-    def blocks_of(self, arms: "Sequence[Arm]") -> Ints:
+    def blocks_of(self, arms: "Sequence[RosterArm]") -> Ints:
         """(arm,) the block of each arm, whose type and group are known to be the model's."""
         return np.array([self.blocks[arm.type, arm.group] for arm in arms], dtype=np.int64)
 

@@ -16,7 +16,7 @@ from evenhand.model.whereabouts import SHOWN_FAULTS, Table
 from evenhand.programme import schema
 from evenhand.programme.ledger import add_rows, now
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import MOST_STEP, Arm, in_order, raise_faults, unknown_arm
+from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, raise_faults, unknown_arm
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,19 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One row of a table that is about arms at steps."""
 
     place: str
     """Place in the table, such as `line 4`."""
 
-    arm: Arm
+    arm: RosterArm
     step: int
     number: int
     """Its place in the table, from 0."""
 
 
-def read_arms_and_steps(table: Table, arms: Sequence[Arm], usual: int) -> tuple[list[Row], list[Fault]]:
+def read_arms_and_steps(table: Table, arms: Sequence[RosterArm], usual: int) -> tuple[list[ReportRow], list[Fault]]:
     """Which arm and step each row is about; and what is wrong with the others.
 
     Args:
@@ -61,10 +61,10 @@ def read_arms_and_steps(table: Table, arms: Sequence[Arm], usual: int) -> tuple[
         arms: every arm that ever joined.
         usual: the step of rows that name none.
     """
-    named: dict[str, list[Arm]] = {}
+    named: dict[str, list[RosterArm]] = {}
     for arm in arms:
         named.setdefault(arm.name, []).append(arm)
-    rows: list[Row] = []
+    rows: list[ReportRow] = []
     faults: list[Fault] = []
     met: dict[tuple[int, int], str] = {}
     steps = table.columns.get("step", [""] * len(table.rows))
@@ -81,7 +81,7 @@ def read_arms_and_steps(table: Table, arms: Sequence[Arm], usual: int) -> tuple[
             faults.append(Fault(place, f"arm {quoted(name)} is also in {met[found.id, step]}, at the same step"))
         else:
             met[found.id, step] = place
-            rows.append(Row(place, found, step, number))
+            rows.append(ReportRow(place, found, step, number))
     return rows, faults
 
 
@@ -93,8 +93,8 @@ def _step(text: str, usual: int) -> int:
 
 
 def read_observations(
-    table: Table, arms: Sequence[Arm], words: Words, usual: int, present: int
-) -> list[tuple[Row, str]]:
+    table: Table, arms: Sequence[RosterArm], words: Words, usual: int, present: int
+) -> list[tuple[ReportRow, str]]:
     """The rows of a table, each with the name of a state.
 
     Args:
@@ -108,7 +108,7 @@ def read_observations(
         TableError: with every fault and its row.
     """
     rows, others = read_arms_and_steps(table, arms, usual)
-    found: list[tuple[Row, str]] = []
+    found: list[tuple[ReportRow, str]] = []
     faults: list[Fault] = []
     for row in rows:
         block = words.blocks[row.arm.type, row.arm.group]

@@ -30,16 +30,17 @@ from sqlalchemy import Connection, select
 from evenhand.checks import is_number
 from evenhand.errors import InvalidInput
 from evenhand.fitting.fit import fit
+from evenhand.fitting.options import LogOptions
 from evenhand.fitting.pooled_posterior import Pooled
 from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
 from evenhand.fitting.posterior_files import Named, load_posterior, save_posterior
-from evenhand.fitting.result import Fitted
+from evenhand.fitting.result import FitResult
 from evenhand.fitting.transition_counts import log_likelihood
 from evenhand.model.coupled import CoupledMDP
 from evenhand.programme import schema
 from evenhand.programme.belief import done_between
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import Arm
+from evenhand.programme.roster import RosterArm
 from evenhand.typing import Floats, Ints
 
 HOW: dict[str, Any] = {"arm": "arm", "time": "step", "state": "state", "action": "action", "type": "type"}
@@ -79,7 +80,7 @@ class Moved:
 
     @property
     def is_beyond_chance(self) -> bool:
-        """Whether the present model lies outside the interval, given enough observations (`ENOUGH`)."""
+        """The present model lies outside the interval, given enough observations (`ENOUGH`)."""
         return self.seen >= ENOUGH and not self.lower - 1e-9 <= self.before <= self.upper + 1e-9
 
 
@@ -158,7 +159,7 @@ def beginning(model: str, before: str) -> Refitted:
 # The log
 
 
-def log_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> list[dict[str, Any]]:
+def log_of(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int) -> list[dict[str, Any]]:
     """Return observations and actions up to a step as rows of a log.
 
     Args:
@@ -182,7 +183,7 @@ def log_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> list
 
 
 def _lines(
-    arm: Arm,
+    arm: RosterArm,
     words: Words,
     labels: Sequence[str],
     seen: Mapping[int, str],
@@ -229,7 +230,7 @@ class Family:
     """Blocks whose states and actions have the same names, fitted together."""
 
     blocks: tuple[int, ...]
-    fitted: Fitted
+    fitted: FitResult
 
 
 def fit_families(words: Words, log: Sequence[Mapping[str, Any]], prior: float | None, seed: int) -> list[Family]:
@@ -255,7 +256,8 @@ def fit_families(words: Words, log: Sequence[Mapping[str, Any]], prior: float | 
         rows = [row for row in log if row["type"] in own]
         if not _moves_in(rows):
             continue
-        fitted = fit(rows, **HOW, states=list(states), idle=idle, step=1, layout="snapshots", prior=prior, rng=seed)
+        options = LogOptions(states=list(states), idle=idle, step=1, layout="snapshots")
+        fitted = fit(rows, **HOW, prior=prior, records=options, rng=seed)
         found.append(Family(tuple(blocks), fitted))
     if not found:
         raise InvalidInput("there is nothing to learn from yet: no arm was seen at two steps")

@@ -41,7 +41,7 @@ from evenhand.programme.refit import (
     log_of,
     unpack,
 )
-from evenhand.programme.roster import Arm, present_step
+from evenhand.programme.roster import RosterArm, present_step
 from evenhand.typing import Progress
 
 EPISODES = 200
@@ -128,7 +128,7 @@ class Refits:
                 return Refitted.of(earlier)
             row = tx.execute(select(schema.programme)).one()
             if before not in (None, row.model):
-                raise Conflict("the model that was to be refitted is no longer in use")
+                raise Conflict("the model was replaced during the refit")
             model, words = self._library.model(tx, row.model)
             arms, step = self._library.present(tx), present_step(tx)
             log = log_of(tx, words, roster.arms_as_of(tx), step)
@@ -153,7 +153,7 @@ class Refits:
             answer = once(tx, key, "refit", request, lambda: _keep(tx, learned, solution, arms, content, who))[0]
             return Refitted.of(answer)
 
-    def _worth_in(self, inputs: Inputs | None, arms: list[Arm], problem: CoupledMDP) -> float | None:
+    def _worth_in(self, inputs: Inputs | None, arms: list[RosterArm], problem: CoupledMDP) -> float | None:
         """Return the welfare of the policy in use under another model; None if it cannot be evaluated."""
         if inputs is None:
             return None
@@ -326,13 +326,13 @@ def _told(row: Any) -> Refitted:
     return Refitted.of(json.loads(row.facts_json) | now)
 
 
-def _of(model: CoupledMDP, arms: list[Arm], welfare: str | None) -> CoupledMDP:
+def _of(model: CoupledMDP, arms: list[RosterArm], welfare: str | None) -> CoupledMDP:
     blocks = Words(model).blocks
     return of_roster(model, [blocks[arm.type, arm.group] for arm in arms], welfare)
 
 
 def _keep(
-    tx: Connection, learned: Learned, solution: Solution, arms: list[Arm], content: dict[str, Any], who: str
+    tx: Connection, learned: Learned, solution: Solution, arms: list[RosterArm], content: dict[str, Any], who: str
 ) -> dict[str, Any]:
     """Write a refit with its model and its policy."""
     table, models = schema.refits, schema.models
@@ -383,7 +383,7 @@ def refit_row(tx: Connection, refit: object) -> Any:
     known = isinstance(refit, int) and not isinstance(refit, bool) and 0 < refit < 2**31
     row = tx.execute(select(table).where(table.c.id == refit)).first() if known else None
     if row is None:
-        raise Missing(f"refit: there is no refit {refit!r}")
+        raise Missing(f"refit: unknown number {refit!r}")
     return row
 
 

@@ -13,7 +13,7 @@ from evenhand.evaluation.draws import PolicyDraws, UnderDraws, member_names, spr
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
-from evenhand.fitting.result import Fitted
+from evenhand.fitting.result import FitResult
 from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
@@ -73,7 +73,7 @@ for _kind, _function in (
     (CoupledMDP, models.problem_summary),
     (Arm, models.arm_summary),
     (Simulator, models.simulator_summary),
-    (Fitted, records.fit_summary),
+    (FitResult, records.fit_summary),
     (Clusters, records.clusters_summary),
     (Diagnostics, records.diagnostics_summary),
     (Replay, records.replay_summary),

@@ -101,7 +101,7 @@ def run(
 def _choose(
     names: Sequence[str] | None, problem: CoupledMDP, welfare: str | None
 ) -> "Sequence[str] | Mapping[str, Policy | Starting | str] | None":
-    """The policies that were asked for, saved ones read from their files."""
+    """Return the requested policies, saved ones read from their files."""
     if names is None or not any(is_file(name) for name in names):
         return names
     return {

@@ -20,5 +20,5 @@ def posterior_of(model: str, asked: bool) -> str | None:
     if model == DASH:
         raise OptionError("--draws", "what is known of a model stands in a file beside it, and this is standard input")
     if not (beside := posterior_path(model)).exists():
-        raise OptionError("--draws", f"there is no {beside}, which says how sure the transitions are. {HOW_TO_FIT}")
+        raise OptionError("--draws", f"{beside} does not exist; it has the posterior of the transitions. {HOW_TO_FIT}")
     return model

@@ -45,7 +45,7 @@ def run(
     if on is not None and draws is None:
         raise OptionError(
             "--on",
-            "one policy is weighed in this process; --draws are what runs elsewhere, or the shards of a model in "
+            "one policy is evaluated in this process; --draws run elsewhere, or the shards of a model in "
             "Parquet, or several policies: evenhand compare",
         )
     posterior = posterior_of(model, draws is not None)

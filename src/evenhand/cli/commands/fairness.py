@@ -77,7 +77,7 @@ def _check_folder(out: str | None) -> None:
 
 
 def _save(found: "Fairness", out: str | None, asked: Callable[[str], list[str]]) -> dict[str, str]:
-    """Every plan as a file of the folder, by welfare; the names of the files. `asked` says what each was asked for."""
+    """Every plan as a file of the folder, by welfare; the names of the files. `asked` has the arguments of each."""
     if out is None:
         return {}
     from evenhand.planning.plan import save_solution

@@ -71,7 +71,7 @@ def _make_token(file: str | None, role: "Role", name: str, as_json: bool) -> Non
     from evenhand.programme.api.auth import make_token
 
     if file is None:
-        raise OptionError("--make-token", "needs --token-file FILE, where the token's digest is kept")
+        raise OptionError("--make-token", "needs --token-file FILE, which stores the token's digest")
     token = make_token(file, role, name)
     if as_json:
         print_json({"token": token, "role": role, "name": name, "file": file})

@@ -137,7 +137,7 @@ def _lines(text: str, source: str) -> list[tuple[str, Holder]]:
         else:
             faults.append(Fault("", "expected `read` or `write`, a name, and 64 digits of a digest", line=number))
     if not lines and not faults:
-        faults.append(Fault("", "there is no token in it"))
+        faults.append(Fault("", "the file contains no token"))
     if faults:
         raise ModelError(faults, source)
     return lines

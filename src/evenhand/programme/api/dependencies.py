@@ -13,7 +13,7 @@ Key: TypeAlias = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern="^[!-~]{1,200}$",
-        description="Asked again under the same key the answer is the same, and nothing is done twice.",
+        description="Idempotency key: a repeated request has the same response and no further effect.",
     ),
 ]
 

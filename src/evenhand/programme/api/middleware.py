@@ -58,7 +58,7 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]+)?")
 log = logging.getLogger("evenhand.programme.api")
 
 
-# The outermost: tells what happened
+# Access log
 
 
 class AccessLog:
@@ -361,7 +361,7 @@ async def _read(reading: "_Body", headers: Headers, receive: Receive, seconds: f
     if said.isdecimal() and (len(said) > 18 or int(said) > most):
         reading.give_up()
         if headers.get("expect", ""):
-            raise too_large  # the client waits to be asked for the body, and need not send any of it
+            raise too_large  # the client waits for permission to send the body
     try:
         await asyncio.wait_for(reading.read(receive), seconds)
     except TimeoutError:

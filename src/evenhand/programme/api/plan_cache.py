@@ -1,8 +1,7 @@
-"""Deciding without a programme: a model and states come in, actions go out, and nothing is kept but solved models.
+"""Cache of solved models for `/v1/decide`.
 
 A model is known by a digest of what it is solved for. The first time it is solved by the worker, and its policy is read
-from the bytes of its file, as `evenhand act` would read it; then it acts at once. The models that were asked for last
-are kept.
+from the bytes of its file, as `evenhand act` reads it. The most recently used models are cached.
 """
 
 import asyncio
@@ -24,14 +23,14 @@ SOLVED_BY = ("welfare", "criterion", "over", "method", "seed")
 
 
 class PlanCache:
-    """Plans of models that were solved."""
+    """Plans of solved models."""
 
     def __init__(self, jobs: Jobs, most: int, metrics: Metrics) -> None:
-        """Nothing is solved yet.
+        """Create an empty cache.
 
         Args:
             jobs: where models are solved.
-            most: how many are kept.
+            most: size of the cache.
             metrics: where they are counted.
         """
         self._jobs, self._most, self._metrics = jobs, most, metrics
@@ -43,20 +42,20 @@ class PlanCache:
 
         Args:
             model: as a model file has it.
-            how: what it is solved for (`SOLVED_BY`).
+            how: arguments of the solution (`SOLVED_BY`).
             patience: seconds to wait.
-            holder: whose token it is asked for with.
+            holder: holder of the token of the request.
 
         Raises:
             ModelError: with every fault of the model.
         """
         body = json.dumps(model).encode()
         digest = sha256(json.dumps(how, sort_keys=True).encode() + b"\n" + body).hexdigest()
-        kept = self._plans.get(digest)
-        self._metrics.kept.labels("no" if kept is None else "yes").inc()
-        if kept is not None:
+        cached = self._plans.get(digest)
+        self._metrics.decided.labels("no" if cached is None else "yes").inc()
+        if cached is not None:
             self._plans.move_to_end(digest)
-            return kept
+            return cached
         await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # raises faults before any waiting
         coming = self._coming.get(digest) or self._begin(digest, how, body, holder)
         self._jobs.join(coming.job, holder.name, holder.role)
@@ -67,13 +66,13 @@ class PlanCache:
         """Submit the job that solves a model; its plan is stored in any case."""
         name = f"decide-{digest[:32]}"
         known = self._jobs.find(name)
-        if known is not None and known.has_ended:  # its plan was kept, and let go of since
+        if known is not None and known.has_ended:  # its plan was evicted
             self._jobs.forget(name)
         job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, role=holder.role))
-        self._coming[digest] = _Coming(job, asyncio.create_task(self._keep(digest, job)))
+        self._coming[digest] = _Coming(job, asyncio.create_task(self._store(digest, job)))
         return self._coming[digest]
 
-    async def _keep(self, digest: str, job: Job) -> Plan | Job:
+    async def _store(self, digest: str, job: Job) -> Plan | Job:
         try:
             await job.ended()
             if job.status != "done":
@@ -89,7 +88,7 @@ class PlanCache:
 
 
 class _Coming(NamedTuple):
-    """A plan that is on its way."""
+    """A plan that is being computed."""
 
     job: Job
     task: asyncio.Task[Plan | Job]

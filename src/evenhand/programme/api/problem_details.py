@@ -39,7 +39,7 @@ RETRY_AFTER = 2
 """Seconds after which to retry if the database does not answer."""
 
 
-class _Kind(NamedTuple):
+class _ErrorKind(NamedTuple):
     name: str
     title: str
     advice: str = ""
@@ -47,21 +47,23 @@ class _Kind(NamedTuple):
 
 
 KINDS = {
-    400: _Kind("unreadable", "The request cannot be read"),
-    401: _Kind("no-token", "A token is required", "Sign in with a token."),
-    403: _Kind("forbidden", "This is not allowed", "Ask the operator of this server for a token that may write."),
-    404: _Kind("not-found", "Not found", "It may have been removed, or the address is wrong. Choose a view above."),
-    405: _Kind("wrong-method", "The method is not allowed here"),
-    408: _Kind("too-slow", "The request took too long to arrive"),
-    409: _Kind("conflict", "The programme has changed"),
-    413: _Kind("too-large", "The request is too large", "Send it in several parts."),
-    415: _Kind("not-json", "The request must be JSON"),
-    421: _Kind("unknown-host", "The server has another name"),
-    422: _Kind("invalid-input", "The input is invalid"),
-    429: _Kind("busy", "Too many requests", "Wait a moment, then try again."),
-    500: _Kind("internal", "Internal error", "Reload the page. If that does not help, report the number above."),
-    501: _Kind("missing-extra", "A component is not installed"),
-    503: _Kind("unavailable", "The programme is not available now", "Wait a moment, then reload the page."),
+    400: _ErrorKind("unreadable", "The request cannot be read"),
+    401: _ErrorKind("no-token", "A token is required", "Sign in with a token."),
+    403: _ErrorKind("forbidden", "This is not allowed", "Ask the operator of this server for a token that may write."),
+    404: _ErrorKind(
+        "not-found", "Not found", "It may have been removed, or the address is wrong. Choose a view above."
+    ),
+    405: _ErrorKind("wrong-method", "The method is not allowed here"),
+    408: _ErrorKind("too-slow", "The request took too long to arrive"),
+    409: _ErrorKind("conflict", "The programme has changed"),
+    413: _ErrorKind("too-large", "The request is too large", "Send it in several parts."),
+    415: _ErrorKind("not-json", "The request must be JSON"),
+    421: _ErrorKind("unknown-host", "The server has another name"),
+    422: _ErrorKind("invalid-input", "The input is invalid"),
+    429: _ErrorKind("busy", "Too many requests", "Wait a moment, then try again."),
+    500: _ErrorKind("internal", "Internal error", "Reload the page. If that does not help, report the number above."),
+    501: _ErrorKind("missing-extra", "A component is not installed"),
+    503: _ErrorKind("unavailable", "The programme is not available now", "Wait a moment, then reload the page."),
 }
 """Name, title and advice per status."""
 
@@ -111,7 +113,7 @@ def problem(
         return JSONResponse(details(status, detail, faults, code), status, headers, MEDIA_TYPE)
     if status == 401 and scope["path"] != "/login":
         return RedirectResponse("/login", 303)
-    kind = KINDS.get(status, _Kind("refused", "The request failed"))
+    kind = KINDS.get(status, _ErrorKind("refused", "The request failed"))
     refusal = ErrorView(kind.title, tuple(str(fault) for fault in faults) or (detail,), kind.advice)
     frame = Frame("evenhand", "", () if status == 401 else VIEWS)
     more = {name: value for name, value in (headers or {}).items() if name != "WWW-Authenticate"}
@@ -122,7 +124,7 @@ def problem(
 
 def details(status: int, detail: str, faults: Sequence[Fault] = (), code: str = "") -> dict[str, Any]:
     """Return problem details; `code` is that of the error, by default the last part of `type`."""
-    kind = KINDS.get(status, _Kind("refused", "The request failed"))
+    kind = KINDS.get(status, _ErrorKind("refused", "The request failed"))
     return {
         "type": f"urn:evenhand:{kind.name}",
         "code": code or kind.name,

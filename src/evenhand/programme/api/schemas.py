@@ -14,7 +14,7 @@ from evenhand.programme.action_records import Recorded
 from evenhand.programme.certificates import Certificate, Drift, TypeValue
 from evenhand.programme.decisions import KeptPlan, PlanRow
 from evenhand.programme.drift_test import DriftBounds
-from evenhand.programme.history import Entry
+from evenhand.programme.history import HistoryEntry
 from evenhand.programme.ledger import Event
 from evenhand.programme.observations import Observed
 from evenhand.programme.programme import Changed, Status
@@ -103,7 +103,7 @@ Budget: TypeAlias = list[Number] | dict[str, Number]
 Method: TypeAlias = Literal["auto", "counts", "joint", "count-lp", "joint-lp", "whittle", "fluid"]
 
 
-class Fault(Strict):
+class FaultDetail(Strict):
     """One thing that is wrong."""
 
     place: str = Field(description="Where, in the words of the request; empty for the whole.")
@@ -113,7 +113,7 @@ class Fault(Strict):
     named: str | None = Field(default=None, description="The place by the names of the model.")
 
 
-class Problem(Strict):
+class ProblemDetails(Strict):
     """Why something was not done (RFC 9457)."""
 
     type: str = Field(description="`urn:evenhand:` and a word for the kind.")
@@ -121,7 +121,7 @@ class Problem(Strict):
     title: str = Field(description="The kind in words.")
     status: int = Field(description="As the status of the answer.")
     detail: str = Field(description="What was wrong this time.")
-    faults: list[Fault] = Field(description="Everything that was wrong.")
+    faults: list[FaultDetail] = Field(description="Everything that was wrong.")
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -130,9 +130,9 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     Args:
         statuses: those that are its own; those that any endpoint may answer come to them.
     """
-    schema = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    schema = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
     listed = sorted({*statuses, 400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 503})
-    return {status: {"model": Problem, "content": schema} for status in listed}
+    return {status: {"model": ProblemDetails, "content": schema} for status in listed}
 
 
 def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -147,7 +147,7 @@ def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
 # Deciding
 
 
-class Place(Strict):
+class ArmState(Strict):
     """State of an arm."""
 
     arm: Name = Field(description="What it is called.")
@@ -162,7 +162,7 @@ class DecideRequest(Strict):
     """A model, and where its arms are."""
 
     model: Model
-    states: list[Place] = Field(min_length=1, max_length=MOST_ROWS, description="One for each arm, in any order.")
+    states: list[ArmState] = Field(min_length=1, max_length=MOST_ROWS, description="One for each arm, in any order.")
     welfare: str | None = Field(default=None, description="What is fair; by default the model's own.")
     criterion: str | None = Field(
         None, description="`discounted`, `average` or `finite:T`; by default the model's own."
@@ -185,7 +185,7 @@ class Action(Strict):
     reason: str
 
 
-class Part(Strict):
+class MixtureComponent(Strict):
     """The part of a mixture that acts."""
 
     number: int
@@ -200,7 +200,7 @@ class Decided(Strict):
     used: dict[str, float] = Field(description="What is used of each resource.")
     budget: dict[str, float] = Field(description="What there is of each.")
     step: int | None = Field(description="Of a plan by steps.")
-    part: Part | None = Field(description="What was drawn, where the plan is a mixture.")
+    part: MixtureComponent | None = Field(description="What was drawn, where the plan is a mixture.")
     note: str | None = Field(default=None, description="What differs from what the plan was made for.")
 
 
@@ -215,8 +215,8 @@ class JobStatus(Strict):
     status: Literal["waiting", "running", "done", "failed", "cancelled"]
     progress: float = Field(ge=0, le=1, description="The share that is done.")
     message: str = Field(description="What is being done.")
-    answer: dict[str, Any] | None = Field(description="What came of it.")
-    problem: Problem | None = Field(description="Why it failed.")
+    answer: dict[str, Any] | None = Field(description="Result.")
+    problem: ProblemDetails | None = Field(description="Why it failed.")
 
 
 class JobList(Strict):
@@ -247,7 +247,7 @@ _RESPONSES = (
     Certificate,
     Changed,
     Drift,
-    Entry,
+    HistoryEntry,
     Event,
     KeptPlan,
     Moved,
@@ -261,7 +261,7 @@ for _response in (*_RESPONSES, ProgrammeStatus, Recorded, Refitted, TypeValue):
     )
 
 
-class RosterArm(Strict):
+class ArmDetail(Strict):
     """An arm of the roster."""
 
     arm: str
@@ -275,10 +275,10 @@ class RosterArm(Strict):
 class ArmList(Strict):
     """Arms that take part."""
 
-    arms: list[RosterArm]
+    arms: list[ArmDetail]
 
 
-class Newcomer(Strict):
+class NewArm(Strict):
     """An arm that joins."""
 
     arm: Name
@@ -307,11 +307,11 @@ class BoundsRequest(Who):
 class JoinRequest(Who):
     """Arms that are to take part."""
 
-    arms: list[Newcomer] = Field(min_length=1, max_length=MOST_ROWS)
+    arms: list[NewArm] = Field(min_length=1, max_length=MOST_ROWS)
     step: Whole | None = Field(default=None, description="The first step at which they do; by default the present one.")
 
 
-class Seen(Strict):
+class ObservationRow(Strict):
     """Observation of an arm."""
 
     arm: Name
@@ -322,25 +322,25 @@ class Seen(Strict):
 class ObserveRequest(Who):
     """Observations."""
 
-    observations: list[Seen] = Field(min_length=1, max_length=MOST_ROWS)
+    observations: list[ObservationRow] = Field(min_length=1, max_length=MOST_ROWS)
     source: Text = Field(description="Who says so.")
     step: Whole | None = Field(default=None, description="Of rows that name none.")
 
 
-class Done(Strict):
+class RecordRow(Strict):
     """Record of an arm."""
 
     arm: Name
     action: str | Whole = Field(description="By name or number.")
     step: Whole | None = Field(default=None, description="By default The last accepted one.")
     reward: Number | None = None
-    next_state: str | Whole | None = Field(default=None, description="Kept as an observation of the step after.")
+    next_state: str | Whole | None = Field(default=None, description="Stored as an observation of the step after.")
 
 
 class RecordRequest(Who):
     """Take records."""
 
-    records: list[Done] = Field(min_length=1, max_length=MOST_ROWS)
+    records: list[RecordRow] = Field(min_length=1, max_length=MOST_ROWS)
     source: Text = Field(description="Who says so.")
 
 
@@ -359,7 +359,7 @@ class PlanList(Strict):
     plans: list[KeptPlan]
 
 
-class Override(Strict):
+class OverrideRequest(Strict):
     """Something else than was planned, for one arm."""
 
     arm: Name
@@ -370,7 +370,7 @@ class Override(Strict):
 class AcceptRequest(Who):
     """A plan is accepted."""
 
-    overrides: list[Override] = Field(default_factory=list, max_length=MOST_ROWS)
+    overrides: list[OverrideRequest] = Field(default_factory=list, max_length=MOST_ROWS)
 
 
 class EventList(Strict):
@@ -405,7 +405,7 @@ class History(Strict):
     """One arm's history, in the order in which it was written down."""
 
     arm: str
-    entries: list[Entry]
+    entries: list[HistoryEntry]
 
 
 class AuditSummary(BaseModel):

@@ -32,7 +32,7 @@ UNREAD = 60
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's, which tells the service that it is about to stop, and leaves the process to who started it."""
+    """Uvicorn's server, which notifies the service before it stops and does not raise the signal again."""
 
     def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
         super().__init__(config)

@@ -76,7 +76,7 @@ class Service:
         try:
             problem = programme.present_problem()[0]
             return about, policy, problem.with_budget(request["budget"] or status.budget).named_budget
-        except EvenhandError:  # the job tells what is wrong
+        except EvenhandError:  # the job reports the error
             return about, policy, None
 
     def _supposed(self, subject: str, budget: dict[str, float] | None) -> list[Job]:

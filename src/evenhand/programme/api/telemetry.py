@@ -32,8 +32,8 @@ class Metrics:
         )
         self.jobs = Counter("evenhand_jobs", "Computations that ended.", ["kind", "status"], registry=self.registry)
         self.waiting = Gauge("evenhand_jobs_waiting", "Computations that wait.", registry=self.registry)
-        self.kept = Counter(
-            "evenhand_decide_models", "Models asked to decide by: solved before, or not.", ["kept"],
+        self.decided = Counter(
+            "evenhand_decide_models", "Requests to decide, by whether the model was cached.", ["cached"],
             registry=self.registry,
         )  # fmt: skip
 

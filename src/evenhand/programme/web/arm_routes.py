@@ -30,7 +30,7 @@ from evenhand.programme.web.paged_table import TableQuery
 
 router = APIRouter(include_in_schema=False)
 
-NOBODY = {"arm": "", "state": "", "text": "", "kind": "", "ask": "", "who": ""}
+EMPTY_FORM = {"arm": "", "state": "", "text": "", "kind": "", "ask": "", "who": ""}
 """Empty entries of the forms of the list."""
 
 
@@ -56,10 +56,10 @@ def _arms(
         "happened": told_event(programme, query.text("event")),
         "refusal": refusal,
         "sent": sent,
-        "typed": NOBODY | (typed or {}),
+        "typed": EMPTY_FORM | (typed or {}),
         "states": list(dict.fromkeys(state for kind in view.kinds for state in kind.states)),
         "shown": arms_view.SHOWN,
-        "who": (typed or NOBODY)["who"] or typed_name(request),
+        "who": (typed or EMPTY_FORM)["who"] or typed_name(request),
         "arm_address": arm_address,
     }
     return show("arms.html", facts, status)
@@ -82,8 +82,8 @@ def join(request: Request, form: Sending) -> Response:
         done = programme.join(rows, who=writer_of(request, form), key=form.text("key") or None)
     except EvenhandError as error:
         sent = sent_rows(body, error, name)
-        typed = {key: form.text(key) for key in NOBODY}
-        refusal = refusal_of(error, "Nobody joined", placed=sent is not None)
+        typed = {key: form.text(key) for key in EMPTY_FORM}
+        refusal = refusal_of(error, "No arm joined", placed=sent is not None)
         return remembers(_arms(request, refusal, sent, typed, status_of(error)), form)
     service_of(request).look()
     return remembers(to("/arms", event=done.event), form)
@@ -91,7 +91,7 @@ def join(request: Request, form: Sending) -> Response:
 
 def _asking(request: Request, form: Form, doubts: tuple[str, ...], body: bytes) -> Response:
     """The forms with what was sent, and a question."""
-    typed = {key: form.text(key) for key in NOBODY} | {"ask": form.text("how") or "one"}
+    typed = {key: form.text(key) for key in EMPTY_FORM} | {"ask": form.text("how") or "one"}
     typed |= {"text": body.decode("utf-8", errors="replace")} if body else {}
     refusal = ErrorView("No arm joined yet", doubts, "If that is meant, tick the box below and send it again.")
     return _arms(request, refusal, None, typed, 409)

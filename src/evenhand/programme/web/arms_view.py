@@ -7,10 +7,10 @@ from typing import Any
 from evenhand.display import counted
 from evenhand.model.places import quoted
 from evenhand.programme.decisions import KeptPlan
-from evenhand.programme.history import Entry
+from evenhand.programme.history import HistoryEntry
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme
-from evenhand.programme.roster import Arm
+from evenhand.programme.roster import RosterArm
 from evenhand.programme.web.figures import Visit, states_svg
 from evenhand.programme.web.paged_table import Listing, TableQuery, list_rows, matches, natural
 from evenhand.programme.web.render import age_of
@@ -43,7 +43,7 @@ class Roster:
     """All that the list shows."""
 
     step: int
-    table: Listing[Arm]
+    table: Listing[RosterArm]
     groups: tuple[str, ...]
     kinds: tuple[Kind, ...]
     counts: tuple[tuple[str, int], ...]
@@ -59,12 +59,12 @@ def show_arms(programme: Programme, request: TableQuery) -> Roster:
     status, everybody = programme.status(), programme.arms(gone=True)
     words, group, show = (request.text(name) for name in ("q", "group", "show"))
 
-    def keep(arm: Arm) -> bool:
+    def keep(arm: RosterArm) -> bool:
         here = arm.takes_part(status.step) or arm.joined_step > status.step
         fits = show == "all" or here == (show != "gone")
         return fits and group in ("", arm.group) and matches(words, arm.name, arm.type, arm.group)
 
-    keys: dict[str, Callable[[Arm], Any]] = {
+    keys: dict[str, Callable[[RosterArm], Any]] = {
         "arm": lambda arm: natural(arm.name),
         "group": lambda arm: (natural(arm.group), natural(arm.type), natural(arm.name)),
         "joined": lambda arm: (arm.joined_step, natural(arm.name)),
@@ -81,7 +81,7 @@ def kinds_of(programme: Programme) -> tuple[Kind, ...]:
     return tuple(Kind(kind, group, words.states(block)) for (kind, group), block in words.blocks.items())
 
 
-def doubts(names: Sequence[str], arms: Sequence[Arm]) -> tuple[str, ...]:
+def doubts(names: Sequence[str], arms: Sequence[RosterArm]) -> tuple[str, ...]:
     """Return the question to confirm if joining arms have names of present or former arms.
 
     Args:
@@ -133,7 +133,7 @@ class StepRow:
 class ArmView:
     """All that the page of an arm shows."""
 
-    arm: Arm
+    arm: RosterArm
     step: int
     is_there: bool
     kind: int
@@ -142,7 +142,7 @@ class ArmView:
     rows: tuple[StepRow, ...]
     figure: Figure
     cards: tuple[tuple[str, str, str], ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
 
 
 def show_arm(programme: Programme, name: str) -> ArmView:
@@ -189,7 +189,7 @@ def _with_open_plan(rows: tuple[StepRow, ...], plan: KeptPlan | None, name: str)
     return (StepRow(plan.step, mine.state, known, "", planned, "", "", "", "", "", False), *rows)
 
 
-def _serving(words: Words, arm: Arm) -> Callable[[str, str], bool]:
+def _serving(words: Words, arm: RosterArm) -> Callable[[str, str], bool]:
     """Return whether an action uses a resource in a state."""
     block = words.blocks[arm.type, arm.group]
     usage = words.model.tables.usage
@@ -201,16 +201,16 @@ def _serving(words: Words, arm: Arm) -> Callable[[str, str], bool]:
     return served
 
 
-def _steps(entries: Sequence[Entry]) -> dict[int, dict[str, Entry]]:
+def _steps(entries: Sequence[HistoryEntry]) -> dict[int, dict[str, HistoryEntry]]:
     """By step and kind the last entry: later words count."""
-    found: dict[int, dict[str, Entry]] = {}
+    found: dict[int, dict[str, HistoryEntry]] = {}
     for entry in entries:
         if entry.kind in ("seen", "decided", "recorded"):
             found.setdefault(entry.step, {})[entry.kind] = entry
     return found
 
 
-def _row(step: int, found: dict[str, Entry], served: Callable[[str, str], bool]) -> StepRow:
+def _row(step: int, found: dict[str, HistoryEntry], served: Callable[[str, str], bool]) -> StepRow:
     seen, decided, recorded = (found.get(kind) for kind in ("seen", "decided", "recorded"))
     state = (seen.state if seen else decided.state if decided else None) or ""
     done = (recorded.action if recorded else None) or ""
@@ -230,7 +230,7 @@ def _row(step: int, found: dict[str, Entry], served: Callable[[str, str], bool])
     )
 
 
-def _known(seen: Entry | None, decided: Entry | None) -> str:
+def _known(seen: HistoryEntry | None, decided: HistoryEntry | None) -> str:
     if seen is not None:
         return f"seen, says {seen.source}"
     if decided is None:
@@ -238,14 +238,14 @@ def _known(seen: Entry | None, decided: Entry | None) -> str:
     return "believed" if decided.chance is None else f"believed, {percent(decided.chance, 0)} likely"
 
 
-def _surprise(seen: Entry | None) -> str:
+def _surprise(seen: HistoryEntry | None) -> str:
     """Describe a state that was more likely than the observed one."""
     if seen is None or seen.expected is None or seen.expected == seen.state or seen.chance is None:
         return ""
     return f"{seen.expected} was more likely; this had {percent(seen.chance, 0)}"
 
 
-def _changed(decided: Entry | None) -> str:
+def _changed(decided: HistoryEntry | None) -> str:
     if decided is None or not decided.overridden:
         return ""
     whose = f" by {decided.who}" if decided.who else ""
@@ -271,7 +271,7 @@ def _how_known(last: StepRow | None, step: int) -> str:
     return last.known.replace("seen", age_of(step, last.step), 1)
 
 
-def _cards(arm: Arm, rows: Sequence[StepRow], step: int) -> tuple[tuple[str, str, str], ...]:
+def _cards(arm: RosterArm, rows: Sequence[StepRow], step: int) -> tuple[tuple[str, str, str], ...]:
     served = [row.step for row in rows if row.served]
     decided = sum(bool(row.action or row.done) for row in rows)
     seen = next((row for row in rows if row.known.startswith("seen")), None)

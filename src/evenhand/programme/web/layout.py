@@ -26,7 +26,7 @@ WHO = "evenhand_who"
 
 
 @dataclass(frozen=True)
-class Work:
+class JobView:
     """Long work, as the page shows it."""
 
     id: str
@@ -41,11 +41,11 @@ class Work:
         return f"/computing/{self.id}/stop"
 
 
-def work_of(job: Job | None, title: str, back: str) -> Work | None:
+def work_of(job: Job | None, title: str, back: str) -> JobView | None:
     """A job that is under way; None where there is none, or it has ended."""
     if job is None or job.has_ended:
         return None
-    return Work(job.id, title, job.message, job.progress, back)
+    return JobView(job.id, title, job.message, job.progress, back)
 
 
 def frame_of(request: Request, view: str, name: str, events: int = 0) -> Frame:

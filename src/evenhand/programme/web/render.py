@@ -64,11 +64,11 @@ def _environment() -> "Environment":
 
 
 def render(template: str, facts: Mapping[str, Any]) -> str:
-    """A page of one of the templates.
+    """Render a template.
 
     Args:
-        template: its file.
-        facts: what it tells; texts are escaped there.
+        template: file name.
+        facts: values of the template; texts are escaped.
     """
     return _environment().get_template(template).render(**facts)
 

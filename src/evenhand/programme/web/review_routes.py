@@ -102,7 +102,7 @@ def _fairness(request: Request, job: Job | None) -> Response:
     except EvenhandError as error:
         nothing = f"There is nothing to look back on yet: {error}."
         if query.text("first") or query.text("last"):
-            refusal, status = refusal_of(error, "There is no such span of steps"), status_of(error)
+            refusal, status = refusal_of(error, "These steps cannot be audited"), status_of(error)
     facts = {
         "title": "Fairness",
         "frame": _frame(request, "/fairness"),

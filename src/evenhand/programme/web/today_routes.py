@@ -48,7 +48,9 @@ async def show_page(request: Request) -> Response:
     refusal = None
     if job is not None and job.has_ended and job.status != "done":
         said = "" if job.failed is None else str(job.failed["detail"])
-        refusal = ErrorView("No policy was found, so there is no plan", (said or job.message,), "Make the plan again.")
+        refusal = ErrorView(
+            "No policy was found, so the plan was not made", (said or job.message,), "Make the plan again."
+        )
     work = work_of(job, "A policy is being found for the arms that take part; then the plan can be made", "/")
     if job is not None and job.status == "done":
         return to("/", ready=1, there=query_of(request).text("there"))
@@ -68,7 +70,7 @@ def _today(
     view = show_today(programme, query, typed)
     happened = told_event(programme, query.text("event")) if refusal is None else None
     if query.text("ready") and not view.is_open and refusal is None:
-        happened = Happened("A policy is found for the arms that take part.", "Now make the plan; it takes a blink.")
+        happened = Happened("A policy is found for the arms that take part.", "You can make the plan now.")
     facts = {
         "title": f"Step {view.heading}",
         "frame": frame_of(request, "/", view.status.name, view.status.events),
@@ -111,7 +113,7 @@ def send_conditions(request: Request, form: Sending) -> Response:
 def _with_table(
     request: Request, form: Form, do: Callable[[Table], int], what: str, place: str, source: str = ""
 ) -> Response:
-    """Do something with a table; where it has faults they are shown in its rows."""
+    """Process a table; its faults are shown in its rows."""
     name, body = "", b""
     try:
         name, body = form.table("file", "text")
@@ -200,7 +202,7 @@ def accept_plan(request: Request, form: Sending) -> Response:
 
 
 def _not_kept(changes: tuple[Change, ...]) -> tuple[str, ...]:
-    """Changes that are shown in no form, since there is no plan any more that they could change."""
+    """Describe changes that no form shows, because no plan is open."""
     return tuple(
         f"Your change was not stored: {one.arm} gets {one.action}" + (f" ({one.why})" if one.why else "")
         for one in changes

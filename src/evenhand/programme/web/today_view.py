@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.display import counted
 from evenhand.model.whereabouts import Table
-from evenhand.programme.acceptance import Cells, Override, used_by
+from evenhand.programme.acceptance import Override, PlanCells, used_by
 from evenhand.programme.action_records import Unrecorded
 from evenhand.programme.decisions import ROUNDED, KeptPlan, PlanRow
 from evenhand.programme.named_model import Words
@@ -30,7 +30,7 @@ LOOKED = 100
 
 
 @dataclass(frozen=True)
-class Part:
+class DayStep:
     """A part of the day."""
 
     name: str
@@ -139,7 +139,7 @@ class Today:
     last: LastStep | None
     earlier: tuple[Unrecorded, ...]
     """Steps before the last of which it is not known of all arms what was done."""
-    parts: tuple[Part, ...]
+    parts: tuple[DayStep, ...]
     bars: tuple[Bar, ...]
     table: Listing[Line] | None
     served: Mapping[str, str]
@@ -257,7 +257,7 @@ def _used(plan: KeptPlan, words: Words, typed: Typed) -> dict[str, float] | None
     """Return the use of a proposed plan with the typed overrides; None without overrides."""
     if not typed.changes or typed.place != "accept":
         return None
-    cells = Cells(words, plan.rows)
+    cells = PlanCells(words, plan.rows)
     places = {row.arm: place for place, row in enumerate(plan.rows)}
     sound = [
         Override(places[one.arm], one.action, one.why)
@@ -277,19 +277,19 @@ def _last_step(programme: Programme, present: int) -> LastStep | None:
     return LastStep(plan.step, plan.id, len(done), plan.arms, done)
 
 
-def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None, stale: bool) -> tuple[Part, ...]:
+def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None, stale: bool) -> tuple[DayStep, ...]:
     """The four parts of a day; the first that is not done is to be done now, and a plan that is out of date is not."""
     arms = sum(status.arms.values())
-    record = Part("Record", "there is no step to record yet" if last is None else _recorded(last), "#record")
+    record = DayStep("Record", "no step to record yet" if last is None else _recorded(last), "#record")
     seen = f"{status.observed} of {counted(arms, 'arm')} seen at step {status.step}"
     plan = "not made yet" if proposed is None else f"{proposed.served} of {proposed.arms} arms get something"
     plan = "out of date: make it again" if stale else plan
     done = [last is None or last.is_recorded, status.observed >= arms > 0, proposed is not None and not stale, False]
     found = [
         record,
-        Part("Conditions", seen, "#conditions"),
-        Part("Plan", plan, "#plan"),
-        Part(
+        DayStep("Conditions", seen, "#conditions"),
+        DayStep("Plan", plan, "#plan"),
+        DayStep(
             "Accept",
             "changes need a reason"
             if done[2]
@@ -302,7 +302,7 @@ def _parts(status: Status, proposed: KeptPlan | None, last: LastStep | None, sta
     # Conditions may be missing: the plan then goes by beliefs. They do not delay the plan.
     now = 2 if stale else 3 if proposed else next(place for place, is_done in enumerate(done) if not is_done)
     states = ["now" if place == now else "done" if is_done else "" for place, is_done in enumerate(done)]
-    return tuple(Part(one.name, one.text, one.anchor, state) for one, state in zip(found, states, strict=True))
+    return tuple(DayStep(one.name, one.text, one.anchor, state) for one, state in zip(found, states, strict=True))
 
 
 def _recorded(last: LastStep) -> str:

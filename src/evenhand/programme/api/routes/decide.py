@@ -28,7 +28,7 @@ async def decide(payload: schemas.DecideRequest, request: Request) -> JSONRespon
     """Decide from a model and the states of its arms; only the solved model is stored.
 
     A model that is new here is solved first. Where that takes long the answer is 202 with the job that solves it; the
-    same request asked again after that is answered at once.
+    same request is then answered at once.
     """
     service = service_of(request)
     how = {key: getattr(payload, key) for key in SOLVED_BY}

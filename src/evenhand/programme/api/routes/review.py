@@ -22,7 +22,7 @@ def show_history(request: Request, arm: Annotated[schemas.Name, Query(descriptio
     """All that happened to an arm, and what was expected."""
     programme = service_of(request).programme
     if arm not in {one.name for one in programme.arms(gone=True)}:
-        raise Missing("there is no arm of this name")
+        raise Missing("unknown arm")
     return JSONResponse({"arm": arm, "entries": [entry.to_dict() for entry in programme.history(arm)]})
 
 
@@ -51,7 +51,7 @@ def list_refits(request: Request) -> JSONResponse:
 async def refit(
     request: Request, payload: Annotated[schemas.RefitRequest | None, Body()] = None, key: Key = None
 ) -> JSONResponse:
-    """Refit the model, in the background; the job's answer tells what would change. Nothing is adopted yet."""
+    """Refit the model, in the background; the job's answer lists the changes. Nothing is adopted."""
     service, payload = service_of(request), payload or schemas.RefitRequest()
     how = payload.model_dump(exclude={"who"})
     version = (await run_in_threadpool(service.programme.status)).events
