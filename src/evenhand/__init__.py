@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation.shards.measuring import ArmsEvaluation, evaluate_arms
     from evenhand.evaluation.shards.plans import ArmsDecisions, act_on_arms
     from evenhand.fitting.fit import fit
-    from evenhand.fitting.result import Fitted
+    from evenhand.fitting.result import FitResult
     from evenhand.learning import Training, Trainings, train, train_seeds
     from evenhand.model.arm import Arm
     from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
@@ -72,7 +72,7 @@ _HOMES = {
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "fit": "fitting.fit",
-    "Fitted": "fitting.result",
+    "FitResult": "fitting.result",
     "Training": "learning",
     "Trainings": "learning",
     "train": "learning",
@@ -144,7 +144,7 @@ __all__ = [
     "CoupledMDP",
     "Decisions",
     "Evaluation",
-    "Fitted",
+    "FitResult",
     "Gini",
     "Leximin",
     "Maximin",

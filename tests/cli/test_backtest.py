@@ -20,7 +20,7 @@ def fitted(evenhand, tmp_path, monkeypatch):
             replaced = (engine == "worn" and month != 2 and (bus + month) % 3) or month == bus == 0
             lines.append(f"{bus},{month},{engine},{'replace' if replaced else 'keep'}")
     (tmp_path / "log.csv").write_text("\n".join(lines))
-    words = ["--reward-of", "new=1,worn=0", "--cost-of", "replace=0.5", "--budget", "1"]
+    words = ["--rewards", "new=1,worn=0,new/replace=0.5,worn/replace=-0.5", "--budget", "1"]
     assert evenhand("fit", "log.csv", *COLUMNS, *words, "--out", "model.toml", "--quiet").code == 0
     return evenhand
 

@@ -115,7 +115,7 @@ def test_one_of_each_is_told_as_one(folder, evenhand):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--reward-of", "good=1,poor=0,6"), "NAME=NUMBER"),
+        (("--rewards", "good=1,poor=0,6"), "NAME=NUMBER"),
         (("--budget", "services=12,5"), "NAME=NUMBER"),
         (("--budget", "12,5"), "decimal separator"),
         (("--budget", "bays=1"), "there is no such resource"),

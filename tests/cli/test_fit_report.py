@@ -20,7 +20,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     lines = [f"{a},{t:.0f},{log.states[s]},{log.actions[d]},{log.types[log.type_of[a]]}" for a, t, s, d in rows]
     path = tmp_path_factory.mktemp("fit") / "log.csv"
     path.write_text("\n".join(["van,week,condition,action,make", *lines]) + "\n")
-    columns = "--arm van --time week --state condition --action action --type make --reward-of good=1,fair=0.6,poor=0"
+    columns = "--arm van --time week --state condition --action action --type make --rewards good=1,fair=0.6,poor=0"
     return ["fit", str(path), *columns.split(), "--quiet"]
 
 

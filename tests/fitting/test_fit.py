@@ -11,6 +11,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInput, ModelError, TableError
 from evenhand.fitting.posterior_files import load_posterior, matched, posterior_path
+from tests.fitting.flat import fit
 
 from ..conftest import mentions
 
@@ -34,8 +35,8 @@ def simulated(num_arms: int = 40, num_steps: int = 60, seed: int = 0) -> polars.
     return polars.DataFrame(rows, ["van", "week", "condition", "action", "make"], orient="row")
 
 
-def fitted(frame: Any = None, **options: Any) -> eh.Fitted:
-    return eh.fit(simulated() if frame is None else frame, **COLUMNS, **{"states": STATES} | options)
+def fitted(frame: Any = None, **options: Any) -> eh.FitResult:
+    return fit(simulated() if frame is None else frame, **COLUMNS, **{"states": STATES} | options)
 
 
 def test_the_transitions_are_those_of_the_world() -> None:
@@ -64,7 +65,8 @@ def test_the_problem_is_of_the_arms_where_they_were_last_seen() -> None:
 
 
 def test_rewards_usage_and_criterion_reach_the_model() -> None:
-    words = {"reward_of": "good=1,fair=0.5,poor=0", "cost_of": "overhaul=0.25", "usage_of": "overhaul/hours=2"}
+    rewards = "good=1,fair=0.5,poor=0,good/overhaul=0.75,fair/overhaul=0.25,poor/overhaul=-0.25"
+    words = {"rewards": rewards, "usage": "overhaul/hours=2"}
     problem = fitted(**words, budget={"hours": 6}, criterion="average").problem
     assert problem.tables.rewards[0].tolist() == [[1, 0.75], [0.5, 0.25], [0, -0.25]]
     assert problem.resources == ("hours",) and problem.budget.tolist() == [6]
@@ -73,7 +75,7 @@ def test_rewards_usage_and_criterion_reach_the_model() -> None:
 
 
 def test_it_is_saved_with_what_is_known_and_read_back(tmp_path: Path) -> None:
-    found = fitted(reward_of="good=1,fair=0.5,poor=0")
+    found = fitted(rewards="good=1,fair=0.5,poor=0")
     found.save(tmp_path / "vans.toml")
     problem = eh.load(tmp_path / "vans.toml")
     assert problem == found.problem
@@ -113,7 +115,7 @@ def test_every_transition_is_in_the_frame() -> None:
 
 def test_it_shows_itself() -> None:
     found = fitted()
-    assert mentions("Fitted(2,400", "40 arms", "2 types", "3 states", "2 actions")(repr(found))
+    assert repr(found) == "FitResult(2,400 rows, 40 arms, 2 types, 3 states, 2 actions)"
     assert "<table" in found._repr_html_() and "overhaul" in found._repr_html_()
 
 
@@ -142,7 +144,7 @@ def test_rewards_do_not_lean_on_other_types_where_nothing_does() -> None:
 
 
 def test_a_budget_of_one_resource_leaves_the_other_at_the_most_that_was_used() -> None:
-    use = {"usage_of": "overhaul/hours=2,overhaul/loans=1"}
+    use = {"usage": "overhaul/hours=2,overhaul/loans=1"}
     most = fitted(**use).problem.budget
     found = fitted(**use, budget={"hours": 5})
     assert found.problem.budget.tolist() == [5, most[1]] and most[1] > 1
@@ -163,7 +165,7 @@ def with_wards(frame: polars.DataFrame) -> polars.DataFrame:
 
 def test_groups_are_blocks_that_share_the_rows_of_their_type(tmp_path: Path) -> None:
     frame = with_wards(simulated())
-    plain, found = fitted(frame), fitted(frame, group="ward", over="groups", reward_of="good=1,fair=0.5,poor=0")
+    plain, found = fitted(frame), fitted(frame, group="ward", over="groups", rewards="good=1,fair=0.5,poor=0")
     np.testing.assert_array_equal(found.posterior.mean, plain.posterior.mean)
     problem = found.problem
     assert [label[0] for label in problem.tables.labels] == ["Ford", "Ford", "VW", "VW"]

@@ -23,8 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInput, MissingExtra, TableError
-from evenhand.fitting.log import NOTHING, Log, read_log
+from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.transition_counts import count_moves
+from tests.fitting.flat import read_log
 
 from ..conftest import mentions
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-import evenhand as eh
 from evenhand.fitting.hierarchical_dirichlet import estimate_prior
 from evenhand.fitting.missing_steps import Missed, draw_rows, fill, with_paths
 from evenhand.fitting.transition_counts import Gaps
+from tests.fitting.flat import fit
 
 from ..conftest import mentions
 
@@ -255,7 +255,7 @@ def test_a_row_that_a_type_never_saw_is_the_other_types_also_where_steps_were_mi
         for time, state in enumerate(course)
         if state != " "
     ]
-    found = eh.fit(rows, arm="arm", time="time", state="state", action="action", type="type")
+    found = fit(rows, arm="arm", time="time", state="state", action="action", type="type")
     place = found.log.states.index("s")
     assert len(found.moves.gaps.number) and found.unseen[2, place, 0]
     stay = found.posterior.mean[:, place, 0, place]

@@ -10,7 +10,8 @@ import polars
 import pytest
 
 from evenhand.errors import InvalidInput, TableError
-from evenhand.fitting.log import Log, read_log
+from evenhand.fitting.log import Log
+from tests.fitting.flat import read_log
 
 from ..conftest import mentions
 

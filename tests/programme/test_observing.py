@@ -64,7 +64,7 @@ def test_all_faults_are_told_with_their_rows_and_nothing_is_kept(programme):
     assert programme.verify().event == 2
 
 
-class Moves(RuleBasedStateMachine):
+class ObservedMoves(RuleBasedStateMachine):
     """Random joins, leaves and observations; a dictionary says what must be there."""
 
     address = None
@@ -150,7 +150,7 @@ def test_the_store_is_a_dictionary_that_remembers(database, request, tmp_path, p
 
     numbers = iter(range(10**6))
 
-    class Here(Moves):
+    class Here(ObservedMoves):
         model = pumps
 
         def address(self):

@@ -8,8 +8,7 @@ import pytest
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.programme.modelling import settle
-from evenhand.programme.promises import (
+from evenhand.programme.expectations import (
     STRENGTHS,
     UNKNOWN,
     Trajectories,
@@ -19,6 +18,7 @@ from evenhand.programme.promises import (
     holm,
     p_values,
 )
+from evenhand.programme.named_model import settle
 
 
 def machine(name="m", decay=0.3):

@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.errors import Conflict, InvalidInput
 from evenhand.programme.programme import Programme
-from evenhand.programme.refitting import idle_name, log_of
+from evenhand.programme.refit import idle_name, log_of
 from evenhand.programme.roster import arms_as_of
 
 from ..conftest import slow_after

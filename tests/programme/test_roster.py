@@ -4,10 +4,10 @@ from evenhand.errors import InvalidInput, ModelError, TableError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import machine_replacement
-from evenhand.programme.modelling import from_bytes, of_roster, settle, to_bytes
+from evenhand.programme.certificates import numbers_of
+from evenhand.programme.named_model import from_bytes, of_roster, settle, to_bytes
 from evenhand.programme.programme import Programme
 from evenhand.programme.roster import numbers_at
-from evenhand.programme.solving import numbers_of
 
 
 def names(programme, **which):

@@ -15,10 +15,10 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from evenhand.programme.api.app import create_app
+from evenhand.programme.api.server import listen
+from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.programme import Programme
-from evenhand.service.application import create_app
-from evenhand.service.server import listen
-from evenhand.service.settings import Settings
 
 UNLIKE_THEM = [
     positive_data_acceptance,  # what a model or a roster must be besides, no schema can say

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from evenhand.service.page.what_if import _compared
+from evenhand.programme.web.counterfactual_view import compared
 
 P = "/v1/programme"
 HASTE = 1e-3
@@ -87,6 +87,6 @@ def test_the_page_says_when_nothing_can_be_measured(client):
             break
         time.sleep(0.05)
     told = " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
-    before, after = re.search(r"Welfare ([\d.]+) ([\d.]+) no measurable difference", told).groups()
+    before, after = re.search(r"welfare ([\d.]+) ([\d.]+) no measurable difference", told).groups()
     assert before == after
-    assert _compared("Welfare", 1.0, 1.2, measurable=True).difference == "+0.200"
+    assert compared("welfare", 1.0, 1.2, measurable=True)[-1] == "+0.200"

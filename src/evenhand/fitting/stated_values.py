@@ -240,6 +240,17 @@ def broadcast(statements: Sequence[Statement], shape: Sequence[int], label: str)
     return values
 
 
+def is_text(source: Any) -> bool:
+    """Return whether values are stated as text, or as a mapping of names to numbers.
+
+    Args:
+        source: stated values.
+    """
+    if isinstance(source, Mapping):
+        return all(isinstance(value, (int, float)) for value in source.values())
+    return isinstance(source, str) and "=" in source and not Path(source).exists()
+
+
 def source_name(source: Any) -> str:
     """Name of a source in messages: its file, or `a table`.
 

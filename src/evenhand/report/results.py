@@ -12,7 +12,7 @@ from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
-from evenhand.fitting.result import Fitted
+from evenhand.fitting.result import FitResult
 from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
@@ -72,7 +72,7 @@ for _kind, _function in (
     (CoupledMDP, models.problem_summary),
     (Arm, models.arm_summary),
     (Simulator, models.simulator_summary),
-    (Fitted, records.fit_summary),
+    (FitResult, records.fit_summary),
     (Clusters, records.clusters_summary),
     (Diagnostics, records.diagnostics_summary),
     (Backtest, records.backtest_summary),

@@ -233,7 +233,7 @@ def test_the_price_of_fairness_and_a_fit_come_by_events(browser, template, tools
         assert "(today’s idea)" in table.inner_text()
         page.goto("/model")
         page.get_by_role("button", name="Fit the model to our records").click()
-        page.get_by_role("region", name="Fitted probabilities").wait_for()
+        page.get_by_role("region", name="FitResult probabilities").wait_for()
         page.get_by_label("Every plan from now on").first.check()
         page.get_by_role("button", name="Adopt this model").click()
         page.get_by_text("Fit 1 is in use").wait_for()

@@ -42,7 +42,8 @@ def run(
 
     with progress(quiet) as tell:
         reading = "snapshots" if layout is None and columns["bins"] else layout
-        records = with_layout(read_log(log, **columns, progress=tell), reading)
+        options = {name: columns.pop(name) for name in ("group", "reward", "idle", "step", "bins", "states", "actions")}
+        records = with_layout(read_log(log, **columns, records=options, progress=tell), reading)
         if tell is not None:
             tell("following the arms", 1.0)
         found = backtest(
