@@ -9,7 +9,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -248,8 +248,9 @@ def test_average_agrees_on_random_problems(**drawn):
     check_average(random_problem(**drawn))
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(deadline=None, max_examples=40)
 @given(num_arms=st.integers(1, 4), num_states=st.integers(2, 4), budget=st.integers(0, 3), seed=st.integers(0, 10**6))
+@example(num_arms=4, num_states=4, budget=3, seed=400923)  # two classes with means that differ by 3e-5
 def test_average_agrees_where_nothing_is_random(num_arms, num_states, budget, seed):
     check_average(cycles(num_arms, num_states, budget, seed))
 

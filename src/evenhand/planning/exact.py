@@ -117,16 +117,22 @@ def _by_lattice(task: Task) -> Solution:
     return _reached(solution, task.tolerance)
 
 
-def _reached(solution: Solution, tolerance: float) -> Solution:
-    """The solution, if its gap is within the tolerance but for rounding."""
+def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solution:
+    """The solution, if its gap is within the requested tolerance, or within the loosest one that its method may leave.
+
+    Raises:
+        NotConverged: the gap is wider, by more than rounding.
+    """
     problem, apart = solution.problem, solution.upper_bound - solution.welfare
     size = max(abs(solution.upper_bound), abs(solution.welfare))
     # No relative gap can be closed at an optimum of 0.
     nothing = NOTHING * float(np.abs(problem.types.rewards).max()) * problem.criterion.total
+    tolerance = max(requested, loosest)
     if apart > max(tolerance * size, 8 * rounding(problem), nothing if size <= nothing else 0.0):
+        accepted = f" (the rounding of a linear program may leave {loosest:.2g})" if loosest > requested else ""
         raise NotConverged(
-            f"{solution.method} ended with a relative gap of {solution.gap:.2g}, and {tolerance:.2g} was requested. "
-            "The arms move very slowly or the rewards differ too much in size: use a larger tolerance."
+            f"{solution.method} ended with a relative gap of {solution.gap:.2g}, and {requested:.2g} was requested"
+            f"{accepted}. The arms move very slowly or the rewards differ too much in size: use a larger tolerance."
         )
     return solution
 
@@ -272,7 +278,7 @@ def by_count_lp(task: Task) -> Solution:
     # All members equal, as they are for identical arms: the bound on the mean is one on every welfare.
     bound = float(task.welfare(np.full(len(objective.sizes), solved.upper_bound), objective.sizes))
     solution = _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
-    return _reached(solution, max(LOOSE, 10 * task.tolerance))
+    return _reached(solution, task.tolerance, max(LOOSE, 10 * task.tolerance))
 
 
 def _within_floors(
@@ -310,4 +316,4 @@ def by_joint_lp(task: Task) -> Solution:
         lambda: gini_lp(mdp, ranks, floors, time_limit=MOST_SECONDS, waiting=waiting), mdp, objective, floors
     )
     solution = _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)
-    return _reached(solution, max(LOOSE, 10 * task.tolerance))
+    return _reached(solution, task.tolerance, max(LOOSE, 10 * task.tolerance))
