@@ -14,7 +14,7 @@ from evenhand.model.welfare import Gini
 from evenhand.planning import exact, task
 from evenhand.planning.solve import METHODS, choose_method, solve
 from evenhand.problems.machine_replacement import machine_replacement
-from evenhand.solvers.typed_counts import TypedPlan, plan_types
+from evenhand.solvers.counts import TypedPlan, plan_types
 
 from ..theorems.product_space import random_arm
 

@@ -13,7 +13,7 @@ from evenhand.model.composite import steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.feasible import check_budget
 from evenhand.reductions.counts import TypedChoices
-from evenhand.solvers.typed_counts import Moves, Operators, Visits, plan_types
+from evenhand.solvers.counts import Moves, Operators, Visits, plan_types
 from evenhand.typing import Array, Floats, Ints
 
 

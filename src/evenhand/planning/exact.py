@@ -25,12 +25,11 @@ from evenhand.planning.task import Stopwatch, Task, gap_share
 from evenhand.reductions.counts import Counts, count_policy, num_count_states, typed_policy
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.closed_classes import one_long_run
-from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
+from evenhand.solvers.counts import SMALL, CountPlan, TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
 from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
-from evenhand.solvers.typed_counts import TypedPlan, TypedPricing, plan_types
 from evenhand.typing import Floats
 
 MOST_TABULATED = 6000
@@ -72,8 +71,13 @@ def by_counts(task: Task) -> Solution:
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
 
 
-def plan_lattice(problem: CoupledMDP) -> CountPlan:
-    """The dynamic program of identical arms on counts, not yet begun."""
+def plan_lattice(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
+    """The dynamic program of identical arms on counts, not yet begun.
+
+    Args:
+        problem: with identical arms.
+        small: entries of explicit tables up to which they are used.
+    """
     types = problem.types
     return plan_counts(
         transitions=types.transitions[0],
@@ -82,6 +86,7 @@ def plan_lattice(problem: CoupledMDP) -> CountPlan:
         limit=problem.budget_limit,
         num_arms=problem.num_arms,
         criterion=problem.criterion,
+        small=small,
     )
 
 

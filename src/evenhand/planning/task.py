@@ -11,8 +11,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
-from evenhand.solvers.count_dynamics import CountPlan
-from evenhand.solvers.typed_counts import TypedPlan
+from evenhand.solvers.counts import CountPlan, TypedPlan
 from evenhand.typing import Progress, Rng
 
 WORTH_TELLING = 0.01

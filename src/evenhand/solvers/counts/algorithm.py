@@ -4,7 +4,7 @@ There are three forks, and whichever way is taken, the result is the same:
 
     choosing   climb the budget cell by cell, where one resource binds in whole units and no landing is served again;
                else go through the list of allocations of the cells off base, which does not depend on the counts
-    moving     base rows as a product of splits (`lattice_sweeps.factorise`), else as a table of laws
+    moving     base rows as a product of splits (`kernels.splits`), else as a table of laws
     extras     arms in extra slots move by themselves; where the extra rows are mixtures of base rows (a replacement
                that may fail), the mixture chooses among slots and the base rows move everybody at once
 
@@ -19,8 +19,8 @@ from scipy.optimize import nnls
 from evenhand.display import size_in_words
 from evenhand.errors import TooLarge
 from evenhand.kernels.lattice import lattice_size
-from evenhand.kernels.lattice_sweeps import Split, factorise
-from evenhand.solvers.count_dynamics.slots import Slots
+from evenhand.kernels.splits import Split, factorise
+from evenhand.solvers.counts.post_decision import Slots
 from evenhand.typing import Floats, Ints
 
 MOST_ALLOCATIONS = 3_000_000
@@ -94,7 +94,7 @@ def find_roads(slots: Slots) -> Roads:
     climb = _climbing(slots)
     allocations = np.zeros((0, len(slots.cells)), dtype=np.int64)
     if climb is None:
-        allocations = _list_allocations(slots, num_points)
+        allocations = list_allocations(slots, num_points)
     extras = _extra_configs(slots, allocations)
     mixtures = _mixtures(slots.extra_rows, slots.base_rows) if len(extras) > 1 else None
     return Roads(slots, climb, allocations, extras, mixtures, factorise(slots.base_rows))
@@ -142,7 +142,7 @@ def _serving_order(slots: Slots) -> Ints | None:
     return np.array(order, dtype=np.int64)
 
 
-def _list_allocations(slots: Slots, num_points: int) -> Ints:
+def list_allocations(slots: Slots, num_points: int) -> Ints:
     """(allocation, cell) all amounts within the budget: cell by cell, dropping what breaks it."""
     chosen = np.zeros((1, 0), dtype=np.int32)
     used = np.zeros((1, len(slots.limit)))

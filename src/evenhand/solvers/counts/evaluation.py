@@ -28,10 +28,10 @@ from scipy.sparse.linalg import LinearOperator, gmres
 
 from evenhand.errors import NotApplicable, NotConverged
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier
-from evenhand.solvers.count_dynamics.outcomes import Follow
-from evenhand.solvers.count_dynamics.plan import LEAP
-from evenhand.solvers.count_dynamics.slots import INSTEAD_OF_AVERAGE
+from evenhand.solvers.counts.bounds import Bounds, Certifier
+from evenhand.solvers.counts.expectation import Follow
+from evenhand.solvers.counts.plan import LEAP
+from evenhand.solvers.counts.post_decision import INSTEAD_OF_AVERAGE
 from evenhand.typing import Floats
 
 _SHRINK = 0.1

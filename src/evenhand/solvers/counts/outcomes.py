@@ -16,6 +16,7 @@ from scipy import sparse
 
 from evenhand.checks import check_memory, fits_in_memory
 from evenhand.errors import TooLarge
+from evenhand.kernels.boxes import Pairs, Rows
 from evenhand.kernels.lattice import (
     branches,
     fitting_amounts,
@@ -26,7 +27,6 @@ from evenhand.kernels.lattice import (
 )
 from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
 from evenhand.kernels.products import distinct_rows
-from evenhand.kernels.type_sweeps import Pairs, Rows
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_PAIRS = 5_000_000

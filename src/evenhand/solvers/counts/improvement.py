@@ -1,6 +1,6 @@
 """The fifth room: the maximum over allocations, in every count state at once.
 
-    climbing   cell by cell and unit by unit (`lattice_sweeps.climb_budget`), O(count states * cells * units)
+    climbing   cell by cell and unit by unit (`kernels.splits`), O(count states * cells * units)
     listing    through the list of allocations, O(count states * allocations)
 
 Both give the same answer. `roads` says which of them a problem takes.
@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from evenhand.kernels.lattice_sweeps import Listed, lattice_steps, number_points
-from evenhand.solvers.count_dynamics.outcomes import Outcomes
-from evenhand.solvers.count_dynamics.roads import Climb
+from evenhand.kernels.lattice import number_points
+from evenhand.kernels.splits import Listed, lattice_steps
+from evenhand.solvers.counts.algorithm import Climb
+from evenhand.solvers.counts.expectation import Outcomes, shifts
 from evenhand.typing import Floats, Indices, Ints
 
 
@@ -58,8 +59,9 @@ class Climber:
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:
         """Climb, and decode what was chosen."""
+        from evenhand.kernels import lattice_sweeps as kernels
+
         outcomes, units = self.outcomes, self.climb.units[self.climb.order]
-        kernels = outcomes.kernels
         best, code = kernels.climb_budget(worth, self.gains, units, self.steps, self.strides, self.climb.num_units)
         amounts, gains, targets = kernels.decode_climb(
             outcomes.points, code, self.gains, *self.ends, self.digits, outcomes.tables
@@ -72,7 +74,7 @@ class Lister:
 
     def __init__(self, outcomes: Outcomes, gains: Floats) -> None:
         self.outcomes, self.allocations = outcomes, outcomes.roads.allocations
-        takes, lands = outcomes.shifts(self.allocations)
+        takes, lands = shifts(outcomes.slots, self.allocations)
         left, begins = outcomes.places(self.allocations)
         self.listed = Listed(
             takes=takes.astype(np.int32),
@@ -84,8 +86,10 @@ class Lister:
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:
         """Try all, and look up what was chosen."""
+        from evenhand.kernels.lattice_sweeps import best_listed
+
         points, listed, tables = self.outcomes.points, self.listed, self.outcomes.tables
-        best, number = self.outcomes.kernels.best_listed(points, listed, tables, worth)
+        best, number = best_listed(points, listed, tables, worth)
         reached = number_points(points + listed.shifts[number], listed.arms[number], tables)
         amounts = self.allocations[number].astype(np.int32)
         return best, Choice(amounts, listed.gains[number], listed.offsets[number] + reached)
