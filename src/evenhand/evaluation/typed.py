@@ -1,6 +1,6 @@
 """Exact values of choices on the counts of several types, where they are too many for a table.
 
-The policy's visits are computed type by type (`solvers.typed_counts`), and every fact about its decisions is a sum over
+The policy's visits are computed type by type (`solvers.counts`), and every fact about its decisions is a sum over
 them: rewards, what is used, who is served.
 """
 

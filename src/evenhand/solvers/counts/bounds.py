@@ -1,4 +1,4 @@
-"""The eighth room: what one application of Bellman's operator proves.
+"""Bounds from one application of the Bellman operator.
 
 With d = T V - V for any V, the criterion brackets the optimum (`Criterion.bracket`): MacQueen's bounds if discounted,
 min d and max d under average. The lower one holds for the policy that is greedy in V; with the operator of one policy

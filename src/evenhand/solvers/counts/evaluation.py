@@ -1,4 +1,4 @@
-"""The ninth room: sweeps of one policy, from a value function to a better one.
+"""Evaluation of one policy by sweeps, from a value function to a better one.
 
 Between sweeps V moves on by what is surely still to come. Discounted, that is gamma/(1-gamma) times the middle of d.
 Under average nothing sums up: V <- V + tau (d - middle of d), which is value iteration on (1 - tau) I + tau P, a chain
@@ -18,7 +18,7 @@ If the best mean depends on where the arms start, d tends to a function that is 
 meet. Then the width of d stops shrinking, and the criterion is refused, in words; unless the arms cannot but meet in
 one long run, where it is their slowness, and NotConverged.
 
-Nothing here knows whether the counts are of one type or of several: `typed_counts` sweeps in the same way.
+The sweeps are the same for one type and for several.
 """
 
 from typing import NoReturn

@@ -1,4 +1,4 @@
-"""The fourth room: what a decision leads to, and the expected value after it.
+"""The outcome of a decision, and the expected value after it.
 
 After a decision i[s] arms are in base slots and a[e] in extra ones: the *outcome* (i, a). Nothing else of the decision
 matters for what comes next, W(i, a) = E[V(x') | i, a]. Outcomes are numbered by *level*, the number t = |a| of arms in

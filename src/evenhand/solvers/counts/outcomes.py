@@ -1,4 +1,4 @@
-"""The first room: what the arms of one type can do together.
+"""Allocations and outcomes of the arms of one type.
 
 A *pair* (x, u) has u[s, a] arms that get action a in state s, with sum_a u[s, a] = x[s], within the budget alone. Pairs
 are listed cell by cell. What a pair uses is its *use*, a vector of resources; uses that differ by rounding are one. Its

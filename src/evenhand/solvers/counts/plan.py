@@ -1,7 +1,7 @@
-"""The sixth room: what will be done and what it takes, told before anything large exists.
+"""Cost estimate: memory and operations of the dynamic program, before allocation.
 
-A plan knows the roads of a problem and its criterion, hence the bytes and operations of solving it. What is built of
-it (laws, lines, tables) is built once, when first asked for, and serves every solve and evaluation of that plan.
+A plan has the algorithm of a problem and its criterion, hence the bytes and operations of solving it. Distributions,
+lines and tables are built once, on first use.
 """
 
 from dataclasses import dataclass
@@ -34,13 +34,13 @@ _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
 
 
 def check_program(states: str, criterion: Criterion, size_in_bytes: float, operations: float, instead: str) -> str:
-    """Refuse a dynamic program that would not fit in memory or never end; else its name, for people.
+    """Refuse a dynamic program that does not fit in memory or takes too long; else return its description.
 
     Args:
         states: on what it is.
         criterion: with a finite horizon, the choices of every step are stored.
-        size_in_bytes: what it takes.
-        operations: what it would do.
+        size_in_bytes: its memory.
+        operations: its operations.
         instead: what to use if it is too large.
     """
     what = f"the dynamic program on {states}"
@@ -54,16 +54,16 @@ def check_program(states: str, criterion: Criterion, size_in_bytes: float, opera
 
 @dataclass(frozen=True, eq=False)
 class CountPlan:
-    """What will be done, and what it takes."""
+    """The dynamic program of identical arms, not yet begun."""
 
     arm: Arm
     """The tables of an arm and the budget."""
 
     criterion: Criterion
-    """What rewards over time are worth."""
+    """Value of rewards over time."""
 
     roads: Roads
-    """How it will be done."""
+    """The algorithm."""
 
     pay: Pay
     """Rewards in terms of slots."""

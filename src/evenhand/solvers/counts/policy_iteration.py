@@ -1,10 +1,10 @@
-"""The tenth room: iterating to the optimum, and evaluating one policy.
+"""Modified policy iteration and backward induction on counts of identical arms.
 
     discounted, average   modified policy iteration: each round improves the policy once, then applies its operator
                           until the change d is a tenth as wide
     finite:T              backward induction, V_t = T V_{t+1} from V_T = 0: one sweep a step, and nothing to iterate
 
-How a policy's operator is applied is told in `sweeping`.
+`evaluation` applies a policy's operator.
 """
 
 from collections.abc import Callable

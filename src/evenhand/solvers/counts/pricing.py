@@ -1,4 +1,4 @@
-"""The sixth room: the oracle of column generation.
+"""The oracle of column generation for several types.
 
 For weights g of the members of welfare and prices phi of the floors, a pair of type t gains
 

@@ -1,8 +1,8 @@
-"""The third room: how arms at their base move, on lattices of any number of them.
+"""Transition operators of arms at their base, on lattices of any number of them.
 
-The expectation over their next counts is the symmetric power of the matrix of base rows: sweeps over lines where the
-matrix is a product of splits, else a table of laws (`kernels.splits` has the mathematics of both). Each says how far
-its expectations may be off, relative to the largest value: cut tails, rounding, and splits that miss the matrix.
+The expectation over their next counts is the symmetric power of the matrix of base rows: sweeps over lines if the
+matrix is a product of splits, else a table of distributions (`kernels.splits` has the mathematics of both). Each bounds
+its error relative to the largest value: cut tails, rounding, and the difference of the product from the matrix.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ class Sweeps:
 
 
 class Laws:
-    """The base rows as tables of laws."""
+    """The base rows as tables of distributions."""
 
     def __init__(self, slots: Slots, levels: range) -> None:
         from evenhand.kernels.lattice_sweeps import grow_law

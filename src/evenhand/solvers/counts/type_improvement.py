@@ -1,4 +1,4 @@
-"""The third room: the maximum over all decisions, taken type by type (`kernels.type_sweeps`).
+"""The maximum over all decisions, taken type by type (`kernels.boxes`).
 
 Choosing walks down the tree of uses that fit together: at a type, for each use that the budget still allows, the axis
 of its next counts becomes one of the outcomes of that use, and the types behind it are treated given these. Blocks of

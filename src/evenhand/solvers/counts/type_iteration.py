@@ -1,4 +1,4 @@
-"""The fifth room: iterating to the optimum of one weighted sum, and how often its policy is where.
+"""Policy iteration for one weighted sum over types, and the visits of its policy.
 
     discounted, average   modified policy iteration. A full improvement costs as much as many sweeps of one policy, one
                           among pairs that were seen before as much as a few. So the problem is solved among these until

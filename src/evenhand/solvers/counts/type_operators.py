@@ -1,4 +1,4 @@
-"""The fourth room: choosing, following and pushing, each applied type by type (`kernels.type_sweeps`).
+"""Improvement, expectation and push-forward, each applied type by type (`kernels.boxes`).
 
 Following and pushing need the outcomes that one policy leads to, one a state; equal ones are treated once. Those that
 begin with the same outcome of the first type are one piece of work, and pieces are shared out among threads. Their

@@ -1,4 +1,4 @@
-"""The second room: what will be done and what it takes, told before anything large exists.
+"""Cost estimate for several types: memory and operations, before allocation.
 
 The operations of one improvement are a sum over the uses of the budget that types can have together (see the package).
 It is linear in the number of outcomes of the types before, so beginnings that use equally much are counted together.
