@@ -91,6 +91,24 @@ def lattice_tables(num_arms: int, num_states: int) -> Ints:
     return table
 
 
+def number_points(points: Array, num_arms: Array | np.int64, tables: Ints) -> Ints:
+    """(point,) numbers by tables of binomials; with (point,) numbers of arms, each in the lattice of its own.
+
+    Args:
+        points: (point, state) points.
+        num_arms: how many arms they have.
+        tables: (behind, left) binomials (`lattice_tables`).
+    """
+    last = points.shape[1] - 1
+    left = np.broadcast_to(num_arms, len(points))
+    index = np.zeros(len(points), dtype=np.int64)
+    for s in range(last):
+        after = left - points[:, s]
+        index += tables[last - s, left] - tables[last - s, after]
+        left = after
+    return index
+
+
 def lattice_neighbours(points: Ints, source: int, target: int) -> Indices:
     """(point,) the number of the point with one arm moved from source to target, -1 where there is none to move.
 

@@ -1,4 +1,4 @@
-"""The ninth room: sweeps of one policy, from a value function to a better one.
+"""Evaluation of one policy by sweeps, from a value function to a better one.
 
 Between sweeps V moves on by what is surely still to come. Discounted, that is gamma/(1-gamma) times the middle of d.
 Under average nothing sums up: V <- V + tau (d - middle of d), which is value iteration on (1 - tau) I + tau P, a chain
@@ -10,11 +10,15 @@ singular, so the mean of c over count states is added to every row, which leaves
 hold for any V, so nothing hangs on how V was found. A policy with several closed classes makes the system singular: its
 corrections are huge and only rounding makes d look narrow, so what rounding may do counts against a leap.
 
+Under average a policy may have several closed classes, whose means differ. Its d tends to the mean g of each class,
+P g = g, and V + k g solves its equations for any k. A sweep increases k by one, however little the means differ; if d
+is g, V moves along it at once, so that the next improvement leads into the class of the best mean (Puterman, 9.2).
+
 If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
 meet. Then the width of d stops shrinking, and the criterion is refused, in words; unless the arms cannot but meet in
 one long run, where it is their slowness, and NotConverged.
 
-Nothing here knows whether the counts are of one type or of several: `typed_counts` sweeps in the same way.
+The sweeps are the same for one type and for several.
 """
 
 from typing import NoReturn
@@ -24,16 +28,17 @@ from scipy.sparse.linalg import LinearOperator, gmres
 
 from evenhand.errors import NotApplicable, NotConverged
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier
-from evenhand.solvers.count_dynamics.outcomes import Follow
-from evenhand.solvers.count_dynamics.plan import LEAP
-from evenhand.solvers.count_dynamics.slots import INSTEAD_OF_AVERAGE
+from evenhand.solvers.counts.bounds import Bounds, Certifier
+from evenhand.solvers.counts.expectation import Follow
+from evenhand.solvers.counts.plan import LEAP
+from evenhand.solvers.counts.post_decision import INSTEAD_OF_AVERAGE
 from evenhand.typing import Floats
 
 _SHRINK = 0.1
 _MOST_SWEEPS = 60
 _DAMPING = 0.8
 _PATIENCE, _HARDLY = 40, 0.9
+_WIDEST = 1e4
 
 
 def extremes(change: Floats) -> tuple[float, float]:
@@ -79,7 +84,27 @@ def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) 
     leapt = value + correction
     after = rewards + factor * follow(leapt) - leapt
     width, surely = np.ptp(change), np.ptp(after) + 4 * certifier.step_error(leapt)
-    return leapt if surely < _HARDLY * width else value
+    if surely < _HARDLY * width:
+        return leapt
+    return _separate_classes(certifier, follow, rewards, value, uneven) if is_average else value
+
+
+def _separate_classes(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats, uneven: Floats) -> Floats:
+    """Move a value function along the gains of a policy with several closed classes.
+
+    Args:
+        certifier: bounds the rounding.
+        follow: the expected value after the policy's decisions.
+        rewards: (count state,) its mean rewards.
+        value: (count state,) V.
+        uneven: (count state,) T V - V, centred.
+    """
+    span, width = float(np.ptp(value)), float(np.ptp(uneven))
+    if width == 0 or span > _WIDEST * certifier.largest:
+        return value
+    moved = value + (span + certifier.largest) / width * uneven
+    after = rewards + follow(moved) - moved
+    return moved if np.ptp(after) + 4 * certifier.step_error(moved) <= (1 + _HARDLY) * width else value
 
 
 class Patience:

@@ -1,43 +1,44 @@
-"""The fifth room: the maximum over allocations, in every count state at once.
+"""The maximum over allocations, in every count state at once.
 
-    climbing   cell by cell and unit by unit (`lattice_sweeps.climb_budget`), O(count states * cells * units)
+    climbing   cell by cell and unit by unit (`kernels.splits`), O(count states * cells * units)
     listing    through the list of allocations, O(count states * allocations)
 
-Both give the same answer. `roads` says which of them a problem takes.
+Both give the same result; `algorithm` chooses between them.
 """
 
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from evenhand.kernels.lattice_sweeps import Listed, lattice_steps, number_points
-from evenhand.solvers.count_dynamics.outcomes import Outcomes
-from evenhand.solvers.count_dynamics.roads import Climb
+from evenhand.kernels.lattice import number_points
+from evenhand.kernels.splits import Listed, lattice_steps
+from evenhand.solvers.counts.algorithm import Climb
+from evenhand.solvers.counts.expectation import Outcomes, shifts
 from evenhand.typing import Floats, Indices, Ints
 
 
 class Choice(NamedTuple):
-    """What is done in each count state."""
+    """The decision in each count state."""
 
     amounts: Indices
     """(count state, cell) arms that get each cell."""
 
     gains: Floats
-    """(count state,) what this earns at once, beyond the base actions."""
+    """(count state,) its reward beyond the base actions."""
 
     targets: Ints
     """(count state,) the outcome it leads to."""
 
 
 class Chooser(Protocol):
-    """How the maximum over allocations is taken."""
+    """The maximum over allocations."""
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:
         """(count state,) the best gain plus worth of the (outcome,) outcome, and how it is reached."""
 
 
 def find_chooser(outcomes: Outcomes, gains: Floats) -> Chooser:
-    """The chooser of the road that is taken, for the (cell,) gains of one table of rewards."""
+    """Climbing or listing, for the (cell,) gains of one table of rewards."""
     climb = outcomes.roads.climb
     return Climber(outcomes, gains, climb) if climb is not None else Lister(outcomes, gains)
 
@@ -57,9 +58,10 @@ class Climber:
         self.strides = (self.digits ** np.arange(len(climb.order), dtype=np.int64)).astype(kind)
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:
-        """Climb, and decode what was chosen."""
+        """Climb, and decode the choice."""
+        from evenhand.kernels import lattice_sweeps as kernels
+
         outcomes, units = self.outcomes, self.climb.units[self.climb.order]
-        kernels = outcomes.kernels
         best, code = kernels.climb_budget(worth, self.gains, units, self.steps, self.strides, self.climb.num_units)
         amounts, gains, targets = kernels.decode_climb(
             outcomes.points, code, self.gains, *self.ends, self.digits, outcomes.tables
@@ -72,7 +74,7 @@ class Lister:
 
     def __init__(self, outcomes: Outcomes, gains: Floats) -> None:
         self.outcomes, self.allocations = outcomes, outcomes.roads.allocations
-        takes, lands = outcomes.shifts(self.allocations)
+        takes, lands = shifts(outcomes.slots, self.allocations)
         left, begins = outcomes.places(self.allocations)
         self.listed = Listed(
             takes=takes.astype(np.int32),
@@ -83,9 +85,11 @@ class Lister:
         )
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:
-        """Try all, and look up what was chosen."""
+        """Compare all, and look up the choice."""
+        from evenhand.kernels.lattice_sweeps import best_listed
+
         points, listed, tables = self.outcomes.points, self.listed, self.outcomes.tables
-        best, number = self.outcomes.kernels.best_listed(points, listed, tables, worth)
+        best, number = best_listed(points, listed, tables, worth)
         reached = number_points(points + listed.shifts[number], listed.arms[number], tables)
         amounts = self.allocations[number].astype(np.int32)
         return best, Choice(amounts, listed.gains[number], listed.offsets[number] + reached)

@@ -1,12 +1,12 @@
-"""The first room: an arm's tables, read into slots.
+"""Post-decision states of identical arms: how many are in each slot.
 
 In each state one idle action is the *base*. An arm left at its base is in the slot of its state. An arm that gets
 another *cell* (s, a) lands in the slot of the state whose base row is the same, or else in an extra slot for its row.
 Cells that cannot matter are left out: those that no budget affords, and those that are dominated by a cell of the same
-state and row which uses no more and pays no less.
+state and row with no larger usage and no smaller reward.
 
-Under the criterion `average` the long run must not depend on the start. The graph of one arm tells the plainest case:
-where the affordable actions together leave more than one closed class, an arm stays for ever in the one it began in.
+Under the criterion `average` the long run must not depend on the start. The graph of one arm decides the plainest case:
+if the affordable actions together leave more than one closed class, an arm stays for ever in the one it started in.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ INSTEAD_OF_AVERAGE = "Use the criterion discounted with a discount near 1, or fi
 
 
 class Arm(NamedTuple):
-    """The tables of one arm and the budget, as they were given."""
+    """The tables of one arm and the budget."""
 
     transitions: Floats
     """(state, action, next_state) probabilities."""
@@ -43,16 +43,16 @@ class Arm(NamedTuple):
 
 
 class Pay(NamedTuple):
-    """What a table of rewards pays in terms of slots, as a share of the mean over all arms."""
+    """Rewards in terms of slots, as a share of the mean over all arms."""
 
     base: Floats
     """(state,) for an arm left at its base."""
 
     gains: Floats
-    """(cell,) what a cell pays beyond that."""
+    """(cell,) reward of a cell beyond that."""
 
     most: float
-    """What all arms together get at most, up to its sign."""
+    """Bound on the magnitude of the mean reward."""
 
 
 class Slots(NamedTuple):
@@ -74,7 +74,7 @@ class Slots(NamedTuple):
     """(cell, 2) state and action."""
 
     needs: Floats
-    """(cell, resource) what one arm uses there."""
+    """(cell, resource) usage of one arm."""
 
     landings: Ints
     """(cell,) the slot where its arms land."""
@@ -84,7 +84,7 @@ class Slots(NamedTuple):
 
     @property
     def num_states(self) -> int:
-        """How many states an arm has."""
+        """Number of states of an arm."""
         return len(self.base)
 
 
@@ -92,7 +92,11 @@ class Slots(NamedTuple):
 
 
 def read_slots(arm: Arm, num_arms: int) -> Slots:
-    """Read an arm's tables; says what is wrong with them."""
+    """Read an arm's tables.
+
+    Raises:
+        InvalidInput: shapes do not fit, or a state has no idle action.
+    """
     _check_tables(arm)
     check_positive_int(num_arms, "num_arms")
     free = np.asarray((arm.usage == 0).all(axis=2))
@@ -116,7 +120,7 @@ def read_slots(arm: Arm, num_arms: int) -> Slots:
 
 
 def read_pay(rewards: Floats, slots: Slots) -> Pay:
-    """What (state, action) rewards pay at the base and beyond it."""
+    """(state, action) rewards at the base and beyond it."""
     s, a = slots.cells.T
     at_base = rewards[np.arange(slots.num_states), slots.base]
     gains = (rewards[s, a] - at_base[s]) / slots.num_arms
@@ -142,9 +146,9 @@ def check_one_class(arm: Arm) -> None:
 
 
 def surely_one_long_run(arm: Arm) -> bool:
-    """Whether any number of such arms meet in one joint state whatever is done, so that no start is remembered.
+    """Return True if any number of such arms surely have one closed class, so that the start does not matter.
 
-    Sufficient: an arm has a state that it meets whatever is done, and may wait where it is at any time.
+    Sufficient: under every policy an arm reaches some common state, and it may stay where it is at any time.
     """
     affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
     first = arm.transitions[np.arange(len(affordable)), affordable.argmax(axis=1)]
@@ -178,17 +182,17 @@ def _best_free(arm: Arm, free: Bools) -> Ints:
 def _useful_cells(arm: Arm, base: Ints) -> Ints:
     """(cell, 2) cells off base that are affordable and not dominated by a cell of the same state and row."""
     S, A = arm.rewards.shape
-    kept = [
+    useful = [
         (s, a)
         for s in range(S)
         for a in range(A)
         if a != base[s] and (arm.usage[s, a] <= arm.limit).all() and not _is_dominated(arm, s, a)
     ]
-    return np.asarray(np.array(kept, dtype=np.int64).reshape(-1, 2))
+    return np.asarray(np.array(useful, dtype=np.int64).reshape(-1, 2))
 
 
 def _is_dominated(arm: Arm, s: int, a: int) -> bool:
-    """Whether another action of the state has the same row, uses no more and pays no less."""
+    """Return True if another action of the state has the same row, no larger usage and no smaller reward."""
     usage, rewards = arm.usage[s], arm.rewards[s]
     rivals = (b for b in range(len(rewards)) if b != a and _same(arm.transitions[s, a], arm.transitions[s, b]))
     return any(

@@ -1,4 +1,4 @@
-"""The second room: what will be done and what it takes, told before anything large exists.
+"""Cost estimate for several types: memory and operations, before allocation.
 
 The operations of one improvement are a sum over the uses of the budget that types can have together (see the package).
 It is linear in the number of outcomes of the types before, so beginnings that use equally much are counted together.
@@ -17,9 +17,9 @@ from evenhand.display import size_in_words
 from evenhand.errors import TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.count_dynamics.plan import LEAP, check_program
-from evenhand.solvers.count_dynamics.slots import Arm, check_one_class, surely_one_long_run
-from evenhand.solvers.typed_counts.moves import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
+from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
+from evenhand.solvers.counts.plan import LEAP, check_program
+from evenhand.solvers.counts.post_decision import Arm, check_one_class, surely_one_long_run
 from evenhand.typing import Floats, Ints
 
 NODE = 2e4

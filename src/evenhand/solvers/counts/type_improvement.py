@@ -1,4 +1,4 @@
-"""The third room: the maximum over all decisions, taken type by type (`kernels.type_sweeps`).
+"""The maximum over all decisions, taken type by type (`kernels.boxes`).
 
 Choosing walks down the tree of uses that fit together: at a type, for each use that the budget still allows, the axis
 of its next counts becomes one of the outcomes of that use, and the types behind it are treated given these. Blocks of
@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.kernels.threads import in_threads
-from evenhand.kernels.type_sweeps import Best, Pairs, Rows
-from evenhand.solvers.typed_counts.moves import Moves
-from evenhand.solvers.typed_counts.plan import BLOCK
+from evenhand.execution.threads import in_order
+from evenhand.kernels.boxes import Best, Pairs, Rows
+from evenhand.solvers.counts.outcomes import Moves
+from evenhand.solvers.counts.type_plan import BLOCK
 from evenhand.typing import Array, Bools, Floats, Ints
 
 ALONE_BELOW = 5000
@@ -102,7 +102,7 @@ class Chooser:
         Args:
             sides: of each type.
             limit: (resource,) the budget.
-            kernels: what does the work.
+            kernels: the loops.
         """
         self.sides, self.limit, self.kernels = sides, limit, kernels
         numbers = [len(side.numbers) for side in sides]
@@ -149,7 +149,7 @@ class Chooser:
         blocks = list(self._blocks(side, used, len(values) * values.shape[2]))
         # Threads for the blocks of the first type only: the types behind it are work within a block.
         alone = kind > 0 or values.size < ALONE_BELOW
-        for (_, first, last), found in zip(blocks, in_threads(look_behind, blocks, alone=alone), strict=True):
+        for (_, first, last), found in zip(blocks, in_order(look_behind, blocks, 1 if alone else None), strict=True):
             self.kernels.keep_best(side.pairs, gains[kind], first, last, stride, found, kept, tie)
         return kept
 

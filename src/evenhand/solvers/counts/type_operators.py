@@ -1,4 +1,4 @@
-"""The fourth room: choosing, following and pushing, each applied type by type (`kernels.type_sweeps`).
+"""Improvement, expectation and push-forward, each applied type by type (`kernels.boxes`).
 
 Following and pushing need the outcomes that one policy leads to, one a state; equal ones are treated once. Those that
 begin with the same outcome of the first type are one piece of work, and pieces are shared out among threads. Their
@@ -19,17 +19,12 @@ from types import ModuleType
 
 import numpy as np
 
-from evenhand.kernels import type_sweeps
-from evenhand.kernels.threads import in_threads
-from evenhand.kernels.type_sweeps import Joined, Leaves, Rows, join
-from evenhand.solvers.count_dynamics.moving import UNIT
-from evenhand.solvers.typed_counts.choosing import Chooser, Seen, Side, narrow_side, whole_side
-from evenhand.solvers.typed_counts.plan import TypedPlan
+from evenhand.execution.threads import in_order
+from evenhand.kernels.boxes import Joined, Leaves, Rows, join
+from evenhand.solvers.counts.transition import UNIT
+from evenhand.solvers.counts.type_improvement import Chooser, Seen, Side, narrow_side, whole_side
+from evenhand.solvers.counts.type_plan import TypedPlan
 from evenhand.typing import Array, Floats
-
-COMPILE_FROM = 1e7
-"""Elementary operations from which compiled code pays, its compilation included when it is not cached."""
-
 
 PARTS, CUT_FROM = 4, 20_000
 """Pieces that the outcomes of a policy are cut into, and the number of outcomes from which it is worth while."""
@@ -38,9 +33,17 @@ PARTS, CUT_FROM = 4, 20_000
 class Operators:
     """What can be done with values on the counts of several types."""
 
-    def __init__(self, plan: TypedPlan) -> None:
+    def __init__(self, plan: TypedPlan, kernels: ModuleType | None = None) -> None:
+        """Prepare the operators.
+
+        Args:
+            plan: the problem, planned.
+            kernels: the loops; by default compiled.
+        """
         self.plan, self.types = plan, plan.types
-        self.kernels: ModuleType = _compiled() if plan.operations >= COMPILE_FROM else type_sweeps
+        from evenhand.kernels import type_sweeps
+
+        self.kernels = kernels or type_sweeps
         self._narrow: Chooser
 
     @cached_property
@@ -157,7 +160,7 @@ class Fixed:
     def follow(self, values: Floats) -> Floats:
         """(state,) the expected value after the policy's decision."""
         own = self.operators
-        work = in_threads(lambda part: own.kernels.follow(own.laws, part[1], values), self.parts)
+        work = in_order(lambda part: own.kernels.follow(own.laws, part[1], values), self.parts)
         return np.asarray(np.concatenate(list(work))[self.leaf_of_state])
 
     def push(self, law: Floats) -> Floats:
@@ -165,12 +168,4 @@ class Fixed:
         own = self.operators
         # States with the same outcomes push as one.
         masses = np.bincount(self.leaf_of_state, weights=law, minlength=len(self.leaves.rows))
-        return np.asarray(
-            sum(in_threads(lambda part: own.kernels.push(own.laws, part[1], masses[part[0]]), self.parts))
-        )
-
-
-def _compiled() -> ModuleType:
-    from evenhand.kernels import compiled_types
-
-    return compiled_types
+        return np.asarray(sum(in_order(lambda part: own.kernels.push(own.laws, part[1], masses[part[0]]), self.parts)))

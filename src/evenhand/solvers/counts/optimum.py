@@ -1,4 +1,4 @@
-"""The seventh room: what comes out."""
+"""The optimum on counts of identical arms."""
 
 from dataclasses import dataclass
 from functools import cached_property

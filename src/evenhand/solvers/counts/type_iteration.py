@@ -1,4 +1,4 @@
-"""The fifth room: iterating to the optimum of one weighted sum, and how often its policy is where.
+"""Policy iteration for one weighted sum over types, and the visits of its policy.
 
     discounted, average   modified policy iteration. A full improvement costs as much as many sweeps of one policy, one
                           among pairs that were seen before as much as a few. So the problem is solved among these until
@@ -21,11 +21,11 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
 from evenhand.errors import NotConverged
-from evenhand.solvers.count_dynamics.bounds import Bounds, Certifier, law_error
-from evenhand.solvers.count_dynamics.moving import UNIT
-from evenhand.solvers.count_dynamics.sweeping import Patience, advance, apply_policy, extremes
+from evenhand.solvers.counts.bounds import Bounds, Certifier, law_error
+from evenhand.solvers.counts.evaluation import Patience, advance, apply_policy, extremes
+from evenhand.solvers.counts.transition import UNIT
+from evenhand.solvers.counts.type_operators import Fixed, Operators
 from evenhand.solvers.occupancy import CLASSES_UP_TO, long_run_shares, settle
-from evenhand.solvers.typed_counts.operators import Fixed, Operators
 from evenhand.typing import Array, Floats
 
 Tell = Callable[[str], None]
@@ -200,7 +200,7 @@ def _induce_backward(
     value, slack = np.zeros(plan.num_states), 0.0
     for step in reversed(range(num_steps)):
         tell(f"step {step + 1} of {num_steps}")
-        # e_t = e(V_{t+1}) + gamma e_{t+1} (`count_dynamics.bounds`).
+        # e_t = e(V_{t+1}) + gamma e_{t+1} (`bounds`).
         slack = certifier.step_error(value) + factor * slack
         value, picks[step] = operators.improve(gains, factor * value, _tie(certifier, value))
     bounds = certifier.settle(value, slack)

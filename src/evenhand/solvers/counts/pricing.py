@@ -1,4 +1,4 @@
-"""The sixth room: the oracle of column generation.
+"""The oracle of column generation for several types.
 
 For weights g of the members of welfare and prices phi of the floors, a pair of type t gains
 
@@ -12,10 +12,10 @@ law of the first counts, as closely as rounding allows. A mixture of such polici
 import numpy as np
 
 from evenhand.model.objective import Objective
+from evenhand.solvers.counts.type_iteration import Tell, Visits, solve_types
+from evenhand.solvers.counts.type_operators import Operators
+from evenhand.solvers.counts.type_plan import TypedPlan
 from evenhand.solvers.mixtures.oracle import Priced
-from evenhand.solvers.typed_counts.operators import Operators
-from evenhand.solvers.typed_counts.plan import TypedPlan
-from evenhand.solvers.typed_counts.solving import Tell, Visits, solve_types
 from evenhand.typing import Array, Floats, Ints
 
 

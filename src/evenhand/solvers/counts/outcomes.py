@@ -1,4 +1,4 @@
-"""The first room: what the arms of one type can do together.
+"""Allocations and outcomes of the arms of one type.
 
 A *pair* (x, u) has u[s, a] arms that get action a in state s, with sum_a u[s, a] = x[s], within the budget alone. Pairs
 are listed cell by cell. What a pair uses is its *use*, a vector of resources; uses that differ by rounding are one. Its
@@ -16,6 +16,7 @@ from scipy import sparse
 
 from evenhand.checks import check_memory, fits_in_memory
 from evenhand.errors import TooLarge
+from evenhand.kernels.boxes import Pairs, Rows
 from evenhand.kernels.lattice import (
     branches,
     fitting_amounts,
@@ -26,7 +27,6 @@ from evenhand.kernels.lattice import (
 )
 from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
 from evenhand.kernels.products import distinct_rows
-from evenhand.kernels.type_sweeps import Pairs, Rows
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_PAIRS = 5_000_000

@@ -1,4 +1,4 @@
-"""The fourth room: what a decision leads to, and the expected value after it.
+"""The outcome of a decision, and the expected value after it.
 
 After a decision i[s] arms are in base slots and a[e] in extra ones: the *outcome* (i, a). Nothing else of the decision
 matters for what comes next, W(i, a) = E[V(x') | i, a]. Outcomes are numbered by *level*, the number t = |a| of arms in
@@ -13,18 +13,16 @@ that some state uses.
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.errors import InvalidInput
-from evenhand.kernels import lattice_sweeps
-from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_tables
-from evenhand.kernels.lattice_sweeps import number_points
-from evenhand.solvers.count_dynamics.moving import UNIT, Laws, Sweeps
-from evenhand.solvers.count_dynamics.roads import MIXTURE_ERROR, Roads, spread_extras
-from evenhand.solvers.count_dynamics.slots import SAME_ROW
+from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_tables
+from evenhand.kernels.lattice_laws import law_of_movers
+from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, Roads, spread_extras
+from evenhand.solvers.counts.post_decision import SAME_ROW, Slots
+from evenhand.solvers.counts.transition import UNIT, Laws, Sweeps
 from evenhand.typing import Floats, Indices, Ints
 
 Follow = Callable[[Floats], Floats]
@@ -53,22 +51,22 @@ class Level(NamedTuple):
 class Outcomes:
     """The outcomes of decisions, and expectations over what follows them."""
 
-    def __init__(self, roads: Roads, kernels: ModuleType) -> None:
-        self.roads, self.slots, self.kernels = roads, roads.slots, kernels
+    def __init__(self, roads: Roads) -> None:
+        self.roads, self.slots = roads, roads.slots
         self.points = lattice_points(self.slots.num_arms, self.slots.num_states).astype(np.int32)
         self.tables = lattice_tables(self.slots.num_arms, self.slots.num_states)
         self.levels = self._levels()
         self.move: Sweeps | Laws
         if roads.splits is not None:
-            self.move = Sweeps(self.slots, roads.splits, roads.base_levels, kernels)
+            self.move = Sweeps(self.slots, roads.splits, roads.base_levels)
         else:
-            self.move = Laws(self.slots, roads.base_levels, kernels)
+            self.move = Laws(self.slots, roads.base_levels)
 
     def _levels(self) -> list[Level]:
         rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
-        laws = _laws_of_configs(self.roads.extras, rows)
         levels, offset = [], 0
-        for t, law in enumerate(laws):
+        for t, configs in enumerate(self.roads.extras):
+            law = law_of_movers(configs, rows)
             left = self.slots.num_arms - t
             points = lattice_points(left, self.slots.num_states)
             arrivals = lattice_points(t, self.slots.num_states)
@@ -96,13 +94,6 @@ class Outcomes:
 
     # -- which outcome ------------------------------------------------------------------------------------------------
 
-    def shifts(self, amounts: Ints) -> tuple[Ints, Ints]:
-        """(row, state) arms that (row, cell) amounts take out of each state, and arms that land in its slot."""
-        states = np.arange(self.slots.num_states)
-        takes = amounts @ (self.slots.cells[:, :1] == states).astype(np.int64)
-        lands = amounts @ (self.slots.landings[:, None] == states).astype(np.int64)
-        return takes, lands
-
     def places(self, amounts: Ints) -> tuple[Ints, Ints]:
         """(row,) arms left in base slots by (row, cell) amounts, and where the outcomes of their config begin."""
         spread = spread_extras(self.slots, amounts)
@@ -121,18 +112,6 @@ class Outcomes:
         if any(tuple(config) not in known for config in used):
             raise InvalidInput("choices: some of them are beyond the budget")
         return np.array([known[tuple(config)] for config in used], dtype=np.int64)[row.reshape(-1)]
-
-    def reach(self, amounts: Ints) -> Ints:
-        """(count state,) the outcome of one decision in each.
-
-        Args:
-            amounts: (count state, cell) arms that get each cell.
-        """
-        takes, lands = self.shifts(amounts)
-        if amounts.min(initial=0) < 0 or (takes > self.points).any():
-            raise InvalidInput("choices: some of them serve arms that are not there")
-        left, begins = self.places(amounts)
-        return begins + number_points(self.points - takes + lands, left, self.tables)
 
     # -- the expected value after it ----------------------------------------------------------------------------------
 
@@ -212,16 +191,9 @@ class Outcomes:
         return expected
 
 
-def _laws_of_configs(extras: list[Ints], rows: Floats) -> list[Floats]:
-    """By number of arms: the (config, point) laws of where arms of these configs arrive, one arm added at a time."""
-    laws = [np.ones((1, 1))]
-    for t in range(1, len(extras)):
-        smaller = {tuple(config): i for i, config in enumerate(extras[t - 1])}
-        # Any arm may be the last that is added: one of the first extra slot that has any.
-        last = (extras[t] > 0).argmax(axis=1)
-        without = extras[t].copy()
-        without[np.arange(len(last)), last] -= 1
-        parent = np.array([smaller[tuple(config)] for config in without], dtype=np.int32)
-        below = lattice_below(t, rows.shape[1])
-        laws.append(lattice_sweeps.grow_law(laws[-1], rows, last.astype(np.int32), parent, below))
-    return laws
+def shifts(slots: Slots, amounts: Ints) -> tuple[Ints, Ints]:
+    """(row, state) arms that (row, cell) amounts take out of each state, and arms that land in its slot."""
+    states = np.arange(slots.num_states)
+    takes = amounts @ (slots.cells[:, :1] == states).astype(np.int64)
+    lands = amounts @ (slots.landings[:, None] == states).astype(np.int64)
+    return takes, lands

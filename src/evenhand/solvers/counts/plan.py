@@ -1,31 +1,31 @@
-"""The sixth room: what will be done and what it takes, told before anything large exists.
+"""Cost estimate: memory and operations of the dynamic program, before allocation.
 
-A plan knows the roads of a problem and its criterion, hence the bytes and operations of solving it. What is built of
-it (laws, lines, tables) is built once, when first asked for, and serves every solve and evaluation of that plan.
+A plan has the algorithm of a problem and its criterion, hence the bytes and operations of solving it. Distributions,
+lines and tables are built once, on first use.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
+from math import comb
 
 import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput, TooLarge
-from evenhand.kernels import lattice_sweeps
 from evenhand.kernels.lattice import lattice_size
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.count_dynamics.choosing import Chooser, find_chooser
-from evenhand.solvers.count_dynamics.outcomes import Outcomes
-from evenhand.solvers.count_dynamics.roads import INSTEAD, Roads, find_roads
-from evenhand.solvers.count_dynamics.slots import Arm, Pay, Slots, check_one_class, read_pay, read_slots
+from evenhand.solvers.counts.algorithm import INSTEAD, Roads, find_roads, list_allocations
+from evenhand.solvers.counts.expectation import Outcomes
+from evenhand.solvers.counts.improvement import Chooser, find_chooser
+from evenhand.solvers.counts.post_decision import Arm, Pay, Slots, check_one_class, read_pay, read_slots
+from evenhand.solvers.counts.tables import Tables
 from evenhand.typing import Floats
-
-COMPILE_FROM = 3e7
-"""Elementary operations from which compiled code pays, its compilation included when it is not cached."""
 
 MOST_OPERATIONS = 1e14
 """Elementary operations beyond which a problem is refused."""
+
+SMALL = 3e5
+"""Entries of explicit tables up to which they are used: nothing is compiled for them."""
 
 LEAP = 30
 """Steps of GMRES in a leap of the value function (`sweeping`); each keeps a vector."""
@@ -34,13 +34,13 @@ _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
 
 
 def check_program(states: str, criterion: Criterion, size_in_bytes: float, operations: float, instead: str) -> str:
-    """Refuse a dynamic program that would not fit in memory or never end; else its name, for people.
+    """Refuse a dynamic program that does not fit in memory or takes too long; else return its description.
 
     Args:
         states: on what it is.
         criterion: with a finite horizon, the choices of every step are stored.
-        size_in_bytes: what it takes.
-        operations: what it would do.
+        size_in_bytes: its memory.
+        operations: its operations.
         instead: what to use if it is too large.
     """
     what = f"the dynamic program on {states}"
@@ -54,19 +54,22 @@ def check_program(states: str, criterion: Criterion, size_in_bytes: float, opera
 
 @dataclass(frozen=True, eq=False)
 class CountPlan:
-    """What will be done, and what it takes."""
+    """The dynamic program of identical arms, not yet begun."""
 
     arm: Arm
     """The tables of an arm and the budget."""
 
     criterion: Criterion
-    """What rewards over time are worth."""
+    """Value of rewards over time."""
 
     roads: Roads
-    """How it will be done."""
+    """The algorithm."""
 
     pay: Pay
-    """What the arm's rewards pay in terms of slots."""
+    """Rewards in terms of slots."""
+
+    small: float
+    """Entries of explicit tables up to which they are used."""
 
     @property
     def slots(self) -> Slots:
@@ -155,57 +158,39 @@ class CountPlan:
         """Refuse, before any work, what would not fit in memory or never end."""
         check_program(f"{self.num_points} count states", self.criterion, self.size_in_bytes, self.operations, INSTEAD)
 
-    def check_evaluating(self) -> None:
-        """The same for one policy, whose choices are there already."""
-        if "outcomes" not in self.__dict__:  # what is built takes no more
-            check_memory(self.work_in_bytes, f"a policy on {self.num_points} count states", INSTEAD)
-
-    # -- plans that follow from it ------------------------------------------------------------------------------------
-
-    def with_fewer_arms(self, times: int) -> "CountPlan":
-        """The plan of the same problem with a fraction of the arms and of the budget."""
-        fewer = self.slots.num_arms // times
-        limit = self.arm.limit * (fewer / self.slots.num_arms)
-        return plan_counts(*self.arm._replace(limit=limit), fewer, self.criterion)
-
-    def with_rewards(self, rewards: Floats) -> "CountPlan":
-        """The plan of the same arms with other rewards; what was built of this one serves it too, if its cells do.
-
-        Args:
-            rewards: (state, action) rewards of an arm.
-        """
-        # Rewards decide which cells are dominated, so other rewards may need other cells, and then all else anew.
-        arm = self.arm._replace(rewards=rewards)
-        slots = read_slots(arm, self.slots.num_arms)
-        same = np.array_equal(slots.base, self.slots.base) and np.array_equal(slots.cells, self.slots.cells)
-        roads = self.roads if same else find_roads(slots)
-        plan = CountPlan(arm, self.criterion, roads, read_pay(rewards, slots))
-        if same and "outcomes" in self.__dict__:  # laws and lines do not know rewards
-            plan.__dict__["outcomes"] = self.outcomes
-        return plan
-
     # -- what is built of it ------------------------------------------------------------------------------------------
 
+    @property
+    def is_small(self) -> bool:
+        """Whether explicit tables are used."""
+        climb, number = self.roads.climb, len(self.roads.allocations)
+        if climb is not None:
+            number = comb(climb.num_units + len(climb.order), climb.num_units)
+        return self.num_points * max(self.roads.num_outcomes, number) <= self.small
+
     @cached_property
-    def outcomes(self) -> Outcomes:
-        """Outcomes of decisions, and expectations over what follows them."""
-        kernels = _compiled() if self.operations >= COMPILE_FROM else lattice_sweeps
-        return Outcomes(self.roads, kernels)
+    def outcomes(self) -> Outcomes | Tables:
+        """Outcomes of decisions, and expectations over the next counts."""
+        if not self.is_small:
+            return Outcomes(self.roads)
+        return Tables(self.slots, list_allocations(self.slots, self.num_points), self.pay.gains)
 
     @cached_property
     def chooser(self) -> Chooser:
         """The maximum over allocations."""
+        if isinstance(self.outcomes, Tables):
+            return self.outcomes
         return find_chooser(self.outcomes, self.pay.gains)
 
 
-def _compiled() -> ModuleType:
-    from evenhand.kernels import compiled_sweeps
-
-    return compiled_sweeps
-
-
 def plan_counts(
-    transitions: Floats, rewards: Floats, usage: Floats, limit: Floats, num_arms: int, criterion: Criterion
+    transitions: Floats,
+    rewards: Floats,
+    usage: Floats,
+    limit: Floats,
+    num_arms: int,
+    criterion: Criterion,
+    small: float = SMALL,
 ) -> CountPlan:
     """Plan the dynamic program on counts of identical arms that share a budget.
 
@@ -215,7 +200,8 @@ def plan_counts(
         usage: (state, action, resource) usage; in every state some action uses nothing.
         limit: (resource,) the budget, with its room for rounding.
         num_arms: how many arms there are.
-        criterion: what rewards over time are worth.
+        criterion: value of rewards over time.
+        small: entries of explicit tables up to which they are used in place of compiled sweeps.
 
     Raises:
         TooLarge: it is beyond all reason.
@@ -227,4 +213,4 @@ def plan_counts(
     slots = read_slots(arm, num_arms)
     if criterion.is_average:
         check_one_class(arm)
-    return CountPlan(arm, criterion, find_roads(slots), read_pay(rewards, slots))
+    return CountPlan(arm, criterion, find_roads(slots), read_pay(rewards, slots), small)

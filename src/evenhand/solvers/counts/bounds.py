@@ -1,4 +1,4 @@
-"""The eighth room: what one application of Bellman's operator proves.
+"""Bounds from one application of the Bellman operator.
 
 With d = T V - V for any V, the criterion brackets the optimum (`Criterion.bracket`): MacQueen's bounds if discounted,
 min d and max d under average. The lower one holds for the policy that is greedy in V; with the operator of one policy
@@ -19,16 +19,19 @@ In all of them e stands once for each step that counts: times `Criterion.total` 
 average V is centred, so that max|V| does not grow with the number of sweeps.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from evenhand.kernels.lattice import multinomial_law
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.count_dynamics.moving import UNIT
-from evenhand.solvers.count_dynamics.outcomes import Outcomes
+from evenhand.solvers.counts.transition import UNIT
 from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from evenhand.solvers.counts.expectation import Outcomes
+    from evenhand.solvers.counts.tables import Tables
 
 _NEXT_TO_NOTHING = 1e-6
 
@@ -120,7 +123,9 @@ class Certifier:
         return Bounds(low, high, slack, scale, excused)
 
 
-def certify_counts(outcomes: Outcomes, criterion: Criterion, largest_reward: float, initial: Floats) -> Certifier:
+def certify_counts(
+    outcomes: "Outcomes | Tables", criterion: Criterion, largest_reward: float, initial: Floats
+) -> Certifier:
     """The certifier of identical arms.
 
     Args:

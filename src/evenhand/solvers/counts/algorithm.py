@@ -1,12 +1,12 @@
-"""The second room: which roads a problem can take, read off its slots before anything large exists.
+"""Choice of the algorithm, from the slots alone, before anything large exists.
 
-There are three forks, and whichever way is taken, the result is the same:
+There are three choices, none of which changes the result:
 
     choosing   climb the budget cell by cell, where one resource binds in whole units and no landing is served again;
                else go through the list of allocations of the cells off base, which does not depend on the counts
-    moving     base rows as a product of splits (`lattice_sweeps.factorise`), else as a table of laws
+    moving     base rows as a product of splits (`kernels.splits`), else as a table of distributions
     extras     arms in extra slots move by themselves; where the extra rows are mixtures of base rows (a replacement
-               that may fail), the mixture chooses among slots and the base rows move everybody at once
+               that may fail), the mixture chooses among slots and the base rows move all arms at once
 
 Nothing here depends on the criterion.
 """
@@ -19,8 +19,8 @@ from scipy.optimize import nnls
 from evenhand.display import size_in_words
 from evenhand.errors import TooLarge
 from evenhand.kernels.lattice import lattice_size
-from evenhand.kernels.lattice_sweeps import Split, factorise
-from evenhand.solvers.count_dynamics.slots import Slots
+from evenhand.kernels.splits import Split, factorise
+from evenhand.solvers.counts.post_decision import Slots
 from evenhand.typing import Floats, Ints
 
 MOST_ALLOCATIONS = 3_000_000
@@ -44,11 +44,11 @@ class Climb(NamedTuple):
     """(cell,) whole units that one arm uses."""
 
     num_units: int
-    """How many there are."""
+    """Number of units in the budget."""
 
 
 class Roads(NamedTuple):
-    """The roads a problem takes."""
+    """The algorithm for a problem."""
 
     slots: Slots
     climb: Climb | None
@@ -67,7 +67,7 @@ class Roads(NamedTuple):
 
     @property
     def num_points(self) -> int:
-        """How many count states there are."""
+        """Number of count states."""
         return self.size_of(0)
 
     def size_of(self, extra: int) -> int:
@@ -76,7 +76,7 @@ class Roads(NamedTuple):
 
     @property
     def num_outcomes(self) -> int:
-        """How many counts of slots there are after a decision."""
+        """Number of counts of slots after a decision."""
         return sum(len(configs) * self.size_of(t) for t, configs in enumerate(self.extras))
 
     @property
@@ -86,7 +86,11 @@ class Roads(NamedTuple):
 
 
 def find_roads(slots: Slots) -> Roads:
-    """The cheapest roads. Raises TooLarge where there is none within reason."""
+    """The cheapest algorithm.
+
+    Raises:
+        TooLarge: there are too many count states or allocations.
+    """
     num_points = lattice_size(slots.num_arms, slots.num_states)
     # Points are numbered in 32 bits.
     if num_points >= 2**31:
@@ -94,7 +98,7 @@ def find_roads(slots: Slots) -> Roads:
     climb = _climbing(slots)
     allocations = np.zeros((0, len(slots.cells)), dtype=np.int64)
     if climb is None:
-        allocations = _list_allocations(slots, num_points)
+        allocations = list_allocations(slots, num_points)
     extras = _extra_configs(slots, allocations)
     mixtures = _mixtures(slots.extra_rows, slots.base_rows) if len(extras) > 1 else None
     return Roads(slots, climb, allocations, extras, mixtures, factorise(slots.base_rows))
@@ -104,7 +108,7 @@ def find_roads(slots: Slots) -> Roads:
 
 
 def _climbing(slots: Slots) -> Climb | None:
-    """How to climb the budget, or None where only the list of allocations will do."""
+    """The order and units of climbing the budget, or None if only the list of allocations applies."""
     order = _serving_order(slots)
     # A resource binds if all arms in the dearest cell would use more of it than there is.
     binding = slots.num_arms * slots.needs.max(axis=0, initial=0.0) > slots.limit
@@ -142,7 +146,7 @@ def _serving_order(slots: Slots) -> Ints | None:
     return np.array(order, dtype=np.int64)
 
 
-def _list_allocations(slots: Slots, num_points: int) -> Ints:
+def list_allocations(slots: Slots, num_points: int) -> Ints:
     """(allocation, cell) all amounts within the budget: cell by cell, dropping what breaks it."""
     chosen = np.zeros((1, 0), dtype=np.int32)
     used = np.zeros((1, len(slots.limit)))
