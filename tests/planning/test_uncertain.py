@@ -16,7 +16,7 @@ from evenhand.fitting.posterior_files import Named
 from evenhand.model.objective import read_welfare
 from evenhand.planning.draws import Candidates, upper_bounds
 from evenhand.planning.knowing import RowWorth, WorthKnowing, worth_knowing
-from evenhand.solvers.mixtures.tail import tail_mean
+from evenhand.solvers.column_generation.cvar import tail_mean
 
 GAMMA = 0.8
 STATES, ACTIONS = ("good", "bad"), ("wait", "mend")

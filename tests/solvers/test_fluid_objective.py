@@ -15,8 +15,8 @@ from evenhand.errors import Infeasible, NotApplicable, OutOfDomain, TooLarge
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
-from evenhand.solvers import fluid_programs
 from evenhand.solvers.fluid import model_of, solve_fluid
+from evenhand.solvers.fluid import programs as fluid_programs
 
 from ..conftest import chessboard
 from ..oracles.fluid_lp import fluid_lp
@@ -217,7 +217,7 @@ def check(problem, solution):
 def agrees(problem, criterion, welfare, tolerance=1e-6, known=None):
     best = brute_force(problem, criterion, known or welfare)
     if best == -np.inf:
-        with pytest.raises(Infeasible, match="floors cannot be met"):
+        with pytest.raises(Infeasible, match="floors"):
             solve_fluid(problem, welfare, tolerance)
         return
     solution = solve_fluid(problem, welfare, tolerance)

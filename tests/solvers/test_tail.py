@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.errors import OutOfDomain
 from evenhand.model.welfare import parse_welfare
-from evenhand.solvers.mixtures.tail import best_tail, tail_mean, tail_weights
+from evenhand.solvers.column_generation.cvar import best_tail, tail_mean, tail_weights
 
 
 def worlds(number=12, members=3, policies=4, seed=0):

@@ -36,7 +36,7 @@ from evenhand.model.naming import arm_names, type_names
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
-from evenhand.solvers.mixtures.tail import tail_mean
+from evenhand.solvers.column_generation.cvar import tail_mean
 from evenhand.typing import Floats, Progress
 
 QUANTILES = (0.05, 0.5, 0.95)

@@ -41,7 +41,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
-from evenhand.solvers.arms import action_values
+from evenhand.solvers.single_arm import action_values
 from evenhand.typing import Floats, Progress, Rng
 
 MOST_EXACT = 500

@@ -4,7 +4,7 @@ With V_k[d] the values of plan k in draw d, the shares theta of a mixture (drawn
 
     tail_q  =  the mean of the worst q D of   W(sum_k theta_k V_k[d]),   d = 1 .. D
 
-which `solvers.mixtures.tail` does for given plans. Plans are added where the tail asks for them. At its optimum draws
+which `solvers.column_generation.cvar` does for given plans. Plans are added as the tail needs. At its optimum draws
 have weights pi_d (those above the tail 0, those below 1/(q D)), and a plan would help that has a larger
 sum_d pi_d g_d.V[d]; to find the best such plan is as hard as a problem whose transitions are not known to whoever acts,
 so the oracle plans for the mean world of the weights,
@@ -31,7 +31,7 @@ from evenhand.model.composite import Mixture
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.draws import Candidates, upper_bounds
 from evenhand.planning.solution import Part
-from evenhand.solvers.mixtures.tail import TailOptimum, best_tail, tail_mean
+from evenhand.solvers.column_generation.cvar import TailOptimum, best_tail, tail_mean
 from evenhand.typing import Floats
 
 MOST_ROUNDS = 5

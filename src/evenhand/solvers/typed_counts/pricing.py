@@ -12,7 +12,7 @@ law of the first counts, as closely as rounding allows. A mixture of such polici
 import numpy as np
 
 from evenhand.model.objective import Objective
-from evenhand.solvers.mixtures.oracle import Priced
+from evenhand.solvers.column_generation.oracle import Priced
 from evenhand.solvers.typed_counts.operators import Operators
 from evenhand.solvers.typed_counts.plan import TypedPlan
 from evenhand.solvers.typed_counts.solving import Tell, Visits, solve_types
