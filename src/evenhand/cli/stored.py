@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import number, percent, print_facts, print_groups, print_json, seconds
+from evenhand.cli.console import print_facts, print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts, refuse_several
+from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
 from evenhand.errors import InvalidInput
 from evenhand.model.files import is_stored
-from evenhand.planning.names import find_name, is_file
+from evenhand.planning.policy_registry import find_policy, is_file
+from evenhand.report.format import duration, fixed, percent
 
 if TYPE_CHECKING:
     from evenhand.evaluation.shards.checking import ArmsCheck
@@ -55,7 +57,7 @@ def stored_arms(
         check_place(on)
     if not is_stored(model):
         if on is not None and not cells:
-            raise InvalidInput("--on: shards are those of a model in Parquet; write one: evenhand problems NAME --out")
+            raise OptionError("--on", "shards are those of a model in Parquet; write one: evenhand problems NAME --out")
         return None
     from evenhand.model.parquet.reading import open_arms
 
@@ -64,7 +66,7 @@ def stored_arms(
     if on is None and arms.num_rows <= IN_MEMORY_UP_TO:
         return None
     if initial is not None:
-        raise InvalidInput("--initial: by shards arms start as the table says; write the column initial instead")
+        raise OptionError("--initial", "by shards arms start as the table says; write the column initial instead")
     arms = arms.under(criterion, over)
     return arms.with_budget(read_amounts(budgets[0])) if budgets else arms
 
@@ -73,7 +75,7 @@ def refuse_without_shards(**given: str | None) -> None:
     """Refuse options that only work by shards has."""
     for name, value in given.items():
         if value is not None:
-            raise InvalidInput(f"--{name}: this is for models in Parquet, by shards: give --on, such as --on local:2")
+            raise OptionError(f"--{name}", "this is for models in Parquet, by shards: give --on, such as --on local:2")
 
 
 def run_check(arms: "StoredArms", on: str | None, as_json: bool, quiet: bool) -> None:
@@ -112,7 +114,7 @@ def _show_check(found: "ArmsCheck") -> None:
         ("arms", f"{arms.num_arms} in {arms.num_rows} rows"),
         ("states", _range(found.states)),
         ("actions", _range(found.actions)),
-        ("rewards", f"{number(found.rewards[0])} to {number(found.rewards[1])}"),
+        ("rewards", f"{fixed(found.rewards[0])} to {fixed(found.rewards[1])}"),
         *((f"budget of {name}", f"{budget:g} of at most {most:g}") for name, budget, most in resources),
     ]
     print_facts(f"{arms.path}{_under(arms)}", facts)
@@ -151,7 +153,7 @@ def run_indices(arms: "StoredArms", on: str | None, out: str | None, as_json: bo
         ("indexable", str(found.num_indexable)),
         *([("not defined", str(found.num_refused))] if found.num_refused else []),
         *([("first without", ", ".join(f"row {row}" for row in found.first_without))] if found.first_without else []),
-        ("indices", f"{number(found.low)} to {number(found.high)}"),
+        ("indices", f"{fixed(found.low)} to {fixed(found.high)}"),
     ]
     print_facts(f"Whittle indices of {called(arms.path)}", facts)
     click.echo(f"written to {out}" if out else "--out FILE.parquet writes them, row by row")
@@ -194,7 +196,7 @@ def run_evaluate(
                 raise InvalidInput(f"{policy}: by shards a plan is a table of results: indices --out, or solve --out")
             plan = read_plan(policy, arms.path)
             rule, weights = plan.rule, plan.weights
-        asked = rule or find_name(policy).name
+        asked = rule or find_policy(policy).name
         found = evaluate_arms(asked, arms, welfare, episodes, horizon, seed, on, tell, values=values, weights=weights)
     if as_json:
         print_json(_evaluation_as_dict(found, values))
@@ -224,17 +226,20 @@ def _evaluation_as_dict(found: "ArmsEvaluation", values: str | None) -> dict[str
 
 def _show_evaluation(found: "ArmsEvaluation", title: str, values: str | None) -> None:
     facts = [
-        ("welfare", f"{number(found.welfare)} ± {number(found.welfare_stderr)}"),
-        ("mean", f"{number(found.mean)} ± {number(found.mean_stderr)}"),
-        ("worst group" if found.groups else "worst arm", number(found.worst)),
-        ("Gini coefficient", number(found.gini_coefficient)),
+        ("welfare", f"{fixed(found.welfare)} ± {fixed(found.welfare_stderr)}"),
+        ("mean", f"{fixed(found.mean)} ± {fixed(found.mean_stderr)}"),
+        ("worst group" if found.groups else "worst arm", fixed(found.worst)),
+        ("Gini coefficient", fixed(found.gini_coefficient)),
         ("budget used", ", ".join(percent(share) for share in found.budget_used)),
         ("played", f"{found.num_episodes} episodes of {found.horizon} steps on {found.on}"),
-        ("time", seconds(found.seconds)),
+        ("time", duration(found.seconds)),
     ]
     print_facts(f"{title}{_under(found.arms)}", facts)
     if found.groups:
-        print_groups(found.groups, None)
+        from evenhand.report.results import groups_table
+        from evenhand.report.summary import Summary
+
+        print_summary(Summary("", tables=[groups_table(found.groups, None)]))
     click.echo(f"written to {values}" if values else "--values FILE.parquet writes the values, row by row")
 
 
@@ -251,7 +256,7 @@ def run_solve(
 ) -> None:
     """The fair relaxation by shards."""
     if method not in ("auto", "fluid"):
-        raise InvalidInput(f"--method: by shards it is fluid; {method} is for models in memory")
+        raise OptionError("--method", f"by shards it is fluid; {method} is for models in memory")
     _check_place(out, "--out")
     check_target(checkpoint, "--checkpoint")
     with progress(quiet) as tell:
@@ -290,16 +295,16 @@ def _solution_as_dict(found: "ArmsSolution", out: str | None) -> dict[str, Any]:
 def _show_solution(found: "ArmsSolution", out: str | None) -> None:
     replaced = f"; {found.num_replaced} workers died and were replaced" if found.num_replaced else ""
     facts = [
-        ("relaxation", f"{number(found.welfare, 6)}, what could be had if the budget held on average"),
-        ("upper bound", f"{number(found.upper_bound, 6)}, for every policy"),
+        ("relaxation", f"{fixed(found.welfare, 6)}, what could be had if the budget held on average"),
+        ("upper bound", f"{fixed(found.upper_bound, 6)}, for every policy"),
         ("gap", f"{found.gap:.2g} of the relaxation"),
         *(
-            (f"one unit of {name}", f"the bound rises by at most {number(worth)} (a step)")
+            (f"one unit of {name}", f"the bound rises by at most {fixed(worth)} (a step)")
             for name, worth in found.prices.items()
         ),
         ("budget used", ", ".join(percent(share) for share in found.budget_used)),
         ("found in", f"{found.rounds} rounds on {found.on}, {counted(found.num_shards, 'shard')}{replaced}"),
-        ("time", seconds(found.seconds)),
+        ("time", duration(found.seconds)),
     ]
     title = f"{called(found.arms.path)}, {counted(found.arms.num_arms, 'arm')}, welfare {found.weighed_by.name}"
     print_facts(f"{title}{_under(found.arms)}", facts)
@@ -314,7 +319,7 @@ def run_act(
 ) -> None:
     """Decide one step of a table of arms."""
     if out is None:
-        raise InvalidInput("--out: by a plan for a table of arms, actions are written to a file .parquet or a folder")
+        raise OptionError("--out", "by a plan for a table of arms, actions are written to a file .parquet or a folder")
     _check_place(out, "--out")
     from evenhand.evaluation.shards.plans import act_on_arms
 

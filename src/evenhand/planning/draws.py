@@ -24,8 +24,8 @@ from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
+from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.relaxed import FLUID_TOLERANCE, build_policy
-from evenhand.planning.saved import rebuilt
 from evenhand.planning.solve import choose_method, solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states

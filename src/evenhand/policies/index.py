@@ -70,7 +70,7 @@ class TypeIndices(Shown):
         """One row a type and state, for a finite horizon also a step: labels where there are any, and the index.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         types = self.problem.types
         # Padding is left out; with a horizon, every step has the same real states.
@@ -88,9 +88,23 @@ class TypeIndices(Shown):
         columns |= {"indexable": self.indexable[kinds], "index": self.indices[tuple(rows.T)]}
         return as_frame(columns, library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"criterion": self.problem.criterion.name, "arms": [self._type_dict(t) for t in range(len(self.names))]}
+
+    def _type_dict(self, kind: int) -> dict[str, Any]:
+        indexable, size = bool(self.indexable[kind]), self.problem.types.num_states[kind]
+        return {
+            "name": self.names[kind],
+            "count": int(self.problem.type_counts[kind]),
+            "indexable": None if kind in self.result.refused else indexable,
+            "indices": self.indices[kind, ..., :size].tolist() if indexable else None,
+            "reason": None if indexable else self.result.explain(kind),
+        }
+
     def plot(self) -> "Figure":
         """A figure: the index of each state; for a finite horizon by the steps that are left."""
-        figure: Figure = told_by("pictures", "indices_picture")(self)
+        figure: Figure = told_by("plots", "indices_figure")(self)
         return figure
 
 
@@ -103,7 +117,7 @@ def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> Ty
 
     Args:
         problem: arms with two actions, one of them idle.
-        criterion: `discounted`, `average` or `finite:T`; the problem's own when absent.
+        criterion: `discounted`, `average` or `finite:T`; by default the problem's own.
 
     Raises:
         NotApplicable: some arm has other than two actions.
@@ -129,10 +143,10 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     types, choices = problem.types, num_choices(problem)
     if len(odd := np.flatnonzero(choices != 2)):
         called = types.labels[odd[0]][0] if types.labels else ""
-        told = f"type {odd[0]} has {choices[odd[0]]}" + (
+        choice = f"type {odd[0]} has {choices[odd[0]]}" + (
             f" ({called})" if called and not called.startswith("type ") else ""
         )
-        raise NotApplicable(f"Whittle indices are for arms with two actions; {told}")
+        raise NotApplicable(f"Whittle indices are for arms with two actions; {choice}")
     others = serveable_cells(problem)
     only_idle = np.asarray(~others.any(axis=2))
     active = np.where(only_idle, types.idle, others.argmax(axis=2)).astype(np.int32)
@@ -176,7 +190,7 @@ def whittle(
         array([0, 0, 1], dtype=int32)
     """
     problem = needs_tables(problem, "whittle")
-    # With several resources a charge per step is no price.
+    # With several resources a charge per step is not a price.
     if problem.num_resources != 1:
         raise NotApplicable(f"Whittle indices are for one resource; this problem has {problem.num_resources}")
     found = indices_of(problem)
@@ -189,7 +203,7 @@ def whittle(
     indices = settle(indices, axis=tuple(range(1, indices.ndim)))  # all states, and all steps if there are any
     if paper_compat:
         indices = np.where(np.abs(indices) <= TRUNCATED_AT, indices, 0.0)
-    # At or below the threshold nobody is served: just below 0 lets indices of 0 through.
+    # At or below the threshold no arm is served: just below 0 lets indices of 0 through.
     threshold = float(np.nextafter(0.0, -1.0)) if paper_compat else 0.0
     if indices.ndim == 2:
         return _by_index(problem, indices / use[:, None], found.active, threshold)
@@ -201,7 +215,7 @@ def whittle(
 def _by_index(problem: CoupledMDP, indices: Floats, active: Indices, threshold: float) -> ExchangeablePriority:
     """The highest indices first, by (type, state)."""
     scores = np.zeros(problem.types.valid.shape)
-    # Scores stand at the active action; idle ones are never looked at.
+    # Scores stand at the active action; idle ones are not used.
     kinds, states = np.indices(active.shape)
     scores[kinds, states, active] = indices
     return ExchangeablePriority(problem, scores, threshold=threshold)
