@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.model.welfare import Welfare, is_lexicographic
-from evenhand.solvers.column_generation.leximin import ErrorOfSum, exact_values, leximin_stages
+from evenhand.solvers.column_generation.leximin import ErrorOfSum, Stage, exact_values, leximin_stages
 from evenhand.solvers.column_generation.oracle import Mixture, Oracle
 from evenhand.solvers.column_generation.shares import master_from
 from evenhand.solvers.welfare_cuts import Support
@@ -132,7 +132,7 @@ def improve(
         number += 1
 
 
-def _leximin_step(found: tuple[Floats, list], num_members: int, number: int) -> _Step:
+def _leximin_step(found: tuple[Floats, list[Stage]], num_members: int, number: int) -> _Step:
     """Return the support of the stage whose turn it is; its weights of members sum to 1."""
     shares, stages = found
     levels = [raised.level for raised, held in stages for _ in range(int(held.sum()))]

@@ -56,7 +56,7 @@ class Master:
             reference = float(self.counts @ (members @ self.best) / self.counts.sum()) or 1.0
             self.cuts = Cuts(pieces_of(self.welfare, self.counts, abs(reference)), members @ self.best)
         smallest = 1e-6 * float(np.abs(members).max())
-        support = None
+        support: Support | None = None
         for _ in range(MAX_ROUNDS):
             try:
                 shares, multipliers, prices = self._program(matrix)

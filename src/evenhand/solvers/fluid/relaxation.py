@@ -189,18 +189,18 @@ def solve_opening(
     if problem.criterion.num_steps is not None or problem.criterion.is_average:
         return None
     plain = model_of(problem)
-    measure_of = as_welfare(welfare, plain.num_members)
+    objective = as_welfare(welfare, plain.num_members)
     # `solve_weighted` keeps no floors: with floors only the welfare itself will do.
-    weights = _homogeneous_weights(plain, measure_of, relaxed) if plain.floors is None else None
-    few = fluid_programs.num_rank_rows(plain, measure_of) <= FEW_RANK_ROWS
+    weights = _homogeneous_weights(plain, objective, relaxed) if plain.floors is None else None
+    few = fluid_programs.num_rank_rows(plain, objective) <= FEW_RANK_ROWS
     # These take many programs, each with more cuts than the last, and so get fewer columns.
-    several = not isinstance(measure_of, RankWeighted) and not is_mean(measure_of, plain.num_members)
+    several = not isinstance(objective, RankWeighted) and not is_mean(objective, plain.num_members)
     # The most steps first, since each of them makes the bound tighter.
     for steps in OPENINGS:
         model = replace(plain, criterion=Opening(problem.discount, steps))
         small = few and not (several and (steps + 1) * int(model.allowed.sum()) > FEW_COLUMNS)
-        if (small or weights is None) and fluid_programs.fits_by_step(model, measure_of):
-            return solve_model(model, measure_of, tolerance)
+        if (small or weights is None) and fluid_programs.fits_by_step(model, objective):
+            return solve_model(model, objective, tolerance)
         if weights is not None and fluid_programs.fits_by_step(model, Utilitarian()):
             return solve_weighted(model, weights, tolerance=tolerance)
     return None
@@ -283,22 +283,22 @@ def solve_model(
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    model, measure_of = _within_reach(model), as_welfare(welfare, model.num_members)
+    model, objective = _within_reach(model), as_welfare(welfare, model.num_members)
     begin = time.perf_counter()
     # By prices if members respond to them in closed form; under leximin that is so for one resource only.
-    structured = is_mean(measure_of, model.num_members) or isinstance(measure_of, (RankWeighted, PowerMean))
-    by_prices = structured and not (is_lexicographic(measure_of) and len(model.budget) > 1)
+    structured = is_mean(objective, model.num_members) or isinstance(objective, (RankWeighted, PowerMean))
+    by_prices = structured and not (is_lexicographic(objective) and len(model.budget) > 1)
     # With steps a budget at each of them is tighter, and comes first. Where its program fails, prices bound the same
     # over all time; for an opening that would be the plain relaxation, which is known.
-    if fluid_programs.fits_by_step(model, measure_of):
+    if fluid_programs.fits_by_step(model, objective):
         try:
-            return _of_program(model, measure_of, tolerance, progress, begin)
+            return _of_program(model, objective, tolerance, progress, begin)
         except NotConverged:
             if not by_prices or model.criterion.lasts:
                 raise
     elif not by_prices:
-        return _of_program(model, measure_of, tolerance, progress, begin)
-    return _solve_by_prices(_Search(model, measure_of, tolerance, progress))
+        return _of_program(model, objective, tolerance, progress, begin)
+    return _solve_by_prices(_Search(model, objective, tolerance, progress))
 
 
 def _within_reach(model: FluidModel) -> FluidModel:
@@ -326,35 +326,35 @@ def _solve_by_prices(search: "_Search") -> FluidSolution:
 
 
 def _by_structure(search: "_Search") -> FluidSolution:
-    model, measure_of = search.model, search.welfare
-    if is_lexicographic(measure_of):
+    model, objective = search.model, search.welfare
+    if is_lexicographic(objective):
         return search.fill_levels()
-    if isinstance(measure_of, PowerMean) and not is_mean(measure_of, model.num_members):
-        reference = search.reference(measure_of.aversion)
-        search.answers = AlphaAnswers(measure_of, measure_of.aversion, model.sizes, reference)
+    if isinstance(objective, PowerMean) and not is_mean(objective, model.num_members):
+        reference = search.reference(objective.aversion)
+        search.answers = AlphaAnswers(objective, objective.aversion, model.sizes, reference)
         return search.by_bisection() if len(model.budget) == 1 else search.by_cuts()
     check_table(model.num_members, len(model.sizes))
-    plain = is_mean(measure_of, model.num_members)
-    ranked = fluid_programs.as_ranked(measure_of, model.num_members)
+    plain = is_mean(objective, model.num_members)
+    ranked = fluid_programs.as_ranked(objective, model.num_members)
     search.answers = (MeanAnswers if plain else RankAnswers)(ranked, model.sizes)
     return search.by_cuts()
 
 
 def _of_program(
-    model: FluidModel, measure_of: Welfare, tolerance: float, progress: Rounds | None, begin: float
+    model: FluidModel, objective: Welfare, tolerance: float, progress: Rounds | None, begin: float
 ) -> FluidSolution:
     """Return the solution by linear programs: closed to the tolerance, or as far as numbers allow.
 
     Its gap is a true one. If it is of no use, raise NotConverged.
     """
-    optimum = solve_by_program(model, measure_of, tolerance, progress)
-    return _closed(_solution(model, measure_of, optimum, begin), max(tolerance, LARGEST_GAP))
+    optimum = solve_by_program(model, objective, tolerance, progress)
+    return _closed(_solution(model, objective, optimum, begin), max(tolerance, LARGEST_GAP))
 
 
-def _solution(model: FluidModel, measure_of: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
+def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
     """A solution with its welfare computed anew from its occupancy measures."""
     values, use = model.totals(found.occupancy)
-    welfare = float(measure_of(model.members(values), model.sizes))
+    welfare = float(objective(model.members(values), model.sizes))
     # By rounding a solution may beat its bound; no bound is below what was reached.
     upper = max(found.bound.value, welfare)
     return FluidSolution(
