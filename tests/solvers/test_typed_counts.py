@@ -29,11 +29,10 @@ from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, total_visits
 from evenhand.typing import Floats
 
+from ..conftest import crossed
 from ..oracles import type_sweeps as plain_sweeps
 
 CRITERIA = ["discounted", "average", "finite:4"]
-
-from ..conftest import crossed
 
 
 def random_arm(rng: np.random.Generator, num_resources: int, sparse: bool) -> Arm:

@@ -25,10 +25,10 @@ from evenhand.planning.task import Stopwatch, Task, gap_share
 from evenhand.reductions.counts import Counts, count_policy, num_count_states, typed_policy
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.closed_classes import one_long_run
+from evenhand.solvers.column_generation import best_mixture
 from evenhand.solvers.counts import SMALL, CountPlan, TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
-from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
 from evenhand.typing import Floats
 

@@ -1,4 +1,4 @@
-"""What each type of arm can buy: frontiers of value against cost, occupancy measures and certified weighted optima.
+"""Frontiers of value against cost of each type of arm, occupancy measures and certified weighted optima.
 
 An arm's occupancy measures q count visits by the criterion's weights (`model.criterion`), together `total`:
 
@@ -10,24 +10,24 @@ Its value is V = q.r, its use U = q.d, and it is served q.[d > 0] of the time: a
 At prices lambda the least cost lambda.U of a value is a convex polygon, and a point on an edge is a mixture of the
 measures at its ends. How polygons are traced:
 
-    discounted, without floors   by pivots: `kernels.fluid_sweeps` says how; vertices are deterministic policies
-    else                         by halving: the best answer to the slope of an edge either lies on the edge, or is a
-                                 new vertex that cuts it in two (Eisner and Severance 1976); two answers a vertex, each
-                                 of them one solution of single arms (`arms`)
+    discounted, without floors   by pivots (`kernels.fluid_sweeps`); vertices are deterministic policies
+    else                         by halving: the best response to the slope of an edge lies on the edge, or is a
+                                 new vertex that cuts it in two (Eisner and Severance 1976); two responses per vertex,
+                                 each one solution of single arms (`single_arm`)
 
-A floor. The best answer q of an arm that is not served enough is paid for being served: at the right pay phi some
-answer is served too little and an equally good one enough, and their mixture is the best answer within the floor. The
-pay is found as a vertex is, on the polygon of worth against time served.
+A floor. If the best response q of an arm is not served enough, service gets a price: at the right price phi some
+response is served too little and an equally good one enough, and their mixture is the best within the floor. The
+price is found as a vertex is, on the polygon of value against time served.
 
 Groups. A group's value is the mean of its arms', so its frontier has the edges of its arms' frontiers, by their slopes
 (`merge`).
 
-The weighted optimum over all measures within the floor is bounded from above, for any pay phi >= 0, by
+The weighted optimum over all measures within the floor is bounded from above, for any price phi >= 0, by
 
     max_q (g V - lambda.U)  <=  max_q (g V - lambda.U + phi q.[d > 0]) - phi floor total,
 
-and the right-hand side by Bellman's inequality (`arms`), so a bound does not depend on whether frontiers were traced
-well, nor on rounding in the solution of linear systems.
+and the right-hand side by Bellman's inequality (`single_arm`), so a bound depends neither on the accuracy of the
+frontiers, nor on rounding in the solution of linear systems.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ from evenhand.execution.threads import in_order
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.arms import SingleArms, gains_at
+from evenhand.solvers.single_arm import SingleArms, gains_at
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 COMPILE_FROM = 20_000
@@ -59,7 +59,7 @@ NEAR = 1e-10
 """A vertex this near to an edge, as a share of the largest cost, is on it."""
 
 MOST_HALVINGS = 60
-"""Rounds of the search for the pay of a floor; what is missing after them goes into the bound."""
+"""Rounds of the search for the price of a floor; the remaining error goes into the bound."""
 
 
 # -- frontiers --------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def merge(parts: Frontiers, groups: Indices, counts: Ints) -> MergedFrontiers:
     Args:
         parts: the frontiers of the types.
         groups: (type,) the group of each type.
-        counts: (type,) how many arms of each type.
+        counts: (type,) number of arms of each type.
     """
     # Phase 1: all edges of all types, by group and slope; the last vertex of a type begins none.
     size = np.bincount(groups, weights=counts)
@@ -237,7 +237,7 @@ class Bound:
     """At least sum_n (g_n V_n - lambda.U_n) + lambda.allowance over all measures within the floors."""
 
     floor_prices: Floats
-    """(type,) the pay phi for being served, in welfare a unit of time served by one arm."""
+    """(type,) prices phi of the floors, in welfare per unit of time in which one arm is served."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,13 +248,13 @@ class FluidModel:
     """The arms."""
 
     counts: Ints
-    """(type,) how many arms of each type."""
+    """(type,) number of arms of each type."""
 
     budget: Floats
     """(resource,) what is available, and can be used, at every step."""
 
     criterion: Criterion
-    """What rewards over time are worth."""
+    """Criterion of rewards over time."""
 
     initial: Floats
     """(type, state) distributions of the first state."""
@@ -266,7 +266,7 @@ class FluidModel:
     """(type,) the least share of time in which each arm is served; None where there are none."""
 
     part_of: int = 0
-    """How many types the whole has, where these are a part of it: the same code runs for parts of any size."""
+    """Number of types of the whole, if these are a part of it: the same code runs for parts of any size."""
 
     @cached_property
     def allowance(self) -> Floats:
@@ -285,7 +285,7 @@ class FluidModel:
 
     @property
     def num_members(self) -> int:
-        """How many arms, or groups, welfare is over."""
+        """Number of arms, or groups, of the welfare."""
         return int(self.sizes.sum())
 
     @cached_property
@@ -295,7 +295,7 @@ class FluidModel:
 
     @property
     def by_pivots(self) -> bool:
-        """Whether frontiers are traced by pivots."""
+        """True if frontiers are traced by pivots."""
         return self.criterion.num_steps is None and not self.criterion.is_average and self.floors is None
 
     def __len__(self) -> int:
@@ -303,12 +303,12 @@ class FluidModel:
 
     def chunks(self) -> Iterator[slice]:
         """Parts of the types that are worked on at once."""
-        # A type with steps has a table a step.
+        # A type with steps has a table per step.
         size = max(1, CHUNK // (self.criterion.num_steps or 1))
         return (slice(start, start + size) for start in range(0, len(self), size))
 
     def members(self, values: Floats) -> Floats:
-        """(member,) the values that welfare weighs.
+        """(member,) values of the members of welfare.
 
         Args:
             values: (type,) values.
@@ -319,10 +319,10 @@ class FluidModel:
         return np.asarray(sums / np.bincount(self.groups, weights=self.counts))
 
     def weights_of_types(self, weights: Floats) -> Floats:
-        """(type,) what a unit of value of one arm is worth.
+        """(type,) weights of the value of one arm.
 
         Args:
-            weights: (member,) what a unit of value of one member is worth.
+            weights: (member,) weights of the value of one member.
         """
         if self.groups is None:
             return weights
@@ -360,13 +360,13 @@ class FluidModel:
     def _trace_padded(self, part: slice, prices: Floats, capacity: int) -> fluid_sweeps.Traced:
         types = self.types
         tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
-        allowed, worth = self.allowed[part], (self.criterion.factor, self.criterion.total)
+        allowed, time = self.allowed[part], (self.criterion.factor, self.criterion.total)
         # With several resources frontiers are traced again and again.
         if max(len(self), self.part_of) * (1 if len(prices) == 1 else 8) < COMPILE_FROM:
-            return fluid_sweeps.trace_frontiers(*tables, allowed, prices, *worth, capacity)
+            return fluid_sweeps.trace_frontiers(*tables, allowed, prices, *time, capacity)
         from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
 
-        given = (*tables, allowed, types.num_states[part], prices, *worth, capacity)
+        given = (*tables, allowed, types.num_states[part], prices, *time, capacity)
         return fluid_sweeps.Traced(*compiled_fluid.trace_frontiers(*given))  # type: ignore[no-untyped-call]
 
     # -- measures, and their sums -------------------------------------------------------------------------------------
@@ -415,29 +415,31 @@ class FluidModel:
     @cached_property
     def most_served(self) -> Floats:
         """(type, ...) measures of the policies that are served most."""
-        # Nothing is worth anything but being served.
-        pay = gains_at(self.types, np.zeros(len(self)), np.zeros(len(self.budget)), self.criterion, np.ones(len(self)))
-        return self.arms.best(np.arange(len(self)), pay).measure
+        # Service is the only reward.
+        service_price = gains_at(
+            self.types, np.zeros(len(self)), np.zeros(len(self.budget)), self.criterion, np.ones(len(self))
+        )
+        return self.arms.best(np.arange(len(self)), service_price).measure
 
-    # -- best answers within floors, and bounds -----------------------------------------------------------------------
+    # -- best responses within floors, and bounds ---------------------------------------------------------------------
 
     def respond(self, rows: Ints, gains: Floats) -> tuple[Floats, Floats]:
-        """The best measures of some types within their floors, and (row,) the pay for being served that it takes.
+        """The best measures of some types within their floors, and (row,) the prices of the floors.
 
         Args:
             rows: (row,) types, perhaps some of them more than once.
-            gains: (row, state, action), or (row, step, state, action), what actions are worth now.
+            gains: (row, state, action), or (row, step, state, action), gains of the actions.
         """
-        measure, pay = self.arms.best(rows, gains).measure, np.zeros(len(rows))
+        measure, service_price = self.arms.best(rows, gains).measure, np.zeros(len(rows))
         if self.floors is None:
-            return measure, pay
+            return measure, service_price
         need = self.floors[rows] * self.criterion.total
-        # Who misses its floor by rounding only needs no pay.
+        # A floor missed by rounding only needs no price.
         short = np.flatnonzero(self.served(measure, rows) < need * (1 - SAME))
         if len(short):
-            found = _pay_for_service(self, rows[short], gains[short], measure[short], need[short])
-            measure[short], pay[short] = found
-        return measure, pay
+            found = _floor_prices(self, rows[short], gains[short], measure[short], need[short])
+            measure[short], service_price[short] = found
+        return measure, service_price
 
     def bound(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> Bound:
         """An upper bound on sum_n (g_n V_n - lambda.U_n) + lambda.allowance over all occupancy measures.
@@ -447,16 +449,16 @@ class FluidModel:
             prices: (resource,) prices lambda, not negative; or (step, resource).
             policies: (type, state) where policy iteration starts.
         """
-        best, pay = self.bounds(weights, prices, policies)
+        best, service_price = self.bounds(weights, prices, policies)
         if prices.ndim == 1:
             rent = float(prices @ self.allowance)
         else:
-            # With prices by step, sum_t weight_t lambda_t.b is what the allowance is worth.
+            # With prices by step, sum_t weight_t lambda_t.b is the value of the allowance.
             rent = float(self.criterion.time_weights(len(prices)) @ (prices @ self.budget))
-        return Bound(float(self.counts @ best) + rent, pay)
+        return Bound(float(self.counts @ best) + rent, service_price)
 
     def bounds(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> tuple[Floats, Floats]:
-        """(type,) an upper bound on g V - lambda.U of one arm, and the pay for being served that it takes.
+        """(type,) an upper bound on g V - lambda.U of one arm, and the price of its floor.
 
         Args:
             weights: (type,) weight g of one arm of the type.
@@ -464,8 +466,8 @@ class FluidModel:
             policies: (type, state) where policy iteration starts.
         """
         found = [self._bound_part(part, weights, prices, policies) for part in self.chunks()]
-        best, pay = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return best, pay
+        best, service_price = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return best, service_price
 
     def _bound_part(
         self, part: slice, weights: Floats, prices: Floats, policies: Indices | None
@@ -473,47 +475,47 @@ class FluidModel:
         rows = np.arange(len(self))[part]
         types = self.types if len(rows) == len(self) else self.types.select(rows)
         gains = gains_at(types, weights[part], prices, self.criterion)
-        pay, need = np.zeros(len(rows)), np.zeros(len(rows))
+        service_price, need = np.zeros(len(rows)), np.zeros(len(rows))
         if self.floors is not None:
-            # Any pay proves a bound, and the right one proves the best (see the file's head).
-            _, pay = self.respond(rows, gains)
-            need = pay * self.floors[part] * self.criterion.total
-            gains = gains_at(types, weights[part], prices, self.criterion, pay)
+            # Any price proves a bound, and the right one the best (see the head of this file).
+            _, service_price = self.respond(rows, gains)
+            need = service_price * self.floors[part] * self.criterion.total
+            gains = gains_at(types, weights[part], prices, self.criterion, service_price)
         start = None if policies is None else policies[part]
-        return self.arms.best(rows, gains, start).bound - need, pay
+        return self.arms.best(rows, gains, start).bound - need, service_price
 
 
-# -- the pay for being served -----------------------------------------------------------------------------------------
+# -- prices of floors -------------------------------------------------------------------------------------------------
 
 
-def _pay_for_service(model: FluidModel, rows: Ints, gains: Floats, low: Floats, need: Floats) -> tuple[Floats, Floats]:
-    """Mixtures that are served as long as needed, and the pay for it, of types that are served too little.
+def _floor_prices(model: FluidModel, rows: Ints, gains: Floats, low: Floats, need: Floats) -> tuple[Floats, Floats]:
+    """Return mixtures that reach the floors, and the prices, of types that are served too little.
 
     Args:
         model: the types.
         rows: (row,) types.
-        gains: (row, ...) what actions are worth now.
-        low: (row, ...) the best measures without pay.
+        gains: (row, ...) gains of the actions.
+        low: (row, ...) best measures without a price.
         need: (row,) the time in which an arm is to be served.
     """
-    # Between the best without pay and the one that is served most: on the polygon of worth against service time, the
-    # slope of the edge between them is the next pay to try.
-    high, pay = model.most_served[rows], np.zeros(len(rows))
+    # Between the best without a price and the one that is served most: on the polygon of value against service time,
+    # the slope of the edge between them is the next price.
+    high, service_price = model.most_served[rows], np.zeros(len(rows))
     served = model.types.served[rows] if gains.ndim == 3 else model.types.served[rows][:, None]
     inner = tuple(range(1, gains.ndim))
     scale = np.abs(gains).max(axis=inner) * model.criterion.total
     low, high, open_rows = low.copy(), high.copy(), np.arange(len(rows))
     for _ in range(MOST_HALVINGS):
         at, own = open_rows, rows[open_rows]
-        worth = [(part[at] * gains[at]).sum(axis=inner) for part in (low, high)]
+        value = [(part[at] * gains[at]).sum(axis=inner) for part in (low, high)]
         have = [model.served(part[at], own) for part in (low, high)]
-        # At this pay both ends are equally good. A better answer cuts the edge in two; where there is none but for
+        # At this price both ends are equally good. A better response cuts the edge in two; if there is none but for
         # rounding, the edge is one of the polygon.
-        price = np.maximum((worth[0] - worth[1]) / np.maximum(have[1] - have[0], 1e-300), 0.0)
-        pay[at] = price
-        paid = gains[at] + price.reshape(-1, *[1] * len(inner)) * served[at]
-        new = model.arms.best(own, paid).measure
-        gain = ((new - low[at]) * paid).sum(axis=inner)
+        price = np.maximum((value[0] - value[1]) / np.maximum(have[1] - have[0], 1e-300), 0.0)
+        service_price[at] = price
+        priced = gains[at] + price.reshape(-1, *[1] * len(inner)) * served[at]
+        new = model.arms.best(own, priced).measure
+        gain = ((new - low[at]) * priced).sum(axis=inner)
         better = gain > SAME * (scale[at] + price * need[at])
         enough = model.served(new, own) >= need[at]
         high[at[better & enough]] = new[better & enough]
@@ -521,11 +523,11 @@ def _pay_for_service(model: FluidModel, rows: Ints, gains: Floats, low: Floats, 
         open_rows = at[better]
         if not len(open_rows):
             break
-    # Ends that are equally good at the pay are mixed until the floor is just met.
+    # Ends that are equally good at the price are mixed until the floor is just reached.
     have_low, have_high = model.served(low, rows), model.served(high, rows)
     share = np.clip((need - have_low) / np.maximum(have_high - have_low, 1e-300), 0.0, 1.0)
     spread = share.reshape(-1, *[1] * len(inner))
-    return (1 - spread) * low + spread * high, pay
+    return (1 - spread) * low + spread * high, service_price
 
 
 # -- tracing by halving -----------------------------------------------------------------------------------------------
@@ -541,7 +543,7 @@ class _Points:
         self.uses = np.zeros((0, len(prices)))
         self.measures: list[Floats] = []
 
-    def ask(self, rows: Ints, weights: Floats, price: float) -> Ints:
+    def add(self, rows: Ints, weights: Floats, price: float) -> Ints:
         """The numbers of the points at which weight times value, less price times cost, is largest."""
         model = self.model
         types = model.types.select(rows)
@@ -559,9 +561,9 @@ class _Points:
 def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
     """The frontiers of all types; every round asks once for each edge that is still open."""
     points, rows = _Points(model, prices), np.arange(len(model))
-    # The two ends: the cheapest, whatever it is worth, and the most valuable, whatever it costs.
-    left = points.ask(rows, np.zeros(len(model)), 1.0)
-    right = points.ask(rows, np.ones(len(model)), 0.0)
+    # The two ends: the cheapest, and the most valuable.
+    left = points.add(rows, np.zeros(len(model)), 1.0)
+    right = points.add(rows, np.ones(len(model)), 0.0)
     # The sizes that rounding is measured by: the most value, and the most cost, that an arm can have.
     total = model.criterion.total
     largest = np.abs(model.types.rewards * model.allowed).max(axis=(1, 2)) * total
@@ -575,8 +577,8 @@ def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
         if not len(left):
             break
         slope = cost[lasting] / rise[lasting]
-        new = points.ask(owner, slope, 1.0)
-        # How far the answer lies above the edge, in units of cost.
+        new = points.add(owner, slope, 1.0)
+        # Distance of the response above the edge, in units of cost.
         above = slope * (points.values[new] - points.values[left]) - (points.costs[new] - points.costs[left])
         found = above > NEAR * dearest[owner] + SAME * slope * largest[owner]
         left, right, new = left[found], right[found], new[found]
@@ -586,7 +588,7 @@ def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
 
 def _hull(points: _Points, largest: Floats) -> Frontiers:
     """The points that no other of the same type dominates, in order."""
-    # By cost, of equal costs the most valuable first: whoever is dominated comes after whoever dominates.
+    # By cost, of equal costs the most valuable first: a dominated point comes after the one that dominates it.
     order = np.lexsort((-points.values, points.costs, points.owner))
     owner, values, costs = points.owner[order], points.values[order], points.costs[order]
     keep = np.ones(len(order), dtype=np.bool_)
@@ -596,13 +598,13 @@ def _hull(points: _Points, largest: Floats) -> Frontiers:
             most = values[i]
         else:
             keep[i] = False
-    kept = order[keep]
+    on_hull = order[keep]
     owner, values, costs = owner[keep], values[keep], costs[keep]
     starts = np.searchsorted(owner, np.arange(len(largest) + 1))
-    slopes = np.full(len(kept), np.inf)
+    slopes = np.full(len(on_hull), np.inf)
     inner = owner[1:] == owner[:-1]
     slopes[:-1][inner] = (np.diff(costs) / np.where(inner, np.diff(values), 1.0))[inner]
     for begin, end in zip(starts[:-1], starts[1:] - 1, strict=True):  # rounding must not bend an edge back
         np.maximum.accumulate(slopes[begin:end], out=slopes[begin:end])
-    measures = np.concatenate(points.measures)[kept]
-    return Frontiers(starts, values, points.uses[kept], slopes, measures=measures)
+    measures = np.concatenate(points.measures)[on_hull]
+    return Frontiers(starts, values, points.uses[on_hull], slopes, measures=measures)

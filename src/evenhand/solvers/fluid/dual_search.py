@@ -1,9 +1,9 @@
-"""The search for prices, wherever the arms are: in memory, or in shards on many machines.
+"""Dual search: the prices at which the fluid relaxation has its optimum, for arms in memory or in blocks.
 
-A *cut* is the answer of all arms to prices lambda: its total use U, its utility F and welfare W. What it takes of the
-arms is six questions (`PriceSearch`); everything else is here, on a few numbers a cut. `fluid` has the mathematics.
+A *cut* is the best response of all arms to prices lambda: its total use U, its utility F and welfare W. The arms enter
+through the abstract methods of `PriceSearch` only; `relaxation` has the mathematics.
 
-    by cuts        the master program finds the prices at which the largest cut is least; the answers are mixed
+    by cuts        the master program finds the prices at which the largest cut is least; the responses are mixed
     by bisection   one resource, power means: the price at which the use, which falls with it, is the allowance
 """
 
@@ -17,25 +17,25 @@ from scipy import sparse
 
 from evenhand.errors import InvalidInput, NotConverged
 from evenhand.solvers._highs import LinearProgram, solve_program
-from evenhand.solvers.fluid_programs import Rounds, relative_gap
+from evenhand.solvers.fluid.programs import Rounds, relative_gap
 from evenhand.typing import Floats
 
 MOST_ROUNDS = 400
-"""Answers to prices after which the search gives up."""
+"""Responses to prices after which the search gives up."""
 
 SMOOTHING = 0.3
-"""The share of the best prices so far in the prices tried next, when there are several resources."""
+"""Share of the best prices so far in the next prices, with several resources."""
 
 MOST_CAP = 1e8
-"""Prices, against the spread of utility, beyond which the budget is taken not to reach."""
+"""Prices, relative to the spread of utility, beyond which the budget is infeasible."""
 
 
-# -- what a search knows ----------------------------------------------------------------------------------------------
+# -- state of a search ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The answer to some prices."""
+    """Best response to some prices."""
 
     prices: Floats
     """(resource,) the prices."""
@@ -60,7 +60,7 @@ Found = TypeVar("Found")
 
 @dataclass(eq=False)
 class SoFar(Generic[AnyCut]):
-    """How far a search by cuts has come: with the cuts, all that the next round depends on."""
+    """State of a search by cuts: all that the next round depends on."""
 
     cuts: "Cuts[AnyCut]"
     best: AnyCut
@@ -71,17 +71,17 @@ class SoFar(Generic[AnyCut]):
 
 
 class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
-    """A search for prices, and what is known so far."""
+    """A search for prices."""
 
     scale: float
-    """The largest value of an arm, by which a gap is measured where the bound is nearly 0."""
+    """Largest value of an arm, the unit of a gap if the bound is nearly 0."""
 
     def __init__(self, allowance: Floats, tolerance: float, progress: Rounds | None) -> None:
-        """Begin with nothing known.
+        """Begin a search.
 
         Args:
-            allowance: (resource,) the budget of all steps.
-            tolerance: the relative gap to stop at.
+            allowance: (resource,) budget of all steps.
+            tolerance: relative gap to stop at.
             progress: called each round with its number and the gap.
         """
         self.allowance, self.tolerance, self.progress = allowance, tolerance, progress
@@ -92,49 +92,49 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
 
     @abstractmethod
     def ends(self) -> tuple[AnyCut, AnyCut]:
-        """The cuts of the values that cost nothing, and of the largest."""
+        """Return the cuts of the values that cost nothing, and of the largest."""
 
     @abstractmethod
     def respond(self, prices: Floats) -> AnyCut:
-        """How arms answer to prices."""
+        """Return the best response to prices."""
 
     @abstractmethod
     def lower(self, cuts: Sequence[AnyCut], shares: Floats) -> float:
-        """The welfare of a mixture of cuts."""
+        """Return the welfare of a mixture of cuts."""
 
     @abstractmethod
     def prove(self, cut: AnyCut) -> Proof:
-        """The certified bound of a cut."""
+        """Return the certified bound of a cut."""
 
     @abstractmethod
     def mixed(self, active: Sequence[AnyCut], shares: Floats, proof: Proof) -> Found:
-        """The solution that mixes cuts."""
+        """Return the solution that mixes cuts."""
 
     @abstractmethod
     def gap_of(self, solution: Found) -> float:
-        """The true gap of a solution."""
+        """Return the true gap of a solution."""
 
     @abstractmethod
     def closed(self, solution: Found) -> Found:
-        """The solution, if its gap is within the tolerance; else raises NotConverged."""
+        """Return the solution, if its gap is within the tolerance; else raise NotConverged."""
 
     @abstractmethod
     def check_domain(self) -> None:
-        """Raise OutOfDomain where the budget cannot bring every arm into the domain of the welfare."""
+        """Raise OutOfDomain if the budget cannot bring every arm into the domain of the welfare."""
 
     @abstractmethod
     def out_of_reach(self) -> InvalidInput:
-        """What to say when no point of the domain, or none within the floors, is within the budget."""
+        """Return the error if no point of the domain, or none within the floors, is within the budget."""
 
     def resumed(self) -> SoFar[AnyCut] | None:
-        """How far an earlier search came, where something of it was kept."""
+        """Return the state of an earlier search, if one was stored."""
         return None
 
     def keep(self, state: SoFar[AnyCut]) -> None:
-        """Called after each round with how far it has come."""
+        """Store the state after a round."""
 
     def gap(self, lower: float, upper: float) -> float:
-        """Relative to the bound; where that is nearly 0, to the values."""
+        """Return the gap relative to the bound; if that is nearly 0, to the values."""
         return relative_gap(lower, upper, self.scale)
 
     def tell(self, gap: float) -> None:
@@ -143,12 +143,12 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
             self.progress(self.rounds, gap)
 
     def answer(self, prices: Floats) -> AnyCut:
-        """How arms answer to prices, as one round."""
+        """Return the best response to prices, and count a round."""
         self.rounds += 1
         return self.respond(prices)
 
     def dual(self, cut: AnyCut) -> float:
-        """The bound that a cut promises, before it is certified."""
+        """Return the bound of a cut before it is certified."""
         return cut.welfare + cut.rate * float(cut.prices @ (self.allowance - cut.total))
 
     # -- by cuts ------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         """Cutting planes in the space of prices."""
         state = self.resumed()
         if state is None:
-            # Phase 1: the two ends. Where the largest values fit, nothing is scarce and there is nothing to search.
+            # Phase 1: the two ends. If the largest values fit, nothing is scarce and there is nothing to search.
             free, full = self.ends()
             if (full.total <= self.allowance).all():
                 return self.closed(self.mixed([full], np.ones(1), self.prove(full)))
@@ -165,13 +165,13 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
             # The values that cost nothing may be outside the domain: then there is no cut.
             if np.isfinite(free.utility):
                 cuts.add(free)
-            # Half of the tolerance is left for what certifying loses against the promise.
+            # Half of the tolerance is left for the loss by certification.
             state = SoFar(cuts, full, self.dual(full), self.tolerance / 2)
         gap = np.inf
-        # Phase 2: ask the master for prices and the arms for an answer, until lower and upper bound meet.
+        # Phase 2: prices from the master and responses to them, until lower and upper bound meet.
         while self.rounds < MOST_ROUNDS:
             shares, prices, missing = state.cuts.master()
-            # Whatever shortage costs, the master still buys it: no mixture of answers will ever be within the budget.
+            # The master buys shortage at any price: no mixture of responses is within the budget.
             if missing and state.cuts.cap > MOST_CAP:
                 raise self.out_of_reach()
             lower = -np.inf if missing else self.lower(state.cuts.cuts, shares)
@@ -181,7 +181,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
                 if (solution := self._finished(state, shares)) is not None:
                     return solution
                 if len(prices) == 1 and any(prices[0] == cut.prices[0] for cut in state.cuts.cuts):
-                    break  # the answer to these prices is known, and no other will be asked
+                    break  # the response to these prices is known, and no others will follow
             # With several resources the master's own prices swing from end to end.
             if not missing and len(prices) > 1:
                 prices = state.smoothing * state.best.prices + (1 - state.smoothing) * prices
@@ -190,35 +190,35 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         reached = state.proven if np.isfinite(state.proven) else gap
         raise NotConverged(
             f"the gap of the fluid relaxation is {reached:.2g} after {self.rounds} rounds, not {self.tolerance:.2g}; "
-            "ask for a larger tolerance"
+            "use a larger tolerance"
         )
 
     def _finished(self, state: SoFar[AnyCut], shares: Floats) -> Found | None:
-        """The solution, if its true gap is within the tolerance; else more is asked of the promised one."""
+        """Return the solution, if its true gap is within the tolerance; else tighten the target of the search."""
         active = [cut for cut, share in zip(state.cuts.cuts, shares, strict=True) if share > 0]
         solution = self.mixed(active, shares[shares > 0], self.prove(state.best))
         if self.gap_of(solution) <= self.tolerance:
             return solution
-        # The proof lost more than half of the tolerance: the promise must be closer.
+        # Certification lost more than half of the tolerance: the cuts must be closer.
         state.proven, state.target = min(state.proven, self.gap_of(solution)), state.target / 4
         return None
 
     def _learn(self, state: SoFar[AnyCut], found: AnyCut) -> None:
-        """Add what was found."""
+        """Add a cut."""
         state.cuts.add(found)
         bound = self.dual(found)
-        # Where nothing was gained, the master's own prices are asked next.
+        # If nothing was gained, the master's own prices come next.
         state.smoothing = SMOOTHING if bound < state.best_bound else 0.0
         if bound < state.best_bound:
             state.best, state.best_bound = found, bound
 
     def least_prices(self, best: AnyCut) -> Floats:
-        """Prices so small that they cost the bound nothing; they keep arms from using what is free without need."""
+        """Return prices so small that they do not affect the bound, but prevent needless use of free resources."""
         if len(self.unit) == 1:
             return np.zeros(1)
         # A thousandth of the tolerance is nothing to the gap.
-        worth = 1e-3 * self.tolerance * max(abs(best.welfare), 1e-6 * self.scale)
-        return np.asarray(self.unit * (worth / max(best.rate, 1e-300) / len(self.unit)))
+        value = 1e-3 * self.tolerance * max(abs(best.welfare), 1e-6 * self.scale)
+        return np.asarray(self.unit * (value / max(best.rate, 1e-300) / len(self.unit)))
 
     # -- by bisection -------------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         if full.total[0] <= allowance:
             return self.closed(self.mixed([full], np.ones(1), self.prove(full)))
         self.check_domain()
-        # What two loops bring about and the last one keeps: too much is used at `low`, and not too much at `high`.
+        # Invariant of the last loop: too much is used at `low`, and not too much at `high`.
         low, high = -1.0, 1.0  # of the logarithm, around a price of the right size
         middle = np.log(1.0 / max(float(full.total[0]), 1e-300))
         while self.spent(middle + high) > allowance:
@@ -237,7 +237,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         while low < 0 and self.spent(middle + low) <= allowance:
             low, high = 2 * low, low
         while True:
-            # At `high` the answer is within the budget, so it is a solution as it stands.
+            # At `high` the response is within the budget, so it is a solution.
             cut = self.answer(np.exp([middle + high]))
             gap = self.gap(cut.welfare, self.dual(cut))
             self.tell(gap)
@@ -249,7 +249,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
                 low, high = (half, high) if over else (low, half)
 
     def spent(self, log_price: float) -> float:
-        """The total use at a price."""
+        """Return the total use at a price."""
         # Beyond this exp leaves the doubles.
         if abs(log_price) > 700:
             raise NotConverged("no price meets the budget: the values or the budget are of extreme size")
@@ -260,14 +260,14 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
 
 
 class Cuts(Generic[AnyCut]):
-    """Answers so far, and the master program over them."""
+    """Responses so far, and the master program over them."""
 
     def __init__(self, allowance: Floats, cuts: list[AnyCut]) -> None:
         """Begin with some cuts.
 
         Args:
             allowance: (resource,) the budget of all steps.
-            cuts: the first answers.
+            cuts: first responses.
         """
         self.allowance = allowance
         self.cuts = cuts
@@ -276,7 +276,7 @@ class Cuts(Generic[AnyCut]):
         self.cap = 1.0
 
     def add(self, cut: AnyCut) -> None:
-        """Add a cut; of too many, leave out the one that was of no use for longest."""
+        """Add a cut; of too many, drop the one without a share for longest."""
         if len(self.cuts) >= self.most:
             oldest = int(np.argmax(self.idle))
             del self.cuts[oldest], self.idle[oldest]
@@ -284,7 +284,7 @@ class Cuts(Generic[AnyCut]):
         self.idle.append(0)
 
     def master(self) -> tuple[Floats, Floats, bool]:
-        """The best shares of the cuts, the prices, and whether no mixture is within the allowance yet."""
+        """Return the best shares of the cuts, the prices, and whether no mixture is within the allowance yet."""
         utilities = np.array([cut.utility for cut in self.cuts])
         # Utilities count from the largest, in units of their spread, so that the cap means the same for all problems.
         spread = float(np.ptp(utilities)) or max(1.0, float(abs(utilities[0])))
@@ -292,10 +292,10 @@ class Cuts(Generic[AnyCut]):
         rows, columns = len(scale), len(self.cuts)
         matrix = np.zeros((rows + 1, columns + rows))
         matrix[:rows, :columns] = np.column_stack([cut.total for cut in self.cuts]) / scale[:, None]
-        # A column a resource for what is missing, at the price `cap`: by duality no price is above it.
+        # A column per resource for shortage, at the price `cap`: by duality no price is above it.
         matrix[:rows, columns:] = -np.eye(rows)
         matrix[rows, :columns] = 1.0
-        # Where a cut fits alone nothing need be missing, and prices have no cap.
+        # If a cut fits alone there is no shortage, and prices have no cap.
         feasible = (matrix[:rows, :columns] <= 1).all(axis=0).any()
         optimum = solve_program(
             LinearProgram(
@@ -308,19 +308,19 @@ class Cuts(Generic[AnyCut]):
             )
         )
         shares = np.maximum(optimum.primal[:columns], 0.0)
-        # Shares that small are a solver's rounding.
+        # Shares that small are rounding errors of the solver.
         shares[shares < 1e-12] = 0.0
         shares /= shares.sum()
         self.idle = [0 if share > 0 else age + 1 for share, age in zip(shares, self.idle, strict=True)]
         missing = bool((optimum.primal[columns:] > 1e-7).any())
-        # The cap was too low to drive shortage out: prices may go further next time.
+        # The cap was too low to remove shortage: raise it.
         if missing:
             self.cap *= 4.0
         return shares, np.maximum(optimum.duals[:rows], 0.0) * spread / scale, missing
 
 
 def highest_level(low: float, high: float, fits: Callable[[float], bool]) -> float:
-    """The highest level that fits, to the last bit, if the lower end does.
+    """Return the highest level that fits, to the last bit, if the lower end does.
 
     Args:
         low: a level that fits.
@@ -336,7 +336,7 @@ def highest_level(low: float, high: float, fits: Callable[[float], bool]) -> flo
 
 
 def excess_of(total: Floats, free: Floats, allowance: Floats) -> float:
-    """The share of a solution to give up for a free one so that its total use is within the allowance."""
+    """Return the share of a free solution with which the total use is within the allowance."""
     over = (total > allowance) & (total > free)
     needed = (total[over] - allowance[over]) / (total[over] - free[over])
     return min(1.0, float(needed.max(initial=0.0)) * (1 + 1e-12))

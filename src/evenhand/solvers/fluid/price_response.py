@@ -1,15 +1,15 @@
-"""How arms answer to prices under each welfare, and the weights that prove the answer.
+"""Best response to prices under each welfare, and the weights that prove it.
 
-With prices lambda fixed and c_n(v) the least cost of value v, arms answer with the largest maximiser of
+With prices lambda fixed and c_n(v) the least cost of value v, the best response is the largest maximiser of
 
     F(v) - sum_n c_n(v_n),        F an increasing concave function of the welfare W.
 
     rank-weighted W   F = W. Arms settle on levels (`kernels.fluid_sweeps`). Arms that share a level share the weights
                       of its ranks: g_n = min(max(omega, c_n'(v-)), c_n'(v+)) with the omega at which these sum to
                       the weights of the level, the most even choice, and therefore in the permutahedron if any is
-    utilitarian       F = W, and every arm answers alone at weight 1/N
+    utilitarian       F = W, and every arm responds alone at weight 1/N
     alpha-fair W      F = mean_n u(v_n / r), u(x) = (x^(1-alpha) - 1) / (1 - alpha), log for alpha = 1, r some value.
-                      Every arm answers alone: u'(v_n / r) / (N r) = c_n', on an edge of slope s at
+                      Every arm responds alone: u'(v_n / r) / (N r) = c_n', on an edge of slope s at
                       v = r (N r s)^(-1/alpha); g is the gradient of W, and dW/dF = r (W / r)^alpha turns prices of F
                       into prices of W
 
@@ -25,8 +25,8 @@ import numpy as np
 from evenhand.checks import check_memory
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.welfare import RankWeighted, Welfare
-from evenhand.solvers import frontiers as frontiers_module
-from evenhand.solvers.frontiers import Frontiers
+from evenhand.solvers.fluid import frontiers as frontiers_module
+from evenhand.solvers.fluid.frontiers import Frontiers
 from evenhand.solvers.permutahedron import project_types
 from evenhand.typing import Bools, Floats, Ints
 
@@ -38,7 +38,7 @@ HALVINGS = 60
 
 
 class Answers(Protocol):
-    """How arms answer to prices under a welfare."""
+    """Best response to prices under a welfare."""
 
     def respond(self, frontiers: Frontiers) -> Floats:
         """(type,) the values that maximise F less the cost; slopes of the frontiers are marginal costs."""
@@ -62,18 +62,18 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RankAnswers:
-    """Answers under a rank-weighted welfare."""
+    """Best response under a rank-weighted welfare."""
 
     welfare: RankWeighted
     counts: Ints
 
     @property
     def num_arms(self) -> int:
-        """How many arms there are."""
+        """Number of arms."""
         return int(self.counts.sum())
 
     def mass(self, smallest: Ints) -> Floats:
-        """The sum of so many of the smallest rank weights."""
+        """Return the sum of the smallest rank weights."""
         end = np.full_like(smallest, self.num_arms)
         return self.welfare.rank_mass(end - smallest, end, self.num_arms)
 
@@ -85,7 +85,7 @@ class RankAnswers:
     def respond(self, frontiers: Frontiers) -> Floats:
         """(type,) levels on which the arms settle."""
         parts = (frontiers.starts, frontiers.values, frontiers.slopes, self.counts)
-        # The compiled loop wants a table of masses, which very many arms do not get.
+        # The compiled loop needs a table of masses, which is too large for very many arms.
         if len(self.counts) < frontiers_module.COMPILE_FROM or self.num_arms > MOST_TABULATED:
             return fluid_sweeps.settle_levels(*parts, self.mass)
         from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
@@ -112,7 +112,7 @@ class RankAnswers:
             above: (type,) the cost of one more.
             values: (type,) values.
         """
-        # Exact equality is meant: arms of one level were given the very same number by `settle_levels`.
+        # Exact equality: `settle_levels` assigns the same number to all arms of a level.
         _, level = np.unique(values, return_inverse=True)
         sizes = np.bincount(level, weights=self.counts).astype(np.int64)
         # Levels rise, so the lowest has the first ranks: those of the largest weights.
@@ -156,7 +156,7 @@ def share_evenly(below: Floats, above: Floats, counts: Ints, level: Ints, mass: 
 
 @dataclass(frozen=True, eq=False)
 class MeanAnswers(RankAnswers):
-    """Answers under the mean: every arm alone."""
+    """Best response under the mean: every arm alone."""
 
     def respond(self, frontiers: Frontiers) -> Floats:
         """(type,) the best values at weight 1/N."""
@@ -170,7 +170,7 @@ class MeanAnswers(RankAnswers):
 
 @dataclass(frozen=True, eq=False)
 class AlphaAnswers:
-    """Answers under a power mean of aversion alpha > 0."""
+    """Best response under a power mean of aversion alpha > 0."""
 
     welfare: Welfare
     alpha: float
@@ -257,7 +257,7 @@ def power_gradient(values: Floats, alpha: float, welfare: float, num_arms: int) 
         values: (type,) values.
         alpha: the aversion.
         welfare: the power mean of all arms.
-        num_arms: how many there are.
+        num_arms: number of arms.
     """
     positive = values > 0
     ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)

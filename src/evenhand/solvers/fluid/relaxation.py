@@ -22,13 +22,13 @@ plain relaxation, as W(v) <= g.v. Every policy satisfies these rows, too: the bo
 
 Prices. For lambda >= 0 let D(lambda) = max_v [F(v) - sum_n c_n(v_n)] + lambda.B, with c_n(v) the least cost lambda.U
 of value v and F the welfare, or its utility. D is convex, and by strong duality its least value is the optimum. How
-members answer to prices is in `levels`. Each answer v^i with total use U^i is a cut F(v^i) + lambda.(B - U^i) <= D; the
-*master* program finds the prices at which the largest cut is least,
+members respond to prices is in `price_response`. Each response v^i with total use U^i is a cut
+F(v^i) + lambda.(B - U^i) <= D; the *master* program finds the prices at which the largest cut is least,
 
     max { sum_i theta_i F(v^i) : sum_i theta_i U^i <= B, theta in the simplex }    (its dual, with multipliers lambda)
 
-and theta mixes the answers into a feasible solution, whose welfare is the lower bound. The upper bound is certified:
-W(v) <= g.v for the weights g of the answer, so sum_n max_q (g_n V - lambda.U) + lambda.B is at least the optimum, and
+and theta mixes the responses into a feasible solution, whose welfare is the lower bound. The upper bound is certified:
+W(v) <= g.v for the weights g of the response, so sum_n max_q (g_n V - lambda.U) + lambda.B is at least the optimum, and
 each maximum is bounded by Bellman's inequality (`frontiers`). For one resource frontiers are traced once, and with
 power means the price is bisected: the use is continuous in it.
 
@@ -40,7 +40,7 @@ Leximin with one resource: all members are raised to one level, as far as each c
     leximin                levels           programs by stages
     any other              program with cuts of the welfare
 
-Programs are in `fluid_programs`. Code names: q `occupancy`, U `use`, B `allowance`, lambda `prices`, g `weights`.
+Programs are in `programs`. Code names: q `occupancy`, U `use`, B `allowance`, lambda `prices`, g `weights`.
 """
 
 import time
@@ -55,31 +55,31 @@ from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts
 from evenhand.model.criterion import Criterion, Opening, as_criterion
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, as_welfare, is_lexicographic, is_mean
-from evenhand.solvers import fluid_programs
-from evenhand.solvers.arms import check_communicating
-from evenhand.solvers.fluid_programs import FLOOR_ROUNDING, FluidOptimum, Rounds, solve_by_program
-from evenhand.solvers.frontiers import Bound, FluidModel, Frontiers
-from evenhand.solvers.levels import AlphaAnswers, Answers, MeanAnswers, RankAnswers, check_table
-from evenhand.solvers.price_search import Cut, PriceSearch, excess_of, highest_level
+from evenhand.solvers.fluid import programs as fluid_programs
+from evenhand.solvers.fluid.dual_search import Cut, PriceSearch, excess_of, highest_level
+from evenhand.solvers.fluid.frontiers import Bound, FluidModel, Frontiers
+from evenhand.solvers.fluid.price_response import AlphaAnswers, Answers, MeanAnswers, RankAnswers, check_table
+from evenhand.solvers.fluid.programs import FLOOR_ROUNDING, FluidOptimum, Rounds, solve_by_program
+from evenhand.solvers.single_arm import check_communicating
 from evenhand.typing import ArrayLike, Floats, Indices, Ints
 
 FEW_TYPES = 200
-"""Types up to which a search over prices that does not end is replaced by one linear program."""
+"""Types up to which a dual search that does not converge is replaced by one linear program."""
 
 LARGEST_GAP = 0.1
-"""The largest gap with which the last road may end, where numbers of very different size leave no digits for more."""
+"""Largest gap with which programs may end, if numbers of very different size leave no digits for more."""
 
 FEW_COLUMNS, FEW_RANK_ROWS = 2_000, 500
 """Columns, where programs are solved again and again with more cuts of the welfare, and rows of ranks, up to which an
 opening is solved for the welfare itself rather than for the weights of the plain relaxation."""
 
 OPENINGS = (16, 8, 4, 2, 1)
-"""How many of the first steps have a budget of their own; the most that is affordable."""
+"""Number of first steps with a budget of their own; the largest that is affordable."""
 
 
 @dataclass(frozen=True, eq=False)
 class FluidSolution:
-    """A feasible solution of the fluid relaxation, and a proof of how good it is."""
+    """A feasible solution of the fluid relaxation with a certified gap."""
 
     welfare: float
     """Welfare of the solution: a lower bound on the fluid optimum."""
@@ -98,14 +98,14 @@ class FluidSolution:
     (type, step, state, action)."""
 
     prices: Floats
-    """(resource,) what a unit of use, by the criterion's weights, is worth in welfare; 0 where the budget is 0. Where
-    the budget holds at every step, (step, resource)."""
+    """(resource,) dual prices of use, by the criterion's weights, in welfare; 0 where the budget is 0. If the budget
+    holds at every step, (step, resource)."""
 
     weights: Floats
-    """(type,) what a unit of value of one arm is worth in welfare."""
+    """(type,) derivative of the welfare by the value of one arm."""
 
     floor_prices: Floats
-    """(type,) what a unit of time in which one arm is served is worth in welfare; 0 where no floor holds it up."""
+    """(type,) dual prices of the floors: welfare per unit of time in which one arm is served."""
 
     served: Floats
     """(type,) the share of time in which an arm is served."""
@@ -114,20 +114,20 @@ class FluidSolution:
     """(upper_bound - welfare) / |upper_bound|; where the bound is nearly 0, relative to the values of the arms."""
 
     rounds: int
-    """How many prices or cuts were tried."""
+    """Number of prices or programs."""
 
     seconds: float
     """Wall time."""
 
     @property
     def by_step(self) -> bool:
-        """Whether the budget holds at every step, in expectation, and not only over all of them."""
+        """True if the budget holds at every step, in expectation, and not only over all of them."""
         return self.prices.ndim == 2
 
 
 @dataclass(frozen=True, eq=False)
 class _Cut(Cut):
-    """The answer to some prices."""
+    """Best response to some prices."""
 
     values: Floats
 
@@ -141,7 +141,7 @@ class _Proof:
     bound: Bound
 
 
-# -- what is asked for ------------------------------------------------------------------------------------------------
+# -- public functions ------------------------------------------------------------------------------------------------
 
 
 def solve_fluid(
@@ -162,8 +162,8 @@ def solve_fluid(
 
     Raises:
         OutOfDomain: the welfare needs positive values, and the budget does not reach for all arms.
-        Infeasible: the floors cannot be met; says the largest that can.
-        NotApplicable: the average depends on where arms start; says what can be done.
+        Infeasible: the floors are infeasible; the message has the largest that are not.
+        NotApplicable: the average depends on where arms start.
         TooLarge: the tables would not fit in memory.
         NotConverged: the gap did not close.
     """
@@ -185,22 +185,22 @@ def solve_opening(
         A solution by steps, the last of which lasts; None where the criterion is another, or no program is affordable.
         Where only the mean at the weights of the plain relaxation is, `welfare` is the weighted sum, as the bound is.
     """
-    # There the steps are told apart already, or (average) the first ones do not count.
+    # There the steps are separate already, or (average) the first ones do not count.
     if problem.criterion.num_steps is not None or problem.criterion.is_average:
         return None
     plain = model_of(problem)
-    weighed_by = as_welfare(welfare, plain.num_members)
+    objective = as_welfare(welfare, plain.num_members)
     # `solve_weighted` keeps no floors: with floors only the welfare itself will do.
-    weights = _homogeneous_weights(plain, weighed_by, relaxed) if plain.floors is None else None
-    few = fluid_programs.num_rank_rows(plain, weighed_by) <= FEW_RANK_ROWS
+    weights = _homogeneous_weights(plain, objective, relaxed) if plain.floors is None else None
+    few = fluid_programs.num_rank_rows(plain, objective) <= FEW_RANK_ROWS
     # These take many programs, each with more cuts than the last, and so get fewer columns.
-    several = not isinstance(weighed_by, RankWeighted) and not is_mean(weighed_by, plain.num_members)
+    several = not isinstance(objective, RankWeighted) and not is_mean(objective, plain.num_members)
     # The most steps first, since each of them makes the bound tighter.
     for steps in OPENINGS:
         model = replace(plain, criterion=Opening(problem.discount, steps))
         small = few and not (several and (steps + 1) * int(model.allowed.sum()) > FEW_COLUMNS)
-        if (small or weights is None) and fluid_programs.fits_by_step(model, weighed_by):
-            return solve_model(model, weighed_by, tolerance)
+        if (small or weights is None) and fluid_programs.fits_by_step(model, objective):
+            return solve_model(model, objective, tolerance)
         if weights is not None and fluid_programs.fits_by_step(model, Utilitarian()):
             return solve_weighted(model, weights, tolerance=tolerance)
     return None
@@ -223,15 +223,15 @@ def _homogeneous_weights(model: FluidModel, welfare: Welfare, relaxed: FluidSolu
 def solve_weighted(
     model: FluidModel, weights: Floats, floor_prices: Floats | None = None, tolerance: float = 1e-4
 ) -> FluidSolution:
-    """Maximise a weighted sum of the arms' values instead of a welfare: every weight its own, floors as pay.
+    """Maximise a weighted sum of the arms' values instead of a welfare: every weight its own, floors as prices.
 
     maximise sum_n w_n v_n + phi_n (time in which n is served) within the budget: the mean of arms whose rewards are
     N w_n r_n + N phi_n [served]. Its `upper_bound` is one on the weighted sum of every policy.
 
     Args:
         model: the types, and what they share; its groups and floors do not count.
-        weights: (type,) what a unit of value of one arm is worth.
-        floor_prices: (type,) what a unit of time in which one arm is served is worth; nothing when absent.
+        weights: (type,) weights of the values.
+        floor_prices: (type,) reward per unit of time in which one arm is served; 0 by default.
         tolerance: the relative gap to stop at.
 
     Returns:
@@ -267,7 +267,7 @@ def model_of(problem: CoupledMDP, initial: Floats | None = None) -> FluidModel:
     )
 
 
-# -- which road is taken ----------------------------------------------------------------------------------------------
+# -- choice of algorithm ----------------------------------------------------------------------------------------------
 
 
 def solve_model(
@@ -283,28 +283,28 @@ def solve_model(
     """
     if not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    model, weighed_by = _within_reach(model), as_welfare(welfare, model.num_members)
+    model, objective = _within_reach(model), as_welfare(welfare, model.num_members)
     begin = time.perf_counter()
-    # By prices where members answer to them in closed form; under leximin that is so for one resource only.
-    structured = is_mean(weighed_by, model.num_members) or isinstance(weighed_by, (RankWeighted, PowerMean))
-    by_prices = structured and not (is_lexicographic(weighed_by) and len(model.budget) > 1)
+    # By prices if members respond to them in closed form; under leximin that is so for one resource only.
+    structured = is_mean(objective, model.num_members) or isinstance(objective, (RankWeighted, PowerMean))
+    by_prices = structured and not (is_lexicographic(objective) and len(model.budget) > 1)
     # With steps a budget at each of them is tighter, and comes first. Where its program fails, prices bound the same
     # over all time; for an opening that would be the plain relaxation, which is known.
-    if fluid_programs.fits_by_step(model, weighed_by):
+    if fluid_programs.fits_by_step(model, objective):
         try:
-            return _of_program(model, weighed_by, tolerance, progress, begin)
+            return _of_program(model, objective, tolerance, progress, begin)
         except NotConverged:
             if not by_prices or model.criterion.lasts:
                 raise
     elif not by_prices:
-        return _of_program(model, weighed_by, tolerance, progress, begin)
-    return _solve_by_prices(_Search(model, weighed_by, tolerance, progress))
+        return _of_program(model, objective, tolerance, progress, begin)
+    return _solve_by_prices(_Search(model, objective, tolerance, progress))
 
 
 def _within_reach(model: FluidModel) -> FluidModel:
     """The same with floors that are beyond what an arm can be served by rounding only lowered to that.
 
-    No pay is enough for a floor that cannot be kept, and at pay without end rewards would be lost in rounding.
+    No price is high enough for an infeasible floor, and rewards would be lost in rounding at very large prices.
     """
     if model.floors is None:
         return model
@@ -315,7 +315,7 @@ def _within_reach(model: FluidModel) -> FluidModel:
 
 
 def _solve_by_prices(search: "_Search") -> FluidSolution:
-    """By prices; where their search does not end, by one program if there are few types."""
+    """Search for prices; if that does not converge, solve one program if there are few types."""
     search.check_floors()
     try:
         return _by_structure(search)
@@ -326,35 +326,35 @@ def _solve_by_prices(search: "_Search") -> FluidSolution:
 
 
 def _by_structure(search: "_Search") -> FluidSolution:
-    model, weighed_by = search.model, search.welfare
-    if is_lexicographic(weighed_by):
+    model, objective = search.model, search.welfare
+    if is_lexicographic(objective):
         return search.fill_levels()
-    if isinstance(weighed_by, PowerMean) and not is_mean(weighed_by, model.num_members):
-        reference = search.reference(weighed_by.aversion)
-        search.answers = AlphaAnswers(weighed_by, weighed_by.aversion, model.sizes, reference)
+    if isinstance(objective, PowerMean) and not is_mean(objective, model.num_members):
+        reference = search.reference(objective.aversion)
+        search.answers = AlphaAnswers(objective, objective.aversion, model.sizes, reference)
         return search.by_bisection() if len(model.budget) == 1 else search.by_cuts()
     check_table(model.num_members, len(model.sizes))
-    plain = is_mean(weighed_by, model.num_members)
-    ranked = fluid_programs.as_ranked(weighed_by, model.num_members)
+    plain = is_mean(objective, model.num_members)
+    ranked = fluid_programs.as_ranked(objective, model.num_members)
     search.answers = (MeanAnswers if plain else RankAnswers)(ranked, model.sizes)
     return search.by_cuts()
 
 
 def _of_program(
-    model: FluidModel, weighed_by: Welfare, tolerance: float, progress: Rounds | None, begin: float
+    model: FluidModel, objective: Welfare, tolerance: float, progress: Rounds | None, begin: float
 ) -> FluidSolution:
-    """The solution by linear programs, the last road: closed to the tolerance, or as far as numbers allow.
+    """Return the solution by linear programs: closed to the tolerance, or as far as numbers allow.
 
-    The gap that it tells is a true one. Where it is of no use, NotConverged.
+    Its gap is a true one. If it is of no use, raise NotConverged.
     """
-    optimum = solve_by_program(model, weighed_by, tolerance, progress)
-    return _closed(_solution(model, weighed_by, optimum, begin), max(tolerance, LARGEST_GAP))
+    optimum = solve_by_program(model, objective, tolerance, progress)
+    return _closed(_solution(model, objective, optimum, begin), max(tolerance, LARGEST_GAP))
 
 
-def _solution(model: FluidModel, weighed_by: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
+def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
     """A solution with its welfare computed anew from its occupancy measures."""
     values, use = model.totals(found.occupancy)
-    welfare = float(weighed_by(model.members(values), model.sizes))
+    welfare = float(objective(model.members(values), model.sizes))
     # By rounding a solution may beat its bound; no bound is below what was reached.
     upper = max(found.bound.value, welfare)
     return FluidSolution(
@@ -378,7 +378,7 @@ def _closed(solution: FluidSolution, tolerance: float) -> FluidSolution:
     if solution.gap > tolerance:
         raise NotConverged(
             f"the gap of the fluid relaxation is {solution.gap:.2g} after {solution.rounds} rounds, "
-            f"not {tolerance:.2g}; ask for a larger tolerance"
+            f"not {tolerance:.2g}; use a larger tolerance"
         )
     return solution
 
@@ -399,9 +399,9 @@ def read_model(
 
     Args:
         types: the distinct arms.
-        counts: (type,) how many arms of each type; 1 when absent.
+        counts: (type,) number of arms of each type; 1 by default.
         budget: (resource,) what is available at every step.
-        criterion: what rewards over time are worth; a number is a discount.
+        criterion: criterion; a number is a discount.
         initial: (type, state) distributions of the first state, in place of the arms' own.
         groups: (type,) the group of each type, where welfare is over groups.
         floors: (type,) the least share of time in which each arm is served.
@@ -433,7 +433,7 @@ def read_model(
 
 
 def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> Ints:
-    """(type,) arms of each type; many that are sound are not looked at one by one."""
+    """(type,) arms of each type; valid arrays are not checked one by one."""
     sound = isinstance(counts, np.ndarray) and counts.dtype == np.int64 and counts.shape == (num_types,)
     if sound and counts.min() >= 1 and counts.sum(dtype=np.float64) <= MOST_ARMS:  # type: ignore[union-attr]
         return np.array(counts, dtype=np.int64)
@@ -457,7 +457,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         self.scale = float(np.abs(self.frontiers.values).max())
 
     def check_floors(self) -> None:
-        """Raise Infeasible where the floors cannot be met."""
+        """Raise Infeasible if the floors cannot be reached."""
         if self.model.floors is None:
             return
         # An arm may miss its floor even alone. With one resource the cheapest ways to keep all floors may also be too
@@ -496,7 +496,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         return self.cut(prices, frontiers, free), self.cut(prices, frontiers, full)
 
     def respond(self, prices: Floats) -> _Cut:
-        """How arms answer to prices."""
+        """Return the best response to prices."""
         frontiers = self.frontiers_at(prices)
         return self.cut(prices, frontiers, self.answers.respond(frontiers))
 
@@ -582,16 +582,16 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         free = self.frontiers.values[self.frontiers.first]
         if np.isfinite(self.answers.utility(free)):
             return
-        # Everybody at 0: a hair more is inside the domain, if anything is left for it.
+        # All arms at 0: slightly more is inside the domain, if budget is left for it.
         needed = float(self.total(self.frontiers, np.maximum(free, 0.0))[0])
         if needed >= self.allowance[0]:
             raise self.out_of_reach()
 
     def out_of_reach(self) -> InvalidInput:
-        """What to say when no point of the domain, or none within the floors, is within the budget."""
+        """Return the error if no point of the domain, or none within the floors, is within the budget."""
         if self.model.floors is not None:
             # Only a power mean has a domain to miss. Whether floors fit was checked before for one resource; for
-            # several their program tells.
+            # several their program decides.
             if not isinstance(self.welfare, PowerMean):
                 return Infeasible(fluid_programs.out_of_floors(self.model))
             if len(self.unit) > 1:
@@ -611,13 +611,13 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
             self.rounds += 1
             return bool(self.total(frontiers, np.clip(level, free, most))[0] <= allowance)
 
-        # Total use rises with the level: bisect, unless everybody can have the most.
+        # Total use rises with the level: bisect, unless all arms can have the most.
         enough = self.total(frontiers, most)[0] <= allowance
         values = np.clip(high if enough else highest_level(low, high, fits), free, most)
         return self.closed(self.finish(self.model.occupancy_at(frontiers, values), self.prove_least(values)))
 
     def prove_least(self, values: Floats) -> _Proof:
-        """Nobody's least value can be more: the worst-off cannot have more, or what they use costs all there is."""
+        """Prove that the least value cannot be higher: the worst-off are saturated, or use the whole budget."""
         frontiers, least = self.frontiers, float(values.min())
         worst = values <= least + 1e-13 * self.scale
         _, above = frontiers.marginal(values)

@@ -15,9 +15,9 @@ and what is maximised depends on the welfare:
     mean            the mean of m
     rank-weighted   sum_i k_i lambda_i + sum_m nu_m with lambda_i + nu_m <= w_i m, over the distinct rank weights w_i,
                     which k_i ranks have: a row for each pair
-    power mean      sum_m u_m, each below tangents of the utility
-    leximin         by stages: raise the least value, fix whoever holds it down, and go on with the others
-    any other       z below cuts W(m^k) + g^k.(m - m^k)
+    power mean      sum_m u_m, each below tangents of the utility (`welfare_cuts`)
+    leximin         by stages: raise the least value, fix the members that hold it down, and raise the others
+    any other       z below cuts W(m^k) + g^k.(m - m^k) (`welfare_cuts`)
 
 Between the best point so far and the program's, W is largest somewhere: there, and at the program's own, the next
 tangents or cuts are made.
@@ -40,9 +40,9 @@ from scipy import sparse
 from evenhand.errors import Infeasible, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, is_lexicographic, is_mean
 from evenhand.solvers._highs import LinearOptimum, LinearProgram, solve_program
-from evenhand.solvers.frontiers import Bound, FluidModel
+from evenhand.solvers.fluid.frontiers import Bound, FluidModel
 from evenhand.solvers.permutahedron import project_types
-from evenhand.solvers.refinement import solve_precisely
+from evenhand.solvers.welfare_cuts import Cuts, best_between, pieces_of
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_ENTRIES = 20_000_000
@@ -66,11 +66,14 @@ MOST_ROUNDS = 200
 FLOOR_ROUNDING = 1e-7
 """The share of a floor, or of the budget that floors take, by which a solution may be out, as programs are."""
 
+LP_TOLERANCE = 1e-10
+"""Feasibility tolerance of small programs."""
+
 INTERIOR_FROM = 3_000
 """Columns from which the interior point is faster than the simplex method; with many steps a hundred times."""
 
 Rounds = Callable[[int, float], None]
-"""Told the number of the round and the gap."""
+"""Called with the number of the round and the gap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +84,10 @@ class FluidOptimum:
     """(type, state, action), or (type, step, state, action): occupancy measures."""
 
     weights: Floats
-    """(member,) what a unit of value of one member is worth."""
+    """(member,) derivative of the welfare by the value of one member."""
 
     prices: Floats
-    """(resource,), or (step, resource): what a unit of weighted use is worth."""
+    """(resource,), or (step, resource): dual prices of weighted use."""
 
     bound: Bound
     """No solution has more."""
@@ -118,7 +121,7 @@ def as_ranked(welfare: Welfare, num_members: int) -> RankWeighted:
 
 
 def fits_by_step(model: FluidModel, welfare: Welfare) -> bool:
-    """Whether a budget at every step is affordable without being asked for.
+    """Return whether a budget at every step is affordable by default.
 
     Args:
         model: the types and the criterion.
@@ -137,7 +140,7 @@ def fits_by_step(model: FluidModel, welfare: Welfare) -> bool:
 
 
 def num_rank_rows(model: FluidModel, welfare: Welfare) -> float:
-    """How many rows of ranks the program of a welfare has.
+    """Return the number of rows of ranks in the program of a welfare.
 
     Args:
         model: the types.
@@ -152,10 +155,10 @@ def num_rank_rows(model: FluidModel, welfare: Welfare) -> float:
 
 
 def _solved(program: LinearProgram) -> LinearOptimum:
-    """Small programs beyond the solver's tolerance, large ones by its interior point."""
+    """Solve small programs by the simplex method, large ones by an interior point."""
     if program.num_columns > INTERIOR_FROM:
         return solve_program(program, algorithm="interior-point")
-    return solve_precisely(program)
+    return solve_program(program, tolerance=LP_TOLERANCE)
 
 
 def _levels(welfare: RankWeighted, model: FluidModel) -> tuple[Floats, Ints]:
@@ -178,7 +181,7 @@ def solve_by_program(
 
     Raises:
         TooLarge: the program would be too large.
-        Infeasible: the floors cannot be met.
+        Infeasible: the floors cannot be reached.
         OutOfDomain: the welfare is not defined within the budget.
         NotConverged: the gap did not close.
     """
@@ -192,7 +195,7 @@ def solve_by_program(
         return search.by_stages()
     if isinstance(welfare, RankWeighted):
         return search.by_ranks(welfare)
-    return search.by_tangents(welfare.aversion) if isinstance(welfare, PowerMean) else search.by_cuts()
+    return search.by_cuts()
 
 
 # -- the program before a welfare joins it ----------------------------------------------------------------------------
@@ -229,8 +232,8 @@ class Program:
         self.type, self.state, self.action = np.nonzero(model.allowed)
         steps = model.criterion.num_steps
         self.num_steps = steps or 1
-        # What a visit in each step is worth, when shares of time are counted.
-        self.worth = np.array([model.criterion.total]) if steps is None else model.criterion.time_weights(steps)
+        # Weight of a visit in each step, in shares of time.
+        self.step_weights = np.array([model.criterion.total]) if steps is None else model.criterion.time_weights(steps)
         # The entries of the flow, and about four more a pair: it leaves a state, uses, serves, and has a value.
         support = np.count_nonzero(model.types.transitions[self.type, self.state, self.action])
         if (entries := self.num_steps * (support + 4 * len(self.type))) > MOST_ENTRIES:
@@ -243,12 +246,12 @@ class Program:
 
     @property
     def num_columns(self) -> int:
-        """How many shares of time there are."""
+        """Number of shares of time."""
         return self.num_steps * len(self.type)
 
     @property
     def num_members(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return len(self.model.sizes)
 
     @cached_property
@@ -266,7 +269,7 @@ class Program:
             (following[source, target], (row_of[self.type[source], target], source)), shape=leave.shape
         )
         start = model.initial[real]
-        # By steps, a block each. Shares of time are not discounted: the discount is in what a visit is worth.
+        # By steps, a block each. Shares of time are not discounted: the discount is in the weight of a visit.
         if model.criterion.num_steps is not None:
             rows = sparse.kron(sparse.eye_array(self.num_steps), leave) - sparse.kron(self._came_from, arrive)
             return sparse.csr_array(rows), np.concatenate([start, np.zeros(len(start) * (self.num_steps - 1))])
@@ -307,7 +310,7 @@ class Program:
         served = self.model.types.served[self.type, self.state, self.action].astype(np.float64)
         each = sparse.csr_array((served, (self.type, np.arange(len(self.type)))), shape=(len(self.model), len(served)))
         # What a share of time in each step counts for, of the criterion's total: together 1.
-        weights = self.worth / self.model.criterion.total
+        weights = self.step_weights / self.model.criterion.total
         return sparse.csr_array(sparse.kron(weights[None], sparse.csr_array(each[floored]))), floored
 
     @cached_property
@@ -321,7 +324,7 @@ class Program:
             rewards = rewards * (model.counts / np.bincount(groups, weights=model.counts)[groups])[self.type]
         shape = (self.num_members, len(self.type))
         each = sparse.csr_array((rewards, (groups[self.type], np.arange(len(self.type)))), shape=shape)
-        return sparse.csr_array(sparse.kron(self.worth[None], each))
+        return sparse.csr_array(sparse.kron(self.step_weights[None], each))
 
     def solve(
         self,
@@ -342,8 +345,8 @@ class Program:
             row_lower: (row,) the least each may be.
             row_upper: (row,) the most each may be.
             lower: (member + column,) the least that values and further columns may be.
-            most_use: the share of the budget that may be used; None where the last column says it.
-            floors: (floored type,) in place of the model's; NaN where the last column says them.
+            most_use: share of the budget that may be used; None if the last column is that share.
+            floors: (floored type,) in place of the model's; NaN if the last column is the floor.
         """
         service, floored = self.service
         own = self.model.floors[floored] if self.model.floors is not None else np.zeros(0)
@@ -353,7 +356,7 @@ class Program:
         wide = len(gains)
         rows = sparse.csr_array((0, wide)) if rows is None else rows
         tied = sparse.csr_array(sparse.eye_array(self.num_members, wide))
-        # Where the last column says how much may be used, the row is use - column <= 0; floors likewise.
+        # If the last column is the share that may be used, the row is use - column <= 0; floors likewise.
         use_tie = _last_column(np.full(self.use.shape[0], -float(most_use is None)), wide)
         floor_tie = _last_column(-np.isnan(floors).astype(np.float64), wide)
         matrix = sparse.block_array(
@@ -381,7 +384,7 @@ class Program:
         )
         try:
             return self._read(_solved(program), number)
-        except Infeasible:  # floors that cannot be met are refused before (`check_floors`)
+        except Infeasible:  # infeasible floors are refused before (`check_floors`)
             raise NotConverged(
                 "the linear program of the relaxation has a solution, but its numbers are of too different a size for "
                 "the solver to find one"
@@ -390,11 +393,11 @@ class Program:
     def _read(self, optimum: LinearOptimum, number: int) -> _Solved:
         # The multipliers of the budget rows are in units, for a share of the budget; prices are for weighted use.
         begin = self.flow[0].shape[0]
-        paid = np.maximum(optimum.duals[begin : begin + self.use.shape[0]], 0.0).reshape(self.num_steps, -1)
+        duals = np.maximum(optimum.duals[begin : begin + self.use.shape[0]], 0.0).reshape(self.num_steps, -1)
         prices = np.zeros((self.num_steps, len(self.model.budget)))
         # A step without weight (discount 0) has no price.
-        worth = np.where(self.worth > 0, self.worth, np.inf)[:, None]
-        prices[:, self.bought] = self.unit * paid / self.model.budget[self.bought] / worth
+        weights = np.where(self.step_weights > 0, self.step_weights, np.inf)[:, None]
+        prices[:, self.bought] = self.unit * duals / self.model.budget[self.bought] / weights
         end = self.num_columns + self.num_members
         return _Solved(
             shares=optimum.primal[: self.num_columns].reshape(self.num_steps, -1),
@@ -421,14 +424,14 @@ class Program:
         """(step and resource,) the share of the budget that measures use; by steps if there are."""
         by_step = measure[:, None] if measure.ndim == 3 else measure
         use = np.einsum("t,tusa,tsak->uk", self.model.counts.astype(np.float64), by_step, self.model.types.usage)
-        allowance = self.worth[:, None] * self.model.budget
+        allowance = self.step_weights[:, None] * self.model.budget
         return np.asarray((use / np.where(allowance > 0, allowance, np.inf)).reshape(-1))
 
     def within_budget(self, measure: Floats) -> Floats:
         """The same measures, with so much of those that use least as brings them within the budget.
 
-        Floors may take the whole budget, and then nothing uses less: so their constraints are kept as closely as a
-        linear program keeps them.
+        Floors may take the whole budget, and then nothing uses less: so their constraints hold as closely as in a
+        linear program.
         """
         # With floors the budget may hold to rounding only: nothing that keeps them may use less.
         spent, most = self.spent(measure), 1.0 if self.model.floors is None else 1.0 + FLOOR_ROUNDING
@@ -454,13 +457,13 @@ class Program:
 
     @cached_property
     def _least_use(self) -> tuple[float, Floats]:
-        """The least share of the budget with which the floors are met, and the measures that do it."""
+        """Return the least share of the budget with which the floors are reached, and the measures that do it."""
         gains = np.append(np.zeros(self.num_members), -1.0)
         solved = self.solve(gains, most_use=None, lower=np.append(np.full(self.num_members, -np.inf), 0.0))
         return float(solved.more[0]), self._follow(solved)
 
     def check_floors(self) -> None:
-        """Raise Infeasible where the floors cannot be met."""
+        """Raise Infeasible if the floors cannot be reached."""
         model = self.model
         if model.floors is None:
             return
@@ -477,7 +480,7 @@ def _last_column(entries: Floats, width: int) -> sparse.csr_array:
 
 
 def out_of_floors(model: FluidModel) -> str:
-    """What to say when the floors cannot be met: the largest common one that can.
+    """Return the message about infeasible floors, with the largest feasible common one.
 
     Args:
         model: types, of which some have floors.
@@ -492,11 +495,11 @@ def out_of_floors(model: FluidModel) -> str:
         lower = np.append(np.full(program.num_members, -np.inf), 0.0)
         largest = float(program.solve(gains, lower=lower, floors=np.full(len(floored), np.nan)).more[0])
     except (TooLarge, NotConverged):
-        return "the floors cannot be met within the budget, even in expectation. Lower them, or raise the budget."
+        return "the floors are infeasible within the budget, even in expectation. Lower them, or raise the budget."
     whose = "every arm" if len(floored) == len(model) else "every arm that has a floor"
     shown = np.floor(max(largest, 0.0) * 1e4 + 1e-3) / 1e4  # rounded down, but not for the sake of a last bit
     return (
-        f"the floors cannot be met within the budget, even in expectation: {whose} can be served at most {shown:.4g} "
+        f"the floors are infeasible within the budget, even in expectation: {whose} can be served at most {shown:.4g} "
         "of the time. Lower the floors, or raise the budget."
     )
 
@@ -517,7 +520,7 @@ class _Search:
         """(member,) how many members each stands for."""
         return self.model.sizes
 
-    def tell(self, gap: float) -> None:
+    def report(self, gap: float) -> None:
         """Count a round, and pass on the gap."""
         self.rounds += 1
         if self.progress is not None:
@@ -545,7 +548,7 @@ class _Search:
 
     def optimum(self, measure: Floats, weights: Floats, prices: Floats, bound: Bound) -> FluidOptimum:
         """The solution."""
-        self.tell(self.gap(self.welfare_of(measure), bound.value))
+        self.report(self.gap(self.welfare_of(measure), bound.value))
         return FluidOptimum(measure, weights, prices, bound, self.rounds, self.program.unit)
 
     def by_mean(self) -> FluidOptimum:
@@ -579,7 +582,7 @@ class _Search:
         return self.optimum(self.program.measure(solved), weights, solved.prices, self.prove(weights, solved.prices))
 
     def raise_least(self, floors: Floats, open_members: Bools) -> tuple[_Solved, Floats]:
-        """The largest least value of the open members, the others at their floors, and (member,) who holds it down."""
+        """Return the largest least value of the open members, the others at their floors, and (member,) multipliers."""
         members = len(self.sizes)
         # Fixed members may fall by a hair: what was reached only to rounding might contradict itself in the next stage.
         slack = 1e-9 * np.maximum(1e-3, np.abs(np.where(open_members, 0.0, floors)))
@@ -592,7 +595,7 @@ class _Search:
         return solved, np.maximum(-solved.duals, 0.0)
 
     def by_stages(self) -> FluidOptimum:
-        """Leximin: raise the least value, fix whoever holds it down, and go on with the others."""
+        """Leximin: raise the least value, fix the members that hold it down, and raise the others."""
         floors = np.full(len(self.sizes), -np.inf)
         first: tuple[_Solved, Floats] | None = None
         while np.isinf(floors).any():
@@ -600,9 +603,9 @@ class _Search:
             solved, held = self.raise_least(floors, open_members)
             first = first or (solved, held)
             # A member with a multiplier has just this value at every optimum of the stage (complementary slackness).
-            # Those of the open rows sum to 1, by the column of the level, so that somebody is fixed and the stages end.
+            # Those of the open rows sum to 1, by the column of the level, so that every stage fixes a member.
             floors[open_members & (held > 1e-7 * held[open_members].max())] = solved.objective
-            self.tell(float(np.isinf(floors).mean()))
+            self.report(float(np.isinf(floors).mean()))
         assert first is not None
         # The bound on the least value is that of the first stage; its multipliers are weights that sum to 1.
         total = float(first[1].sum())
@@ -615,207 +618,65 @@ class _Search:
         solved, _ = self.raise_least(np.full(len(self.sizes), -np.inf), np.ones(len(self.sizes), dtype=np.bool_))
         return self.program.measure(solved), solved.objective * self.program.unit
 
-    def by_tangents(self, aversion: float) -> FluidOptimum:
-        """Power means: every member's utility below its own tangents."""
-        measure, least = self.start()
-        # From alpha = 1 on the utility of 0 is minus infinity; below that 0 is still inside the domain.
-        if least < 0 or (least <= 0 and aversion >= 1):
-            raise OutOfDomain(
-                f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
-                "Use a Gini welfare, or shift the rewards."
-            )
-        tangents = _Tangents(aversion, self.sizes, max(least, 1e-9 * self.program.unit), self.program.unit)
-        best, best_welfare = measure, self.welfare_of(measure)
-        # One tangent a member to begin with, or the program would be unbounded.
-        tangents.add(self.model.members(self.model.totals(measure)[0]))
-        while self.rounds <= MOST_ROUNDS:
-            solved = self.program.solve(*tangents.rows(), lower=tangents.lower)
-            weights, constant = tangents.combine(solved.duals)
-            # This program is in utility, not in units of value: the unit that `_read` multiplied by is taken off again.
-            prices = solved.prices / self.program.unit
-            bound = self.prove(weights, prices, constant)
-            upper = tangents.welfare_at(bound.value)
-            gap = self.gap(best_welfare, upper)
-            self.tell(gap)
-            # After the last round a bound with a gap is better than none; the caller says whether the gap is of use.
-            if gap <= self.tolerance or (self.rounds >= MOST_ROUNDS and np.isfinite(upper)):
-                # Weights and prices prove a bound on the mean utility; times dW/dF they are those of the welfare.
-                rate = tangents.rate_at(upper)
-                proof = Bound(upper, bound.floor_prices * rate)
-                return FluidOptimum(best, weights * rate, prices * rate, proof, self.rounds, self.program.unit)
-            best, best_welfare = self._between(best, self.program.measure(solved), tangents.add)
-        raise NotConverged(f"the gap of the fluid relaxation is {gap:.2g} after {self.rounds} programs")
-
     def by_cuts(self) -> FluidOptimum:
-        """Any other welfare: below cuts, made where it is best between the best point and the program's."""
-        best, _ = self.start()
+        """Power means and welfares without structure: below cuts, made at the program's points and between them."""
+        best, least = self.start()
         point = self.model.members(self.model.totals(best)[0])
-        self.welfare.check_domain(point)
-        best_welfare = float(self.welfare(point, self.sizes))
-        cuts = _Cuts(self.program.unit, point, best_welfare, self.welfare.supergradient(point, self.sizes))
-        # Half of the tolerance is left for what the proof loses against the program's own promise.
-        gap, target = np.inf, self.tolerance / 2
-        while self.rounds <= MOST_ROUNDS:
-            solved = self.program.solve(*cuts.rows())
-            gap = self.gap(best_welfare, cuts.promise(solved))
-            self.tell(gap)
-            last = self.rounds >= MOST_ROUNDS
-            if gap <= target or last:
-                weights, constant = cuts.combine(solved.duals)
-                weights, prices = weights / self.sizes, solved.prices * cuts.slope
-                bound = self.prove(weights, prices, constant)
-                # A promise that is kept to 13 digits cannot be asked for more.
-                if self.gap(best_welfare, bound.value) <= self.tolerance or target < 1e-13 or last:
-                    return FluidOptimum(best, weights, prices, bound, self.rounds, self.program.unit)
-                target /= 4
-            far = self.program.measure(solved)
-            best, best_welfare = self._between(best, far, lambda members: self._cut(cuts, members))
-        raise NotConverged(f"the gap of the fluid relaxation is {gap:.2g} after {self.rounds} programs")
+        if isinstance(self.welfare, PowerMean):
+            # From alpha = 1 on the utility of 0 is minus infinity; below that 0 is still inside the domain.
+            if least < 0 or (least <= 0 and self.welfare.aversion >= 1):
+                raise OutOfDomain(
+                    f"{self.welfare.name} needs positive values, and the budget does not suffice to give every arm "
+                    "one. Use a Gini welfare, or shift the rewards."
+                )
+        else:
+            self.welfare.check_domain(point)
+        reference = max(least, 1e-9 * self.program.unit)
+        cuts = Cuts(pieces_of(self.welfare, self.sizes, reference, len(self.sizes)), point)
+        best_welfare = self.value(point)
+        # In these units slopes are about 1.
+        scale = float(np.abs(cuts.slopes).sum()) * self.program.unit or 1.0
+        while True:
+            rows, size, lower = self._rows_of(cuts, scale)
+            gains = np.append(np.zeros(len(self.sizes)), np.ones(cuts.num_pieces))
+            heights = cuts.heights(self.model.members(self.model.totals(best)[0]))
+            limits = (cuts.constants - heights[cuts.piece]) / scale / size
+            solved = self.program.solve(gains, rows, row_upper=limits, lower=lower)
+            support, rate = cuts.support(solved.duals / size)
+            # The program is in units of F, not of value, by which the prices were multiplied.
+            weights, prices = support.weights / self.sizes, solved.prices * (rate * scale / self.program.unit)
+            bound = self.prove(weights, prices, support.constant)
+            gap = self.gap(best_welfare, bound.value)
+            self.report(gap)
+            # After the last round a bound with a gap is better than none; the caller decides whether it is of use.
+            if gap <= self.tolerance or self.rounds >= MOST_ROUNDS:
+                return FluidOptimum(best, weights, prices, bound, self.rounds, self.program.unit)
+            best, best_welfare = self._between(best, self.program.measure(solved), cuts)
 
-    def _between(self, near: Floats, far: Floats, cut: Callable[[Floats], None]) -> tuple[Floats, float]:
-        """The best mixture of two measures and its welfare, after cuts there and at the far end.
+    def _rows_of(self, cuts: Cuts, scale: float) -> tuple[sparse.csr_array, Floats, Floats]:
+        """Rows z_b - slopes.m <= constant, the size that each is divided by, and lower bounds of the columns."""
+        slopes = cuts.slopes * (self.program.unit / scale)
+        # Slopes near 0 are huge. Divided by them, rows have entries of about 1, as the solver's tolerances suppose.
+        size = np.maximum(1.0, np.abs(slopes).max(axis=1))
+        own = np.zeros((len(slopes), cuts.num_pieces))
+        own[np.arange(len(slopes)), cuts.piece] = 1 / size
+        least = 0.0 if isinstance(self.welfare, PowerMean) else -np.inf
+        lower = np.append(np.full(len(self.sizes), least), np.full(cuts.num_pieces, -np.inf))
+        return sparse.csr_array(np.hstack([-slopes / size[:, None], own])), size, lower
 
-        Without the first of them the program would jump from end to end; the second is what cuts off its solution.
+    def _between(self, near: Floats, far: Floats, cuts: Cuts) -> tuple[Floats, float]:
+        """Return the best mixture of two measures and its welfare, after cuts there and at the far end.
+
+        Without the first of them the program would jump from end to end; the second cuts off its solution.
         """
         ends = [self.model.members(self.model.totals(measure)[0]) for measure in (near, far)]
 
         def at(share: float) -> Floats:
             return np.asarray((1 - share) * ends[0] + share * ends[1])
 
-        share = _golden(lambda share: self.value(at(share)))
-        cut(at(share))
+        share = best_between(lambda share: self.value(at(share)))
+        cuts.add(at(share), ends[0])
         if share < 1:
-            cut(ends[1])
+            cuts.add(ends[1], ends[0])
         mixed = near if share == 0 else (1 - share) * near + share * far
         return mixed, self.value(at(share))
-
-    def _cut(self, cuts: "_Cuts", members: Floats) -> None:
-        """A cut at members' values, where the welfare has a value and a slope."""
-        if np.isfinite(welfare := self.value(members)):
-            try:
-                cuts.add(members, welfare, self.welfare.supergradient(members, self.sizes))
-            except OutOfDomain:  # at the edge of the domain there may be a value, but no slope
-                return
-
-
-def _golden(function: Callable[[float], float], rounds: int = 40) -> float:
-    """Where a concave function on [0, 1] is largest, 0 included; it may be minus infinity beyond some point."""
-    ratio = (5**0.5 - 1) / 2
-    low, high = 0.0, 1.0
-    for _ in range(rounds):
-        # Where both ends are minus infinity the right part goes: the left end is inside the domain.
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if function(right) > function(left):
-            low = left
-        else:
-            high = right
-    # The left end stays a candidate, so that welfare never falls, and comes first, so that a tie moves nothing.
-    return max([0.0, (low + high) / 2, 1.0], key=function)
-
-
-# -- outer approximations of a welfare --------------------------------------------------------------------------------
-
-
-class _Tangents:
-    """Tangents of the utility u(x) = (x^(1-alpha) - 1) / (1 - alpha) of every member, x its value by a reference.
-
-    The mean utility F(m) is below any convex combination of tangents, member by member: F(m) <= a + g.m. As W is
-    r u^-1(F) for the reference r, a bound on F is one on W, and dW/dF = r (W / r)^alpha.
-    """
-
-    def __init__(self, aversion: float, sizes: Ints, reference: float, unit: float) -> None:
-        self.aversion, self.sizes, self.reference, self.unit = aversion, sizes, reference, unit
-        self.points: list[Floats] = []
-
-    @property
-    def lower(self) -> Floats:
-        """Values are not negative."""
-        return np.concatenate([np.zeros(len(self.sizes)), np.full(len(self.sizes), -np.inf)])
-
-    def add(self, members: Floats) -> None:
-        """One more tangent of each member, at its value; where it has none, nearer to 0 than any before."""
-        points = members / self.reference
-        least = np.minimum.reduce(self.points) / 2 if self.points else np.ones(len(members))
-        # At 0 a tangent would be vertical: half of the least point so far comes as near to it as the rounds need.
-        self.points.append(np.where(points > 1e-9, points, np.minimum(least, 1.0)))
-
-    def _lines(self) -> tuple[Floats, Floats]:
-        """(tangent,) slopes and constants, round after round, each for all members."""
-        points, alpha = np.concatenate(self.points), self.aversion
-        slopes = points**-alpha
-        # (x^b - 1) / b as expm1(b log x) / b: next to alpha = 1 the plain difference would lose its digits.
-        utility = np.log(points) if alpha == 1 else np.expm1((1 - alpha) * np.log(points)) / (1 - alpha)
-        return slopes, utility - slopes * points
-
-    def rows(self) -> tuple[Floats, sparse.csr_array, float, Floats]:
-        """Gains, rows and their limits: u - slope x <= constant, each row divided by max(1, slope)."""
-        number = len(self.sizes)
-        slopes, constants = self._lines()
-        # Slopes near 0 are huge. Divided by them, rows have entries of about 1, as the solver's tolerances suppose.
-        size = np.maximum(1.0, slopes)
-        lines, member = np.arange(len(slopes)), np.tile(np.arange(number), len(self.points))
-        shape = (len(slopes), number)
-        left = sparse.csr_array((-slopes * (self.unit / self.reference) / size, (lines, member)), shape=shape)
-        right = sparse.csr_array((1 / size, (lines, member)), shape=shape)
-        gains = np.concatenate([np.zeros(number), self.sizes / self.sizes.sum()])
-        return gains, sparse.csr_array(sparse.hstack([left, right])), -np.inf, constants / size
-
-    def combine(self, duals: Floats) -> tuple[Floats, float]:
-        """Of the bound F(m) <= a + g.m that multipliers make: (member,) the weights g, one a member of each, and a."""
-        slopes, constants = self._lines()
-        shape = (len(self.points), len(self.sizes))
-        # The multiplier of a row is that of the divided row over its size; of each member's tangents they make shares.
-        shares = np.maximum(duals, 0.0).reshape(shape) / np.maximum(1.0, slopes).reshape(shape)
-        whole = shares.sum(axis=0)
-        # Any convex combination is a bound: where the solver gives a member no multiplier, its tangents count alike.
-        shares = np.where(whole > 0, shares / np.where(whole > 0, whole, 1.0), 1.0 / len(self.points))
-        number = self.sizes.sum()
-        weights = (shares * slopes.reshape(shape)).sum(axis=0) / self.reference / number
-        return weights, float((shares * constants.reshape(shape)).sum(axis=0) @ self.sizes / number)
-
-    def welfare_at(self, utility: float) -> float:
-        """W of a mean utility; infinite above all utilities."""
-        beta = 1 - self.aversion
-        if beta == 0:
-            return self.reference * float(np.exp(utility))
-        base = 1 + beta * utility
-        # For alpha > 1 no utility is above 1 / (alpha - 1), so a bound beyond it says nothing about W.
-        return self.reference * base ** (1 / beta) if base > 0 else (np.inf if beta < 0 else 0.0)
-
-    def rate_at(self, welfare: float) -> float:
-        """The derivative dW/dF."""
-        return float(self.reference * (welfare / self.reference) ** self.aversion)
-
-
-class _Cuts:
-    """Cuts W(m) <= W(m^k) + g^k.(m - m^k) of a welfare, in units in which the first has slopes of about 1."""
-
-    def __init__(self, unit: float, point: Floats, welfare: float, weights: Floats) -> None:
-        self.unit, self.base = unit, welfare
-        self.slope = float(np.abs(weights).sum()) or 1.0
-        self.constants: list[float] = []
-        self.weights: list[Floats] = []
-        self.add(point, welfare, weights)
-
-    def add(self, point: Floats, welfare: float, weights: Floats) -> None:
-        """One more."""
-        self.constants.append(welfare - float(weights @ point))
-        self.weights.append(weights)
-
-    def rows(self) -> tuple[Floats, sparse.csr_array, float, Floats]:
-        """Gains, rows and their limits, with z counted from the first welfare."""
-        weights, scale = np.array(self.weights), self.slope * self.unit
-        rows = np.column_stack([-weights * self.unit / scale, np.ones(len(weights))])
-        limits = (np.array(self.constants) - self.base) / scale
-        return np.append(np.zeros(weights.shape[1]), 1.0), sparse.csr_array(rows), -np.inf, limits
-
-    def promise(self, solved: _Solved) -> float:
-        """The program's optimum: no welfare is more, but for its tolerance."""
-        return self.base + float(solved.more[0]) * self.slope * self.unit
-
-    def combine(self, duals: Floats) -> tuple[Floats, float]:
-        """The cut that multipliers make of all cuts: its weights and its constant."""
-        # They sum to 1 by the column z, but for rounding; only a convex combination of cuts is a cut.
-        shares = np.maximum(duals, 0.0)
-        shares = shares / shares.sum()
-        return shares @ np.array(self.weights), float(shares @ np.array(self.constants))

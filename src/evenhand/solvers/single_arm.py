@@ -1,7 +1,7 @@
 """Every type of arm on its own, under any criterion.
 
-An action's *gain* is what it is worth now, g r - lambda.d at weights g and prices lambda, perhaps with pay for being
-served. The best way of a single arm satisfies
+An action's *gain* is its immediate value g r - lambda.d at weights g and prices lambda, perhaps with a reward for
+service. The best policy of a single arm satisfies
 
     discounted   V(s)       = max_a gain(s, a) + gamma sum_s' p(s' | s, a) V(s')                policy iteration
     average      rho + h(s) = max_a gain(s, a) + sum_s' p(s' | s, a) h(s')                      policy iteration
@@ -11,11 +11,11 @@ served. The best way of a single arm satisfies
 for all types at once: one batch of S x S systems a round, few rounds, O(T S^3) a round; or O(T S^2 A) a step.
 
 Average. A policy may have several closed classes of states. Choose a representative c of each, and strike its column
-out of P: P'. The rewards until some c is met, R = gain + P' R, and the steps, tau = 1 + P' tau, are finite; the mean
-reward of a class is R(c) / tau(c): one system for all classes. Of several classes the best is kept, and whoever cannot
-reach it is sent towards it, which weakly communicating arms allow; then h = R - rho tau. The next policy takes every
-action of positive advantage gain + P h - h - rho. If no class is better than before, only transient states have
-changed, and h has risen: no policy comes back (Haviv and Puterman, "An improved algorithm for solving communicating
+out of P: P'. The rewards until some c is hit, R = gain + P' R, and the steps, tau = 1 + P' tau, are finite; the mean
+reward of a class is R(c) / tau(c): one system for all classes. Of several classes the best remains, and states
+that do not reach it are sent towards it, which weakly communicating arms allow; then h = R - rho tau. The next policy
+takes every action of positive advantage gain + P h - h - rho. If no class is better than before, only transient states
+have changed, and h has risen: no policy recurs (Haviv and Puterman, "An improved algorithm for solving communicating
 average reward Markov decision processes", 1991).
 
 Bounds. For any V and h, every occupancy measure q has
@@ -48,8 +48,8 @@ ROUNDING = 1e-13
 """Advantages up to this share of the largest relative value are rounding."""
 
 NOISE = (1e-9, 1e-8, 1e-7, 1e-6)
-"""How often a pair is met at the most if that is an error of a linear program. Under the average such a pair may join
-two closed classes of states, or part them; each of these is tried, and what comes nearest is taken."""
+"""Largest frequencies of a pair that are errors of a linear program. Under the average such a pair may join two closed
+classes of states, or separate them; each of these is tried, and the nearest result is used."""
 
 ENTRIES = 1 << 22
 """Entries of the tables that are worked on at once."""
@@ -86,7 +86,7 @@ class SingleArms:
     """(type, state) distributions of the first state."""
 
     criterion: Criterion
-    """What rewards over time are worth."""
+    """Criterion of rewards over time."""
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -97,12 +97,12 @@ class SingleArms:
 
     @cached_property
     def weights(self) -> Floats:
-        """What a visit at each step counts for, shaped to go with (step, state, action)."""
+        """Weight of a visit at each step, shaped to go with (step, state, action)."""
         steps = self.criterion.num_steps
         return np.ones(1) if steps is None else self.criterion.time_weights(steps)[:, None, None]
 
     def chunk(self) -> int:
-        """How many rows are worked on at once."""
+        """Return the number of rows of one batch."""
         inner = self.types.transitions[0].size + int(np.prod(self.shape))
         return max(1, ENTRIES // int(inner))
 
@@ -111,8 +111,8 @@ class SingleArms:
 
         Args:
             rows: (row,) types, perhaps some of them more than once.
-            gains: (row, state, action), or (row, step, state, action), what actions are worth now.
-            start: (row, state) policies from which policy iteration starts; idling when absent.
+            gains: (row, state, action), or (row, step, state, action), gains of the actions.
+            start: (row, state) policies from which policy iteration starts; idling by default.
         """
         parts = []
         for begin in range(0, len(rows), self.chunk()):
@@ -145,24 +145,24 @@ class SingleArms:
             policy[:, steps], ahead, slack = _iterate(moves, allowed, gains[:, steps], idle, self.criterion)
             values[:, steps] = np.where(real, ahead + slack[:, None], 0.0)
         for step in reversed(range(steps)):
-            worth = gains[:, step] + factor * np.einsum("tsaj,tj->tsa", moves, values[:, step + 1])
-            worth = np.where(allowed, worth, -np.inf)
-            policy[:, step] = worth.argmax(axis=-1)
+            values_now = gains[:, step] + factor * np.einsum("tsaj,tj->tsa", moves, values[:, step + 1])
+            values_now = np.where(allowed, values_now, -np.inf)
+            policy[:, step] = values_now.argmax(axis=-1)
             # Padded states have no action: minus infinity there would spread.
-            values[:, step] = np.where(real, worth.max(axis=-1), 0.0)
-        law = np.arange(gains.shape[3]) == policy[..., None]
-        measure = self._visits_in_time(rows, law.astype(np.float64))
+            values[:, step] = np.where(real, values_now.max(axis=-1), 0.0)
+        choices = np.arange(gains.shape[3]) == policy[..., None]
+        measure = self._visits_in_time(rows, choices.astype(np.float64))
         return Responses(measure, values[:, :-1], np.asarray((self.initial[rows] * values[:, 0]).sum(axis=-1)))
 
-    def _visits_in_time(self, rows: Ints, law: Floats) -> Floats:
+    def _visits_in_time(self, rows: Ints, choices: Floats) -> Floats:
         """(row, step, state, action) weighted visits of a policy by steps."""
-        moves, now, visits = self.types.transitions[rows], self.initial[rows], np.empty(law.shape)
-        for step in range(law.shape[1]):
+        moves, now, visits = self.types.transitions[rows], self.initial[rows], np.empty(choices.shape)
+        for step in range(choices.shape[1]):
             # All that comes after is one step: the shares of time in it are the discounted visits from where it begins.
-            if self.criterion.lasts and step == law.shape[1] - 1:
-                chain = np.einsum("tsa,tsaj->tsj", law[:, step], moves)
+            if self.criterion.lasts and step == choices.shape[1] - 1:
+                chain = np.einsum("tsa,tsaj->tsj", choices[:, step], moves)
                 now = _discounted_visits(chain, now, self.criterion.factor) / self.criterion.total
-            visits[:, step] = now[..., None] * law[:, step]
+            visits[:, step] = now[..., None] * choices[:, step]
             now = np.einsum("tsa,tsaj->tj", visits[:, step], moves)
         return np.asarray(visits * self.weights)
 
@@ -171,7 +171,7 @@ class SingleArms:
 
         Args:
             rows: (row,) types.
-            raw: (row, state, action), or (row, step, state, action): nearly how often each pair is met, the pairs
+            raw: (row, state, action), or (row, step, state, action): approximate frequencies of the pairs, those
                 of an arm, or of each step, together about 1.
         """
         parts = []
@@ -182,24 +182,24 @@ class SingleArms:
 
     def _follow_part(self, rows: Ints, raw: Floats) -> Floats:
         if not self.criterion.is_average:
-            return self._follow_law(rows, raw, NOISE[0])
-        # Which pairs are errors cannot be told beforehand; the measure that comes nearest to the raw one decides.
-        found = np.stack([self._follow_law(rows, raw, noise) for noise in NOISE])
+            return self._follow_choices(rows, raw, NOISE[0])
+        # Which pairs are errors is unknown beforehand; the measure nearest to the raw one decides.
+        found = np.stack([self._follow_choices(rows, raw, noise) for noise in NOISE])
         nearest = np.abs(found - raw).sum(axis=(2, 3)).argmin(axis=0)
         return np.asarray(found[nearest, np.arange(len(rows))])
 
-    def _follow_law(self, rows: Ints, raw: Floats, noise: float) -> Floats:
-        law = self.laws(rows, raw, noise)
+    def _follow_choices(self, rows: Ints, raw: Floats, noise: float) -> Floats:
+        choices = self.choices(rows, raw, noise)
         if self.criterion.num_steps is not None:
-            return self._visits_in_time(rows, law)
-        chain = np.einsum("tsa,tsaj->tsj", law, self.types.transitions[rows])
+            return self._visits_in_time(rows, choices)
+        chain = np.einsum("tsa,tsaj->tsj", choices, self.types.transitions[rows])
         if self.criterion.is_average:
             visits = _stationary(chain, raw.sum(axis=-1), np.asarray(self.allowed[rows].any(axis=-1)))
         else:
             visits = _discounted_visits(chain, self.initial[rows], self.criterion.factor)
-        return np.asarray(np.maximum(visits, 0.0)[..., None] * law)
+        return np.asarray(np.maximum(visits, 0.0)[..., None] * choices)
 
-    def laws(self, rows: Ints, raw: Floats, noise: float = NOISE[0]) -> Floats:
+    def choices(self, rows: Ints, raw: Floats, noise: float = NOISE[0]) -> Floats:
         """The choices that raw measures show; idling where they hardly ever are."""
         raw = np.where(raw > noise, raw, 0.0)
         visits = raw.sum(axis=-1, keepdims=True)
@@ -295,16 +295,16 @@ def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) ->
 def _evaluate_best_class(
     moves: Floats, support: Bools, real: Bools, gains: Floats, policy: Ints
 ) -> tuple[Ints, Ints, Floats]:
-    """Policies with one closed class each, its representative, and (row, state, 2) gains and steps until it is met."""
+    """Policies with one closed class each, its representative, and (row, state, 2) gains and steps until it is hit."""
     chain = _pick(moves, policy)
     reach = closure(chain > 0)
     marks = _representatives(reach, real)
     now = np.stack([_pick(gains, policy), np.ones(policy.shape)], axis=-1)
     totals = _until(chain, marks, now)
     means = np.where(marks, totals[..., 0] / totals[..., 1], -np.inf)
-    # Of several classes the first of the best is kept.
+    # Of several best classes the first remains.
     chosen = means.argmax(axis=-1)
-    # With several classes R and tau say nothing about who comes to which: send everybody to the best one.
+    # With several classes R and tau do not determine which is reached: all states are sent to the best one.
     several = np.flatnonzero(marks.sum(axis=-1) > 1)
     if len(several):
         goal = chosen[several]
@@ -329,14 +329,14 @@ def closure(edges: Bools) -> Bools:
 
 def _representatives(reach: Bools, real: Bools) -> Bools:
     """(row, state) the first state of each closed class."""
-    # In one class are those that reach each other; it is closed if it reaches nobody else.
+    # In one class are those that reach each other; it is closed if it reaches no other state.
     both = reach & np.swapaxes(reach, 1, 2)
     closed = real & ~(reach & ~both).any(axis=-1)
     return np.asarray(closed & (both.argmax(axis=-1) == np.arange(reach.shape[1])))
 
 
 def _until(chain: Floats, marks: Bools, now: Floats) -> Floats:
-    """(row, state, quantity) sums until a marked state is met, after at least one step."""
+    """(row, state, quantity) sums until a marked state is reached, after at least one step."""
     system = np.eye(chain.shape[1]) - np.where(marks[:, None, :], 0.0, chain)
     return np.asarray(np.linalg.solve(system, now))
 
@@ -348,7 +348,7 @@ def _between_returns(chain: Floats, marks: Bools, starts: Floats) -> Floats:
 
 
 def _send_towards(support: Bools, inside: Bools, policy: Ints) -> Ints:
-    """The same policies, but whoever is outside chooses an action that leads inside, perhaps over several steps."""
+    """The same policies, but states outside choose an action that leads inside, perhaps over several steps."""
     policy = policy.copy()
     for _ in range(policy.shape[1]):
         # From inside out, one step further each round.
@@ -365,7 +365,7 @@ def _send_towards(support: Bools, inside: Bools, policy: Ints) -> Ints:
 
 
 def _stationary(chain: Floats, mass: Floats, real: Bools) -> Floats:
-    """(row, state) the stationary law that gives each closed class of a chain its share of the mass."""
+    """(row, state) the stationary distribution that gives each closed class of a chain its share of the mass."""
     reach = closure(chain > 0)
     marks = _representatives(reach, real)
     owned = np.einsum("tsj,tj->ts", reach, np.maximum(mass, 0.0))  # a closed class reaches only itself
@@ -407,7 +407,7 @@ def are_communicating(types: ArmTables, allowed: Bools) -> Bools:
     reach = closure(np.asarray(support.any(axis=2)))
     classes = _representatives(reach, real).sum(axis=-1)
     both = reach & np.swapaxes(reach, 1, 2)
-    # The largest set of transient states that can be kept: strike out whoever cannot stay, until nobody is struck.
+    # The largest set of transient states that can be held: strike out states that cannot stay, until none is struck.
     outside = real & (reach & ~both).any(axis=-1)
     for _ in range(real.shape[1]):  # states in which one can stay outside for one step more
         stays = allowed & ~(support & ~outside[:, None, None, :]).any(axis=-1)
@@ -415,50 +415,50 @@ def are_communicating(types: ArmTables, allowed: Bools) -> Bools:
     return np.asarray((classes <= 1) & ~outside.any(axis=-1))
 
 
-# -- what actions are worth -------------------------------------------------------------------------------------------
+# -- action values ----------------------------------------------------------------------------------------------------
 
 
 def action_values(
     types: ArmTables, weights: Floats, prices: Floats, criterion: Criterion, floor_prices: Floats | None = None
 ) -> Floats:
-    """(type, state, action) what each action is worth if the arm goes on in its own best way.
+    """(type, state, action) value of each action if the arm continues with its own best policy.
 
     With a finite horizon (type, step, state, action); for the average, relative to the mean: rho + h = max_a of them.
-    Actions that do not exist are worth -inf, all actions of states that do not exist 0.
+    Actions that do not exist have -inf, all actions of states that do not exist 0.
 
     Args:
         types: the arms.
-        weights: (type,) what a unit of an arm's reward is worth.
-        prices: (resource,) what a unit of use costs, or (step, resource).
-        criterion: what rewards over time are worth.
-        floor_prices: (type,) what being served is worth in itself; nothing when absent.
+        weights: (type,) weights of the arms' rewards.
+        prices: (resource,) prices of use, or (step, resource).
+        criterion: criterion of rewards over time.
+        floor_prices: (type,) reward of service itself; 0 by default.
     """
     gains = gains_at(types, weights, prices, criterion, floor_prices)
     # Actions that do not exist must not be chosen; states that do not exist must not spread infinities.
     missing = np.where(types.valid.any(axis=2, keepdims=True), -np.inf, 0.0)
     if criterion.num_steps is None and not criterion.is_average:
-        return _discounted_worth(types, gains, missing, criterion.factor)
+        return _discounted_values(types, gains, missing, criterion.factor)
     arms = SingleArms(types, types.valid, types.initial, criterion)
     ahead = arms.best(np.arange(len(types)), gains).ahead
     if criterion.is_average:
         return np.where(types.valid, gains + np.einsum("tsaj,tj->tsa", types.transitions, ahead), missing)
     # Behind the last step there is nothing, or the same step again if it lasts.
     later = np.concatenate([ahead[:, 1:], ahead[:, -1:] if criterion.lasts else np.zeros_like(ahead[:, :1])], axis=1)
-    worth = gains + criterion.factor * np.einsum("tsaj,tuj->tusa", types.transitions, later)
-    return np.where(types.valid[:, None], worth, missing[:, None])
+    values_now = gains + criterion.factor * np.einsum("tsaj,tuj->tusa", types.transitions, later)
+    return np.where(types.valid[:, None], values_now, missing[:, None])
 
 
 def gains_at(
     types: ArmTables, weights: Floats, prices: Floats, criterion: Criterion, floor_prices: Floats | None = None
 ) -> Floats:
-    """(type, state, action), or (type, step, state, action): what actions are worth now, paid for at the prices.
+    """(type, state, action), or (type, step, state, action): gains of the actions at the prices.
 
     Args:
         types: the arms.
-        weights: (type,) what a unit of an arm's reward is worth.
-        prices: (resource,) what a unit of use costs, or (step, resource).
-        criterion: what rewards over time are worth.
-        floor_prices: (type,) what being served is worth in itself; nothing when absent.
+        weights: (type,) weights of the arms' rewards.
+        prices: (resource,) prices of use, or (step, resource).
+        criterion: criterion of rewards over time.
+        floor_prices: (type,) reward of service itself; 0 by default.
     """
     gains = weights[:, None, None] * types.rewards
     if floor_prices is not None:
@@ -470,19 +470,19 @@ def gains_at(
     return np.asarray(gains[:, None] - np.einsum("tsak,uk->tusa", types.usage, by_step))
 
 
-def _discounted_worth(types: ArmTables, gains: Floats, missing: Floats, discount: float) -> Floats:
+def _discounted_values(types: ArmTables, gains: Floats, missing: Floats, discount: float) -> Floats:
     choice = types.idle
     for _ in range(MOST_ROUNDS):
         values = _values_of(types, gains, choice, discount)
-        worth = gains + discount * np.einsum("tsaj,tj->tsa", types.transitions, values)
-        worth = np.where(types.valid, worth, missing)
-        current = np.take_along_axis(worth, choice[:, :, None], axis=2)[:, :, 0]
-        best = worth.max(axis=2)
+        values_now = gains + discount * np.einsum("tsaj,tj->tsa", types.transitions, values)
+        values_now = np.where(types.valid, values_now, missing)
+        current = np.take_along_axis(values_now, choice[:, :, None], axis=2)[:, :, 0]
+        best = values_now.max(axis=2)
         # Not by rounding alone, or two equally good actions could swap for ever.
         better = best > current + 1e-12 * np.abs(best).max(axis=1, keepdims=True)
         if not better.any():
-            return np.asarray(worth)
-        choice = np.where(better, worth.argmax(axis=2), choice).astype(np.int32)
+            return np.asarray(values_now)
+        choice = np.where(better, values_now.argmax(axis=2), choice).astype(np.int32)
     raise NotConverged(f"policy iteration of single arms did not end within {MOST_ROUNDS} rounds")
 
 
