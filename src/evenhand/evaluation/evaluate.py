@@ -432,9 +432,8 @@ def evaluate(
     judged = problem.with_criterion(criterion, over)
     policy = fitted(policy, judged)
     case = Case.of(policy, judged, problem.over, welfare)
-    steps: int | None = case.judged.criterion.simulated_steps(horizon)
-    if horizon is None:
-        steps = case.judged.criterion.fixed_steps(steps)
+    requested = case.judged.criterion.simulated_steps(horizon)
+    steps = requested if horizon is not None else case.judged.criterion.fixed_steps(requested)
     if draws is None and on is not None:
         raise InvalidInput(
             "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "

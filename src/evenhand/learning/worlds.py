@@ -130,17 +130,6 @@ class _Copies:
         """(copy, resource) budgets with room for rounding."""
         return np.asarray(self.budget * (1 + 1e-9))
 
-    def state(self) -> dict[str, Array]:
-        """Everything needed to go on from here."""
-        clock = np.array([self.key, self.time], dtype=np.uint64)
-        arrays = {"num_arms": self.num_arms, "budget": self.budget, "counts": self.counts}
-        return {"clock": clock} | {name: array.copy() for name, array in arrays.items()}
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Go on from there."""
-        self.key, self.time = np.uint64(state["clock"][0]), int(state["clock"][1])
-        self.num_arms, self.budget, self.counts = (state[name].copy() for name in ("num_arms", "budget", "counts"))
-
 
 class CountWorld(_Copies):
     """Copies kept as counts, stepped by one compiled call."""
@@ -243,15 +232,6 @@ class ArmWorld(_Copies):
         """Mean of the single arms' rewards in a step, and of their squares."""
         assert step.arm_rewards is not None
         return float(step.arm_rewards.mean()), float((step.arm_rewards**2).mean())
-
-    def state(self) -> dict[str, Array]:
-        """Everything needed to go on from here."""
-        return super().state() | {"states": self.states.copy(), "copy_of_arm": self.copy_of_arm.copy()}
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Go on from there."""
-        super().restore(state)
-        self.states, self.copy_of_arm = state["states"].copy(), state["copy_of_arm"].copy()
 
 
 def assign_arms(copy_of_arm: Ints, states: Indices, allocation: Ints, rng: np.random.Generator) -> Indices:

@@ -270,7 +270,7 @@ class Simulator(Shown):
     def step(self, states: Indices, actions: Indices, rng: np.random.Generator) -> tuple[Indices, Floats]:
         """(arm,) next states and (arm,) rewards, checked."""
         answer = self.sample(states, actions, rng)
-        # The function is a user's: each way in which it can go wrong is told before arrays meet.
+        # The function is a user's: its result is checked before arrays are combined.
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise InvalidInput(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
         following = answer[0]
@@ -312,10 +312,10 @@ Problem: TypeAlias = CoupledMDP | Simulator
 
 
 def check_problem(problem: object, order: str = "") -> None:
-    """Refuse what is no problem in the place of one, with a word on what it is.
+    """Raise InvalidInput unless an argument is a problem.
 
     Args:
-        problem: what came.
+        problem: the argument.
         order: the call as it is meant, to be shown where a policy came.
     """
     if isinstance(problem, (CoupledMDP, Simulator)):
@@ -340,14 +340,13 @@ def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
         instead: what to do, a sentence.
 
     Raises:
-        InvalidInput: it is no problem.
+        InvalidInput: the argument is not a problem.
         NotApplicable: it can only be sampled.
     """
-    # What is no problem at all is told first.
     check_problem(problem)
     if isinstance(problem, Simulator):
-        told = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
-        raise NotApplicable(f"{told}. {instead}" if instead else told)
+        message = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
+        raise NotApplicable(f"{message}. {instead}" if instead else message)
     return problem
 
 
