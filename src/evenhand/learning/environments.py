@@ -299,7 +299,7 @@ class BatchedCounts(SharedCopies):
 
 
 ENV_ID = "evenhand/CountEnv-v0"
-"""What Gymnasium calls it."""
+"""Name in Gymnasium's registry."""
 
 if ENV_ID not in gymnasium.registry:
     gymnasium.register(ENV_ID, entry_point="evenhand.learning.environments:CountEnv")

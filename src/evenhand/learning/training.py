@@ -49,7 +49,7 @@ class Training(Shown):
     """Its mean value of an arm: the welfare of every Gini on identical arms."""
 
     exact: bool
-    """Whether scores are exact rather than estimates."""
+    """True if scores are exact, not estimates."""
 
     curve: list[tuple[int, float]]
     """(steps, score) of the network; the learning curve."""

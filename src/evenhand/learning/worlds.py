@@ -1,4 +1,4 @@
-"""What a learner plays against: many copies of a problem with identical arms, stepped together.
+"""Simulation for learners: many copies of a problem with identical arms, stepped together.
 
     CountWorld   the arms' matrices are known to the world (not to the learner): copies are counts, and one compiled
                  call steps all of them, at a cost that does not depend on the number of arms
@@ -78,7 +78,7 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Step:
-    """What happened in one step of all copies."""
+    """One step of all copies."""
 
     rewards: Floats
     """(copy,) mean reward of the arms."""
@@ -91,7 +91,7 @@ class Step:
 
 
 class _Copies:
-    """What both worlds share: tasks, keys, observations."""
+    """Base of both simulations: tasks, keys, observations."""
 
     def __init__(self, usage: Floats, discount: float, tasks: Tasks, num_copies: int, rule: AllocationRule) -> None:
         self.usage = np.ascontiguousarray(usage)
@@ -106,7 +106,7 @@ class _Copies:
         self.key = np.uint64(0)
 
     def seed(self, rng: np.random.Generator) -> None:
-        """Where all randomness comes from, from now on."""
+        """Set the seed of all randomness."""
         self.key, self.time = draw_keys(rng, 1)[0], 0
 
     def next_key(self) -> np.uint64:

@@ -34,7 +34,7 @@ First: TypeAlias = Callable[[int, np.random.Generator], Array]
 
 @dataclass(frozen=True, eq=False)
 class SampledArm:
-    """What is known of the one type of arm that a simulator has."""
+    """Known facts of the one type of arm of a simulator."""
 
     usage: Floats
     """(1, state, action, resource) usage."""
@@ -108,7 +108,7 @@ class Simulator(Shown):
     """States of an arm, numbered from 0."""
 
     num_arms: int
-    """How many arms there are."""
+    """Number of arms."""
 
     budget: Floats
     """(resource,) what is available of each resource at every step."""
@@ -117,7 +117,7 @@ class Simulator(Shown):
     """In [0, 1]: what a reward one step later is worth; 1 only where the criterion is not `discounted`."""
 
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
-    """What rewards over time are worth; may be given as text."""
+    """Value of rewards over time; may be given as text."""
 
     def __post_init__(self) -> None:
         faults = Faults()
@@ -160,7 +160,7 @@ class Simulator(Shown):
 
     @property
     def num_resources(self) -> int:
-        """How many resources the arms share."""
+        """Number of resources."""
         return len(self.budget)
 
     @property
@@ -175,7 +175,7 @@ class Simulator(Shown):
 
     @cached_property
     def types(self) -> SampledArm:
-        """What is known of the arms."""
+        """Known facts of the arms."""
         usage = np.asarray(frozen(self.usage[None]))
         return SampledArm(usage, np.asarray(frozen(np.asarray((usage <= self.budget_limit).all(axis=-1)))))
 
@@ -308,7 +308,7 @@ class Simulator(Shown):
 # -- who asks for what -----------------------------------------------------------------------------------------------
 
 Problem: TypeAlias = CoupledMDP | Simulator
-"""What policies can be played on."""
+"""A problem on which policies can be simulated."""
 
 
 def check_problem(problem: object, order: str = "") -> None:
