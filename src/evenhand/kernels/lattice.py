@@ -19,7 +19,7 @@ from evenhand.typing import Array, Floats, Indices, Ints
 
 
 def lattice_size(num_arms: int, num_states: int) -> int:
-    """How many points the lattice has."""
+    """Number of points of the lattice."""
     return comb(num_arms + num_states - 1, num_states - 1)
 
 

@@ -104,7 +104,7 @@ def _slot_of(ends: Ints, state: int) -> int:
 
 
 def product_error(matrix: Floats, splits: list[Split], ends: Ints) -> float:
-    """How far the product of splits is from the matrix: the largest sum of a row of differences."""
+    """Distance of the product of splits from the matrix: the largest sum of a row of differences."""
     product = np.eye(len(matrix))
     for source, target, p in splits:
         product[:, target] += p * product[:, source]
@@ -234,7 +234,7 @@ def lattice_lines(num_arms: int, num_states: int, source: int, target: int) -> L
 
 
 class Steps(NamedTuple):
-    """Where serving one arm leads, by runs: points that differ in their last two states only are neighbours in number.
+    """Effect of serving one arm, by runs: points that differ in their last two states only are neighbours in number.
 
     Within a run the step of a cell adds the same to the number of a point, wherever there is an arm to serve.
     """

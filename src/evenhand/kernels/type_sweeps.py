@@ -181,6 +181,6 @@ def follow(laws, leaves, values):
 
 
 def push(laws, leaves, masses):
-    """Where the mass at each leaf goes."""
+    """Push the mass at each leaf forward by one step."""
     places = _places(laws)
     return _push(*laws[:4], laws.rests, places, *leaves, masses, np.zeros(places[-1]))[: places[1]].copy()  # type: ignore[call-arg]

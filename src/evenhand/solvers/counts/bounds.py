@@ -40,7 +40,7 @@ LONG = 1000.0
 
 
 class Bounds(NamedTuple):
-    """What is known of a value from the initial law."""
+    """Bounds on a value from the initial distribution."""
 
     low: float
     high: float
@@ -59,7 +59,7 @@ class Bounds(NamedTuple):
         return (self.high - self.low) / self.scale if self.scale > 0 else 0.0
 
     def close(self, tolerance: float) -> bool:
-        """Whether the relative gap is within a tolerance, or all there is to it is rounding."""
+        """Return True if the relative gap is within a tolerance, or due to rounding."""
         return self.high - self.low <= max(tolerance * self.scale, 4 * self.excused)
 
 
@@ -82,7 +82,7 @@ class Certifier:
         self.error, self.first_law, self.law_error = error, first_law, law_error
 
     def step_error(self, value: Floats) -> float:
-        """How far one computed T V may be off."""
+        """Bound on the error of one computed T V."""
         return self.error * (float(np.abs(value).max()) + self.largest)
 
     def bound(self, value: Floats, improved: Floats, least: float, most: float) -> Bounds:
@@ -139,5 +139,5 @@ def certify_counts(
 
 
 def law_error(num_arms: int) -> float:
-    """How far a mean over a multinomial law of so many arms may be off, relative to the largest entry."""
+    """Bound on the error of a mean over a multinomial distribution of so many arms, relative to the largest entry."""
     return 16 * UNIT * (float(gammaln(num_arms + 2)) + 4)

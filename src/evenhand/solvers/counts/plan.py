@@ -78,7 +78,7 @@ class CountPlan:
 
     @property
     def num_points(self) -> int:
-        """How many count states there are."""
+        """Number of count states."""
         return self.roads.num_points
 
     @property
@@ -162,7 +162,7 @@ class CountPlan:
 
     @property
     def is_small(self) -> bool:
-        """Whether explicit tables are used."""
+        """True if explicit tables are used."""
         climb, number = self.roads.climb, len(self.roads.allocations)
         if climb is not None:
             number = comb(climb.num_units + len(climb.order), climb.num_units)

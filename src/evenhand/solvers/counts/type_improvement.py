@@ -28,7 +28,7 @@ ALONE_BELOW = 5000
 
 
 class Side(NamedTuple):
-    """What the maximum has to know of one type."""
+    """One type, as the maximum needs it."""
 
     rows: Rows
     """The law of each outcome."""

@@ -211,7 +211,7 @@ def _induce_backward(
 
 
 class Visits:
-    """How often policies are where; each search begins at what the last one found."""
+    """Visits of policies to count states; each search starts from the last result."""
 
     def __init__(self, operators: Operators) -> None:
         self.operators, self.criterion = operators, operators.plan.criterion

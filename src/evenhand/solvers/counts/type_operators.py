@@ -31,7 +31,7 @@ PARTS, CUT_FROM = 4, 20_000
 
 
 class Operators:
-    """What can be done with values on the counts of several types."""
+    """Operators on values and distributions over the counts of several types."""
 
     def __init__(self, plan: TypedPlan, kernels: ModuleType | None = None) -> None:
         """Prepare the operators.
@@ -86,7 +86,7 @@ class Operators:
 
     @property
     def has_seen(self) -> bool:
-        """Whether `improve` was ever asked."""
+        """True after the first call of `improve`."""
         return bool(self._seen.known[0].any())
 
     def improve(self, gains: Sequence[Floats], values: Floats, tie: float) -> tuple[Floats, Array]:

@@ -60,7 +60,7 @@ class TypedPlan:
 
     @property
     def num_states(self) -> int:
-        """How many count states there are."""
+        """Number of count states."""
         return prod(self.sizes)
 
     # -- what it takes ------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class TypedPlan:
 
     @cached_property
     def num_pairs(self) -> float:
-        """How many pairs of a state and a decision a table would have."""
+        """Number of pairs of a state and a decision in an explicit table."""
         used, number = np.zeros((1, len(self.limit))), np.ones(1)
         for moves in self.types:
             i, j, same, used = self._together(used, moves)
@@ -156,7 +156,7 @@ class TypedPlan:
 
     @property
     def is_one_long_run(self) -> bool:
-        """Whether arms of all types surely meet in one long run."""
+        """True if arms of all types surely have one closed class together."""
         return all(surely_one_long_run(arm) for arm in self._arms())
 
     def _arms(self) -> Iterator[Arm]:
