@@ -26,7 +26,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_the_terminal_has_a_block_and_a_table(asked: list[str]) -> None:
     output = CliRunner().invoke(application, asked).stdout
     block = output.split("What the records say\n")[1]
-    assert "  memory       the state tells where an arm goes next: +0." in block
+    assert "  memory       the state predicts the next state: +0." in block
     assert "  choice       who got served was worse off: " in block
     assert "effect of an action one step later" in block
     assert "serve    poor (VW)" in block
