@@ -19,7 +19,8 @@ from scipy import stats
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning import mixed, played
+from evenhand.planning import heuristic_methods as played
+from evenhand.planning import mixture_search as mixed
 from evenhand.problems import machine_replacement
 
 PIECES = str(Path(__file__).parent / "execution")

@@ -13,7 +13,7 @@ from scipy import stats
 import evenhand as eh
 from evenhand.errors import Contradiction, EvenhandError, NotConverged
 from evenhand.evaluation.long_run import play_long_run
-from evenhand.planning import judging
+from evenhand.planning import policy_scoring as judging
 from evenhand.simulation.events import simulate_events
 
 from ..conftest import try_each

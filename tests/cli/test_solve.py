@@ -243,8 +243,8 @@ def test_quiet_still_says_how_to_play_what_was_saved(folder: Path, evenhand: Eve
 
 
 def test_simulated_values_have_errors(evenhand: Evenhand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.planning.judging.MOST_EXACT", 0)
-    monkeypatch.setattr("evenhand.planning.mixed.REPORTING", 1e5)
+    monkeypatch.setattr("evenhand.planning.policy_scoring.MOST_EXACT", 0)
+    monkeypatch.setattr("evenhand.planning.mixture_search.REPORTING", 1e5)
     solve = ["solve", "machine-replacement", "-p", "num_arms=3", "--method", "whittle"]
     found = evenhand(*solve, "--json").json
     assert len(found["values_stderr"]) == 3

@@ -9,8 +9,8 @@ from evenhand.execution.local import processes
 from evenhand.execution.on_ray import ray_cluster
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named
-from evenhand.planning import mixed
-from evenhand.planning import played as playing
+from evenhand.planning import heuristic_methods as playing
+from evenhand.planning import mixture_search as mixed
 from evenhand.policies import random_feasible
 from evenhand.uncertainty import compare_scenarios, draw_scenarios, plan_scenarios
 

@@ -33,11 +33,11 @@ class NamedPolicy:
     """Function of (problem), `module:name` in this package; with `fair`, of (problem, welfare, name)."""
 
     fair: bool = False
-    """Whether the policy depends on the welfare."""
+    """True if the policy depends on the welfare."""
 
     @property
     def is_heuristic(self) -> bool:
-        """Whether it needs neither a relaxation nor a trained network: it depends on the problem alone."""
+        """True if it needs neither a relaxation nor a trained network: it depends on the problem alone."""
         return self.maker.startswith("policies:")
 
     def build(self, problem: "Problem", welfare: "str | Welfare | None" = None) -> "Policy | StatefulPolicy":
