@@ -84,7 +84,7 @@ def test_found_types_are_blocks_of_the_model_and_members_are_beside_it(tmp_path)
     assert fitted.log.types == ("type 1", "type 2")
     assert fitted.log.type_of.tolist() == [int(van % 3 == 0) for van in range(30)]
     assert json.loads(json.dumps(fitted.clusters.to_dict()))["number"] == 2
-    assert "The types were found" in fit_page(fitted)
+    assert "types found" in fit_page(fitted)
     fitted.clusters.write(tmp_path / "members.csv")
     with (tmp_path / "members.csv").open() as file:
         assert [row["type"] for row in csv.DictReader(file)][:4] == ["type 2", "type 1", "type 1", "type 2"]
