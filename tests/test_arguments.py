@@ -7,6 +7,8 @@ import evenhand as eh
 from evenhand.errors import InvalidInput, PolicyError, UnknownName
 from evenhand.policies import worst_first
 
+from .conftest import mentions
+
 MACHINES = eh.problems.machine_replacement(num_arms=2)
 OLDEST = worst_first(MACHINES)
 
@@ -29,13 +31,13 @@ TAKES_A_PROBLEM = {
 
 @pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
 def test_a_file_name_is_no_problem_and_load_is_named(call):
-    with pytest.raises(InvalidInput, match=r"problem: expected a problem .*load\('model.toml'\) reads a model file"):
+    with pytest.raises(InvalidInput, check=mentions("problem", "model.toml")):
         call("model.toml")
 
 
 @pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
 def test_nothing_is_no_problem(call):
-    with pytest.raises(InvalidInput, match=r"problem: expected a problem .*, got None"):
+    with pytest.raises(InvalidInput, check=mentions("problem")):
         call(None)
 
 
@@ -92,7 +94,7 @@ CALLS_WITH_RNG = {
 @pytest.mark.parametrize("call", CALLS_WITH_RNG.values(), ids=CALLS_WITH_RNG)
 @pytest.mark.parametrize("rng", [1.5, "abc", -1, True, np.random.RandomState(0)], ids=str)
 def test_a_strange_rng_is_told_by_its_name(call, rng):
-    with pytest.raises(InvalidInput, match="rng: expected a whole number from 0, or a NumPy Generator"):
+    with pytest.raises(InvalidInput, check=mentions("rng", 0, "NumPy")):
         call(rng)
 
 
@@ -159,7 +161,7 @@ def test_a_policy_of_a_name_that_is_not_there():
     ],
 )
 def test_strange_progress_is_told(call, progress):
-    with pytest.raises(InvalidInput, match="progress: expected True, or a function"):
+    with pytest.raises(InvalidInput, check=mentions("progress")):
         call(progress=progress)
 
 
@@ -199,7 +201,7 @@ def test_a_reward_that_is_no_number_is_told_with_its_place():
         return states, np.where(np.arange(len(states)) == 1, np.nan, 1.0)
 
     pumps = eh.Simulator(sample, lambda number, rng: np.zeros(number, dtype=int), [[0], [1]], 2, 3, [1], 0.9)
-    with pytest.raises(InvalidInput, match=r"rewards\[1\] is nan, in state 0 under action 0"):
+    with pytest.raises(InvalidInput, check=mentions("rewards[1]", "state 0", "action 0")):
         pumps.step(np.zeros(3, np.int32), np.zeros(3, np.int32), np.random.default_rng(0))
 
 
@@ -210,7 +212,7 @@ def test_what_a_welfare_lacks_is_named():
         def __call__(self, values, counts=None):
             return np.min(values, axis=-1)
 
-    with pytest.raises(InvalidInput, match=r"Least is no welfare yet, for it lacks supergradient\(.*check_domain\("):
+    with pytest.raises(InvalidInput, check=mentions("check_domain")):
         eh.solve(MACHINES, Least())
 
 
@@ -219,7 +221,7 @@ def test_only_model_files_are_proposed_for_a_model(tmp_path):
         (tmp_path / name).write_text("")
     with pytest.raises(InvalidInput, match=r"there is no such file in .*[^?]$"):
         eh.check(tmp_path / "fair.htm.toml")
-    with pytest.raises(InvalidInput, match=r"did you mean other\.toml"):
+    with pytest.raises(InvalidInput, check=mentions("other.toml")):
         eh.check(tmp_path / "othr.toml")
 
 
@@ -241,5 +243,5 @@ def test_policies_of_the_relaxation_take_lists():
         policies.Resolving(MACHINES, [0.5], [1.0]),
     ):
         assert made.act([0, 2], 0).tolist() == [0, 1]
-    with pytest.raises(InvalidInput, match="prices: expected numbers"):
+    with pytest.raises(InvalidInput, check=mentions("prices")):
         policies.fair_index(MACHINES, [0.5], ["dear"])

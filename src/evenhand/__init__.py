@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from evenhand.evaluation.shards.measuring import ArmsEvaluation, evaluate_arms
     from evenhand.evaluation.shards.plans import ArmsDecisions, act_on_arms
     from evenhand.fitting.fit import fit
-    from evenhand.fitting.result import Fitted
+    from evenhand.fitting.result import FitResult
     from evenhand.learning import Training, Trainings, train, train_seeds
     from evenhand.model.arm import Arm
     from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
     from evenhand.model.coupled import CoupledMDP
-    from evenhand.model.files import load, save
+    from evenhand.model.io import load, save
     from evenhand.model.parquet.reading import StoredArms, open_arms
     from evenhand.model.parquet.writing import ArmWriter, write_arms
     from evenhand.model.policy import Policy
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from evenhand.model.welfare import (
         AlphaFair,
         Gini,
-        GiniHalf,
         Leximin,
         Maximin,
-        RegularisedMaximin,
         Utilitarian,
         Welfare,
         WelfareCheck,
@@ -74,7 +72,7 @@ _HOMES = {
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "fit": "fitting.fit",
-    "Fitted": "fitting.result",
+    "FitResult": "fitting.result",
     "Training": "learning",
     "Trainings": "learning",
     "train": "learning",
@@ -83,8 +81,8 @@ _HOMES = {
     "TimeVaryingPolicy": "model.composite",
     "MixturePolicy": "model.composite",
     "CoupledMDP": "model.coupled",
-    "load": "model.files",
-    "save": "model.files",
+    "load": "model.io",
+    "save": "model.io",
     "ArmWriter": "model.parquet.writing",
     "StoredArms": "model.parquet.reading",
     "open_arms": "model.parquet.reading",
@@ -93,10 +91,8 @@ _HOMES = {
     "Simulator": "model.simulator",
     "AlphaFair": "model.welfare",
     "Gini": "model.welfare",
-    "GiniHalf": "model.welfare",
     "Leximin": "model.welfare",
     "Maximin": "model.welfare",
-    "RegularisedMaximin": "model.welfare",
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "WelfareCheck": "model.welfare",
@@ -148,16 +144,14 @@ __all__ = [
     "CoupledMDP",
     "Decisions",
     "Evaluation",
-    "Fitted",
+    "FitResult",
     "Gini",
-    "GiniHalf",
     "Leximin",
     "Maximin",
     "MixturePolicy",
     "Plan",
     "Policy",
     "PriceOfFairness",
-    "RegularisedMaximin",
     "Rollout",
     "Simulator",
     "Solution",

@@ -22,7 +22,7 @@ from evenhand.model.composite import MixturePolicy
 from evenhand.planning.policy_registry import find_policy
 from evenhand.policies.network import CountNetworkPolicy, Network
 
-from ..conftest import try_each
+from ..conftest import mentions, try_each
 
 MACHINES = eh.problems.machine_replacement(num_arms=2)
 OF_OTHERS = re.compile(
@@ -188,7 +188,7 @@ def test_many_doctored_files(attack, first):
 
 
 def test_a_network_whose_sums_overflow_is_refused():
-    with pytest.raises(InvalidInput, match="layer 0 are so large that sums of them overflow"):
+    with pytest.raises(InvalidInput, check=mentions("layer 0")):
         count_network(scale=1e38)
     assert count_network(scale=1e30)(np.ones((1, 4), dtype=np.float32)).shape == (1, 6)
 
@@ -220,4 +220,4 @@ def test_a_name_that_no_file_can_have_is_bad_input(where, rest):
     command = [sys.executable, "-m", "evenhand", *rest, name, "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"error: {name}: file name too long\n"
+    assert mentions(name)(done.stderr)

@@ -13,7 +13,6 @@ from scipy import stats
 import evenhand as eh
 from evenhand.errors import Contradiction, EvenhandError, NotConverged
 from evenhand.evaluation.long_run import play_long_run
-from evenhand.planning import policy_scoring as judging
 from evenhand.simulation.events import simulate_events
 
 from ..conftest import try_each
@@ -58,8 +57,8 @@ def test_a_horizon_that_is_too_short_is_part_of_the_error():
 
 
 @pytest.mark.parametrize("method", ["whittle", "fluid"])
-def test_no_plan_of_slow_arms_is_above_its_bound(method, monkeypatch):
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+def test_no_plan_of_slow_arms_is_above_its_bound(method, effort):
+    effort(exact_states=0)
     plan = eh.solve(wearing(5, 1), "utilitarian", method)
     assert plan.upper_bound == pytest.approx(1 / 3, rel=1e-4)
     # Both policies are optimal, or nearly so.
@@ -97,7 +96,7 @@ def test_what_would_take_too_long_is_refused():
 
 
 def test_playing_from_change_to_change_has_the_means_of_playing_step_by_step():
-    problem = slowed(seeded_problem(5, most_pairs=64, floors=False, groups=False), 0.05).under("average")
+    problem = slowed(seeded_problem(5, most_pairs=64, floors=False, groups=False), 0.05).with_criterion("average")
     policy = eh.make_policy(problem, "random")
     steps, changes = eh.simulate(problem, policy, 300, 400, 1), simulate_events(problem, policy, 300, 400, 2)
     assert steps.visits is not None and changes.visits is not None
@@ -179,7 +178,7 @@ def test_standard_errors_are_honest_over_many_seeds(mixing, policy):
 def case_of(seed):
     rng = np.random.default_rng([seed, 24])
     criterion, welfare, speed = (str(rng.choice(CRITERIA)), str(rng.choice(WELFARES)), float(rng.choice(SPEEDS)))
-    return slowed(seeded_problem(seed, most_pairs=128, floors=False), speed).under(criterion), welfare
+    return slowed(seeded_problem(seed, most_pairs=128, floors=False), speed).with_criterion(criterion), welfare
 
 
 def check_policies(seed):
@@ -214,9 +213,9 @@ def check_methods(seed):
 
 
 @pytest.fixture
-def simulated(monkeypatch):
+def simulated(effort):
     """Nothing is so small that it is evaluated exactly."""
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+    effort(exact_states=0)
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))

@@ -287,6 +287,7 @@ def attack(sound, tmp_path_factory):
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::UserWarning")
 
 
+@pytest.mark.slow
 def test_sound_files_are_used_without_a_refusal(sound, tmp_path):
     shutil.copy(sound / "pumps.db", tmp_path / "pumps.db")
     with Programme.open(tmp_path / "pumps.db") as run:

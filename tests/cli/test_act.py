@@ -94,7 +94,7 @@ def test_every_fault_at_once_and_nothing_written(plan, states, evenhand, files):
     told = evenhand("act", plan, states, "--out", "actions.csv").refusal
     assert "monday.csv: 3 faults" in told
     assert 'line 2: type "pmp" is not in the plan or model. Did you mean "pump"?' in told
-    assert 'line 3: "9" is no state of type "machine". Known are 0 to 1' in told
+    assert 'line 3: "9" is not a state of type "machine"' in told
     assert 'line 4: arm "m1" is also in line 3' in told
     assert files() == before
 

@@ -13,6 +13,8 @@ from evenhand.policies.index import whittle
 from evenhand.problems import machine_replacement
 from evenhand.report.results import left_out_notes, summarise
 
+from ..conftest import mentions
+
 CREW = ["crew-maintenance", "-p", "num_arms=3", "-p", "num_states=2", "-p", "num_types=2"]
 MACHINES = ["machine-replacement", "-p", "num_arms=3"]
 
@@ -42,7 +44,7 @@ def test_names_leave_the_others_as_they_are(evenhand):
 
 def test_titles_and_commands_tell_it(evenhand, folder):
     shown = evenhand("solve", *MACHINES, "--budget", "2", "--out", "best.zip").out
-    assert "welfare gini:2, budget 2\n" in shown
+    assert mentions("gini:2", "budget 2")(shown)
     command = shown[shown.index("evenhand evaluate") :].rstrip(")\n").split()[1:]
     assert "--budget" in command
     assert "budget 2" in evenhand(*command).out
@@ -75,7 +77,7 @@ def test_it_is_given_once(evenhand):
     assert "takes one" in evenhand("evaluate", *MACHINES, "random", *twice).refusal
     assert "takes one" in evenhand("indices", *MACHINES, *twice).refusal
     for options in (["--out", "x.zip"], ["--candidate", "whittle"]):
-        assert f"{options[0]}: goes with one --budget" in evenhand("solve", *MACHINES, *twice, *options).refusal
+        assert mentions("--budget", options[0])(evenhand("solve", *MACHINES, *twice, *options).refusal)
     assert "--report" in evenhand("compare", *MACHINES, *twice, "--report", "x.html").refusal
 
 
@@ -146,8 +148,8 @@ def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
     print_summary(summarise(BudgetSweep("utilitarian", tuple(rows))))
     shown = capsys.readouterr().out
     assert "12.0000   " not in shown
-    assert "11.0000   0.1000       11.0000   +2.0000" in shown
-    assert "tie at 2: with the upper bound; it played 12.0000 ± 0.1000, more only by chance" in shown
+    assert mentions("11.0000", "0.1000", "+2.0000")(shown)
+    assert mentions(2, "bound", "12.0000", "0.1000")(shown)
 
 
 def test_a_bound_that_there_is_not_is_no_policy_left_out():

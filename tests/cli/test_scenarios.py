@@ -9,7 +9,7 @@ from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save
+from evenhand.model.io import save
 
 STATES, ACTIONS = ("good", "bad"), ("wait", "mend")
 
@@ -54,6 +54,7 @@ def test_evaluate_and_compare_tell_the_same_of_a_policy(evenhand, model):
     assert "worst tenth" in evenhand("evaluate", model, "whittle", "--draws", "25").out
 
 
+@pytest.mark.slow
 def test_a_place_changes_nothing(evenhand, model, timeless):
     for asked in (
         ("solve", model, "--robust", "0.2", "--draws", "20"),

@@ -12,6 +12,8 @@ from evenhand.cli.application import application
 from evenhand.errors import InvalidInput
 from evenhand.solvers.fluid import solve_fluid
 
+from ..conftest import mentions
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -71,5 +73,5 @@ def test_what_does_not_go_by_shards_is_refused(folder, words, expected):
 
 
 def test_a_plan_that_cannot_be_written_is_told_before_the_work(folder):
-    with pytest.raises(InvalidInput, match="--out"):
+    with pytest.raises(InvalidInput, check=mentions("--out")):
         raise ask("solve", folder / "fleet.parquet", "--on", "local", "--out", folder / "no" / "plan.parquet").exception

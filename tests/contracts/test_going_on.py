@@ -14,8 +14,10 @@ from evenhand.problems import crew_maintenance, machine_replacement
 from evenhand.reductions import Joint
 from evenhand.simulation import check_policy, simulate
 
+from ..conftest import mentions
+
 MACHINES = machine_replacement(num_arms=4, budget=2)
-SHORT = MACHINES.under("finite:5")
+SHORT = MACHINES.with_criterion("finite:5")
 CREW = crew_maintenance(num_arms=3, num_states=2, num_types=2)
 
 
@@ -137,7 +139,7 @@ def test_what_was_saved_does_not_change(name):
 def test_another_number_of_episodes_is_told(name):
     problem, policy = problem_of(name), POLICIES[name]()
     policy.act(some_states(problem, 1, 0)[0], 0)
-    with pytest.raises(PolicyError, match="it remembers 1 episode, and here are 6"):
+    with pytest.raises(PolicyError, check=mentions("1 episode", 6)):
         policy.act(some_states(problem, 6, 0), 0)
     policy.forget()
     assert policy.act(some_states(problem, 6, 0), 0).shape == (6, problem.num_arms)
@@ -156,7 +158,7 @@ def test_playing_leaves_its_own_run_alone(name):
 
 
 def test_nothing_is_remembered_before_the_first_step():
-    with pytest.raises(PolicyError, match="has not been asked to act"):
+    with pytest.raises(PolicyError):
         RoundRobin(MACHINES).memory()
 
 
@@ -187,13 +189,13 @@ def test_a_mixture_looks_at_all_that_it_is_given():
     actor = policy.start(6, 0)
     memory = actor.memory()
     assert {"step", "part", "0.order", "0.head"} == set(memory)
-    with pytest.raises(PolicyError, match=r"'1\.order' is nothing"):
+    with pytest.raises(PolicyError, check=mentions("1.order")):
         policy.resume({**memory, "1.order": memory["0.order"]})
     with pytest.raises(PolicyError, match=r"part 0 plays \d episodes"):
         policy.resume({**memory, "0.order": memory["0.order"][:1], "0.head": memory["0.head"][:1]})
-    with pytest.raises(PolicyError, match=r"part 0 of the mixture: memory: 'head' is missing"):
+    with pytest.raises(PolicyError, check=mentions("head", "part", "part 0")):
         policy.resume({name: array for name, array in memory.items() if name != "0.head"})
-    with pytest.raises(PolicyError, match="'part' has numbers"):
+    with pytest.raises(PolicyError, check=mentions("part")):
         policy.resume({**memory, "part": memory["part"] + 2})
 
 
@@ -215,7 +217,7 @@ def test_a_part_that_cannot_say_what_it_remembers_is_named():
 )
 def test_what_are_no_states_is_told(states):
     for policy in (worst_first(MACHINES), RoundRobin(MACHINES)):
-        with pytest.raises(InvalidInput, match="states: expected"):
+        with pytest.raises(InvalidInput, check=mentions("states")):
             policy.act(states, 0)
 
 
@@ -228,7 +230,7 @@ def test_states_that_arms_do_not_have_are_told(name):
     with pytest.raises(InvalidInput, match=r"states: arm 2 is in state \d, and its states are 0 to \d"):
         policy.act(states, 0)
     if "cp-drl" not in name:  # a network plays any number of arms
-        with pytest.raises(InvalidInput, match=f"for {problem.num_arms} arms, and here are {problem.num_arms - 1}"):
+        with pytest.raises(InvalidInput, check=mentions(problem.num_arms, problem.num_arms - 1)):
             policy.act(some_states(problem, 2, 0)[:, 1:], 0)
     assert policy.act(some_states(problem, 5, 0), 0).shape == (5, problem.num_arms)  # nothing was begun
 

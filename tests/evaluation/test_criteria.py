@@ -18,7 +18,7 @@ from evenhand.problems import machine_replacement
 from evenhand.reductions import Counts, Joint
 from evenhand.simulation import simulate
 
-from ..conftest import chessboard
+from ..conftest import crossed
 
 CRITERIA = ["discounted", "average", "finite:1", "finite:7"]
 LONG = 4000
@@ -84,7 +84,7 @@ class TestExact:
     def test_a_law_is_worth_what_its_chain_earns(self, criterion, small_problem, brute_force):
         oracle = brute_force(small_problem)
         expected = by_pushing(oracle, criterion, oracle.greedy(lambda *_: 0.0, stop=True))
-        problem = small_problem.under(criterion)
+        problem = small_problem.with_criterion(criterion)
         agree(exact_values(problem, random_feasible(small_problem)), problem, *expected)
 
     def test_tables_made_for_another_criterion_are_worth_what_their_chain_earns(self, criterion, problems, brute_force):
@@ -92,7 +92,7 @@ class TestExact:
         space = Joint(problem)
         table = random_table(space.mdp, 0)
         expected = by_pushing(brute_force(problem), criterion, law_of_table(space, table))
-        agree(exact_values(problem.under(criterion), space.lift(table)), problem, *expected)
+        agree(exact_values(problem.with_criterion(criterion), space.lift(table)), problem, *expected)
 
     def test_a_count_table_and_its_law_are_worth_the_same(self, criterion, small_problem):
         space = Counts(small_problem)
@@ -103,7 +103,7 @@ class TestExact:
 
             act, allocate, allocation_law = policy.act, policy.allocate, policy.allocation_law
 
-        table, law = (exact_values(small_problem.under(criterion), each) for each in (policy, Shy()))
+        table, law = (exact_values(small_problem.with_criterion(criterion), each) for each in (policy, Shy()))
         for name in ("values", "used", "served"):
             np.testing.assert_allclose(getattr(table, name), getattr(law, name), rtol=1e-9, atol=1e-12)
 
@@ -115,7 +115,7 @@ class TestExact:
         parts = [random_feasible(problem), space.lift(table)]
         laws = [oracle.greedy(lambda *_: 0.0, stop=True), law_of_table(space, table)]
         each = [by_pushing(oracle, criterion, law) for law in laws]
-        found = exact_values(problem.under(criterion), MixturePolicy(parts, [0.25, 0.75]))
+        found = exact_values(problem.with_criterion(criterion), MixturePolicy(parts, [0.25, 0.75]))
         assert not found.by_type
         agree(found, problem, *(0.25 * one + 0.75 * other for one, other in zip(*each, strict=True)))
 
@@ -129,7 +129,7 @@ class TestBySteps:
         tables = [random_table(space.mdp, seed) for seed in (1, 2)]
         expected = by_pushing(brute_force(problem), criterion, *(law_of_table(space, table) for table in tables))
         policy = TimeVaryingPolicy([space.lift(table) for table in tables])
-        agree(exact_values(problem.under(criterion), policy), problem, *expected)
+        agree(exact_values(problem.with_criterion(criterion), policy), problem, *expected)
 
     def test_laws_by_steps(self, problems, brute_force):
         problem = problems["two types"]()
@@ -138,10 +138,10 @@ class TestBySteps:
         idle = oracle.greedy(lambda *_: None)
         policy = TimeVaryingPolicy([random_feasible(problem), never_act(problem), never_act(problem)])
         expected = by_pushing(oracle, "finite:5", served, idle, idle)
-        agree(exact_values(problem.under("finite:5"), policy), problem, *expected)
+        agree(exact_values(problem.with_criterion("finite:5"), policy), problem, *expected)
 
     def test_steps_over_different_spaces_are_simulated(self, problems):
-        problem = problems["two types"]().under("finite:2")
+        problem = problems["two types"]().with_criterion("finite:2")
         space = Joint(problem)
         policy = TimeVaryingPolicy([random_feasible(problem), space.lift(random_table(space.mdp, 0))])
         with pytest.raises(NotApplicable, match="different spaces"):
@@ -161,7 +161,10 @@ class TestBySteps:
 
     def test_a_law_for_each_of_many_steps_is_too_much_to_tabulate(self, monkeypatch):
         made_for = machine_replacement(num_arms=5)  # 21 count states
-        problem, steps = made_for.under("finite:3"), [make(made_for) for make in (worst_first, never_act, myopic)]
+        problem, steps = (
+            made_for.with_criterion("finite:3"),
+            [make(made_for) for make in (worst_first, never_act, myopic)],
+        )
         monkeypatch.setattr(import_module("evenhand.evaluation.exact"), "MOST_STATES", 50)
         assert exact_values(problem, steps[0]).by_type
         with pytest.raises(NotApplicable, match="63 states over 3 steps; up to 50"):
@@ -196,11 +199,11 @@ class TestLongRun:
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 class TestMonteCarlo:
-    @chessboard(("by_counts", "name"), [False, True], ["two types", "machines"])
+    @pytest.mark.parametrize(("by_counts", "name"), crossed([False, True], ["two types", "machines"]))
     def test_agrees_with_exact_values(self, criterion, name, by_counts, problems, monkeypatch):
         if by_counts:
             monkeypatch.setattr(import_module("evenhand.evaluation.evaluate"), "FOLLOW_ARMS_UP_TO", 0)
-        problem = problems[name]().under(criterion)
+        problem = problems[name]().with_criterion(criterion)
         policy = random_feasible(problem)
         exact = evaluate(problem, policy)
         horizon = {"discounted": 100, "average": 200}.get(criterion)
@@ -214,7 +217,7 @@ class TestMonteCarlo:
         assert played.budget_used == pytest.approx(exact.budget_used, abs=0.03)
 
     def test_a_mixture_agrees_too(self, criterion, problems):
-        problem = problems["machines"]().under(criterion)
+        problem = problems["machines"]().with_criterion(criterion)
         policy = MixturePolicy([worst_first(problem), never_act(problem)], [0.3, 0.7])
         exact = evaluate(problem, policy)
         horizon = {"discounted": 100, "average": 200}.get(criterion)
@@ -233,7 +236,7 @@ class TestMonteCarlo:
             assert found.truncation_bound == pytest.approx(0.95**300 / 0.05 * np.abs(problem.types.rewards).max())
         else:
             assert found.truncation_bound == 0
-        assert found.problem == problem.under(criterion)
+        assert found.problem == problem.with_criterion(criterion)
 
 
 def towns(build_arm, **options):
@@ -300,7 +303,7 @@ class TestGroups:
     def test_a_policy_made_for_groups_is_weighed_over_arms(self, build_arm, method):
         """It may prefer a group, so equal arms are told one by one."""
         problem = towns(build_arm)
-        cut = problem.under(over="groups")
+        cut = problem.with_criterion(over="groups")
         scores = np.zeros(cut.types.valid.shape)
         scores[2] = 1.0  # the south first
         policy = type(random_feasible(cut))(cut, scores)
@@ -339,7 +342,7 @@ class _EveryActor:
 class TestServed:
     @pytest.mark.parametrize("criterion", CRITERIA)
     def test_shares_of_time_by_hand(self, criterion):
-        problem = machine_replacement(num_arms=3, discount=0.9).under(criterion)
+        problem = machine_replacement(num_arms=3, discount=0.9).with_criterion(criterion)
         found = evaluate(problem, Every(3), num_episodes=4, horizon=None if "finite" in criterion else 120, rng=0)
         steps = {"finite:1": [0], "finite:7": range(7), "average": range(30, 120)}.get(criterion, range(120))
         weights = {t: 1.0 if criterion == "average" else 0.9**t for t in steps}
@@ -416,7 +419,7 @@ class TestFloors:
 class TestDeterminism:
     @pytest.mark.parametrize("criterion", ["average", "finite:9"])
     def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, criterion, problems, monkeypatch):
-        problem = problems["two types"]().under(criterion)
+        problem = problems["two types"]().with_criterion(criterion)
         first = PriorityPolicy(problem, np.zeros(problem.types.valid.shape))
         for policy in (
             first,
@@ -456,7 +459,7 @@ class TestArguments:
         by_text, by_object = (evaluate(self.problem, policy, criterion=c) for c in ("finite:4", Finite(4, 0.95)))
         assert by_text.welfare == by_object.welfare
         assert evaluate(self.problem, policy, criterion=Average()).criterion == "average"
-        assert evaluate(self.problem.under("finite:4"), policy).welfare == by_text.welfare
+        assert evaluate(self.problem.with_criterion("finite:4"), policy).welfare == by_text.welfare
 
     @pytest.mark.parametrize(
         ("criterion", "told"),

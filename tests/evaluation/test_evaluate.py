@@ -16,7 +16,7 @@ from evenhand.model.welfare import Gini, Maximin
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
-from ..conftest import chessboard
+from ..conftest import crossed
 
 FIVE = machine_replacement(num_arms=5)
 PLAY = {"method": "monte-carlo", "num_episodes": 200, "horizon": 60, "rng": 0}
@@ -94,7 +94,7 @@ class TestMonteCarlo:
         assert found.unit_values == pytest.approx([first, second])
         assert found.values == pytest.approx([first, first, second, first, first])
 
-    @chessboard(("kind", "welfare"), ["types", "machines"], ["gini:2", "alpha:1"])
+    @pytest.mark.parametrize(("kind", "welfare"), crossed(["types", "machines"], ["gini:2", "alpha:1"]))
     def test_intervals_cover_the_exact_value(self, kind, welfare):
         """A 95 % interval holds the truth in about 95 % of repetitions."""
         problem = short_sighted(crew_maintenance(num_arms=3, num_types=2) if kind == "types" else FIVE)

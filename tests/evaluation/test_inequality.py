@@ -4,14 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenhand.errors import InvalidInput
 from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
 
-SOME = settings(deadline=None, max_examples=60)
+from ..conftest import mentions
+
 VALUES = st.integers(1, 8).flatmap(
     lambda n: arrays(np.float64, n, elements=st.floats(0.01, 100) | st.just(0.0) | st.just(1.0))
 )
@@ -23,7 +24,6 @@ def pair_by_pair(values):
 
 
 class TestGiniCoefficient:
-    @SOME
     @given(VALUES)
     def test_is_the_mean_absolute_difference(self, values):
         assume(values.sum() > 0)
@@ -35,7 +35,6 @@ class TestGiniCoefficient:
         np.testing.assert_allclose(gini_coefficient(values), pair_by_pair(values))
         assert gini_coefficient(values) > 1
 
-    @SOME
     @given(VALUES, st.data())
     def test_counts_stand_for_repeated_arms(self, values, data):
         counts = data.draw(arrays(np.int64, len(values), elements=st.integers(0, 4)))
@@ -62,7 +61,7 @@ class TestGiniCoefficient:
         assert type(gini_coefficient([1, 2])) is float
 
     def test_refuses_nan(self):
-        with pytest.raises(InvalidInput, match="finite"):
+        with pytest.raises(InvalidInput, check=mentions("finite")):
             gini_coefficient([1.0, math.nan])
 
 
@@ -77,7 +76,6 @@ class TestLorenzCurve:
         np.testing.assert_allclose(arms, [0, 5 / 6, 1])
         np.testing.assert_allclose(held, [0, 5 / 8, 1])
 
-    @SOME
     @given(VALUES)
     def test_twice_its_distance_to_the_diagonal_is_the_gini_coefficient(self, values):
         assume(values.sum() > 0)
@@ -99,7 +97,7 @@ class TestLorenzCurve:
         assert held[1] > arms[1]
 
     def test_refuses_a_batch(self):
-        with pytest.raises(InvalidInput, match=r"\(arm,\), got \(2, 2\)"):
+        with pytest.raises(InvalidInput, check=mentions(2)):
             lorenz_curve([[1.0, 2.0], [3.0, 4.0]])
 
 

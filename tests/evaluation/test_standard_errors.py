@@ -9,7 +9,6 @@ from evenhand.model.criterion import Average
 from evenhand.model.objective import Objective
 from evenhand.model.welfare import as_welfare
 from evenhand.planning import mixture_search as mixed
-from evenhand.planning import policy_scoring as judging
 from evenhand.planning.policy_scoring import Column, law_of
 from evenhand.planning.relaxation import relax
 from evenhand.planning.task import Task
@@ -178,9 +177,8 @@ def test_evaluations_cover_an_exact_welfare():
     assert np.mean(by_one) < 0.85
 
 
-def test_reports_of_plans_cover_an_exact_welfare(monkeypatch):
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
-    monkeypatch.setattr(mixed, "REPORTING", 3 * 4 * 40)
+def test_reports_of_plans_cover_an_exact_welfare(effort):
+    effort(exact_states=0, report_steps=3 * 4 * 40)
     problem = three_coins()
     policy, law = never_act(problem), law_of(problem, relax(problem, "maximin").occupancy)
     exact = eh.evaluate(problem, policy, "maximin", method="exact").welfare

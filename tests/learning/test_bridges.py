@@ -13,6 +13,8 @@ from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.learning import BatchedCounts, CountEnv, from_stable_baselines3
 from evenhand.problems import crew_maintenance, machine_replacement
 
+from ..conftest import mentions
+
 
 def small():
     """Settings of a small model; afresh each time, for models write into them."""
@@ -56,7 +58,7 @@ def test_it_is_compared_and_evaluated_like_any_other(machines):
     assert exact.exact and abs(exact.welfare - played.welfare) < 5 * played.welfare_stderr + 0.1
     table = eh.compare(machines, {"mine": policy, "none": eh.policies.never_act(machines)}, rng=0)
     assert {row.policy for row in table.rows} == {"mine", "none"}
-    assert repr(policy) == "CountNetworkPolicy(for 4 arms, greedy, PPO(4 → 6))"
+    assert mentions("CountNetworkPolicy(for", "4 arms", "PPO(4", 6)(repr(policy))
     assert "CountNetworkPolicy" in policy._repr_html_()
 
 
@@ -81,11 +83,11 @@ def test_observations_are_normalised_as_in_training(machines):
 
 def test_what_does_not_fit_is_refused(machines, tmp_path):
     model = next(models(machines))
-    with pytest.raises(PolicyError, match="4 inputs and 6 outputs; this problem needs"):
+    with pytest.raises(PolicyError, check=mentions("4 inputs", "6 outputs")):
         from_stable_baselines3(model, crew_maintenance(num_arms=3, num_types=1))
-    with pytest.raises(NotApplicable, match="identical arms"):
+    with pytest.raises(NotApplicable):
         from_stable_baselines3(model, crew_maintenance(num_arms=3))
-    with pytest.raises(InvalidInput, match="trained on CountEnv or BatchedCounts"):
+    with pytest.raises(InvalidInput, check=mentions("CountEnv", "BatchedCounts")):
         from_stable_baselines3("PPO", machines)
     with pytest.raises(NotApplicable, match="cannot be saved"):
         eh.save_policy(machines, from_stable_baselines3(model, machines), tmp_path / "policy.zip")

@@ -123,7 +123,7 @@ def test_steps_that_are_none():
 @pytest.mark.parametrize("over", ["arms", "groups"])
 @pytest.mark.parametrize("welfare", ["gini:2", "maximin", "alpha:2", "utilitarian"])
 def test_types_and_arms_are_weighed_alike(welfare, over):
-    problem = FIXED["typed, groups across"]().under(over=over)
+    problem = FIXED["typed, groups across"]().with_criterion(over=over)
     by_types, by_arms = Objective.of_types(problem, welfare), Objective.of_arms(problem, welfare)
     values = np.random.default_rng(3).random(problem.num_types) + 1
     spread = values[problem.type_of_arm]
@@ -133,7 +133,7 @@ def test_types_and_arms_are_weighed_alike(welfare, over):
 
 
 def test_groups_count_once_whatever_their_size():
-    problem = FIXED["typed"]().under(over="groups")
+    problem = FIXED["typed"]().with_criterion(over="groups")
     objective = Objective.of_types(problem, "utilitarian")
     assert objective(np.array([2.0, 4.0])) == 3.0
     assert objective.supergradient(np.array([2.0, 4.0])).tolist() == [0.5, 0.5]

@@ -293,7 +293,7 @@ def test_a_true_model_with_death_is_not_refuted(way: str, number: int) -> None:
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:7"])
 def test_arms_by_themselves(criterion: str) -> None:
     """Against sums over powers of the chain."""
-    problem = problem_of(2).under(criterion)
+    problem = problem_of(2).with_criterion(criterion)
     shares = np.random.default_rng(0).dirichlet([1, 1], size=(2, 3))
     found = independent_values(problem, shares)
     horizon = {"discounted": 600, "average": 4000, "finite:7": 7}[criterion]

@@ -13,7 +13,6 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
 from evenhand.model.welfare import as_welfare
-from evenhand.planning import heuristic_methods as playing
 from evenhand.planning import mixture_search as mixed
 from evenhand.planning import solution
 from evenhand.planning.compare import compare
@@ -26,18 +25,15 @@ from evenhand.planning.task import SolveMethod
 from evenhand.policies import Resolving, fair_index, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
-from ..conftest import chessboard
+from ..conftest import crossed, mentions
 
 KINDS = ("occupancy-priority", "fair-index", "re-solving")
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
+def short(effort):
     """Fewer episodes than a user gets, and fewer rounds."""
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1.0)
-    monkeypatch.setattr(mixed, "REPORTING", 1.0)
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 3)
-    monkeypatch.setattr(playing, "SEEN", 1.0)
+    effort(arm_steps=1.0, report_steps=1.0, rounds=3, inequality_steps=1.0)
 
 
 def different(num_arms=4, **settings):
@@ -57,8 +53,8 @@ SMALL = {
 
 
 class TestCertificate:
-    @chessboard(
-        ("method", "name", "welfare"), ["fluid", "whittle"], SMALL, ["gini:2", "nash", "utilitarian"], colours=3
+    @pytest.mark.parametrize(
+        ("method", "name", "welfare"), crossed(["fluid", "whittle"], SMALL, ["gini:2", "nash", "utilitarian"])
     )
     def test_the_bound_holds_and_the_estimate_is_no_better_than_the_optimum(self, method, name, welfare):
         problem = SMALL[name]()
@@ -81,6 +77,7 @@ class TestCertificate:
         assert found.welfare_stderr == 0
         assert found.welfare == pytest.approx(13.9430, abs=5e-5)
 
+    @pytest.mark.slow
     def test_an_estimate_has_an_error(self):
         found = solve(brief(40), method="fluid")
         assert found.welfare_stderr > 0
@@ -95,7 +92,7 @@ class TestCertificate:
         assert abs(played.welfare - found.welfare) <= 5 * np.hypot(found.welfare_stderr, played.welfare_stderr)
 
     def test_whittle_refuses_what_has_no_indices(self):
-        with pytest.raises(NotApplicable, match="one resource; this problem has 2"):
+        with pytest.raises(NotApplicable, check=mentions(2)):
             solve(crew_maintenance(num_arms=3), method="whittle")
 
     def test_discount_zero(self):
@@ -114,6 +111,7 @@ class TestCertificate:
 
 
 class TestRandomness:
+    @pytest.mark.slow
     def test_seeds_repeat(self):
         problem = brief()
         first, again, other = (solve(problem, method="fluid", rng=seed) for seed in (1, 1, 2))
@@ -122,6 +120,7 @@ class TestRandomness:
         assert first.welfare != other.welfare
         assert first.upper_bound == other.upper_bound
 
+    @pytest.mark.slow
     def test_a_generator_is_a_seed_too(self):
         problem = brief()
         found = [solve(problem, method="fluid", rng=np.random.default_rng(1)).welfare for _ in range(2)]
@@ -178,22 +177,19 @@ class TestAuto:
         assert choose_method(problem)[0] == "fluid"
         found = solve(problem)
         assert found.method == "fluid"
-        assert found.reason.startswith(
-            "the arms are of 40 types, and the count space has about 10^19 states; the product space has "
-            "about 10^19 states: too many for an exact method in reasonable time ("
-        )
+        assert mentions("40 types", "10^19")(found.reason)
 
     def test_a_size_that_is_cut_is_not_reported_as_one(self):
         """exp(700) = 1.01423e+304 stands for everything above it."""
         reason = choose_method(brief(700))[1]
-        assert "the product space has over 10^300 states" in reason and "e+" not in reason
+        assert mentions("10^300")(reason) and "e+" not in reason
 
     def test_identical_arms_of_many_states(self):
         rng = np.random.default_rng(0)
         arm = Arm(rng.dirichlet(np.ones(30), (30, 2)), rng.random((30, 2)), [[0.0], [1.0]])
         method, reason = choose_method(CoupledMDP([arm], [10.0], 0.9, [1000]))
         assert method == "fluid"
-        assert reason.startswith("all 1000 arms are identical, but the count space has ")
+        assert mentions(1000)(reason)
 
     def test_optimal_is_not_what_fluid_finds(self):
         """Under the name of the optimum nothing else is played."""
@@ -221,7 +217,7 @@ class TestCompare:
         arms = [Arm(np.ones((1, 2, 1)), [[0.0, gain]], [[0, 0, 0], [1, 1, 1]]) for gain in (1.0, 2.0)]
         found = compare(CoupledMDP(arms, [1, 1, 1], 0.5), num_episodes=5, horizon=5, rng=0)
         assert "is for one or two resources" in found.left_out["re-solving"]  # the reason itself
-        assert "one resource; this problem has 3" in found.left_out["whittle"]
+        assert mentions(3)(found.left_out["whittle"])
         assert {"fair-index", "occupancy-priority"} <= {row.policy for row in found.rows}
 
 

@@ -24,6 +24,8 @@ from evenhand.policies import never_act
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.solvers.fluid import model_of, solve_fluid, solve_weighted
 
+from ..conftest import mentions
+
 
 def outreach(**changes):
     return eh.problems.health_outreach(**{"num_arms": 6, "num_states": 2, "num_groups": 3, "budget": 1, **changes})
@@ -35,10 +37,8 @@ def brief(**changes):
 
 
 @pytest.fixture
-def few_episodes(monkeypatch):
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
-    monkeypatch.setattr(mixed, "REPORTING", 1e6)
-    monkeypatch.setattr(playing, "SEEN", 1e4)
+def few_episodes(effort):
+    effort(arm_steps=1e5, report_steps=1e6, inequality_steps=1e4)
 
 
 @pytest.mark.parametrize("welfare", ["gini:2", "maximin"])
@@ -86,8 +86,8 @@ def test_rounds_never_lose(few_episodes):
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_plan(few_episodes, monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 2)
+def test_the_same_seed_gives_the_same_plan(few_episodes, effort):
+    effort(rounds=2)
     problem = brief(num_arms=6)
     first, second, other = (eh.solve(problem, "gini:2", "fluid", rng=seed) for seed in (1, 1, 2))
     assert first.welfare == second.welfare and first.parts == second.parts
@@ -95,8 +95,8 @@ def test_the_same_seed_gives_the_same_plan(few_episodes, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_same_generator_gives_the_same_plan(few_episodes, monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 2)
+def test_the_same_generator_gives_the_same_plan(few_episodes, effort):
+    effort(rounds=2)
     problem = brief(num_arms=6)
     drawn = [eh.solve(problem, rng=np.random.default_rng(3), method="fluid").welfare for _ in range(2)]
     assert drawn[0] == drawn[1]
@@ -148,10 +148,10 @@ def test_the_memory_ends_the_search(few_episodes, monkeypatch):
     assert found.history[-1][0] == 1 and found.welfare > 0
 
 
-def test_short_episodes_are_many(few_episodes, monkeypatch):
+def test_short_episodes_are_many(few_episodes, effort):
     """With a finite horizon nothing stands for chance but more episodes: all steps that there are for a policy."""
-    problem = outreach(num_arms=9, num_states=3, budget=2).under("finite:5")
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 1)
+    problem = outreach(num_arms=9, num_states=3, budget=2).with_criterion("finite:5")
+    effort(rounds=1)
     task = Task(problem, as_welfare("gini:2", 9), 1e-5, None)
     plan = mixed.find_mixture(task, relax(problem, "gini:2"))
     assert len(plan.columns[0].returns) > 1e5 // (9 * 5) > mixed.MOST_EPISODES
@@ -197,7 +197,7 @@ class TestRotating:
             assert eh.evaluate(problem, drawn, "utilitarian", 20, rng=0).mean == pytest.approx(1.0)
 
     def test_resolving_looks_at_its_prices_when_it_is_drawn(self):
-        problem = outreach(num_arms=9, num_states=3).under("finite:12")
+        problem = outreach(num_arms=9, num_states=3).with_criterion("finite:12")
         policy = fluid_policy(problem, "gini:2", "re-solving")
         drawn = MixturePolicy([policy, policy], [0.5, 0.5], redraw_every=3)
         alone, anew = (eh.evaluate(problem, it, "utilitarian", 400, rng=0) for it in (policy, drawn))
@@ -208,6 +208,7 @@ class TestRotating:
             eh.solve(outreach(), method=eh.SolveMethod(redraw_every=0))
 
 
+@pytest.mark.slow
 def test_candidates_that_tell_equal_arms_apart_are_judged_by_arms(few_episodes):
     problem = outreach()
     first = PriorityPolicy(problem, np.ones(problem.types.valid.shape))
@@ -218,10 +219,11 @@ def test_candidates_that_tell_equal_arms_apart_are_judged_by_arms(few_episodes):
     assert found.welfare <= exact + 4 * found.welfare_stderr
 
 
+@pytest.mark.slow
 def test_a_candidate_that_tells_more_types_apart_is_judged_by_arms(few_episodes):
     """Made for groups, it favours one of two groups of equal arms: their mean would hide that."""
     problem = eh.CoupledMDP(outreach().arms[:1] * 2, [2], 0.95, counts=[8, 8], groups=["north", "south"])
-    by_groups = problem.under(over="groups")
+    by_groups = problem.with_criterion(over="groups")
     scores = np.zeros(by_groups.types.valid.shape)
     scores[0, :, 1], scores[1, :, 1] = 2, 1
     partial = ExchangeablePriority(by_groups, scores)
@@ -276,6 +278,7 @@ def test_a_welfare_that_single_policies_are_no_domain_of(seconds, within, few_ep
     assert found.welfare == pytest.approx(np.log([10, 11]).mean(), abs=within)
 
 
+@pytest.mark.slow
 def test_a_relaxation_that_does_not_converge_ends_no_search(few_episodes, monkeypatch):
     def fail(*given):
         raise NotConverged("not today")
@@ -302,9 +305,9 @@ def test_an_arm_that_the_budget_never_serves_has_no_floor(few_episodes):
 
 
 @pytest.mark.slow
-def test_a_candidate_by_arms_goes_with_floors(few_episodes, monkeypatch):
+def test_a_candidate_by_arms_goes_with_floors(few_episodes, effort):
     """Policies that treat equal arms alike are judged by the means of types, or some arm would seem to miss a floor."""
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 1)
+    effort(rounds=1)
     problem = brief(num_arms=60, num_states=3, budget=12)
     floored = eh.CoupledMDP(problem.arms, problem.budget, problem.discount, counts=problem.counts, floors=[0.1] * 3)
     first = PriorityPolicy(floored, np.ones(floored.types.valid.shape))
@@ -313,8 +316,8 @@ def test_a_candidate_by_arms_goes_with_floors(few_episodes, monkeypatch):
 
 
 @pytest.mark.slow
-def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes, monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 6)
+def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes, effort):
+    effort(rounds=6)
     dull = eh.Arm(np.ones((1, 2, 1)), [[0.01, 0.01]], [[0], [1]])
     problem = outreach(num_arms=8, num_groups=4)
     hopeless = eh.CoupledMDP([*problem.arms, dull], problem.budget, problem.discount, counts=[*problem.counts, 1])
@@ -401,7 +404,7 @@ class TestOracle:
 
     @pytest.mark.parametrize("criterion", ["discounted", "finite:4"])
     def test_the_same_policy_is_not_tried_twice(self, criterion, few_episodes):
-        problem = outreach().under(criterion)
+        problem = outreach().with_criterion(criterion)
         task = Task(problem, as_welfare("gini:2", 6), 1e-5, None)
         judge = mixed.Judge(problem, True, 1e5, 0)
         oracle = mixed.WeightedIndices(problem, task.by_types, judge)
@@ -436,24 +439,26 @@ def test_errors_of_units_are_those_of_the_parts_put_together():
     assert not Samples(np.zeros(0), (), np.zeros(2)).unit_errors().any()
 
 
+@pytest.mark.slow
 def test_one_policy_is_one(few_episodes, monkeypatch):
     found = playing.find_mixture
     monkeypatch.setattr(playing, "find_mixture", lambda *asked: replace(found(*asked), tried=1, rounds=1))
-    assert "of 1 policy, 1 round: " in eh.solve(brief(num_arms=3), "gini:2", "fluid").reason
+    assert mentions("1 policy", "1 round")(eh.solve(brief(num_arms=3), "gini:2", "fluid").reason)
 
 
 class TestRealisedInequality:
     """What members really get is no more equal than what they may expect."""
 
-    def test_haste_does_not_leave_it_to_a_few_episodes(self, monkeypatch):
+    def test_haste_does_not_leave_it_to_a_few_episodes(self, effort):
         """Twenty episodes tell an inequality so roughly that it may seem below that of expected values."""
-        monkeypatch.setattr(playing, "SEEN", 1e5)
+        effort(inequality_steps=1e5)
         task = Task(brief(), as_welfare("gini:2", 9), 1e-5, None, seconds=1.0)
         policy = eh.policies.worst_first(task.problem)
         hasty, whole = (playing._seen(task, policy, most) for most in (1e2, np.inf))
         assert hasty.num_episodes == whole.num_episodes > 100
         assert hasty.realised_gini_stderr < 0.05 * hasty.realised_gini_coefficient
 
+    @pytest.mark.slow
     def test_its_error_covers_it(self):
         problem = brief()
         policy = eh.policies.worst_first(problem)

@@ -10,6 +10,8 @@ from evenhand import evaluation
 from evenhand.errors import InvalidInput, ModelError, NotApplicable, PolicyError, UnknownName
 from evenhand.planning.policy_registry import find_policy
 
+from ..conftest import mentions
+
 THREE = eh.problems.machine_replacement(num_arms=3)
 QUICK = {"num_episodes": 30, "horizon": 20, "rng": 0, "solve_up_to": 0}
 
@@ -36,7 +38,7 @@ class TestEvaluate:
 
     def test_a_name_is_made_for_what_is_asked(self):
         asked = {"criterion": "finite:4", "welfare": "maximin"}
-        made = find_policy("oldest-first").build(THREE.under("finite:4"), "maximin")
+        made = find_policy("oldest-first").build(THREE.with_criterion("finite:4"), "maximin")
         found = eh.evaluate(policy="oldest-first", problem=THREE, **asked)
         assert found.welfare == evaluation.evaluate(THREE, made, **asked).welfare and found.criterion == "finite:4"
 
@@ -96,7 +98,7 @@ class TestCompare:
         words = str(caught.value)
         for part in ("3 faults", "Did you mean 'whittle'", "none.zip: cannot be read", "got int"):
             assert part in words
-        with pytest.raises(ModelError, match=r"'mine': unknown policy 'whitle'"):
+        with pytest.raises(ModelError, check=mentions("mine", "whitle")):
             eh.compare(THREE, {"mine": "whitle", "other": 3}, **QUICK)
 
     @pytest.mark.parametrize(

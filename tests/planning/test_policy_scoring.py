@@ -14,21 +14,21 @@ from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.simulation import simulate
 
-from ..conftest import chessboard
+from ..conftest import crossed
 from ..oracles.problems import FIXED
 
 CRITERIA = ["discounted", "average", "finite:6"]
 
 
 @pytest.fixture
-def played(monkeypatch):
+def played(effort):
     """Nothing is so small that it is evaluated exactly."""
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+    effort(exact_states=0)
 
 
-@chessboard(("criterion", "name"), CRITERIA, ["symmetric", "typed"])
+@pytest.mark.parametrize(("criterion", "name"), crossed(CRITERIA, ["symmetric", "typed"]))
 def test_played_values_are_those_of_exact_evaluation(name, criterion, played):
-    problem = FIXED[name]().under(criterion)
+    problem = FIXED[name]().with_criterion(criterion)
     law = law_of(problem, relax(problem, "gini:2").occupancy)
     judge = Judge(problem, True, 4e5, 5, most_episodes=800, left_out=1e-6)
     for make in (worst_first, random_feasible, never_act):
@@ -92,7 +92,7 @@ def test_counts_and_arms_are_judged_alike(played, monkeypatch):
 def test_long_runs_are_shorter_where_time_is_short():
     machines = eh.problems.machine_replacement(num_arms=3)
     for criterion, steps in (("average", (1000, 500, 200)), ("finite:7", (7, 7, 7))):
-        judges = [Judge(machines.under(criterion), True, 1e3, 0, pace=pace) for pace in (1.0, 0.5, 0.01)]
+        judges = [Judge(machines.with_criterion(criterion), True, 1e3, 0, pace=pace) for pace in (1.0, 0.5, 0.01)]
         assert tuple(judge.horizon for judge in judges) == steps
 
 

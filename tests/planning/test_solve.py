@@ -17,6 +17,7 @@ from evenhand.planning.task import SolveMethod
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.solvers.typed_counts import TypedPlan, plan_types
 
+from ..conftest import mentions
 from ..theorems.product_space import random_arm
 
 
@@ -29,18 +30,18 @@ def different(num_arms: int, num_states: int = 2, counts: list[int] | None = Non
 class TestMethods:
     @pytest.mark.parametrize(("typed", "meant"), [("cuonts", "counts"), ("jont", "joint"), ("joint_lp", "joint-lp")])
     def test_unknown_name(self, typed: str, meant: str) -> None:
-        with pytest.raises(UnknownName, match=f"unknown method '{typed}'. Did you mean '{meant}'") as caught:
+        with pytest.raises(UnknownName, check=mentions(typed, meant)) as caught:
             solve(different(2), "gini:2", typed)
         assert all(name in str(caught.value) for name in ["auto", *METHODS])
 
     @pytest.mark.parametrize("welfare", ["alpha:2", "nash", "leximin"])
     def test_joint_lp_is_for_weights(self, welfare: str) -> None:
-        with pytest.raises(NotApplicable, match=r"joint-lp is for Gini-like welfare, not .*Use the method joint"):
+        with pytest.raises(NotApplicable, check=mentions("joint-lp", "welfare")):
             solve(different(2), welfare, "joint-lp")
 
     @pytest.mark.parametrize("welfare", ["gini:2", "maximin", "nash"])
     def test_count_lp_is_for_the_mean_or_identical_arms(self, welfare: str) -> None:
-        with pytest.raises(NotApplicable, match="only if all arms are identical; this problem has 2 types"):
+        with pytest.raises(NotApplicable, check=mentions("2 types")):
             solve(different(2), welfare, "count-lp")
 
     @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1e-3, float("nan"), float("inf")])
@@ -49,7 +50,7 @@ class TestMethods:
             solve(different(2), method=SolveMethod(tolerance=tolerance))
 
     def test_welfare_for_another_number_of_arms(self) -> None:
-        with pytest.raises(InvalidInput, match="for 3 arms, but there are 2"):
+        with pytest.raises(InvalidInput, check=mentions("3 arms", 2)):
             solve(different(2), Gini([0.5, 0.3, 0.2]))
 
     @pytest.mark.parametrize("method", METHODS)
@@ -68,12 +69,12 @@ class TestTooLarge:
     def test_forty_different_arms_on_the_product_space(self, method: str) -> None:
         with pytest.raises(TooLarge) as caught:
             solve(different(40, num_states=3), "gini:2", method)
-        assert "3^40 (about 10^19) states" in str(caught.value)
+        assert mentions("3^40", "10^19")(str(caught.value))
         assert "Use fewer arms, or counts if many arms are identical" in str(caught.value)
 
     @pytest.mark.parametrize("method", ["counts", "count-lp"])
     def test_forty_different_arms_by_counts(self, method: str) -> None:
-        with pytest.raises(TooLarge, match=r"the count space has about 10\^19 states. Use"):
+        with pytest.raises(TooLarge, check=mentions("10^19")):
             solve(different(40, num_states=3), "utilitarian", method)
 
     def test_no_table_is_begun(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,19 +97,17 @@ class TestAuto:
     def test_identical_arms_by_counts(self) -> None:
         solution = solve(machine_replacement(num_arms=4, budget=1))
         assert solution.method == "counts"
-        assert solution.reason == "all 4 arms are identical, and the count space has 15 states"
+        assert mentions("4 arms", "15 states")(solution.reason)
 
     def test_few_types_by_counts(self) -> None:
         solution = solve(different(2, counts=[3, 2]))
         assert solution.method == "counts"
-        assert "the arms are of 2 types, and the count space has 12 states; the product space has 32 states" in (
-            solution.reason
-        )
+        assert mentions("2 types", "12 states", "32 states")(solution.reason)
 
     def test_different_arms_by_the_product_space(self) -> None:
         solution = solve(different(3))
         assert solution.method == "joint"
-        assert "the arms are of 3 types, and the product space has 8 states" in solution.reason
+        assert mentions("3 types", "8 states")(solution.reason)
 
     def test_asked_for(self) -> None:
         assert solve(different(2), method="joint").reason == "requested"
@@ -120,11 +119,11 @@ class TestAuto:
         monkeypatch.setattr(module, "MOST_OPERATIONS", 10.0)
         method, reason = choose_method(different(3))
         assert method == "fluid"
-        assert "8 states, above 7, a limit that method 'joint' lifts" in reason
+        assert mentions("joint", "8 states", 7)(reason)
         assert solve(different(3), method="joint").method == "joint"
         method, reason = choose_method(machine_replacement(num_arms=3))
         assert method == "fluid"
-        assert "operations, above 1e+01, a limit that method 'counts' lifts" in reason
+        assert mentions("counts", "1e+01")(reason)
 
     @pytest.mark.parametrize("problem", [different(2), different(2, counts=[2, 1]), machine_replacement(num_arms=3)])
     def test_takes_what_it_says(self, problem: CoupledMDP) -> None:
@@ -234,6 +233,6 @@ def test_alpha_below_one_needs_arms_that_can_have_something(criterion):
     rich = eh.Arm([[[1.0]] * 2], [[1, 2]], [[0], [1]], name="rich")
     poor = eh.Arm([[[1.0]] * 2], [[0, -1]], [[0], [1]], name="poor")
     problem = eh.CoupledMDP([rich, poor], [1], 0.9, criterion=criterion)
-    with pytest.raises(OutOfDomain, match="poor"):
+    with pytest.raises(OutOfDomain, check=mentions("poor")):
         eh.solve(problem, "alpha:0.5")
     assert eh.solve(eh.CoupledMDP([rich, rich], [1], 0.9, criterion=criterion), "alpha:0.5").welfare > 0

@@ -9,8 +9,6 @@ from evenhand.execution.local import processes
 from evenhand.execution.on_ray import ray_cluster
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named
-from evenhand.planning import heuristic_methods as playing
-from evenhand.planning import mixture_search as mixed
 from evenhand.policies import random_feasible
 from evenhand.uncertainty import compare_scenarios, draw_scenarios, plan_scenarios
 
@@ -20,12 +18,9 @@ STATES, ACTIONS = ("good", "worn", "bad"), ("wait", "mend")
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
+def short(effort):
     """Fewer episodes than a user gets, and fewer rounds."""
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1.0)
-    monkeypatch.setattr(mixed, "REPORTING", 1.0)
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 2)
-    monkeypatch.setattr(playing, "SEEN", 1.0)
+    effort(arm_steps=1.0, report_steps=1.0, rounds=2, inequality_steps=1.0)
 
 
 @pytest.fixture(scope="module", params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
@@ -116,7 +111,7 @@ class TestScenarios:
     def test_simulated_plans_do_not_depend_on_the_backend(self, executor, criterion):
         problem, known = fitted((30, 20), 6)
         arguments = {"criterion": criterion, "method": "fluid"}
-        judged = problem.under(criterion)
+        judged = problem.with_criterion(criterion)
         assert plan_bits(judged, known, 20, executor, **arguments) == plan_bits(judged, known, 20, None, **arguments)
 
     def test_comparisons_do_not_depend_on_the_backend(self, executor):

@@ -18,7 +18,7 @@ from evenhand.problems import crew_maintenance, heterogeneous_machine_replacemen
 from evenhand.reductions.counts import count_states
 from evenhand.simulation import check_policy, simulate, simulate_counts
 
-from ..conftest import PROBLEMS, chessboard
+from ..conftest import PROBLEMS, crossed, mentions
 
 
 def still(rewards, usage):
@@ -49,7 +49,9 @@ def sparse_large():
 
 
 class TestRules:
-    @chessboard(("small_problem", "welfare"), PROBLEMS, ["gini:2", "maximin"])
+    @pytest.mark.parametrize(
+        ("small_problem", "welfare"), crossed(PROBLEMS, ["gini:2", "maximin"]), indirect=["small_problem"]
+    )
     def test_feasible_on_small_problems_of_every_kind(self, welfare, small_problem):
         policies = fluid_policies(small_problem, relaxed(small_problem, welfare))
         assert set(policies) == {"occupancy-priority", "fair-index", "re-solving"}
@@ -245,7 +247,7 @@ class TestResolving:
 
     def test_three_resources_are_refused(self):
         problem = CoupledMDP([still([0.0, 1.0], [[0, 0, 0], [1, 1, 1]])], [1.0, 1.0, 1.0], 0.5, [2])
-        with pytest.raises(NotApplicable, match="one or two resources; this problem has 3"):
+        with pytest.raises(NotApplicable, check=mentions(3)):
             Resolving(problem, np.ones(1), np.ones(3))
         assert set(fluid_policies(problem, relaxed(problem))) == {"occupancy-priority", "fair-index"}
 
@@ -289,7 +291,7 @@ class TestResolving:
 
     def test_every_must_be_positive(self):
         problem = machine_replacement(num_arms=2)
-        with pytest.raises(ValueError, match="every"):
+        with pytest.raises(ValueError, check=mentions("every")):
             Resolving(problem, np.ones(1), np.ones(1), every=0)
 
 
@@ -300,7 +302,7 @@ SMALL = {
 }
 
 
-@chessboard(("name", "welfare"), SMALL, ["gini:2", "maximin", "nash", "leximin"], colours=3)
+@pytest.mark.parametrize(("name", "welfare"), crossed(SMALL, ["gini:2", "maximin", "nash", "leximin"]))
 def test_bound_above_the_optimum_above_every_policy(name, welfare):
     problem = SMALL[name]
     found = relaxed(problem, welfare)
@@ -332,6 +334,7 @@ def test_better_than_chance_where_arms_are_many(name):
     assert played.welfare >= 0.97 * found.upper_bound
 
 
+@pytest.mark.slow
 def test_re_solving_plays_by_counts_as_it_plays_arm_by_arm():
     problem = crew_maintenance(num_arms=12)
     found = relaxed(problem)

@@ -86,7 +86,7 @@ def test_what_can_be_used_is_the_largest_sum_of_uses_on_a_common_step():
 @pytest.mark.parametrize("seed", range(12))
 def test_as_if_the_action_did_not_exist(seed, criterion):
     rng = np.random.default_rng(seed)
-    problem = seeded_problem(seed, groups=False).under(criterion)
+    problem = seeded_problem(seed, groups=False).with_criterion(criterion)
     dear = with_dear_actions(problem, rng)
     welfare = ["utilitarian", "gini:2", "maximin"][seed % 3]
     try:

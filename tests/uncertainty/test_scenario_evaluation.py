@@ -44,7 +44,7 @@ def one_by_one(policy, scenarios):
 
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
 def test_policies_on_counts_have_the_values_of_single_problems(criterion):
-    problem = random_coupled(num_arms=4, num_types=2, seed=3).under(criterion)
+    problem = random_coupled(num_arms=4, num_types=2, seed=3).with_criterion(criterion)
     scenarios = some_scenarios(problem)
     for policy in (whittle(problem), random_feasible(problem), solve(problem, "utilitarian").policy):
         found = values_of(policy, scenarios)
@@ -70,7 +70,7 @@ def test_joint_tables_have_the_values_of_single_problems():
 
 
 def test_a_time_varying_policy_is_evaluated_step_by_step():
-    problem = random_coupled(num_arms=3, seed=2).under("finite:4")
+    problem = random_coupled(num_arms=3, seed=2).with_criterion("finite:4")
     policy = solve(problem, "utilitarian").policy
     assert isinstance(policy, TimeVaryingPolicy)
     scenarios = some_scenarios(problem)
@@ -79,7 +79,7 @@ def test_a_time_varying_policy_is_evaluated_step_by_step():
 
 @pytest.mark.parametrize("criterion", ["discounted", "finite:12"])
 def test_simulated_values_agree_with_exact_ones(criterion):
-    problem = random_coupled(num_arms=6, num_types=2, seed=4, discount=0.9).under(criterion)
+    problem = random_coupled(num_arms=6, num_types=2, seed=4, discount=0.9).with_criterion(criterion)
     scenarios, policy = some_scenarios(problem, 8), whittle(problem)
     exact = values_of(policy, scenarios).values
     played = values_of(policy, scenarios, SIMULATED)

@@ -237,7 +237,7 @@ def train(**options: Any) -> None:
     """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
 
     For identical arms and discounted rewards. The learner sees only what it plays, never the model's matrices; they
-    serve to judge which network is kept, where that can be done exactly. The trained policy plays any number of such
+    select the network, if that can be done exactly. The trained policy plays any number of such
     arms with any budget, and needs no torch. With --seeds, a table of all runs. Needs the extra "rl".
     """
     from evenhand.cli.commands.train import run

@@ -12,7 +12,7 @@ from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, NotApplicable, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import FORMATS, Format, Loaded, load_noting
+from evenhand.model.io import FORMATS, Format, Loaded, load_noting
 from evenhand.planning.policy_registry import find_policy, is_file
 from evenhand.problems import catalog
 
@@ -154,10 +154,10 @@ def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
     """Return the problem with the initial states of a table, if there is one; other numbers of arms are reported."""
     if initial is None:
         return problem
-    from evenhand.model.whereabouts import FORMATS, read_table  # here, for most commands read no table
+    from evenhand.model.io.text_table import FORMATS, read_table  # here, for most commands read no table
 
     table = read_table(standard_input("STATES", "csv", FORMATS) if initial == DASH else initial)
-    started = problem.starting_at(table)
+    started = problem.with_initial_states(table)
     before, after = _arms_by_name(problem), _arms_by_name(started)
     changes = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
     if changes:

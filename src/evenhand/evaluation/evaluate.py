@@ -415,12 +415,12 @@ def evaluate(
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(problem, policy)")
     # The problem with the types that the policy knows, and the requested members.
-    evaluated = problem.under(criterion, over)
+    evaluated = problem.with_criterion(criterion, over)
     policy = fitted(policy, evaluated)
     case = Case.of(policy, evaluated, problem.over, welfare)
-    own = horizon is None and case.evaluated.criterion.is_average
-    # An average takes as many as its long run does.
-    steps = None if own else case.evaluated.criterion.simulated_steps(horizon)
+    steps: int | None = case.evaluated.criterion.simulated_steps(horizon)
+    if horizon is None:
+        steps = case.evaluated.criterion.fixed_steps(steps)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 
@@ -472,7 +472,7 @@ class Case(NamedTuple):
         # Of a policy with parts the one with most types: the finest decides what can be pooled.
         made_for = max(all_made_for(policy), key=lambda problem: problem.num_types, default=None)
         # Policies that know no problem are played with the types of the problem as it was given.
-        played = evaluated.under(over=usual if made_for is None else made_for.over)
+        played = evaluated.with_criterion(over=usual if made_for is None else made_for.over)
         return cls(evaluated, played, read_welfare(evaluated, welfare))
 
     def check_types(self, policy: object) -> None:

@@ -37,7 +37,7 @@ import numpy as np
 
 from evenhand.errors import OutOfDomain
 from evenhand.model.objective import Objective
-from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_mean
+from evenhand.model.welfare import Structure, Welfare, structure
 from evenhand.typing import Floats, Ints
 
 CONFIDENCE = 1.959963984540054
@@ -105,7 +105,7 @@ def bias_error(objective: Objective, values: Floats, bias: Floats) -> float:
     if not bias.any():
         return 0.0
     # The member estimated worst need not be the worst: at a kink the largest bias counts for all.
-    smooth = isinstance(objective.welfare, PowerMean)
+    smooth = objective.structure.aversion is not None
     return float(objective.supergradient(values) @ (bias if smooth else np.full_like(bias, bias.max())))
 
 
@@ -139,9 +139,14 @@ class _Estimate:
     noise: Floats
     """(row, member) D is the sum of the rows, each with a normal factor of its own."""
 
+    @cached_property
+    def structure(self) -> Structure:
+        """Structure of the welfare."""
+        return structure(self.welfare, int(self.sizes.sum()))
+
     def without_nothing(self) -> tuple["_Estimate", float]:
         """The members that have something, and by what their welfare is multiplied to be that of all."""
-        aversion = self.welfare.aversion if isinstance(self.welfare, PowerMean) else 0.0
+        aversion = self.structure.aversion or 0.0
         # Something, or something in some episode.
         some = (self.members != 0) | self.noise.any(axis=0)
         if not 0 < aversion < 1 or some.all() or not some.any():
@@ -153,10 +158,10 @@ class _Estimate:
     @property
     def is_smooth(self) -> bool:
         """True if the welfare is known to have no kinks, nor to bend as sharply, within reach."""
-        if not isinstance(self.welfare, PowerMean):
-            return is_mean(self.welfare, int(self.sizes.sum()))
+        if self.structure.aversion is None:
+            return self.structure.is_mean
         # Bending, member by member: aversion times relative noise.
-        return bool((self.welfare.aversion * _lengths(self.noise) <= BENT * np.abs(self.members)).all())
+        return bool((self.structure.aversion * _lengths(self.noise) <= BENT * np.abs(self.members)).all())
 
     @cached_property
     def smooth_error(self) -> float:
@@ -214,7 +219,7 @@ class _Estimate:
         factors = np.random.default_rng(0).standard_normal((NUM_DRAWS, min(self.noise.shape)))
         # Many episodes and few members: a root of the covariance has the same law with fewer rows.
         draws = factors @ (self._root() if len(self.noise) > len(self.members) else self.noise)
-        if isinstance(self.welfare, RankWeighted):
+        if self.structure.ranked is not None:
             return draws
         # Draws outside the domain have no welfare; a rank-weighted welfare is defined everywhere.
         return np.asarray(draws[[self._is_defined(self.together + STEP * draw) for draw in draws]])
@@ -234,6 +239,6 @@ class _Estimate:
 
     def _welfares(self, points: Floats) -> Floats:
         """(point,) the welfare of each: a user's own need not take several at once."""
-        if isinstance(self.welfare, RankWeighted):
-            return np.asarray(self.welfare(points, self.sizes))
+        if self.structure.ranked is not None:
+            return np.asarray(self.structure.ranked(points, self.sizes))
         return np.array([float(self.welfare(point, self.sizes)) for point in points])

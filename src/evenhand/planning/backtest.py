@@ -27,7 +27,7 @@ from evenhand.evaluation.evaluate import evaluate as evaluate_policy
 from evenhand.evaluation.independent import independent_values
 from evenhand.fitting.behaviour_policy import BehaviourPolicy
 from evenhand.fitting.log import Log
-from evenhand.fitting.result import Fitted
+from evenhand.fitting.result import FitResult
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.places import quoted
@@ -180,8 +180,8 @@ class Backtest(Shown):
         }
 
 
-def _read(problem: CoupledMDP | Fitted, log: Log | None) -> tuple[CoupledMDP, Log]:
-    if isinstance(problem, Fitted):
+def _read(problem: CoupledMDP | FitResult, log: Log | None) -> tuple[CoupledMDP, Log]:
+    if isinstance(problem, FitResult):
         return problem.problem, problem.log if log is None else log
     if log is None:
         raise InvalidInput(
@@ -202,7 +202,7 @@ def _without_nan(values: Floats) -> Any:
 
 
 def backtest(
-    problem: CoupledMDP | Fitted,
+    problem: CoupledMDP | FitResult,
     log: Log | None = None,
     policies: Several | None = None,
     *,
@@ -239,7 +239,8 @@ def backtest(
         ... ]
         >>> rows[2]["action"] = rows[13]["action"] = "keep"
         >>> rows[0]["action"] = "replace"
-        >>> fitted = eh.fit(rows, arm="bus", time="month", state="engine", action="action", reward_of="new=1,worn=0")
+        >>> columns = {"arm": "bus", "time": "month", "state": "engine", "action": "action"}
+        >>> fitted = eh.fit(rows, **columns, model={"rewards": "new=1,worn=0"})
         >>> eh.backtest(fitted)
         Backtest(7 steps, 2 arms, 100 % of steps within)
     """
@@ -295,7 +296,7 @@ def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledM
         _refuse_unsaid_groups(course.problem, names, over)
     else:
         rows["group"] = [log.groups[log.group_of[arm]] for arm in arms]
-    return course.problem.starting_at(rows).under(criterion or f"finite:{course.span}", over)
+    return course.problem.with_initial_states(rows).with_criterion(criterion or f"finite:{course.span}", over)
 
 
 def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | None) -> None:

@@ -29,7 +29,7 @@ from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.welfare import Welfare, is_lexicographic
+from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison
 from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
@@ -336,7 +336,7 @@ def _no_worse(own: Solution, rivals: Sequence[Rival], bound: float) -> tuple[Sol
     for made_for, other in rivals:
         doubt = DOUBT * float(np.hypot(best.welfare_stderr, other.welfare_stderr))
         # Leximin holds its worst level within errors only; every other welfare is compared as a number.
-        better = other.welfare > best.welfare + (doubt if is_lexicographic(own.objective.welfare) else 0.0)
+        better = other.welfare > best.welfare + (doubt if own.objective.structure.lexicographic else 0.0)
         # More than the bound is there only by chance: a plan that is proved to reach the bound is as good.
         if better or (best.welfare > bound and best.welfare_stderr > other.welfare_stderr and other.welfare >= proved):
             at, best = made_for, other

@@ -13,7 +13,7 @@ from evenhand.checks import plain
 from evenhand.display import Shown
 from evenhand.errors import Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import Loaded, Location, load_noting
+from evenhand.model.io import Loaded, Location, load_noting
 from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.places import called
 from evenhand.model.welfare import Welfare
@@ -196,7 +196,7 @@ def check(
     # A criterion may make a file without a discount readable.
     loaded = Loaded(model) if isinstance(model, CoupledMDP) else load_noting(model, criterion=criterion)
     # And again for a problem that was made in Python.
-    return check_loaded(replace(loaded, problem=loaded.problem.under(criterion, over)), welfare)
+    return check_loaded(replace(loaded, problem=loaded.problem.with_criterion(criterion, over)), welfare)
 
 
 def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
@@ -279,13 +279,7 @@ def _arms_in_words(problem: CoupledMDP) -> str:
 
 
 def _criterion_in_words(problem: CoupledMDP) -> str:
-    name = problem.criterion.name
-    if name == "average":
-        return "average: the long-run mean reward of a step"
-    if name == "discounted":
-        return f"discounted: a reward one step later counts {plain(problem.discount)} of one now"
-    less = "" if problem.discount == 1 else f", each step counting {plain(problem.discount)} of the one before"
-    return f"{name}: the rewards of {problem.criterion.num_steps} steps{less}"
+    return f"{problem.criterion.name}: {problem.criterion.description}"
 
 
 def _resource_in_words(resource: ResourceFacts) -> str:

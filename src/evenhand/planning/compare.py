@@ -21,7 +21,7 @@ from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, check_problem, needs_tables
@@ -235,7 +235,7 @@ def compare(
         ['whittle', 'PriorityPolicy', 'never-act']
     """
     check_problem(problem, "compare(problem, policies)")
-    evaluated = problem.under(criterion, over)
+    evaluated = problem.with_criterion(criterion, over)
     evaluated.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(evaluated, welfare)
     report, seed = heard(progress), as_seed(rng)

@@ -8,16 +8,13 @@ from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import MixturePolicy
 from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.planning.mixture_search import REPORTED, REPORTING, WATCHED, Blend, find_mixture, report_parts
+from evenhand.planning.mixture_search import REPORTED, WATCHED, Blend, find_mixture, report_parts
 from evenhand.planning.policy_scoring import FEWEST_HURRIED, Column, law_of, mix
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
 from evenhand.policies.index import whittle
 from evenhand.solvers.fluid import FluidSolution
-
-SEEN = 2e6
-"""Simulated arm-steps on which realised values are estimated."""
 
 LEAST_SEEN = 1e5
 """The same where time is short: a fraction of a second."""
@@ -79,7 +76,10 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     errors = found.samples.unit_errors()
     if rotates := task.redraw_every is not None and isinstance(policy, MixturePolicy):
         policy = policy.with_redraw_every(task.redraw_every)
-    seen = _watch_it(task, policy, REPORTING, REPORTED * given) if rotates else _seen(task, policy, WATCHED * given)
+    if rotates:
+        seen = _watch_it(task, policy, task.effort.report_steps, REPORTED * given)
+    else:
+        seen = _seen(task, policy, WATCHED * given)
     if rotates:
         values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
         errors = seen.unit_stderr
@@ -115,10 +115,10 @@ def _seen(task: Task, policy: Policy | StatefulPolicy, most: float) -> Evaluatio
 
     A few episodes show an inequality now above that of the expected values and now below it, where it cannot be.
     """
-    found = _watch_it(task, policy, SEEN, HURRIED * most)
+    found = _watch_it(task, policy, task.effort.inequality_steps, HURRIED * most)
     level, error = found.realised_gini_coefficient, found.realised_gini_stderr
     if level is not None and error is not None and error > KNOWN_TO * abs(level) and np.isfinite(most):
-        return _watch_it(task, policy, SEEN, max(most, LEAST_SEEN))
+        return _watch_it(task, policy, task.effort.inequality_steps, max(most, LEAST_SEEN))
     return found
 
 
@@ -129,5 +129,5 @@ def _watch_it(task: Task, policy: Policy | StatefulPolicy, arm_steps: float, mos
     episodes = int(max(FEWEST_HURRIED, min(np.clip(arm_steps / size, 20, 2000), most / size)))
     stream = np.random.default_rng(task.rng).spawn(4)[3]
     # An average is played until it has forgotten its start, however long that takes.
-    steps = None if task.problem.criterion.is_average else horizon
+    steps = task.problem.criterion.fixed_steps(horizon)
     return evaluate(task.problem, policy, task.welfare, episodes, steps, stream, method="monte-carlo")

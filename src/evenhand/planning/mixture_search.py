@@ -40,7 +40,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
+from evenhand.model.welfare import Gini, Welfare, as_welfare
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.policy_scoring import (
@@ -61,21 +61,12 @@ from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.solvers.mixtures import Mixture, Priced, Round, best_shares, improve
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
-ARM_STEPS = 2e6
-"""Simulated steps of arms by which a policy is evaluated while columns are looked for."""
-
 MOST_EPISODES, MOST_SHORT = 500, 4000
 """Episodes at the most in which they are spent; with a finite horizon, where rewards are played as they are, more."""
 
 POLISHING = 8.0
 """Factor of what is spent on the parts of the mixture, by their shares, before these are settled; a part gets
 at least half of what a policy is evaluated by."""
-
-REPORTING = 1.5e7
-"""Simulated steps of arms on which the plan is reported."""
-
-MOST_ROUNDS = 30
-"""Rounds of column generation."""
 
 LEAST_GAP = 1e-4
 """The relative gap at which no more columns are looked for: policies of single arms do not come nearer."""
@@ -258,7 +249,7 @@ class WeightedIndices:
     def room(self) -> int:
         """Return the number of further columns that fit in their share of the memory."""
         rows = 2 * self.judge.episodes(by_counts=False) * self.objective.num_values
-        size = 8.0 * (rows + 4 * self.problem.types.valid.size * (self.problem.criterion.num_steps or 1))
+        size = 8.0 * (rows + 4 * self.problem.types.valid.size * self.problem.criterion.num_layers)
         return int(MEMORY * available_memory() / size) - len(self.columns) - 1
 
     @property
@@ -312,8 +303,8 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
     by_type = all(treats_alike(task.problem, policy) for policy in task.candidates.values())
     objective = task.by_types if by_type else task.by_arms
-    most = MOST_EPISODES if task.problem.criterion.num_steps is None else MOST_SHORT
-    judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)), most_episodes=most)
+    most = MOST_EPISODES if task.problem.criterion.is_stationary else MOST_SHORT
+    judge = Judge(task.problem, by_type, task.effort.arm_steps, int(choosing.integers(2**63)), most_episodes=most)
     oracle, clock = WeightedIndices(task.problem, objective, judge, task.sweep), Clock(task, begin)
     own, named = law_of(task.problem, relaxed.occupancy), list(_named_policies(task, relaxed))
     wanted = [Asked(name, policy, own) for name, policy in task.candidates.items()]
@@ -330,7 +321,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
             clock.pace = max(clock.pace, oracle.judge.work / max(work_clock() - start, 1e-9))
         oracle.judge = clock.hurried(judge, number)
     # None of the named ones may be better than the plan, unless they are too large for the time.
-    hurried = oracle.judge.work > LEAST_HASTE * ARM_STEPS
+    hurried = oracle.judge.work > LEAST_HASTE * task.effort.arm_steps
 
     def go_on() -> bool:
         late = hurried and clock.is_over and _is_defined(objective, oracle.columns)
@@ -394,13 +385,13 @@ class Clock:
 
     def hurried(self, judge: Judge, number: int) -> Judge:
         """A judge of so few steps that this many policies take a quarter of the time, or of the least that is shown."""
-        return judge.limited(max(self.steps(TRYING) / number, LEAST_HASTE * ARM_STEPS))
+        return judge.limited(max(self.steps(TRYING) / number, LEAST_HASTE * self.task.effort.arm_steps))
 
 
 def _pace(problem: CoupledMDP, asked: Sequence[Asked]) -> float:
     """Steps of arms that are played in a second, by a few steps of some policies."""
     horizon = problem.criterion.judging_steps()
-    horizon = min(horizon, PILOT) if problem.criterion.num_steps is None else horizon
+    horizon = min(horizon, PILOT) if problem.criterion.is_stationary else horizon
     start = work_clock()
     for one in asked:
         simulate(problem, one.policy, FEWEST_HURRIED, horizon, 0)
@@ -454,7 +445,7 @@ def _improve(
 
     def go_on(now: Round) -> bool:
         history.append((len(oracle.columns), now.welfare))
-        clock.tell(f"mixing {len(oracle.columns)} policies", 0.1 + 0.6 * now.number / MOST_ROUNDS)
+        clock.tell(f"mixing {len(oracle.columns)} policies", 0.1 + 0.6 * now.number / clock.task.effort.rounds)
         return not (clock.is_over or oracle.is_full)
 
     mixture = improve(
@@ -468,7 +459,7 @@ def _improve(
         least_gain=lambda shares, support: max(
             0.2 * oracle.error(shares, support.weights[: len(objective.sizes)]), LEAST_GAIN * abs(upper)
         ),
-        most_rounds=MOST_ROUNDS,
+        most_rounds=clock.task.effort.rounds,
         go_on=go_on,
         doubt=lambda shares, weights: DOUBT * oracle.error(shares, weights),
     )
@@ -526,7 +517,7 @@ def _simplest(
 
 def _is_as_good(objective: Objective, part: Column, reached: Floats) -> bool:
     """Return whether a part alone has the welfare of some values; by leximin, the values themselves."""
-    if is_lexicographic(objective.welfare):
+    if objective.structure.lexicographic:
         short = objective.members(reached) - objective.members(part.values)
         return bool((short <= AS_GOOD * np.abs(reached).max()).all())
     most = objective(reached)
@@ -594,9 +585,10 @@ def report_parts(
     """
     stream = np.random.default_rng(task.rng).spawn(3)[2]
     by_type = objective.num_values == task.problem.num_types
-    most = max(most, LEAST_HASTE * REPORTING)
+    steps = task.effort.report_steps
+    most = max(most, LEAST_HASTE * steps)
     judges = [
-        Judge(task.problem, by_type, REPORTING * share, 0, 6, 4000, left_out=JUDGED).limited(most * share)
+        Judge(task.problem, by_type, steps * share, 0, 6, 4000, left_out=JUDGED).limited(most * share)
         for share in shares.tolist()
     ]
     asked = [_asked(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]

@@ -30,7 +30,7 @@ from evenhand.model.labels import Labels, amount_of, quantity
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin
 from evenhand.model.same_arms import subproblem
 from evenhand.model.simulator import Problem
-from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
+from evenhand.model.state_table import ObservedStates, find_arms, in_order
 from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, read_policy, save_policy
 from evenhand.planning.solution import Solution
 from evenhand.policies.resize import is_enough, resized_or_reordered
@@ -284,8 +284,8 @@ class Plan(Shown):
         """Decide on the action of every arm of a table, with reasons.
 
         Args:
-            states: a table with the columns arm, type and state (see `CoupledMDP.starting_at`), with any number of
-                arms if the policy can serve them.
+            states: a table with the columns arm, type and state (see `CoupledMDP.with_initial_states`), of any number
+                of arms that the policy can serve.
             rng: seed of the draws, or a generator.
             budget: the budget of this step, as in `CoupledMDP.with_budget`; by default the plan's.
             step: the step of a time-varying plan, from 0.
@@ -341,7 +341,7 @@ class Plan(Shown):
         """Return the policy for the same types of arms in other numbers, from other states, with another budget.
 
         Args:
-            problem: such as `plan.problem.starting_at(states)`.
+            problem: such as `plan.problem.with_initial_states(states)`.
 
         Raises:
             NotApplicable: the policy is a table for other numbers or more budget, or does not know some of the arms.
@@ -400,7 +400,7 @@ def _nth_draw(rng: np.random.Generator, number: int) -> float:
 
 
 def _streams(
-    rng: Rng, found: Whereabouts, step: int
+    rng: Rng, found: ObservedStates, step: int
 ) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
     """Streams for the part and for the start of an actor, by the seed alone; and for lots, by the table too."""
     if isinstance(rng, np.random.Generator):
@@ -419,7 +419,7 @@ def _streams(
 class _PlacedArms:
     """The arms of a table in the order of the problem that is played, and the policy for it."""
 
-    def __init__(self, plan: Plan, found: Whereabouts, budget: Floats) -> None:
+    def __init__(self, plan: Plan, found: ObservedStates, budget: Floats) -> None:
         self.plan, self.found = plan, found
         made_for = plan.problem
         types = made_for.type_of_block[found.blocks]

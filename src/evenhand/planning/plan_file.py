@@ -36,7 +36,7 @@ from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, PolicyEr
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import MOST_STEPS
-from evenhand.model.files import load, to_npz, write_atomically
+from evenhand.model.io import load, to_npz, write_atomically
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, capabilities
 from evenhand.model.simulator import Problem, Simulator, needs_tables
 from evenhand.policies import SAVABLE
@@ -289,7 +289,7 @@ def _read(
         criterion, over = made_for.get("criterion"), made_for.get("over")
         if not isinstance(criterion, str) or not isinstance(over, str):
             raise PolicyError("its manifest does not say for which objective it was made")
-        here = here.under(criterion, over)
+        here = here.with_criterion(criterion, over)
         _check_same(made_for, here)
     policy = _decode(manifest, here, arrays, classes)
     about = manifest.get("about")

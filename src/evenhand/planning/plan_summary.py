@@ -84,7 +84,7 @@ def _simulated_order(problem: CoupledMDP, policy: Policy | StatefulPolicy, how: 
     _, S, A = types.valid.shape
     if isinstance(criterion, Finite) and criterion.steps > STEPS:
         criterion, how = replace(criterion, steps=STEPS), f"{how}, in its first {STEPS} steps"
-    steps = criterion.num_steps or STEPS
+    steps = STEPS if criterion.is_stationary else criterion.num_layers
     episodes = int(np.clip(ARM_STEPS / (problem.num_arms * steps), 4, 50))
     # One reward function per cell, 1 there and 0 elsewhere: returns are then visits.
     cells = np.zeros((S * A, *types.valid.shape))

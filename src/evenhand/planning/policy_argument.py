@@ -163,7 +163,7 @@ def _by_name(
         bound.apply_defaults()
         check_problem(problem, f"{function.__name__}(problem, policy)")
         # Named policies are made for the criterion of the evaluation.
-        evaluated = problem.under(bound.arguments["criterion"], bound.arguments["over"])
+        evaluated = problem.with_criterion(bound.arguments["criterion"], bound.arguments["over"])
         actor = read_policy(policy, evaluated, bound.arguments["welfare"])
         return function(problem, actor, *arguments, **keywords)
 
@@ -200,7 +200,7 @@ def make_policy(
         Rollout(10 episodes of 50 steps)
     """
     check_problem(problem, "make_policy(problem, policy)")
-    return read_policy(policy, problem.under(criterion, over), welfare)
+    return read_policy(policy, problem.with_criterion(criterion, over), welfare)
 
 
 evaluate = _by_name(evaluation.evaluate)

@@ -39,13 +39,11 @@ from evenhand.execution import Sweep
 from evenhand.model.composite import MixturePolicy, components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
+from evenhand.planning.effort import current_effort
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
 from evenhand.solvers.arms import action_values
 from evenhand.typing import Floats, Progress, Rng
-
-MOST_EXACT = 500
-"""Count states, over all steps, up to which policies are evaluated exactly rather than played."""
 
 QUICK = 1e6
 """Operations that exact values may always take here: a fraction of a second, for there are many policies."""
@@ -239,7 +237,7 @@ class Judge:
 
     @cached_property
     def _is_small(self) -> bool:
-        return num_count_states(self.problem) * (self.problem.criterion.num_steps or 1) <= MOST_EXACT
+        return num_count_states(self.problem) * self.problem.criterion.num_layers <= current_effort().exact_states
 
     def _exactly(self, name: str, policy: Policy | StatefulPolicy, law: Floats) -> Column | None:
         """Exact values, where the law of the policy is known."""
@@ -261,7 +259,7 @@ class Judge:
     def _controls(self, law: Floats, episodes: int) -> tuple[Floats, Floats]:
         """(table, type, state, action) what is played in place of rewards, and (table, type) what is known before."""
         problem, criterion = self.problem, self.problem.criterion
-        if criterion.num_steps is not None:
+        if not criterion.is_stationary:
             return problem.types.rewards[None], np.zeros((1, problem.num_types))
         usual = _values_of(problem, law, criterion.factor)
         # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.

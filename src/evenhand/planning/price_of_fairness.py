@@ -26,11 +26,11 @@ from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.standard_errors import CONFIDENCE, standard_errors
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.naming import type_names
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.simulator import needs_tables
-from evenhand.model.welfare import Leximin, Welfare, is_lexicographic
+from evenhand.model.welfare import Leximin, Welfare
 from evenhand.planning.solution import Samples, Solution
 from evenhand.planning.solve import solve
 from evenhand.planning.task import SolveMethod
@@ -255,7 +255,7 @@ def price_of_fairness(
         utilitarian mean 8.116, worst 5.164, price 0.0 %
         maximin     mean 7.579, worst 6.984, price 6.6 %
     """
-    evaluated = needs_tables(problem, "price_of_fairness").under(criterion, over)
+    evaluated = needs_tables(problem, "price_of_fairness").with_criterion(criterion, over)
     ideas = _read(evaluated, welfares)
     # Every welfare gets the same seed, and so the same episodes: plans differ by what they do.
     seed = as_seed(rng)
@@ -382,7 +382,7 @@ def _best_for(name: str, objective: Objective, evaluations: Mapping[str, _PlanVa
 
 
 def _is_better(name: str, objective: Objective, one: _PlanValues, other: _PlanValues) -> bool:
-    if not is_lexicographic(objective.welfare):
+    if not objective.structure.lexicographic:
         # A figure that is not a number is never better.
         return bool(one.by[name] > other.by[name] + AS_GOOD * abs(other.by[name]))
     doubt = DOUBT * float(np.hypot(one.errors[name], other.errors[name]))

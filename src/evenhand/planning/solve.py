@@ -31,7 +31,7 @@ from evenhand.model.naming import type_names
 from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.model.welfare import PowerMean, Welfare
+from evenhand.model.welfare import Welfare
 from evenhand.planning import exact, heuristic_methods
 from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
@@ -155,7 +155,7 @@ def solve(
         {'resource 0': 1.0} 14.079
         {'resource 0': 2.0} 14.252
     """
-    evaluated = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
+    evaluated = needs_tables(problem, "solve", _OF_SAMPLES).with_criterion(criterion, over)
     settings = SolveMethod.of(method)
     if budgets is not None:
         from evenhand.planning.budget_sweep import solve_budgets  # it calls `solve` per budget
@@ -191,7 +191,7 @@ def _found(task: Task, method: str) -> Solution:
 def _check_positive(task: Task) -> None:
     """Raise OutOfDomain if a member's best value is not positive, for alpha in (0, 1): the slope at 0 is infinite."""
     problem, welfare = task.problem, task.welfare
-    if not isinstance(welfare, PowerMean) or not 0 < welfare.aversion < 1:
+    if not 0 < (task.by_types.structure.aversion or 0) < 1:
         return
     best = task.by_types.members(best_values(problem.types, problem.affordable, problem.criterion))
     least = int(np.argmin(np.where(np.isnan(best), np.inf, best)))
@@ -283,7 +283,7 @@ def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -
 def _choose(problem: CoupledMDP) -> _Choice:
     # By sizes, and by plans that are not begun: nothing is built to choose.
     counts, joint = num_count_states(problem), num_joint_states(problem)
-    steps = problem.criterion.num_steps or 1
+    steps = problem.criterion.num_layers
     sizes = f"the count space has {size_in_words(counts)} states; the product space has {size_in_words(joint)} states"
     if steps > 1:
         sizes += f"; each for {steps} steps"

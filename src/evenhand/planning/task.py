@@ -14,6 +14,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
+from evenhand.planning.effort import Effort, current_effort
 from evenhand.solvers.count_dynamics import CountPlan
 from evenhand.solvers.typed_counts import TypedPlan
 from evenhand.typing import Progress, Rng
@@ -113,6 +114,9 @@ class Task:
 
     sweep: Sweep = field(default_factory=Sweep)
     """Backend on which policies are tried."""
+
+    effort: Effort = field(default_factory=current_effort)
+    """How much is simulated by the method fluid."""
 
     @property
     def by_types(self) -> Objective:

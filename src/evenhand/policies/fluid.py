@@ -92,7 +92,7 @@ def fair_index(
     """
     service = _service(problem, *_read(weights, prices, floor_prices))
     parts = [ExchangeablePriority(problem, scores, threshold=0.0) for scores, _ in service]
-    return parts[0] if problem.criterion.num_steps is None else TimeVaryingPolicy(parts)
+    return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
 
 
 def _read(
@@ -112,7 +112,7 @@ def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats, floor_p
     rounding is best, worth equal but for rounding is equal.
     """
     scores = [scores for scores, _ in _service(problem, weights, prices, floor_prices)]
-    return scores[0] if problem.criterion.num_steps is None else np.stack(scores)
+    return scores[0] if problem.criterion.is_stationary else np.stack(scores)
 
 
 def _service(
@@ -245,7 +245,7 @@ def occupancy_priority(
     """
     occupancy = as_numbers(occupancy, "occupancy")
     weights, prices, floor_prices = _read(weights, prices, floor_prices)
-    if problem.criterion.num_steps is None:
+    if problem.criterion.is_stationary:
         return OccupancyPriority(problem, occupancy, weights, prices, floor_prices)
     service = _service(problem, weights, prices, floor_prices)
     parts = []
@@ -280,7 +280,7 @@ class OccupancyPriority(BasePolicy):
             prices: (resource,) what a unit of a resource is worth.
             floor_prices: (type,) value of being served in itself; none by default.
         """
-        if problem.criterion.num_steps is not None:
+        if not problem.criterion.is_stationary:
             raise NotApplicable("with a finite horizon the relaxation has a table a step; use occupancy_priority")
         occupancy = as_numbers(occupancy, "occupancy")
         weights, prices, floor_prices = _read(weights, prices, floor_prices)
@@ -454,7 +454,7 @@ class Resolving(RememberingPolicy):
         # With a price a step, the largest stands for all of them in the grid.
         largest = prices.reshape(-1, problem.num_resources).max(axis=0)
         self.grid = np.array(list(product(*(_price_grid(price, each) for price in largest))))
-        types, steps = problem.types, problem.criterion.num_steps or 1
+        types, steps = problem.types, problem.criterion.num_layers
         # Values and ranks of every place, type, state and action, at every step.
         size = 60.0 * len(self.grid) * types.valid.size * steps
         check_memory(size, "the tables of prices", "Use the fair-index policy.")

@@ -131,7 +131,7 @@ def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> Ty
         >>> found.indices.round(4).tolist()
         [[-0.6767, 0.2923, 5.0112]]
     """
-    return indices_of(needs_tables(problem, "Whittle indices").under(criterion))
+    return indices_of(needs_tables(problem, "Whittle indices").with_criterion(criterion))
 
 
 def indices_of(problem: CoupledMDP) -> TypeIndices:

@@ -39,7 +39,7 @@ def fitted(policy: Policy | StatefulPolicy, problem: Problem) -> Policy | Statef
         return policy if same else policy.with_parts(parts)
     for made_for in all_made_for(policy):
         # Under its own criterion, as it was made; it is evaluated under any.
-        here = problem.under(made_for.criterion, made_for.over)
+        here = problem.with_criterion(made_for.criterion, made_for.over)
         if getattr(policy, "any_number", False) is True or same_places(made_for, here):
             continue
         numbers = f"the policy was made for {made_for.num_arms} arms, and here are {problem.num_arms}"

@@ -12,18 +12,18 @@ from evenhand.errors import NotConverged
 from evenhand.planning.budget_sweep import Budget
 from evenhand.planning.plan import Plan
 from evenhand.programme import roster, schema
-from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
+from evenhand.programme.audit import LEVEL, Audit, Books, audit_of, check_level
+from evenhand.programme.audit_window import Span, read_span
+from evenhand.programme.belief import decided_between
+from evenhand.programme.certificates import numbers_of, plan_in_use
+from evenhand.programme.counterfactuals import FAMILY, Prices, Supposed, price_of_fairness, suppose
 from evenhand.programme.cycle import Cycle
-from evenhand.programme.deciding import PlanRow
-from evenhand.programme.knowing import decided_between
+from evenhand.programme.decisions import PlanRow
+from evenhand.programme.expectations import continue_by
 from evenhand.programme.ledger import digest_of
 from evenhand.programme.library import Library, remember
-from evenhand.programme.modelling import Words
-from evenhand.programme.promises import continue_by
+from evenhand.programme.named_model import Words
 from evenhand.programme.roster import present_step
-from evenhand.programme.solving import numbers_of, plan_in_use
-from evenhand.programme.spans import Span, read_span
-from evenhand.programme.views import FAMILY, Prices, Supposed, price_of_fairness, suppose
 from evenhand.typing import Bools, Progress
 
 

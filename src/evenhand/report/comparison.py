@@ -9,7 +9,7 @@ import numpy as np
 from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.standard_errors import CONFIDENCE
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.naming import arm_names, told_names, type_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem

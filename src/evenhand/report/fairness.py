@@ -1,7 +1,7 @@
 """Tables and page of the price of fairness."""
 
 from evenhand.display import counted
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.objective import num_members
 from evenhand.planning.price_of_fairness import FairnessRow, PriceOfFairness
 from evenhand.report.description import member, problem_section, welfare_meaning

@@ -10,8 +10,8 @@ from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.diagnostics.effects import Effects
 from evenhand.fitting.diagnostics.format import chance, interval, probability_texts, signed
 from evenhand.fitting.diagnostics.sparse_rows import FEW
-from evenhand.fitting.result import Fitted
-from evenhand.model.files import Location
+from evenhand.fitting.result import FitResult
+from evenhand.model.io import Location
 from evenhand.report.format import capitalised, fixed, number, percent, spelled
 from evenhand.report.html import page, write_page
 from evenhand.report.summary import MOST_ROWS, Figure, Section, Summary, Table, table
@@ -27,7 +27,7 @@ MOST_TRANSITIONS, MOST_NEXT = 60, 3
 # -- fits ------------------------------------------------------------------------------------------------------------
 
 
-def fit_summary(fitted: Fitted) -> Summary:
+def fit_summary(fitted: FitResult) -> Summary:
     """Return the summary of a fitted model and of its diagnostics."""
     log = fitted.log
     sizes = (len(log.arm), "row"), (len(log.arms), "arm"), (len(log.types), "type"), (len(log.states), "state")
@@ -45,7 +45,7 @@ def fit_summary(fitted: Fitted) -> Summary:
     return Summary("Model fitted to records", facts=facts, tables=[transitions_table(fitted)], notes=list(fitted.notes))
 
 
-def transitions_table(fitted: Fitted) -> Table:
+def transitions_table(fitted: FitResult) -> Table:
     """Return the estimated rows of transitions, with the most likely next states and their intervals."""
     log, counts = fitted.log, fitted.moves.departures
     seen = np.argwhere(np.isfinite(fitted.posterior.mean).all(axis=-1)).tolist()
@@ -58,7 +58,7 @@ def transitions_table(fitted: Fitted) -> Table:
     return table(caption, heads, rows, len(seen) - MOST_TRANSITIONS, ["state", "action", "then"])
 
 
-def _next_states(fitted: Fitted, t: int, s: int, a: int) -> str:
+def _next_states(fitted: FitResult, t: int, s: int, a: int) -> str:
     """Return `good 0.900 (0.85–0.94), fair 0.100 (0.06–0.15)`."""
     mean = fitted.posterior.mean[t, s, a]
     lower, upper = (bound[t, s, a] for bound in fitted.interval)
@@ -178,7 +178,7 @@ def _forecast_cells(found: "Forecast", place: tuple[int, ...], decimals: int) ->
 
 
 def write_fit(
-    fitted: Fitted,
+    fitted: FitResult,
     path: Location,
     title: str | None = None,
     command: str = "",
@@ -199,7 +199,7 @@ def write_fit(
 
 
 def fit_page(
-    fitted: Fitted,
+    fitted: FitResult,
     title: str | None = None,
     command: str = "",
     source: str = "the records",
@@ -209,12 +209,12 @@ def fit_page(
     return page(_page_summary(fitted, title, source, backtest), command, _made(fitted, source))
 
 
-def _made(fitted: Fitted, source: str) -> str:
+def _made(fitted: FitResult, source: str) -> str:
     sizes = f"{counted(len(fitted.log.arm), 'record')} of {counted(len(fitted.log.arms), 'arm')}"
     return f"Folds and draws start from a fixed seed. To cite it: {source}, {sizes}, fitted with this version."
 
 
-def _page_summary(fitted: Fitted, title: str | None, source: str, backtest: "Backtest | None") -> Summary:
+def _page_summary(fitted: FitResult, title: str | None, source: str, backtest: "Backtest | None") -> Summary:
     found, plain = fitted.diagnostics, fit_summary(fitted)
     said = diagnostics_summary(found)
     sections = [Section("What the records say", facts=said.facts, tables=_memory_tables(found))]
@@ -234,7 +234,7 @@ def _page_summary(fitted: Fitted, title: str | None, source: str, backtest: "Bac
     )
 
 
-def _lead(fitted: Fitted) -> list[str]:
+def _lead(fitted: FitResult) -> list[str]:
     log, found = fitted.log, fitted.diagnostics
     kinds = "" if len(log.types) == 1 else f" of {spelled(len(log.types))} types"
     size = (
@@ -246,7 +246,7 @@ def _lead(fitted: Fitted) -> list[str]:
     return [f"{size}.", *(f"{capitalised(sentence)}." for sentence in sentences[:4])]
 
 
-def _cards(fitted: Fitted) -> list[tuple[str, str, str]]:
+def _cards(fitted: FitResult) -> list[tuple[str, str, str]]:
     found, gaps = fitted.diagnostics, int(fitted.moves.gaps.number.sum())
     thin = f"{len(found.thin_rows.rows):,} of them seen fewer than {FEW} times"
     cards = [
@@ -303,7 +303,7 @@ def _backtest_section(backtest: "Backtest") -> Section:
     return Section("Backtest", figures=figures, facts=plain.facts, tables=plain.tables)
 
 
-def _type_sections(fitted: Fitted) -> list[Section]:
+def _type_sections(fitted: FitResult) -> list[Section]:
     from evenhand.report import fit_plots
 
     clusters, between = fitted.clusters, fitted.diagnostics.between_types

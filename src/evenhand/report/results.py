@@ -12,7 +12,7 @@ from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
-from evenhand.fitting.result import Fitted
+from evenhand.fitting.result import FitResult
 from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
 from evenhand.model.arm import Arm
@@ -21,7 +21,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem, Simulator
-from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
+from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.backtest import Backtest
 from evenhand.planning.budget_sweep import BudgetComparison, BudgetRow, BudgetSweep
 from evenhand.planning.check import Check, TypeFacts, starts_in_words
@@ -72,7 +72,7 @@ for _kind, _function in (
     (CoupledMDP, models.problem_summary),
     (Arm, models.arm_summary),
     (Simulator, models.simulator_summary),
-    (Fitted, records.fit_summary),
+    (FitResult, records.fit_summary),
     (Clusters, records.clusters_summary),
     (Diagnostics, records.diagnostics_summary),
     (Backtest, records.backtest_summary),
@@ -169,7 +169,7 @@ def _weight_facts(solution: Solution) -> list[tuple[str, str]]:
     members = num_members(problem)
     worst, one = (weight_of_worst(welfare, part, members) for part in (0.1, 0.0))
     alike = problem.is_symmetric and problem.over == "arms"
-    if worst is None or one is None or is_mean(welfare, members) or one[1] == 1 or alike:
+    if worst is None or one is None or solution.objective.structure.is_mean or one[1] == 1 or alike:
         return []
     few, share = worst
     who = "groups" if problem.over == "groups" else "arms"
@@ -220,7 +220,7 @@ def _price_facts(solution: Solution, prices: dict[str, float] | None) -> list[tu
         rises = "; ".join(worth_of_more(solution.problem, prices, solution.welfare))
     else:
         rises = f"the bound rises by at most {', '.join(f'{fixed(p)} for {name}' for name, p in prices.items())}"
-    whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
+    whose = ", to the worst-off" if solution.objective.structure.lexicographic else ""
     return [("one unit more", f"{rises} (a step{whose}; {SLOPE_OF_BOUND})")]
 
 
@@ -506,7 +506,8 @@ def _type_facts(t: int, one: TypeFacts) -> dict[str, str]:
 
 @summarise.register
 def _(found: TypeIndices) -> Summary:
-    problem, num_steps = found.problem, found.problem.criterion.num_steps
+    problem, criterion = found.problem, found.problem.criterion
+    num_steps = None if criterion.is_stationary else criterion.num_layers
     rows: list[list[str]] = []
     for t in range(min(problem.num_types, MOST_TYPES)):
         verdict = "yes" if found.indexable[t] else "undefined" if t in found.result.refused else "no"

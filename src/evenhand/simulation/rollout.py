@@ -266,7 +266,7 @@ class _Play:
 
 def step_weights(problem: Problem, horizon: int | None, criterion: str | Criterion | None) -> Floats:
     """(step,) what each step to be simulated counts for."""
-    chosen = problem.under(criterion).criterion
+    chosen = problem.with_criterion(criterion).criterion
     steps = chosen.simulated_steps(horizon)
     check_memory(16.0 * steps, f"a horizon of {steps} steps", "Use a shorter one.")
     return chosen.time_weights(steps)
@@ -291,7 +291,7 @@ def as_asked(returns: Floats, rewards: Floats | None) -> Floats:
 
 def middle_step(problem: Problem, criterion: str | Criterion | None, weights: Floats) -> int | None:
     """The first step of the second half of the (step,) weights of an average; None for others, or without halves."""
-    if not problem.under(criterion).criterion.is_average:
+    if not problem.with_criterion(criterion).criterion.is_average:
         return None
     number = int(np.count_nonzero(weights))
     return len(weights) - number // 2 if number > 1 else None

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
@@ -51,7 +51,6 @@ def play(problem, path, rule, num_shards, rng=3, weights=None, on="local", episo
 POLICIES = {"whittle": partial(whittle, allow_not_indexable=True), "random": random_feasible, "never-act": never_act}
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     name=st.sampled_from(["whittle", "random", "never-act"]),
     seed=st.integers(0, 10**6),
@@ -71,7 +70,6 @@ def test_returns_are_those_in_memory(name, seed, number, num_types, shards, tmp_
     assert np.allclose(used, wanted.used, rtol=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     number=st.integers(1, 20),

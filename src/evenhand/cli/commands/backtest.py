@@ -7,7 +7,7 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_names, read_problem
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 if TYPE_CHECKING:
     from evenhand.fitting.layout import Layout
@@ -42,7 +42,8 @@ def run(
 
     with progress(quiet) as tell:
         reading = "snapshots" if layout is None and columns["bins"] else layout
-        records = with_layout(read_log(log, **columns, progress=tell), reading)
+        options = {name: columns.pop(name) for name in ("group", "reward", "idle", "step", "bins", "states", "actions")}
+        records = with_layout(read_log(log, **columns, records=options, progress=tell), reading)
         if tell is not None:
             tell("following the arms", 1.0)
         found = backtest(

@@ -24,7 +24,7 @@ from evenhand.cli.reading import (
 from evenhand.display import counted
 from evenhand.execution.places import check_place
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.planning.policy_registry import find_policy, is_file
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def run(
     refuse_with_several(budgets, {"--report": report, "--draws": draws, "--on": on})
     posterior = None if draws is None else posterior_of(model)
     problem, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
+        one.with_criterion(criterion, over)
+        for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     method: Method = "monte-carlo" if monte_carlo else "auto"
     if others:

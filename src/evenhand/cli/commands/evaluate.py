@@ -7,7 +7,7 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import budget_suffix, called, posterior_of, read_policy, read_problem
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.stored import refuse_without_shards, run_evaluate, stored_arms
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.model.objective import read_welfare
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run(
             "several policies: evenhand compare",
         )
     posterior = None if draws is None else posterior_of(model)
-    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).with_criterion(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as tell:
         from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
@@ -81,7 +81,7 @@ def run(
 
 def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
     """Return a note if a horizon was given and the evaluation is exact; else nothing."""
-    if horizon is None or not found.exact or found.problem.criterion.num_steps is not None:
+    if horizon is None or not found.exact or not found.problem.criterion.is_stationary:
         return ""
-    span = "in the long run" if found.problem.criterion.is_average else "over all time"
+    span = "in the long run" if found.problem.criterion.factor == 1 else "over all time"
     return f"not used: the value is exact, {span}; --monte-carlo plays {horizon} step{'s' if horizon > 1 else ''}"

@@ -15,7 +15,7 @@ from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import budget_suffix, called, check_target, read_problem
 from evenhand.cli.refusals import OptionError
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 if TYPE_CHECKING:
     from evenhand.planning.price_of_fairness import PriceOfFairness
@@ -41,7 +41,7 @@ def run(
     """Find the best plan for each welfare, and print what each is worth to whom."""
     check_target(report, "--report")
     _check_folder(out)
-    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).with_criterion(criterion, over)
     from evenhand.planning.price_of_fairness import price_of_fairness  # after what may be refused at once
     from evenhand.planning.task import SolveMethod
 

@@ -18,7 +18,7 @@ from evenhand.cli.reading import (
 )
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.stored import refuse_without_shards, run_solve, stored_arms
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.planning.policy_registry import is_file
 
 DEFAULT_TOLERANCE = 1e-8
@@ -70,7 +70,8 @@ def run(
     )
     posterior = None if draws is None and robust is None else posterior_of(model)
     first, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
+        one.with_criterion(criterion, over)
+        for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     if others:
         every = [problem.budget for problem in (first, *others)]

@@ -152,7 +152,7 @@ def evaluate_arms(
         (20, True)
     """
     start = work_clock()
-    table = (arms if isinstance(arms, StoredArms) else open_arms(arms)).under(criterion, over)
+    table = (arms if isinstance(arms, StoredArms) else open_arms(arms)).with_criterion(criterion, over)
     if table.criterion.is_average and horizon is None:
         raise InvalidInput(
             "horizon: give the steps per episode, several times as many as the slowest arm takes to forget its start; "

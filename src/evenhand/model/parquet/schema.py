@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.checks import Faults, plain
+from evenhand.checks import Faults, plain, read_names
 from evenhand.errors import Fault, MissingExtra, ModelError
 from evenhand.model.arm import ROOM
 from evenhand.model.coupled import (
     Over,
     read_budget,
     read_criterion,
-    read_names,
     read_over,
     read_welfare_text,
 )
