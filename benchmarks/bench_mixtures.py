@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import evenhand as eh
 from benchmarks.timing import RESULTS
 from evenhand.evaluation.evaluate import evaluate
-from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
 
 OUTREACH = "health-outreach, {} people, {} groups, 2 states"

@@ -29,7 +29,7 @@ from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import as_welfare
 from evenhand.planning.policy_registry import find_policy
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxation import relax
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.policies.index import whittle

@@ -23,7 +23,7 @@ from evenhand.errors import EvenhandError, InvalidInput, NotApplicable
 from evenhand.model import criterion as criteria
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.policy import begin
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxation import relax
 from evenhand.reductions.joint import Joint, JointTable
 
 from ..conftest import crossed, mentions

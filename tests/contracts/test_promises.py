@@ -25,9 +25,9 @@ from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
-from evenhand.planning.judging import Judge, law_of
 from evenhand.planning.policy_registry import REGISTRY
-from evenhand.planning.relaxed import relax
+from evenhand.planning.policy_scoring import Judge, law_of
+from evenhand.planning.relaxation import relax
 from evenhand.planning.solve import solve
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
 from evenhand.simulation import simulate

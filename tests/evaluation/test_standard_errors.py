@@ -8,9 +8,9 @@ from evenhand.evaluation.standard_errors import CONFIDENCE, standard_error, welf
 from evenhand.model.criterion import Average
 from evenhand.model.objective import Objective
 from evenhand.model.welfare import as_welfare
-from evenhand.planning import mixed
-from evenhand.planning.judging import Column, law_of
-from evenhand.planning.relaxed import relax
+from evenhand.planning import mixture_search as mixed
+from evenhand.planning.policy_scoring import Column, law_of
+from evenhand.planning.relaxation import relax
 from evenhand.planning.task import Task
 from evenhand.policies import never_act
 

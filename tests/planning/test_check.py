@@ -9,7 +9,7 @@ import evenhand as eh
 from evenhand.errors import InvalidInput, ModelError
 from evenhand.model.arm import ArmTables
 from evenhand.planning.check import SHOWN_OF_A_KIND
-from evenhand.planning.oddities import look_alike
+from evenhand.planning.lint_rules import look_alike
 
 from ..conftest import mentions
 

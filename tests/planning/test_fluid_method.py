@@ -13,12 +13,13 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
 from evenhand.model.welfare import as_welfare
-from evenhand.planning import mixed, solution
+from evenhand.planning import mixture_search as mixed
+from evenhand.planning import solution
 from evenhand.planning.compare import compare
 from evenhand.planning.plan import load_policy, save_solution
 from evenhand.planning.plan_file import save_policy
 from evenhand.planning.policy_registry import find_policy
-from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.planning.solve import choose_method, solve
 from evenhand.planning.task import SolveMethod
 from evenhand.policies import Resolving, fair_index, whittle

@@ -18,7 +18,7 @@ from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plan import Plan, load_plan, load_policy, plan_of, save_solution
 from evenhand.planning.plan_file import save_policy
-from evenhand.planning.relaxed import build_policy, relax
+from evenhand.planning.relaxation import build_policy, relax
 from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, random_feasible, whittle
 from evenhand.policies.fluid import OccupancyPriority

@@ -14,7 +14,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
 from evenhand.planning.plan import load_policy, save_solution
 from evenhand.planning.policy_registry import REGISTRY
-from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.planning.solve import solve
 from evenhand.policies import RoundRobin, never_act, whittle
 from evenhand.reductions.counts import CountChoices

@@ -222,14 +222,14 @@ def test_in_a_notebook(found, tmp_path):
     assert "<h1>Ours</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("error", "told"), [(0.001, False), (0.2, True)])
-def test_a_price_that_cannot_be_told_from_nothing_is_said_so(error, told):
+@pytest.mark.parametrize(("error", "within"), [(0.001, False), (0.2, True)])
+def test_a_price_within_the_error_is_reported_as_such(error, within):
     found = eh.price_of_fairness(outreach(), ["maximin"])
     rows = [replace(row, values_stderr=dict.fromkeys(row.values, error)) for row in found.rows]
     rows[1] = replace(rows[1], mean=rows[0].mean - 0.05, price=0.05 / rows[0].mean)
     altered = replace(found, rows=tuple(rows))
-    assert altered.is_dearer(altered.rows[1]) != told
-    assert ("within the error" in fairness_page(altered)) == told
+    assert altered.is_dearer(altered.rows[1]) != within
+    assert ("within the error" in fairness_page(altered)) == within
     assert "within the error" not in fairness_page(found)
 
 

@@ -110,7 +110,7 @@ class TestAuto:
         assert mentions("3 types", "8 states")(solution.reason)
 
     def test_asked_for(self) -> None:
-        assert solve(different(2), method="joint").reason == "asked for"
+        assert solve(different(2), method="joint").reason == "requested"
 
     def test_names_the_limit_and_what_lifts_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whichever limit is the reason, its size is in the words, and the method that does without it works."""

@@ -9,7 +9,7 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin, is_exchangeable
 from evenhand.model.welfare import as_welfare
-from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.planning.solve import solve
 from evenhand.planning.task import SolveMethod
 from evenhand.policies import priority

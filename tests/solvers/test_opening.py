@@ -11,7 +11,7 @@ from evenhand.errors import NotConverged
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted, Opening
-from evenhand.planning.relaxed import relax, tightest
+from evenhand.planning.relaxation import relax, tightest
 from evenhand.solvers.fluid import programs as fluid_programs
 from evenhand.solvers.fluid import relaxation as fluid
 from evenhand.solvers.fluid import solve_opening
@@ -163,7 +163,7 @@ def test_it_is_for_discounted_problems_of_a_size_that_fits(monkeypatch):
 
 
 def test_what_does_not_end_leaves_the_plain_bound(monkeypatch):
-    from evenhand.planning import relaxed
+    from evenhand.planning import relaxation as relaxed
 
     def fail(*_):
         raise NotConverged("not today")

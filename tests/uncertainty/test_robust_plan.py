@@ -191,7 +191,8 @@ def test_the_same_seed_gives_the_same_plan_and_it_can_be_saved(tmp_path):
     assert first.information.to_dict() == again.information.to_dict()
     assert not np.allclose(draw_scenarios(problem, known, 20, rng=4).transitions, scenarios.transitions)
     assert first.robust.held_out is not None
-    assert all("<table" in one._repr_html_() for one in (first, first.scenarios, first.robust))
+    assert all(one._repr_html_() for one in (first, first.robust, first.information))
+    assert "<table" in first.scenarios._repr_html_()
     eh.save_solution(first.solution, tmp_path / "plan.zip")
     loaded = eh.load_policy(tmp_path / "plan.zip", problem)
     assert eh.evaluate(problem, loaded, "gini:2").welfare == pytest.approx(first.solution.welfare)

@@ -1,8 +1,8 @@
-"""What a policy is worth: exactly where that is possible, else by simulation with honest errors.
+"""Value of a policy: exact if possible, else by simulation with standard errors.
 
-Values are of arms, by the problem's criterion. Welfare weighs its members: the arms, or the groups, whose values are
-the means over their arms (`Objective`). Figures are kept by *unit*: the types where the policy treats equal arms
-alike, else the arms one by one.
+Values are of arms, by the problem's criterion. Welfare is over its members: the arms, or the groups, whose values are
+the means over their arms (`Objective`). Figures are per *unit*: the types if the policy is exchangeable,
+else the arms.
 
 Monte Carlo. From M independent episodes the value of arm n is estimated by the mean return, and the welfare by
 
@@ -61,23 +61,23 @@ FOLLOW_ARMS_UP_TO = 3e9
 """Arm-steps beyond which an exchangeable policy is simulated by counts instead of arm by arm."""
 
 FEWEST_EPISODES = 40
-"""Episodes that slow arms play of an average at the least, if as many are asked for."""
+"""Minimum number of episodes of slow arms under an average, if as many are requested."""
 
 MISSED_BY = 3.0
-"""Standard errors by which a share of time must lie below its floor to be told."""
+"""Standard errors by which a share of time must lie below its floor to be reported."""
 
 FLOOR_ROUNDING = 1e-6
-"""How far below its floor an exact share may lie: linear programs keep their constraints about as closely."""
+"""Tolerance of floors in exact shares: linear programs satisfy their constraints about as closely."""
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------------------------
 
 
 class MissedFloor(NamedTuple):
     """Arms that are served less often than they must be."""
 
     unit: int
-    """Which unit: a type, or an arm."""
+    """Number of the unit: a type, or an arm."""
 
     floor: float
     """The least share of time in which each of its arms is to be served."""
@@ -88,7 +88,7 @@ class MissedFloor(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation(Shown):
-    """What a policy is worth, and to whom."""
+    """Welfare and values of a policy."""
 
     welfare: float
     """The welfare of the members' values."""
@@ -121,16 +121,16 @@ class Evaluation(Shown):
     """(member,) standard errors of the members' values; 0 when exact."""
 
     by_type: bool
-    """Whether the units are the types rather than the arms."""
+    """True if the units are the types rather than the arms."""
 
     budget_used: Floats
     """(resource,) mean share of the budget that is used, by the criterion's weights."""
 
     exact: bool
-    """Whether these are exact values rather than estimates."""
+    """True if these are exact values rather than estimates."""
 
     truncation_bound: float | None
-    """No value changes by more than this if episodes went on; 0 when exact, None if that cannot be told."""
+    """No value changes by more than this if episodes went on; 0 when exact, None if it is not known."""
 
     num_episodes: int | None
     """Episodes played; None when exact."""
@@ -139,13 +139,13 @@ class Evaluation(Shown):
     """Steps an episode; None when exact."""
 
     seconds: float
-    """How long it took, without the time in which code was compiled."""
+    """Run time, without compilation."""
 
     objective: Objective = field(repr=False)
-    """What the values of the units are weighed by."""
+    """Welfare over the units."""
 
     problem: Problem = field(repr=False)
-    """What it was evaluated on, under the criterion and over the members that were asked for."""
+    """The problem, with the requested criterion and members."""
 
     returns: Floats | None = None
     """(episode, arm) raw returns; (episode, type) where counts were simulated; None when exact. The episodes of a
@@ -168,7 +168,7 @@ class Evaluation(Shown):
         """One row a type, or an arm where arms of a type differ: its value and share of time served, with errors.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         names = ("value", "stderr", "served", "served_stderr")
         figures = (self.unit_values, self.unit_stderr, self.unit_served, self.unit_served_stderr)
@@ -222,12 +222,12 @@ class Evaluation(Shown):
 
     @property
     def criterion(self) -> str:
-        """What values are: `discounted`, `average` or `finite:T`."""
+        """Criterion: `discounted`, `average` or `finite:T`."""
         return self.objective.criterion.name
 
     @property
     def over(self) -> Over:
-        """Whose values welfare weighs: `arms` or `groups`."""
+        """Members of the welfare: `arms` or `groups`."""
         return self.problem.over
 
     @property
@@ -266,7 +266,7 @@ class Evaluation(Shown):
     def floors_missed(self) -> tuple[MissedFloor, ...]:
         """The units that are served less often than their floor asks for, by more than chance explains."""
         floors = self.objective.floors
-        # Room for rounding, and three errors below: only what is clearly missed is told.
+        # Room for rounding, and three errors below.
         least = floors * (1 - FLOOR_ROUNDING) - FLOOR_ROUNDING - MISSED_BY * self.unit_served_stderr
         missed = np.flatnonzero((floors > 0) & (self.unit_served < least))
         return tuple(MissedFloor(int(i), float(floors[i]), float(self.unit_served[i])) for i in missed)
@@ -332,7 +332,7 @@ def unit_columns(
 
     Args:
         problem: whose types or arms the units are.
-        objective: how they are weighed; it knows how many arms a unit has.
+        objective: the welfare; it knows how many arms a unit has.
         by_type: whether the units are the types.
         figures: (unit,) figures under their names.
     """
@@ -385,22 +385,22 @@ def evaluate(
     criterion: str | Criterion | None = None,
     over: str | None = None,
 ) -> Evaluation:
-    """Tell what a policy is worth.
+    """Evaluate a policy: exactly if possible, else by simulation.
 
     Args:
         problem: the problem, or a simulator.
         policy: the policy. `evenhand.evaluate` also takes a name or the file of a saved policy.
-        welfare: how the members' values are weighed, as text or object; the problem's own when absent.
+        welfare: the welfare, as text or object; by default the problem's own.
         num_episodes: episodes to play, where it must be simulated. Slow arms play fewer and longer ones of an average.
-        horizon: steps an episode; when absent, the criterion's own: 300 discounted, the horizon itself where it is
+        horizon: steps an episode; by default the criterion's own: 300 discounted, the horizon itself where it is
             finite, and for an average 1000, or as many as the arms take to forget their start. The first quarter of
             these does not count. What a shorter one leaves of the start is part of the standard errors.
-        rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
+        rng: seed or generator; 0 by default, so that the same call gives the same numbers. None for others each time.
         method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it and it
             takes seconds, or about as long as playing.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        criterion: what rewards over time are worth, as text or object; the problem's own when absent.
-        over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
+        progress: True shows a bar; a function is called with the current task and the share done.
+        criterion: criterion, as text or object; by default the problem's own.
+        over: welfare over `arms` or `groups`; by default the problem's own.
 
     Example:
         >>> import evenhand as eh
@@ -414,13 +414,13 @@ def evaluate(
     if not isinstance(policy, (Policy, StatefulPolicy)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(problem, policy)")
-    # The problem with the types that the policy knows, and the members that are asked for.
-    judged = problem.with_criterion(criterion, over)
-    policy = fitted(policy, judged)
-    case = Case.of(policy, judged, problem.over, welfare)
-    steps: int | None = case.judged.criterion.simulated_steps(horizon)
+    # The problem with the types that the policy knows, and the requested members.
+    evaluated = problem.with_criterion(criterion, over)
+    policy = fitted(policy, evaluated)
+    case = Case.of(policy, evaluated, problem.over, welfare)
+    steps: int | None = case.evaluated.criterion.simulated_steps(horizon)
     if horizon is None:
-        steps = case.judged.criterion.fixed_steps(steps)
+        steps = case.evaluated.criterion.fixed_steps(steps)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 
@@ -433,7 +433,7 @@ def _evaluate(
     method: Method,
     progress: Progress | None,
 ) -> Evaluation:
-    arm_steps = float(num_episodes) * (steps or USUAL_AVERAGE_HORIZON) * case.judged.num_arms
+    arm_steps = float(num_episodes) * (steps or USUAL_AVERAGE_HORIZON) * case.evaluated.num_arms
     if method == "exact" or (method == "auto" and case.is_quick(policy, arm_steps)):
         # Exact where that is possible; "auto" falls back on playing, "exact" says why not.
         try:
@@ -444,36 +444,36 @@ def _evaluate(
     return _by_simulation(policy, case, num_episodes, steps, rng, progress)
 
 
-# -- what is judged, and what is played ------------------------------------------------------------------------------
+# -- evaluated and simulated problem ---------------------------------------------------------------------------------
 
 
 class Case(NamedTuple):
-    """What is judged, and what is played: the types of a policy are those of the problem it was made for."""
+    """Evaluated and simulated problem: the types of a policy are those of the problem it was made for."""
 
-    judged: Problem
-    """The problem under the criterion and over the members that were asked for."""
+    evaluated: Problem
+    """The problem, with the requested criterion and members."""
 
     played: Problem
     """The same, its types cut as the policy knows them: only under `over = "groups"` are they cut at groups."""
 
     welfare: Welfare
-    """How members' values are weighed."""
+    """The welfare."""
 
     @classmethod
-    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "Case":
-        """What is judged where a policy is to be weighed.
+    def of(cls, policy: object, evaluated: Problem, usual: Over, welfare: str | Welfare | None) -> "Case":
+        """Return the case of a policy.
 
         Args:
             policy: what acts.
-            judged: the problem under the criterion and over the members that were asked for.
+            evaluated: the problem, with the requested criterion and members.
             usual: whom welfare is over where the policy does not say what it was made for.
             welfare: how members' values are weighed.
         """
         # Of a policy with parts the one with most types: the finest decides what can be pooled.
         made_for = max(all_made_for(policy), key=lambda problem: problem.num_types, default=None)
         # Policies that know no problem are played with the types of the problem as it was given.
-        played = judged.with_criterion(over=usual if made_for is None else made_for.over)
-        return cls(judged, played, read_welfare(judged, welfare))
+        played = evaluated.with_criterion(over=usual if made_for is None else made_for.over)
+        return cls(evaluated, played, read_welfare(evaluated, welfare))
 
     def check_types(self, policy: object) -> None:
         """Raise NotApplicable if the law of the policy, or of a part of it, is over other types than are played."""
@@ -481,28 +481,28 @@ class Case(NamedTuple):
             raise NotApplicable("the policy was made for other types of these arms, so it can only be simulated")
 
     def is_quick(self, policy: object, arm_steps: float) -> bool:
-        """Whether exact values, if there are any, take little beside so many simulated steps of arms."""
+        """Return whether exact values take little time beside so many simulated arm-steps."""
         played = self.played
         return isinstance(played, CoupledMDP) and knows_types(played, policy) and is_quick(played, policy, arm_steps)
 
     def pools(self, policy: object) -> bool:
-        """Whether arms of one played type have one value; not if the policy was made to tell some of them apart."""
+        """Return whether arms of one simulated type have one value."""
         return treats_alike(self.played, policy)
 
     def units(self, by_type: bool) -> tuple[Indices | slice, bool]:
-        """Which column of what was played belongs to each unit that is judged; and whether these units are types."""
+        """Return the simulated column of each evaluated unit, and whether these units are types."""
         # The same cut on both sides: columns are units already.
-        if not by_type or self.played.over == self.judged.over:
+        if not by_type or self.played.over == self.evaluated.over:
             return slice(None), by_type
-        if self.played.over == "groups":  # arms of a judged type may fare differently: they are told one by one
+        if self.played.over == "groups":  # arms of an evaluated type may differ: per arm
             return self.played.type_of_arm, False
-        # Over arms was played, over groups is judged: each judged type lies within one played type.
-        _, first = np.unique(self.judged.type_of_block, return_index=True)
+        # Simulated over arms, evaluated over groups: each evaluated type lies within one simulated type.
+        _, first = np.unique(self.evaluated.type_of_block, return_index=True)
         return self.played.type_of_block[first], True
 
     def objective(self, by_type: bool) -> Objective:
-        """How the values of types or arms are weighed."""
-        return (Objective.of_types if by_type else Objective.of_arms)(self.judged, self.welfare)
+        """Return the objective over types or arms."""
+        return (Objective.of_types if by_type else Objective.of_arms)(self.evaluated, self.welfare)
 
 
 def treats_alike(problem: Problem, policy: object) -> bool:
@@ -530,7 +530,7 @@ def knows_types(problem: Problem, policy: object) -> bool:
 
 
 def _num_both(one: Problem, other: Problem) -> int:
-    """How many types there are if arms are told apart by both; by the second alone where arms are not the same."""
+    """Return the number of types of both partitions together; of the second if the arms are not the same."""
     if one is other or one.num_arms != other.num_arms or one.num_types == 1:
         return other.num_types
     if other.num_types == 1:
@@ -552,7 +552,7 @@ def _exactly(policy: object, case: Case) -> Evaluation:
     case.check_types(policy)
     found = exact_values(played, policy)
     columns, by_type = case.units(found.by_type)
-    # From the types that were played to the units that are judged.
+    # From simulated types to evaluated units.
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
     value = objective(values)
     return Evaluation(
@@ -567,14 +567,14 @@ def _exactly(policy: object, case: Case) -> Evaluation:
         unit_served_stderr=np.zeros_like(served),
         member_stderr=np.zeros(len(objective.sizes)),
         by_type=by_type,
-        budget_used=share_of_budget(case.judged, found.used, objective.criterion.total),
+        budget_used=share_of_budget(case.evaluated, found.used, objective.criterion.total),
         exact=True,
         truncation_bound=0.0,
         num_episodes=None,
         horizon=None,
         seconds=work_clock() - start,
         objective=objective,
-        problem=case.judged,
+        problem=case.evaluated,
     )
 
 
@@ -608,7 +608,7 @@ def _by_simulation(
         returns, served, bias = (mean_by_type(played, figures) for figures in (returns, served, bias))
     columns, by_type = case.units(pooled)
     units = _Played(case.objective(by_type), by_type, returns[:, columns], served[:, columns], bias[columns])
-    return _summary(case.judged, run.rollout, units, strata, plug_in, work_clock() - start)
+    return _summary(case.evaluated, run.rollout, units, strata, plug_in, work_clock() - start)
 
 
 class _Strata(NamedTuple):
@@ -697,7 +697,7 @@ def _play_part(
         return LongRun(rollout, rollout.returns, np.zeros(rollout.returns.shape[1]))
 
     def episodes(steps: float) -> int:
-        # About as much work as asked for; enough of them to tell their spread.
+        # About as much work as requested; enough episodes to estimate their spread.
         few = min(number, FEWEST_EPISODES)
         return number if horizon is not None else int(np.clip(number * USUAL_AVERAGE_HORIZON / steps, few, number))
 
@@ -712,7 +712,7 @@ def _plug_in(objective: Objective, means: Floats) -> float | None:
 
 
 class _Played(NamedTuple):
-    """What came of each unit, episode by episode."""
+    """Returns of each unit, per episode."""
 
     objective: Objective
     by_type: bool
@@ -766,7 +766,7 @@ def _summary(
 
 
 def _cut_off(problem: Problem, horizon: int) -> float | None:
-    """What the time beyond the horizon can be worth, if that is known."""
+    """Return the largest value of the time beyond the horizon, if it is known."""
     # None where the criterion cannot tell, or the largest reward is not known.
     beyond = problem.criterion.beyond(horizon)
     if beyond is None or (beyond > 0 and isinstance(problem, Simulator)):

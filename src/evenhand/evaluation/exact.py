@@ -60,7 +60,7 @@ class ExactValues:
     """(unit,) expected value of one arm of each unit."""
 
     by_type: bool
-    """Whether the units are the types, or the arms themselves."""
+    """True if the units are the types, or the arms themselves."""
 
     used: Floats
     """(resource,) expected usage, summed with the criterion's weights."""
@@ -93,7 +93,7 @@ def exact_values(problem: CoupledMDP, policy: object) -> ExactValues:
 
 
 def is_quick(problem: CoupledMDP, policy: object, arm_steps: float, quick: float = QUICK) -> bool:
-    """Whether exact values cost no more than simulation, roughly, or little.
+    """Return whether exact values cost no more than simulation, roughly, or little.
 
     Args:
         problem: the problem.
@@ -148,7 +148,7 @@ class _Pairs(NamedTuple):
     """The pairs of a space, and what each of them does."""
 
     mdp: TabularMDP
-    """Where they lead to and what they earn."""
+    """Next states and rewards."""
 
     usage: Floats
     """(pair, resource)"""
@@ -157,11 +157,11 @@ class _Pairs(NamedTuple):
     """(pair, unit) the share of the arms that are served."""
 
     by_type: bool
-    """Whether the units are types."""
+    """True if the units are types."""
 
 
 class _Table(NamedTuple):
-    """What a policy does."""
+    """Action probabilities of a policy."""
 
     pairs: _Pairs
     probabilities: Floats
@@ -188,7 +188,7 @@ class _Tabulator:
 
     def __init__(self, problem: CoupledMDP, number: int) -> None:
         self.problem, self.number, self.counts = problem, number, Counts(problem)
-        # With the object itself, so that no other can get its id while it is kept.
+        # With the object itself, so that its id stays unique.
         self.spaces: dict[int, tuple[object, _Pairs]] = {}
         self.tables: dict[int, _Table] = {}
 
@@ -285,7 +285,7 @@ def _forwards(tables: Sequence[_Table], weights: Floats, total: float) -> ExactV
 def _mixed(parts: Sequence[ExactValues], shares: Floats, problem: CoupledMDP) -> ExactValues:
     """Values by type where all have them, else by arm."""
     by_type = all(part.by_type for part in parts)
-    # Arms of a type have its value; there is no way back from arms that differ.
+    # Arms of a type have its value; arms that differ cannot be pooled.
     if not by_type:
         parts = [part if not part.by_type else by_arms(part, problem) for part in parts]
     values, used, served = (

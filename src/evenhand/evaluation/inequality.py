@@ -1,4 +1,4 @@
-"""How unequal values are, and what equality costs.
+"""Inequality of values, and the price of fairness.
 
 For N values v_(1) <= ... <= v_(N) with mean m:
 

@@ -80,13 +80,13 @@ def welfare_error(objective: Objective, values: Floats, shares: Floats, samples:
     Args:
         objective: the welfare, and whose values it weighs.
         values: (unit,) the estimates.
-        shares: (part,) of those parts of a mixture whose values are estimated; 1 of a policy that is no mixture.
+        shares: (part,) of those parts of a mixture whose values are estimated; 1 if the policy is not a mixture.
         samples: for each such part, (episode, unit) independent returns; one alone has no known error.
     """
     members = [objective.members(np.asarray(part, dtype=np.float64)) for part in samples]
     if not members:
         return 0.0
-    # One episode tells nothing of its spread.
+    # One episode has no known spread.
     if min(map(len, members)) < 2:
         return np.inf
     noise = np.concatenate([_noise(part, share) for part, share in zip(members, shares.tolist(), strict=True)])
@@ -104,7 +104,7 @@ def bias_error(objective: Objective, values: Floats, bias: Floats) -> float:
     """
     if not bias.any():
         return 0.0
-    # Whoever looks worst may be another than who is: at a kink the largest counts for all.
+    # The member estimated worst need not be the worst: at a kink the largest bias counts for all.
     smooth = objective.structure.aversion is not None
     return float(objective.supergradient(values) @ (bias if smooth else np.full_like(bias, bias.max())))
 
@@ -157,7 +157,7 @@ class _Estimate:
 
     @property
     def is_smooth(self) -> bool:
-        """Whether the welfare is known to have no kinks, nor to bend as sharply, within reach."""
+        """True if the welfare is known to have no kinks, nor to bend as sharply, within reach."""
         if self.structure.aversion is None:
             return self.structure.is_mean
         # Bending, member by member: aversion times relative noise.
@@ -221,7 +221,7 @@ class _Estimate:
         draws = factors @ (self._root() if len(self.noise) > len(self.members) else self.noise)
         if self.structure.ranked is not None:
             return draws
-        # Draws that leave the domain cannot be weighed; a rank-weighted welfare has no such places.
+        # Draws outside the domain have no welfare; a rank-weighted welfare is defined everywhere.
         return np.asarray(draws[[self._is_defined(self.together + STEP * draw) for draw in draws]])
 
     def _root(self) -> Floats:

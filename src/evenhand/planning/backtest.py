@@ -1,8 +1,8 @@
 """Backtest: the policy of the records in the model that was fitted to them, beside what really came.
 
 The policy is the shares of actions by type and state (`fitting.shares`). `planning.courses` follows every arm under it
-from where it was first seen, exactly, and tells what was to be expected beside what was recorded. Then the same
-policy, and others, are weighed as plans from where all arms were first seen: over as many steps as the longest record
+from where it was first seen, exactly, and compares the expected with the recorded figures. Then the same
+policy, and others, are evaluated as plans from where all arms were first seen: over as many steps as the longest record
 of an arm, or by another criterion. The shares couple no arms and keep no budget, so they are evaluated arm by arm
 (`evaluation.independent`).
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """What a policy is worth in the model, from where the arms were first seen."""
+    """Value of a policy in the model, from where the arms were first seen."""
 
     policy: str
     """Its name; `records` for what is in the records."""
@@ -63,7 +63,7 @@ class Worth:
     """The share of time in which an arm of each type is served."""
 
     budget_used: dict[str, float]
-    """What is used of each resource on average, as a share of the budget; the records keep none."""
+    """Mean usage of each resource, as a share of the budget; records have none."""
 
     groups: dict[str, float]
     """The values of the groups, where welfare is over groups."""
@@ -71,7 +71,7 @@ class Worth:
 
 @dataclass(frozen=True, eq=False)
 class Backtest(Shown):
-    """What was recorded beside what the model makes of the same policy."""
+    """Recorded figures beside those of the behaviour policy in the model."""
 
     types: tuple[str, ...]
     """Names."""
@@ -116,7 +116,7 @@ class Backtest(Shown):
     """The model, with its budget."""
 
     criterion: str
-    """What `worth` is by."""
+    """Criterion of `worth`."""
 
     worth: tuple[Worth, ...]
     """The policy of the records, and others beside it, from where all arms began."""
@@ -125,7 +125,7 @@ class Backtest(Shown):
     """The probability of the intervals."""
 
     def __repr__(self) -> str:
-        # Where nobody was ever served there is nothing to count.
+        # Without any service there is nothing to count.
         fit = f"{100 * self.served.inside.mean():.0f} % of steps within" if self.served.inside.size else "none served"
         return f"Backtest({counted(len(self.steps), 'step')}, {counted(int(self.present.max()), 'arm')}, {fit})"
 
@@ -138,7 +138,7 @@ class Backtest(Shown):
         """One row a step: arms, and how many got each action, seen and expected, with its interval.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         columns: dict[str, Any] = {"step": self.steps, "arms": self.present}
         for place, action in enumerate(self.actions[1:]):
@@ -213,15 +213,15 @@ def backtest(
     num_episodes: int = 1000,
     rng: Rng = 0,
 ) -> Backtest:
-    """Play the policy of the records in a model, from where the arms were, and compare it with what came.
+    """Simulate the behaviour policy of the records in a model, and compare it with the records.
 
     Args:
         problem: what `fit` returns, or a model; its blocks have the names of the types of the records.
-        log: the records, as `fit(...).log` has them; those of the fit when absent.
-        policies: what to set beside it: names, files of plans, policies; nothing when absent.
-        welfare: how values are weighed; the problem's own when absent.
-        criterion: what policies are weighed by; `finite:T` over the longest record of an arm when absent.
-        over: `arms` or `groups`; the problem's own when absent.
+        log: the records, as `fit(...).log` has them; by default those of the fit.
+        policies: policies to compare with: names, files of plans, policies; by default none.
+        welfare: the welfare; by default the problem's own.
+        criterion: criterion of the policies; by default `finite:T` over the longest record of an arm.
+        over: `arms` or `groups`; by default the problem's own.
         level: the probability of the intervals.
         num_episodes: how often other policies are played, where they are not evaluated exactly.
         rng: seed of the playing, or a generator.
@@ -254,19 +254,19 @@ def backtest(
         )
     course = Course(problem, log)
     # Expected and seen, step by step; then values from where all arms began.
-    told = follow(course, level)
-    judged = _judged(course, criterion, over)
-    beside = [] if policies is None else _beside(judged, policies, welfare, num_episodes, rng)
+    forecast = follow(course, level)
+    evaluated = _judged(course, criterion, over)
+    beside = [] if policies is None else _beside(evaluated, policies, welfare, num_episodes, rng)
     return Backtest(
         types=log.types,
         states=log.states,
         actions=log.actions,
         shares=course.shares,
         problem=problem,
-        criterion=judged.criterion.name,
-        worth=(_worth_of_shares(judged, course, welfare), *beside),
+        criterion=evaluated.criterion.name,
+        worth=(_worth_of_shares(evaluated, course, welfare), *beside),
         level=level,
-        **told,
+        **forecast,
     )
 
 
@@ -292,7 +292,7 @@ def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledM
     if len(course.blocks) > 1 or not course.problem.is_symmetric:
         rows["type"] = names
     if log.group_of is None:
-        # Which of several groups an arm is in decides how it is weighed; guessing would be wrong for some.
+        # The group of an arm affects its weight, so it is not guessed.
         _refuse_unsaid_groups(course.problem, names, over)
     else:
         rows["group"] = [log.groups[log.group_of[arm]] for arm in arms]
@@ -311,110 +311,112 @@ def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | Non
             )
 
 
-def _worth_of_shares(judged: CoupledMDP, course: Course, welfare: str | Welfare | None) -> Worth:
+def _worth_of_shares(evaluated: CoupledMDP, course: Course, welfare: str | Welfare | None) -> Worth:
     # (type, state, action) over the model's states: those that the records do not know are idle.
-    shares = np.zeros(judged.types.rewards.shape)
+    shares = np.zeros(evaluated.types.rewards.shape)
     named = {course.log.types[kind]: kind for kind in range(len(course.blocks))}
     # A single type needs no name to be found.
     only = 0 if len(course.blocks) == 1 else None
-    for t in range(judged.num_types):
-        kind = named.get(_type_name(judged, t), only)
+    for t in range(evaluated.num_types):
+        kind = named.get(_type_name(evaluated, t), only)
         assert kind is not None
         _, states, actions = course.blocks[kind]
-        idle = _idle(judged, t)
-        shares[t, np.arange(judged.types.num_states[t]), idle] = 1.0
+        idle = _idle(evaluated, t)
+        shares[t, np.arange(evaluated.types.num_states[t]), idle] = 1.0
         # In the states of the records, their own shares take the place of idling.
         shares[t, states] = 0.0
         shares[t][np.ix_(states, actions)] = course.shares.shares[kind]
-    found = independent_values(judged, shares)
-    objective = Objective.of_types(judged, welfare)
+    found = independent_values(evaluated, shares)
+    objective = Objective.of_types(evaluated, welfare)
     # `used` is over all time; the budget is a step's.
-    return _worth(judged, "records", objective, found.values, found.served, found.used / judged.criterion.total)
+    return _worth(evaluated, "records", objective, found.values, found.served, found.used / evaluated.criterion.total)
 
 
-def _idle(judged: CoupledMDP, kind: int) -> Ints:
+def _idle(evaluated: CoupledMDP, kind: int) -> Ints:
     """(state,) the first action that uses nothing."""
-    s, a = judged.types.num_states[kind], judged.types.num_actions[kind]
-    return np.asarray(np.argmax((judged.types.usage[kind, :s, :a] == 0).all(axis=-1), axis=-1))
+    s, a = evaluated.types.num_states[kind], evaluated.types.num_actions[kind]
+    return np.asarray(np.argmax((evaluated.types.usage[kind, :s, :a] == 0).all(axis=-1), axis=-1))
 
 
 def _type_name(problem: CoupledMDP, kind: int) -> str:
     return problem.types.labels[kind][0] if problem.types.labels else ""
 
 
-def _worth(judged: CoupledMDP, name: str, objective: Objective, values: Floats, served: Floats, used: Floats) -> Worth:
+def _worth(
+    evaluated: CoupledMDP, name: str, objective: Objective, values: Floats, served: Floats, used: Floats
+) -> Worth:
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A resource without a budget is told as unused.
-        shares = np.where(judged.budget > 0, used / judged.budget, 0.0)
+        # A resource without a budget counts as unused.
+        shares = np.where(evaluated.budget > 0, used / evaluated.budget, 0.0)
     groups = (
-        dict(zip(judged.group_names, objective.members(values).tolist(), strict=True))
-        if judged.over == "groups"
+        dict(zip(evaluated.group_names, objective.members(values).tolist(), strict=True))
+        if evaluated.over == "groups"
         else {}
     )
     return Worth(
         name,
         objective(values),
         0.0,
-        _by_name(judged, values),
-        _by_name(judged, served),
-        dict(zip(judged.resource_names, shares.tolist(), strict=True)),
+        _by_name(evaluated, values),
+        _by_name(evaluated, served),
+        dict(zip(evaluated.resource_names, shares.tolist(), strict=True)),
         groups,
     )
 
 
-def _by_name(judged: CoupledMDP, figures: Floats) -> dict[str, float]:
+def _by_name(evaluated: CoupledMDP, figures: Floats) -> dict[str, float]:
     """Means over the arms of each name: types that differ only in where they start belong together."""
     sums: dict[str, tuple[float, int]] = {}
-    # Weighed by the number of arms, for types of one name differ in size.
-    for t, (figure, count) in enumerate(zip(figures.tolist(), judged.type_counts.tolist(), strict=True)):
-        total, number = sums.get(_type_name(judged, t), (0.0, 0))
-        sums[_type_name(judged, t)] = total + count * figure, number + count
+    # Weighted by the number of arms: types of one name differ in size.
+    for t, (figure, count) in enumerate(zip(figures.tolist(), evaluated.type_counts.tolist(), strict=True)):
+        total, number = sums.get(_type_name(evaluated, t), (0.0, 0))
+        sums[_type_name(evaluated, t)] = total + count * figure, number + count
     return {name: total / number for name, (total, number) in sums.items()}
 
 
 def _beside(
-    judged: CoupledMDP, policies: Several, welfare: str | Welfare | None, num_episodes: int, rng: Rng
+    evaluated: CoupledMDP, policies: Several, welfare: str | Welfare | None, num_episodes: int, rng: Rng
 ) -> list[Worth]:
     """Other policies, for the same arms from the same states."""
     found = []
     # Plans from files are fitted to these arms first; names are made for them.
-    for name, chosen in read_policies(_opened(policies, judged), judged).items():
-        policy = chosen.build(judged, welfare) if isinstance(chosen, NamedPolicy) else chosen
-        judgement = evaluate_policy(judged, policy, welfare, num_episodes=num_episodes, rng=rng)
-        found.append(_of_evaluation(name, judged, judgement))
+    for name, chosen in read_policies(_opened(policies, evaluated), evaluated).items():
+        policy = chosen.build(evaluated, welfare) if isinstance(chosen, NamedPolicy) else chosen
+        judgement = evaluate_policy(evaluated, policy, welfare, num_episodes=num_episodes, rng=rng)
+        found.append(_of_evaluation(name, evaluated, judgement))
     return found
 
 
-def _opened(policies: Any, judged: CoupledMDP) -> Several:
+def _opened(policies: Any, evaluated: CoupledMDP) -> Several:
     """The same, with saved plans made to fit: they are for the same kinds of arms, but begin elsewhere."""
     if isinstance(policies, Mapping):
-        return {name: _open(one, judged) for name, one in policies.items()}
+        return {name: _open(one, evaluated) for name, one in policies.items()}
     if isinstance(policies, (str, PathLike)):
         policies = [policies]
     if not isinstance(policies, (list, tuple)):
         return policies  # type: ignore[no-any-return]  # one policy, or what has one
-    named = {str(one): _open(one, judged) for one in policies if isinstance(one, (str, PathLike))}
+    named = {str(one): _open(one, evaluated) for one in policies if isinstance(one, (str, PathLike))}
     # Under the names that the user typed, if all were typed; else as `read_policies` calls them.
-    return named if len(named) == len(policies) else [_open(one, judged) for one in policies]
+    return named if len(named) == len(policies) else [_open(one, evaluated) for one in policies]
 
 
-def _open(policy: Any, judged: CoupledMDP) -> "Policy | StatefulPolicy | Any":
+def _open(policy: Any, evaluated: CoupledMDP) -> "Policy | StatefulPolicy | Any":
     is_saved = isinstance(policy, PathLike) or (isinstance(policy, str) and is_file(policy))
-    return load_plan(policy).fitted(judged) if is_saved else policy
+    return load_plan(policy).fitted(evaluated) if is_saved else policy
 
 
-def _of_evaluation(name: str, judged: CoupledMDP, found: Evaluation) -> Worth:
+def _of_evaluation(name: str, evaluated: CoupledMDP, found: Evaluation) -> Worth:
     values, served = found.unit_values, found.unit_served
     if not found.by_type:
-        kinds, counts = judged.type_of_arm, judged.type_counts
+        kinds, counts = evaluated.type_of_arm, evaluated.type_counts
         # By arm: means over the arms of each type.
         values, served = (np.bincount(kinds, weights=figure) / counts for figure in (values, served))
     return Worth(
         name,
         found.welfare,
         found.welfare_stderr,
-        _by_name(judged, values),
-        _by_name(judged, served),
-        dict(zip(judged.resource_names, found.budget_used.tolist(), strict=True)),
+        _by_name(evaluated, values),
+        _by_name(evaluated, served),
+        dict(zip(evaluated.resource_names, found.budget_used.tolist(), strict=True)),
         dict(found.groups) if found.groups else {},
     )

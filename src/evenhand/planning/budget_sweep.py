@@ -11,7 +11,7 @@ An upper bound under a budget is one under every smaller budget: bounds never fa
 
 Budgets are solved from the smaller to the larger, on the same random numbers, and reported in the given order. A step
 is the welfare less that of the largest budget in a row above that is nowhere larger (of several, neither of which
-contains the other, the nearest row); without such a row there is no step. If the plans are estimated, their errors add
+contains the other, the nearest row); without such a row the step is None. If the plans are estimated, their errors add
 up as if they were independent, which overstates the error of a step.
 """
 
@@ -31,7 +31,7 @@ from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison
-from evenhand.planning.mixed import AS_GOOD
+from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import choose_method, solve
@@ -39,7 +39,7 @@ from evenhand.planning.task import SolveMethod
 from evenhand.typing import Floats, Progress
 
 Budget = float | Sequence[float] | Floats | Mapping[str, float]
-"""What `CoupledMDP.with_budget` takes."""
+"""Argument of `CoupledMDP.with_budget`."""
 
 DOUBT = 3.0
 """Standard errors by which the worst-off must be worse off for a plan for leximin to be given up: its levels are held
@@ -48,7 +48,7 @@ within errors only, for the sake of those after them."""
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What the change from a smaller budget in a row above, or from a known plan, is worth."""
+    """Gain over a smaller budget in a row above, or over an existing plan."""
 
     welfare: float
     """The difference in welfare."""
@@ -60,7 +60,7 @@ class Step:
     """The budget that it is measured from: the amount of each resource, under its name."""
 
     measurable: bool
-    """Whether the difference is larger than its standard error, and than rounding."""
+    """True if the difference is larger than its standard error, and than rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class BudgetRow:
     """The plan, with its bound."""
 
     step: Step | None
-    """What the change from a smaller budget above is worth; None where no row above has one."""
+    """Gain over a smaller budget above; None if no row above has one."""
 
     kept_from: dict[str, float] | None = None
     """The budget of the known plan, or of the row with a smaller budget, whose plan this is; None for a new plan."""
@@ -102,10 +102,10 @@ class BudgetComparison:
     """The name of the best; with the budget that it was made for, where that is a smaller one."""
 
     evaluation: Evaluation
-    """What the best is worth."""
+    """Evaluation of the best."""
 
     step: Step | None
-    """What the change from a smaller budget above is worth to the best; None where no row above has one."""
+    """Gain of the best over a smaller budget above; None if no row above has one."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -119,13 +119,13 @@ Row = TypeVar("Row", BudgetRow, BudgetComparison)
 
 @dataclass(frozen=True, eq=False)
 class BudgetSweep(Shown, Generic[Row]):
-    """Plans, or comparisons, for several budgets.
-
-    `welfare`: name of the welfare. `rows`: one per budget, in the given order.
-    """
+    """Plans, or comparisons, for several budgets."""
 
     welfare: str
+    """Name of the welfare."""
+
     rows: tuple[Row, ...]
+    """One per budget, in the given order."""
 
     def __repr__(self) -> str:
         return f"BudgetSweep({counted(len(self.rows), 'budget')} by {self.welfare})"
@@ -150,7 +150,7 @@ def _step_dict(step: Step | None) -> dict[str, Any]:
 
 
 def solve_budgets(
-    judged: CoupledMDP,
+    evaluated: CoupledMDP,
     budgets: Sequence[Budget],
     welfare: Welfare,
     method: SolveMethod,
@@ -164,16 +164,16 @@ def solve_budgets(
         InvalidInput: an existing plan misses the floors of the problem.
     """
     # Every budget is read before any is solved, so that a fault in the last one costs nothing.
-    problems = [judged.with_budget(budget) for budget in _several(budgets)]
+    problems = [evaluated.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
-    known = [_figured(plan, judged, welfare, seed) for plan in method.plans]
+    known = [_figured(plan, evaluated, welfare, seed) for plan in method.plans]
     found: dict[int, Solution] = {}
     made_for: dict[int, CoupledMDP | None] = {}
     # From the smaller to the larger: whatever is found for one may be played under all that contain it.
     for turn, number in enumerate(order):
         budgeted = problems[number]
         tell = in_turn(progress, f"budget {budget_in_words(budgeted)}", turn, len(order))
-        # A plan that is handed on from row to row is told by the budget that it was first found for.
+        # A plan reused from row to row is named after the budget that it was found for.
         earlier = [(made_for[i] or problems[i], found[i]) for i in order[:turn]]
         rivals = [(own, one) for own, one in [*((one.problem, one) for one in known), *earlier] if _fits(own, budgeted)]
         # Exact methods find the best by themselves, and take no candidates.
@@ -194,7 +194,7 @@ def solve_budgets(
 
 
 def compare_budgets(
-    judged: CoupledMDP,
+    evaluated: CoupledMDP,
     budgets: Sequence[Budget],
     compare_one: Callable[[CoupledMDP, Progress | None], Comparison],
     progress: Progress | None,
@@ -205,12 +205,12 @@ def compare_budgets(
     best policy of a smaller budget can be reused.
 
     Args:
-        judged: the problem.
+        evaluated: the problem.
         budgets: as of `CoupledMDP.with_budget`.
         compare_one: comparison under one budget.
         progress: called with the current task and the share done.
     """
-    problems = [judged.with_budget(budget) for budget in _several(budgets)]
+    problems = [evaluated.with_budget(budget) for budget in _several(budgets)]
     order = _smaller_first(problems)
     found: dict[int, Comparison] = {}
     best: dict[int, tuple[str, Evaluation]] = {}
@@ -251,12 +251,12 @@ def _smaller_first(problems: Sequence[CoupledMDP]) -> list[int]:
 
 
 def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
-    """Whether what keeps one budget keeps the other."""
+    """Return whether what keeps one budget keeps the other."""
     return bool((smaller.budget <= larger.budget).all())
 
 
 def _within(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
-    """Whether a budget is smaller than another somewhere, and nowhere larger."""
+    """Return whether a budget is smaller than another somewhere, and nowhere larger."""
     return _fits(smaller, larger) and not _fits(larger, smaller)
 
 
@@ -267,7 +267,7 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
         plan: from `solve` or `load_plan`.
         problem: the problem in question, under any budget.
         welfare: the welfare in question.
-        seed: of the evaluation that is necessary if the plan was judged by something else.
+        seed: of the evaluation that is necessary if the plan was evaluated by something else.
 
     Raises:
         InvalidInput: the plan misses the floors of the problem.
@@ -301,7 +301,7 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
 
 
 def _is_judged_by(plan: Plan, objective: Objective, problem: CoupledMDP) -> bool:
-    """Whether the figures of a plan are those of an objective: criterion, welfare, members and floors."""
+    """Return whether the figures of a plan are those of an objective: criterion, welfare, members and floors."""
     asked = {"welfare": objective.welfare.name, "criterion": problem.criterion.name, "over": problem.over}
     return (
         asked.items() <= plan.about.items()
@@ -337,13 +337,13 @@ def _no_worse(own: Solution, rivals: Sequence[Rival], bound: float) -> tuple[Sol
         doubt = DOUBT * float(np.hypot(best.welfare_stderr, other.welfare_stderr))
         # Leximin holds its worst level within errors only; every other welfare is compared as a number.
         better = other.welfare > best.welfare + (doubt if own.objective.structure.lexicographic else 0.0)
-        # More than the bound is there only by chance: a plan that is proved to reach the bound is no worse.
+        # More than the bound is there only by chance: a plan that is proved to reach the bound is as good.
         if better or (best.welfare > bound and best.welfare_stderr > other.welfare_stderr and other.welfare >= proved):
             at, best = made_for, other
     if at is None:
         return own, None
-    kept = f"{own.reason}; the plan for {budget_in_words(at)} is kept, for no better one was found"
-    return replace(best, problem=own.problem, upper_bound=own.upper_bound, seconds=own.seconds, reason=kept), at
+    reason = f"{own.reason}; the plan for {budget_in_words(at)} is reused, since no better one was found"
+    return replace(best, problem=own.problem, upper_bound=own.upper_bound, seconds=own.seconds, reason=reason), at
 
 
 def _tightest_bound(problem: CoupledMDP, found: Sequence[Solution]) -> float:
@@ -354,7 +354,7 @@ def _tightest_bound(problem: CoupledMDP, found: Sequence[Solution]) -> float:
 def _step_to(
     problems: Sequence[CoupledMDP], number: int, found: Mapping[int, Solution] | Mapping[int, Evaluation]
 ) -> Step | None:
-    """What a row's budget adds to the largest in a row above that is nowhere larger; None where there is none."""
+    """Return the gain over the largest budget in a row above that is nowhere larger; None if there is none."""
     since: int | None = None
     for row in range(number):
         # The largest below: a later row replaces an earlier one unless it is contained in it.

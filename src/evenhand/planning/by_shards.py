@@ -100,7 +100,7 @@ def solve_arms(
         on: where to run: `local`, `local:2`, `ray`, `ray://host:port`, or an executor; this process when absent.
         out: a file `.parquet` or a folder for row, name, value and weight; it is also a plan, for `act_on_arms`.
         tolerance: the relative gap to stop at.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
+        progress: True shows a bar; a function is called with the current task and the share done.
         checkpoint: a file that keeps how far the search has come; where it is there, the search goes on from it.
         num_shards: how many shards; as many as keep all workers busy when absent.
 

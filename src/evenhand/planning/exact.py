@@ -59,12 +59,12 @@ def by_counts(task: Task) -> Solution:
         except (NotApplicable, NotConverged):  # the long run depends on the start, or comes slowly: tables can tell
             if num_count_states(task.problem) > MOST_TABULATED:
                 raise
-    watch, told = Stopwatch(), _Told(task)
-    told.tell("listing the allocations")
+    watch, report = Stopwatch(), _PricingProgress(task)
+    report.tell("listing the allocations")
     plan = task.typed_plan or plan_types(task.problem)
     if plan.num_pairs * task.problem.criterion.num_layers > TABLES_UP_TO:
         try:
-            return _by_types(task, plan, told, watch)
+            return _by_types(task, plan, report, watch)
         except (NotApplicable, NotConverged):  # the same
             if plan.num_states > MOST_TABULATED:
                 raise
@@ -142,13 +142,13 @@ def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solu
     return solution
 
 
-def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> Solution:
+def _by_types(task: Task, plan: TypedPlan, report: "_PricingProgress", watch: Stopwatch) -> Solution:
     """Several types: column generation, where each weighted sum is solved type by type."""
     problem, objective = task.problem, task.by_types
-    pricing = TypedPricing(plan, objective, told.tell)
+    pricing = TypedPricing(plan, objective, report.tell)
     watch.lap("build")
     sizes, floors = objective.sizes, pricing.floors
-    mixture = best_mixture(pricing, objective.welfare, sizes, task.tolerance, told.tell_gap, floors)
+    mixture = best_mixture(pricing, objective.welfare, sizes, task.tolerance, report.tell_gap, floors)
     # Parts without a share are left out.
     used = np.flatnonzero(mixture.shares > 0)
     values = sum(mixture.shares[i] * pricing.type_values[i] for i in used)
@@ -172,8 +172,8 @@ def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> S
     return _reached(solution, task.tolerance)
 
 
-class _Told:
-    """Tells which policy is being priced, what is being done for it, and how large the gap is."""
+class _PricingProgress:
+    """Progress of column generation: the current policy, task and gap."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.share, self.words = task, 0.0, "counts"
@@ -212,7 +212,7 @@ def _of_parts(
     """A solution whose welfare is that of the returned policy, evaluated exactly."""
     values, visits = values_of_parts(space.mdp, parts)
     policy, welfare = _drawn_at_start(space, parts), objective(values)
-    if task.problem.has_floors:  # floors are kept to rounding, and what that gains no bound knows
+    if task.problem.has_floors:  # floors hold up to rounding, which the bound does not include
         upper_bound = max(upper_bound, welfare)
     watch.lap("solve")
     solution = Solution(
@@ -301,7 +301,7 @@ def _within_floors(
 
 
 def _waiting(task: Task, method: str) -> Callable[[float], None]:
-    """Says how long the solver has been at it: how far it is, nobody knows."""
+    """Report the elapsed time of a solver whose progress is unknown."""
     return lambda seconds: task.tell(f"{method}: solving, {seconds:.0f} s of at most {MOST_SECONDS:.0f}", 0.1)
 
 

@@ -62,7 +62,7 @@ class Decision(NamedTuple):
     """The reason."""
 
     served: bool
-    """Whether the action uses any resource."""
+    """True if the action uses any resource."""
 
 
 class DrawnPart(NamedTuple):
@@ -366,7 +366,7 @@ class Plan(Shown):
 
     @property
     def is_mixture(self) -> bool:
-        """Whether one of several policies is drawn."""
+        """True if one of several policies is drawn."""
         return is_mixture(self.policy)
 
     def _choose_part(self, asked: int | None, rng: np.random.Generator, step: int) -> PlanPart:

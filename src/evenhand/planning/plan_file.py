@@ -145,7 +145,7 @@ def _carried(problem: Problem) -> dict[str, bytes]:
 
 
 def _transfers(policy: object) -> bool:
-    """Whether a policy, or a class of policies, plays all problems with arms of the same shape."""
+    """Return whether a policy, or a class of policies, plays all problems with arms of the same shape."""
     return getattr(policy, "transfers", False) is True
 
 

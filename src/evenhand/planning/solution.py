@@ -1,4 +1,4 @@
-"""The answer to a problem: a policy, what it is worth, and the proof."""
+"""Solution of a problem: a policy, its values and the certificate."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,24 +15,24 @@ from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.certificate import check_bound, rounding
-from evenhand.planning.relaxed import resource_prices
+from evenhand.planning.relaxation import resource_prices
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# -- what is known of the errors -------------------------------------------------------------------------------------
+# -- standard errors -------------------------------------------------------------------------------------------------
 
 
 class Part(NamedTuple):
     """One policy of a mixture."""
 
     name: str
-    """What it is."""
+    """Its name."""
 
     share: float
-    """How often it is drawn."""
+    """Its probability."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Samples:
         """The standard error of the welfare of the values, whatever the welfare; 0 where they are exact.
 
         Args:
-            objective: how they are weighed.
+            objective: the welfare.
             values: (unit,) the estimates.
         """
         # What was not played counts as one more error, beside chance.
@@ -81,7 +81,7 @@ class Samples:
         return np.asarray(np.hypot(np.sqrt(sum(chance, np.zeros(len(unplayed)))), unplayed))
 
 
-# -- the answer ------------------------------------------------------------------------------------------------------
+# -- the solution ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +89,13 @@ class Solution(Shown):
     """A policy with its certificate."""
 
     method: str
-    """How it was found."""
+    """Name of the method."""
 
     reason: str
     """Why this method, in a sentence."""
 
     objective: Objective
-    """What was maximised: criterion, welfare, and over whom; its values are those of `unit_values`."""
+    """Criterion, welfare and members; its units are those of `unit_values`."""
 
     welfare: float
     """The welfare of the policy: a lower bound on the best possible one."""
@@ -107,16 +107,16 @@ class Solution(Shown):
     """(unit,) the value of an arm of each unit: the types, or the arms."""
 
     by_type: bool
-    """Whether the units are the types."""
+    """True if the units are the types."""
 
     policy: Policy | StatefulPolicy = field(repr=False)
-    """What to do."""
+    """The policy."""
 
     problem: CoupledMDP = field(repr=False)
-    """What it was found for."""
+    """The problem."""
 
     seconds: dict[str, float]
-    """How long it took, by stage: build the tables, solve, play where a policy is simulated, and compile where code had
+    """Run time by stage: build the tables, solve, play if a policy is simulated, and compile if code had
     to be made ready, which happens once on a machine."""
 
     welfare_stderr: float = 0.0
@@ -129,7 +129,7 @@ class Solution(Shown):
     """By how much the welfare was higher on the episodes that parts and shares were chosen on; None if none was."""
 
     welfare_without_redraw: float | None = None
-    """The welfare of the mixture if it is drawn once and kept, where the policy draws anew every few steps."""
+    """Welfare of the mixture if it is drawn only once, for a policy that is redrawn."""
 
     realised_gini: float | None = None
     """The Gini coefficient of what arms, or groups, really get within an episode, on average; None where it was not
@@ -145,7 +145,7 @@ class Solution(Shown):
     """The episodes on which it was reported; None for exact methods, and where a mixture is drawn anew."""
 
     stopped: bool = False
-    """Whether the time given ended the search, rather than that nothing was gained."""
+    """True if the time limit ended the search."""
 
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
@@ -166,7 +166,7 @@ class Solution(Shown):
         """One row a type, or an arm where arms of a type differ: its name, group, number of arms and value.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         return as_frame(unit_columns(self.problem, self.objective, self.by_type, {"value": self.unit_values}), library)
 
@@ -247,19 +247,19 @@ class Solution(Shown):
 
     @cached_property
     def prices(self) -> dict[str, float] | None:
-        """What one unit more of each resource a step is worth in welfare, by the relaxation; None if there is none."""
+        """Marginal welfare of one unit more of each resource per step, by the relaxation; None if there is none."""
         return resource_prices(self.problem, self.objective.welfare)
 
     @cached_property
     def unit_served(self) -> Floats | None:
         """(unit,) the share of time in which an arm of each unit is served, where there are floors; else None.
 
-        Evaluated when it is first asked for: exactly where that is possible, else by playing a thousand episodes.
+        Evaluated on first access: exactly if possible, else by a thousand episodes.
         """
         if not self.problem.has_floors:
             return None
         found = evaluate(self.problem, self.policy, self.objective.welfare, rng=0)
-        # The policy may have been judged arm by arm, or type by type; here it is wanted as this solution has it.
+        # Convert to the units of this solution.
         if self.by_type:
             return found.served
         return found.unit_served[self.problem.type_of_arm] if found.by_type else found.unit_served
@@ -274,7 +274,7 @@ class Solution(Shown):
     @property
     def group_stderr(self) -> Floats | None:
         """(group,) standard errors of the values of groups; None where they are exact, or nothing is known of them."""
-        # Units of a mixture that is drawn anew have errors, but their episodes are not kept.
+        # Episodes of a redrawn mixture are not stored.
         if not self.groups or self.unit_stderr is None or self.samples is None:
             return None
         return self.samples.member_errors(self.objective)

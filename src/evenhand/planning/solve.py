@@ -32,8 +32,8 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
-from evenhand.planning import exact, played
-from evenhand.planning.relaxed import check_sound
+from evenhand.planning import exact, heuristic_methods
+from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import SolveMethod, Task
 from evenhand.reductions.counts import num_count_states
@@ -61,8 +61,8 @@ METHODS: dict[str, Callable[[Task], Solution]] = {
     "joint": exact.by_joint,
     "count-lp": exact.by_count_lp,
     "joint-lp": exact.by_joint_lp,
-    "whittle": played.by_whittle,
-    "fluid": played.by_fluid,
+    "whittle": heuristic_methods.by_whittle,
+    "fluid": heuristic_methods.by_fluid,
 }
 """Every method that has a name."""
 
@@ -154,18 +154,20 @@ def solve(
         {'resource 0': 1.0} 14.079
         {'resource 0': 2.0} 14.252
     """
-    judged = needs_tables(problem, "solve", _OF_SAMPLES).with_criterion(criterion, over)
+    evaluated = needs_tables(problem, "solve", _OF_SAMPLES).with_criterion(criterion, over)
     settings = SolveMethod.of(method)
     if budgets is not None:
         from evenhand.planning.budget_sweep import solve_budgets  # it calls `solve` per budget
 
         if on is not None:
             raise InvalidInput("on: several budgets are solved in this process")
-        return solve_budgets(judged, budgets, read_welfare(judged, welfare), settings, heard(progress), as_seed(rng))
+        return solve_budgets(
+            evaluated, budgets, read_welfare(evaluated, welfare), settings, heard(progress), as_seed(rng)
+        )
     _check_place(on, settings)
     task = Task(
-        judged,
-        read_welfare(judged, welfare),
+        evaluated,
+        read_welfare(evaluated, welfare),
         settings.tolerance,
         heard(progress),
         rng=as_seed(rng),  # the streams of a method are split from it again and again
@@ -174,7 +176,7 @@ def solve(
         redraw_every=settings.redraw_every,
         sweep=Sweep(on),
     )
-    check_sound(judged, task.welfare)
+    check_sound(evaluated, task.welfare)
     with task.sweep:
         return _told_of_place(task, _found(task, settings.name))
 
@@ -309,16 +311,18 @@ def _choose(problem: CoupledMDP) -> _Choice:
     if work * joint <= MOST_JOINT_STATES and refused is None:
         return _Choice("joint", f"{kinds}, and the product space has {size_in_words(joint)} states")
     steps_told = "" if work == 1 else f", each counted {work:.3g} times for {steps} steps"
-    told = (
+    advice = (
         f"joint: {refused}"
         if refused
         else f"joint: {size_in_words(joint)} states{steps_told}, above {MOST_JOINT_STATES}{_lifted('joint')}"
     )
-    return _Choice("fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time ({limit}; {told})")
+    return _Choice(
+        "fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time ({limit}; {advice})"
+    )
 
 
 def _lifted(method: str) -> str:
-    """What to do about a limit that is of `auto` alone."""
+    """Return advice about a limit of `auto` alone."""
     return f", a limit that method '{method}' lifts"
 
 

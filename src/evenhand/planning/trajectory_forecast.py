@@ -51,20 +51,20 @@ class Forecast:
     """A figure as it was recorded, and as the model has it."""
 
     seen: Floats
-    """(...,) what came."""
+    """(...,) recorded figures."""
 
     mean: Floats
     """(...,) what was to be expected."""
 
     lower: Floats
-    """(...,) where it lies with the probability asked for: from here"""
+    """(...,) lower end of the prediction interval."""
 
     upper: Floats
     """(...,) to here."""
 
     @property
     def inside(self) -> Bools:
-        """(...,) whether what came lies within the interval, but for rounding."""
+        """(...,) whether the recorded figures lie within the interval, up to rounding."""
         room = 1e-9 * (1 + np.abs(self.upper) + np.abs(self.lower))
         return np.asarray((self.seen >= self.lower - room) & (self.seen <= self.upper + room))
 
@@ -89,7 +89,7 @@ class _Model(NamedTuple):
 
 
 class Course:
-    """What was recorded, ready to be followed: like arms together."""
+    """Records of the arms, with equal arms grouped."""
 
     def __init__(self, problem: CoupledMDP, log: Log) -> None:
         """Match names.
@@ -256,7 +256,7 @@ class _Chain(NamedTuple):
     def of(cls, model: _Model) -> "_Chain":
         """The chain of a type."""
         steps = model.shares[..., None] * model.transitions
-        # The idle action is the first of the records, and is not told.
+        # The idle action is the first of the records, and is not reported.
         actions = [steps[:, a] for a in range(1, steps.shape[1])]
         # f and f^2 of the head, summed over actions.
         reward, both = (
@@ -293,7 +293,7 @@ def follow(course: Course, level: float) -> dict[str, Any]:
         walk.note_decisions(step, crowd, seen.decided[step])
         crowd.move(step, seen.decided[step])
         walk.sum_up(step, crowd)
-    return _told(course, walk, level)
+    return _fields(course, walk, level)
 
 
 class _BySteps(NamedTuple):
@@ -311,7 +311,7 @@ class _BySteps(NamedTuple):
 
 def _by_step(course: Course, number_of: Ints, one: Ints, num_steps: int) -> _BySteps:
     """Read what is known of each class, and estimate it beyond the end of records that a state ended."""
-    # One arm of each class stands for it; only its rows are looked at.
+    # One arm represents each class.
     chosen = np.zeros(len(course.first), dtype=np.bool_)
     chosen[one] = True
     arm_of_row = np.cumsum(course.begins) - 1
@@ -413,7 +413,7 @@ class _Crowd:
 
 
 class _Walk:
-    """What is expected at each step, with variances."""
+    """Expected figures per step, with variances."""
 
     def __init__(self, num_steps: int, num_types: int, num_figures: int, num_states: int) -> None:
         self.coins: list[tuple[Floats, Ints]] = []
@@ -466,10 +466,10 @@ class _Walk:
         return np.stack([rate, np.maximum(spread, 0.0)], axis=-1)
 
 
-# What is told
+# Forecast
 
 
-def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
+def _fields(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     """The fields of a Backtest that are about the records."""
     log, rows = course.log, course.is_decision
     num_steps, A, S, T = len(walk.coins), len(log.actions), len(log.states), len(log.types)
@@ -479,13 +479,13 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     # What was seen: counted by step, type and action.
     np.add.at(served, (time, kind, action), 1.0)
     worth = np.stack([model.rewards for model in course.models])[kind, log.state[rows], action]
-    # A reward that was recorded is what came; without one, the model's.
+    # The recorded reward; without one, the model's.
     if log.reward is not None:
         worth = np.where(np.isfinite(log.reward[rows]), log.reward[rows], worth)
     worst, best = _extremes(course, kind, worth)
     present = np.bincount(time, minlength=num_steps)
     # Steps without a decision are left out.
-    kept = np.flatnonzero(present)
+    observed = np.flatnonzero(present)
     earned = np.bincount(time, weights=worth, minlength=num_steps)
     numbers = np.maximum(np.bincount(kind, minlength=T), 1)
     later = ~course.begins
@@ -495,21 +495,25 @@ def _told(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
     by_type = np.bincount(kind, weights=worth, minlength=T) / numbers
     # Variances of sums are divided by the square of the number, means are divided already.
     scale = np.stack([np.ones(T), numbers.astype(np.float64) ** 2], axis=-1)
-    whole = np.stack([np.ones(len(kept)), present[kept].astype(np.float64) ** 2], axis=-1)
+    whole = np.stack([np.ones(len(observed)), present[observed].astype(np.float64) ** 2], axis=-1)
     return {
-        "steps": kept,
-        "present": present[kept],
-        "served": _coins(served.sum(axis=1)[kept, 1:], [walk.coins[step] for step in kept], level),
+        "steps": observed,
+        "present": present[observed],
+        "served": _coins(served.sum(axis=1)[observed, 1:], [walk.coins[step] for step in observed], level),
         "so_far": _normal(
-            served.sum(axis=1)[:, 1:].cumsum(axis=0), walk.so_far.sum(axis=1)[:, acting], level, kept, least=0.0
+            served.sum(axis=1)[:, 1:].cumsum(axis=0), walk.so_far.sum(axis=1)[:, acting], level, observed, least=0.0
         ),
         "rewards": _normal(
-            earned[kept] / present[kept], walk.reward[kept] / whole, level, least=worst.min(), most=best.max()
+            earned[observed] / present[observed],
+            walk.reward[observed] / whole,
+            level,
+            least=worst.min(),
+            most=best.max(),
         ),
-        "occupied": _normal(occupied[kept], walk.states[kept], level, least=0.0),
+        "occupied": _normal(occupied[observed], walk.states[observed], level, least=0.0),
         "totals": _normal(served.sum(axis=0)[:, 1:], total[:, acting], level, least=0.0),
         "total_rewards": _normal(by_type, walk.mean_rewards() / scale, level, least=worst, most=best),
-        "used": _used(course, num_steps)[kept],
+        "used": _used(course, num_steps)[observed],
     }
 
 

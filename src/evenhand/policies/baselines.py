@@ -97,7 +97,7 @@ def _worst_and_best(problem: CoupledMDP, values: Floats, ahead: Floats) -> list[
     # (type, 1, 1) the best and, with the spread, the worst state of each type.
     best = np.where(there, values, -np.inf).max(axis=1)[:, None, None]
     spread = best - np.where(there, values, np.inf).min(axis=1)[:, None, None]
-    # Where all states are worth the same there is no wear, and nothing to divide by.
+    # If all states have the same value there is no wear.
     unit = np.where(spread > 0, spread, 1.0)
     # Two keys: how worn the arm is, then how good the action is for it.
     return [np.where(valid, found, 0.0) / unit for found in (best - values[:, :, None], ahead - best)]

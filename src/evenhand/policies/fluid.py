@@ -2,7 +2,7 @@
 
 At the relaxation's optimum every arm has a weight g (what the welfare gives for a unit of its value), every resource
 a price lambda, and an arm that a floor holds up a pay phi for being served. With Q the action values of the single arm
-at these (`solvers.arms`), relative ones under the average, by step with a finite horizon,
+at these (`solvers.single_arm`), relative ones under the average, by step with a finite horizon,
 
     gain(s, a)  = Q(s, a) - Q(s, idle) + lambda.d(s, a)        what acting is worth over idling, before it is paid for
     score(s, a) = gain(s, a) / lambda.d(s, a)                  its worth per price: above 1 it pays
@@ -17,7 +17,7 @@ at these (`solvers.arms`), relative ones under the average, by step with a finit
                          average it looks LOOK_AHEAD steps ahead, H rho + h in place of V.
 
 With a finite horizon each of these has one table a step. A floor holds in the relaxation, in expectation; these
-policies only lean towards it. `planning.mixed` mixes such that it holds for what is played (`planning.floors`).
+policies only lean towards it. `planning.mixture_search` finds mixtures that satisfy it (`planning.floors`).
 """
 
 import copy
@@ -151,7 +151,7 @@ def _order(
 
 
 def fair_worth(problem: CoupledMDP, weights: Floats, prices: Floats) -> tuple[Floats, Bools]:
-    """What the order of `fair_index` is made of, for a criterion without an end: each arm's depends on itself alone.
+    """Return the scores of `fair_index`, for an infinite horizon: each arm's depends on itself alone.
 
     Args:
         problem: the problem.

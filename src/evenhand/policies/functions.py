@@ -41,7 +41,7 @@ class FunctionPolicy(BasePolicy):
 
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
-        """What the function says, if it keeps the rules."""
+        """Return the actions of the function, checked."""
         asked = states.copy()  # the function may do with it what it likes
         answer = [self.function(row, rng) for row in asked] if self.one_by_one else self.function(asked, rng)
         try:

@@ -45,7 +45,7 @@ class TypeIndices(Shown):
     """(type, state) the action that is not idle; the idle one if the budget allows no other."""
 
     problem: CoupledMDP
-    """Whose types they are."""
+    """The problem."""
 
     @cached_property
     def names(self) -> list[str]:

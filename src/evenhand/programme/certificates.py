@@ -29,7 +29,7 @@ from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.places import quoted
 from evenhand.planning.certificate import check_bound
 from evenhand.planning.plan import Plan, load_plan, save_solution
-from evenhand.planning.relaxed import relax, tightest
+from evenhand.planning.relaxation import relax, tightest
 from evenhand.planning.solution import Solution
 from evenhand.programme.ledger import digest_of
 from evenhand.programme.roster import RosterArm

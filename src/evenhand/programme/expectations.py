@@ -39,7 +39,7 @@ from scipy.special import logsumexp
 
 from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxation import relax
 from evenhand.policies.fluid import OccupancyPriority
 from evenhand.typing import Bools, Floats, Ints
 

@@ -37,7 +37,7 @@ from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
 from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.policy_registry import REGISTRY
-from evenhand.planning.relaxed import FLUID_TOLERANCE, build_policy
+from evenhand.planning.relaxation import FLUID_TOLERANCE, build_policy
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.solve import choose_method, solve
 from evenhand.planning.task import SolveMethod, Stopwatch

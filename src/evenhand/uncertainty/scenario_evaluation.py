@@ -96,7 +96,7 @@ class ScenarioValues:
 
     @property
     def exact(self) -> bool:
-        """Whether the values are exact in every scenario."""
+        """True if the values are exact in every scenario."""
         return self.returns is None
 
     @property

@@ -96,7 +96,7 @@ class Scenarios:
 
     @cached_property
     def splits_types(self) -> bool:
-        """Whether arms of one type have different transitions in some scenario."""
+        """True if arms of one type have different transitions in some scenario."""
         pairs = np.unique(np.column_stack([self.problem.type_of_block, self.source_of_block]), axis=0)
         return any(
             kind == before and not np.array_equal(self.transitions[:, source], self.transitions[:, other])

@@ -8,9 +8,9 @@ from evenhand.evaluation.evaluate import mean_by_type
 from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model.composite import MixturePolicy
-from evenhand.planning import judging
-from evenhand.planning.judging import Column, Judge, law_of, mix
-from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning import policy_scoring as judging
+from evenhand.planning.policy_scoring import Column, Judge, law_of, mix
+from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.simulation import simulate
 

@@ -8,9 +8,9 @@ from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import MixturePolicy
 from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.planning.judging import FEWEST_HURRIED, Column, law_of, mix
-from evenhand.planning.mixed import REPORTED, WATCHED, Blend, find_mixture, report_parts
-from evenhand.planning.relaxed import FLUID_TOLERANCE, relax, tightest
+from evenhand.planning.mixture_search import REPORTED, WATCHED, Blend, find_mixture, report_parts
+from evenhand.planning.policy_scoring import FEWEST_HURRIED, Column, law_of, mix
+from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
 from evenhand.policies.index import whittle
@@ -20,7 +20,7 @@ LEAST_SEEN = 1e5
 """The same where time is short: a fraction of a second."""
 
 HURRIED = 0.25
-"""The share of the time for this in which they are looked at first."""
+"""Share of this time for the first estimate."""
 
 KNOWN_TO = 0.05
 """Standard error of their inequality, as a share of it, from which time that is short no longer shortens the look."""
@@ -72,7 +72,7 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     objective = task.by_types if by_type else task.by_arms
     found = report_parts(task, plan.columns, plan.shares, objective, REPORTED * given)
     policy = mix(plan.columns, plan.shares)
-    values, welfare, error, kept = found.values, found.welfare, found.stderr, None
+    values, welfare, error, without_redraw = found.values, found.welfare, found.stderr, None
     errors = found.samples.unit_errors()
     if rotates := task.redraw_every is not None and isinstance(policy, MixturePolicy):
         policy = policy.with_redraw_every(task.redraw_every)
@@ -81,7 +81,7 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     else:
         seen = _seen(task, policy, WATCHED * given)
     if rotates:
-        values, welfare, error, kept = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
+        values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
         errors = seen.unit_stderr
         objective, by_type = seen.objective, seen.by_type
     watch.lap("play")
@@ -101,7 +101,7 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
         seconds=watch.seconds,
         parts=tuple(Part(plan.columns[i].name, float(plan.shares[i])) for i in order),
         selection_bias=None if np.isnan(plan.welfare) else plan.welfare - found.welfare,
-        welfare_without_redraw=kept,
+        welfare_without_redraw=without_redraw,
         samples=None if rotates else found.samples,
         realised_gini=seen.realised_gini_coefficient,
         realised_gini_stderr=seen.realised_gini_stderr,
@@ -111,7 +111,7 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
 
 
 def _seen(task: Task, policy: Policy | StatefulPolicy, most: float) -> Evaluation:
-    """What arms really get: on few episodes where these tell their inequality, else on as many as there is time for.
+    """Return realised values: on few episodes if these suffice for their inequality, else on as many as time allows.
 
     A few episodes show an inequality now above that of the expected values and now below it, where it cannot be.
     """

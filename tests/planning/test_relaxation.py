@@ -13,8 +13,8 @@ from evenhand.model.arm import Arm
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Utilitarian
-from evenhand.planning import relaxed as module
-from evenhand.planning.relaxed import budget_worth, fluid_policies, fluid_policy, relax
+from evenhand.planning import relaxation as module
+from evenhand.planning.relaxation import budget_worth, fluid_policies, fluid_policy, relax
 from evenhand.policies import never_act, worst_first
 from evenhand.policies.fluid import OccupancyPriority
 from evenhand.simulation import check_policy, simulate

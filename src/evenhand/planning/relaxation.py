@@ -23,7 +23,7 @@ from evenhand.solvers.service import best_values
 from evenhand.typing import Floats
 
 FLUID_TOLERANCE = 1e-5
-"""Relative gap at which the fluid relaxation stops, unless a wider one is asked for."""
+"""Relative gap at which the fluid relaxation stops, unless a wider one is requested."""
 
 MOST_FOLLOWED = 200_000
 """Arms up to which policies that look at every arm are tried."""
@@ -45,8 +45,8 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
     """
     weighed_by = read_welfare(problem, welfare)
     # A tuple: another thread may add to the memory meanwhile.
-    for known, kept, at, solution in tuple(_memory):
-        if known is problem and at == tolerance and _is_same(kept, weighed_by):
+    for known, stored, at, solution in tuple(_memory):
+        if known is problem and at == tolerance and _is_same(stored, weighed_by):
             return solution
     check_sound(problem, weighed_by)
     solution = solve_fluid(problem, weighed_by, tolerance)
@@ -82,7 +82,7 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
 
 
 def _is_same(first: Welfare, second: Welfare) -> bool:
-    """Whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
+    """Return whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
     return first is second or (is_named(first) and bool(first == second))
 
 
@@ -92,7 +92,7 @@ def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidS
     Args:
         problem: the problem.
         welfare: what is maximised.
-        relaxed: a solution of the plain relaxation; solved when absent.
+        relaxed: a solution of the plain relaxation; solved by default.
     """
     plain = relax(problem, welfare) if relaxed is None else relaxed
     for known, found in tuple(_tightest):
@@ -108,7 +108,7 @@ def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidS
 
 
 def resource_prices(problem: CoupledMDP, welfare: str | Welfare | None) -> dict[str, float] | None:
-    """What one unit more of each resource at every step is worth in welfare, by the tightest relaxation.
+    """Return the marginal welfare of one unit more of each resource at every step, by the tightest relaxation.
 
     Args:
         problem: the problem.
@@ -131,7 +131,7 @@ def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
         problem: the problem.
         relaxed: a solution of its relaxation, perhaps by steps.
     """
-    # A unit at every step is worth the price for all the weight of time; prices by step are weighed step by step.
+    # A unit at every step has the price times the total weight of time; prices by step are weighted by step.
     if not relaxed.by_step:
         return relaxed.prices * problem.criterion.total
     criterion, steps = problem.criterion, len(relaxed.prices)

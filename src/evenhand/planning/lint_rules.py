@@ -1,4 +1,4 @@
-"""What looks odd about a model that is sound: probably not what its author meant, or not worth the trouble.
+"""Lint rules: valid models that are probably not what their author meant.
 
 Each function looks for one kind of oddity and gives a Note for each that it finds. Nothing here is a guess about
 numbers: what is said of arms, states and budgets is computed (`solvers.service`, the relaxation's floors). Only names
@@ -47,19 +47,19 @@ class Note:
     """One thing that looks odd."""
 
     kind: str
-    """Which oddity it is, in one word or two, for programs: `over-budget`."""
+    """Name of the rule: `over-budget`."""
 
     message: str
-    """What is odd, and often what to do."""
+    """The finding, and often what to do."""
 
     places: tuple[str, ...] = ()
-    """Where, as faults have it: `arms[2].usage[1]`."""
+    """Locations, as of faults: `arms[2].usage[1]`."""
 
     def __str__(self) -> str:
         return self.message
 
 
-# What is known of the problem, computed when first asked for
+# Derived figures of the problem, computed on first use
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Study:
     """The problem, under its criterion."""
 
     welfare: Welfare
-    """How its values are weighed."""
+    """The welfare."""
 
     @cached_property
     def blocks(self) -> Ints:
@@ -147,13 +147,13 @@ def _same_names(study: Study) -> Iterator[Note]:
     for name in dict.fromkeys(name for name in study.names if name in study.twice):
         blocks = [i for i, own in enumerate(study.names) if own == name]
         groups = {study.problem.group_of_block[i] for i in blocks} if study.problem.groups else ()
-        if len(groups) == len(blocks):  # a table tells them apart by type and group
+        if len(groups) == len(blocks):  # a table distinguishes them by type and group
             continue
         if len({int(study.problem.type_of_block[i]) for i in blocks}) > 1:
             yield Note(
                 "same-name",
                 f"{len(blocks)} blocks are called {quoted(name)} and are not the same: "
-                "whoever is found by name may be taken for the other",
+                "an arm found by name may be mistaken for the other",
                 tuple(f"arms[{i}].name" for i in blocks),
             )
 
@@ -192,7 +192,7 @@ def _alike_groups(study: Study) -> Iterator[Note]:
 
 
 def look_alike(one: str, other: str) -> bool:
-    """Whether two names differ by what a slip of the pen makes: case, blanks, or one letter of a word of some length.
+    """Return whether two names differ like a typing error: case, blanks, or one letter of a longer word.
 
     Numbers, single letters and other short words tell groups apart on purpose.
     """
@@ -204,12 +204,12 @@ def look_alike(one: str, other: str) -> bool:
     if len(words) != len(others) or len(different) != 1:
         return False
     ((a, b),) = different
-    # Of short words, one letter tells groups apart: `A1` and `B1` are two.
+    # In short words one letter is a difference: `A1` and `B1`.
     return min(len(a), len(b)) >= 4 and not any(map(str.isdigit, a + b)) and _one_slip(a, b)
 
 
 def _one_slip(one: str, other: str) -> bool:
-    """Whether one letter more, another letter, or two letters that changed places make one word of the other."""
+    """Return whether one letter more, another letter, or two letters that changed places make one word of the other."""
     short, long = sorted((one, other), key=len)
     if len(short) == len(long):
         places = [i for i in range(len(short)) if short[i] != long[i]]
@@ -278,9 +278,9 @@ def _over_budget(study: Study) -> Iterator[Note]:
 
 
 def _usage_place(study: Study, t: int, block: int, state: int, action: int) -> str:
-    """Where a file has the usage: under the action, if it is the same in all states."""
+    """Return the location of the usage in a file: under the action, if it is the same in all states."""
     usage = study.problem.types.usage[t, : study.problem.types.num_states[t]]
-    # A file may have usage by action; then there is no state in the place.
+    # A file may have usage by action; the location then has no state.
     by_state = bool((usage != usage[:1]).any())
     return f"arms[{block}].usage" + (f"[{state}]" if by_state else "") + f"[{action}]"
 
@@ -312,7 +312,7 @@ def _never_helped(study: Study) -> Iterator[Note]:
     types, total = study.problem.types, study.problem.criterion.total
     high = np.where(types.valid, types.rewards, -np.inf).max(axis=(1, 2))
     low = np.where(types.valid, types.rewards, np.inf).min(axis=(1, 2))
-    # What rewards can differ by, over all time: less than this share of it is no help, and less than rounding is
+    # What rewards can differ by, over all time: less than this share of it does not help, and less than rounding is
     # nothing.
     least = (HELPS * (high - low) + ROUNDING * np.maximum(np.abs(high), np.abs(low))) * total
     # A worth that is not a number compares as false: nothing is said of what is not known.
@@ -327,7 +327,7 @@ def _never_helped(study: Study) -> Iterator[Note]:
 
 def _unreached(study: Study) -> Iterator[Note]:
     types, criterion = study.problem.types, study.problem.criterion
-    # Padding is never reached, and is no state.
+    # Padding is not a state.
     real = np.arange(types.rewards.shape[1]) < types.num_states[:, None]
     within = "" if criterion.is_stationary else f" within {criterion.num_layers} steps"
     for t in np.flatnonzero((real & ~study.reached).any(axis=1)).tolist():
@@ -356,10 +356,10 @@ def _discount(study: Study) -> Iterator[Note]:
 
 
 def weight_of_worst_tenth(welfare: Welfare, members: int) -> tuple[int, float] | None:
-    """How many the worst-off tenth are, and what share of the weight they have; None where it has no weights.
+    """Return the size of the worst-off tenth and its share of the weight; None if the welfare has no weights.
 
     Args:
-        welfare: how values are weighed.
+        welfare: the welfare.
         members: how many there are.
     """
     return weight_of_worst(welfare, 0.1, members)
@@ -419,4 +419,4 @@ LOOKS: Sequence[Callable[[Study], Iterator[Note]]] = (
     _disguised,
     _floors,
 )
-"""Every oddity that is looked for, in the order in which they are told."""
+"""All rules, in the order of the report."""

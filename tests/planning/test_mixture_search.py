@@ -14,9 +14,10 @@ from evenhand.model.explanations import policy_family
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.model.welfare import Utilitarian, as_welfare
-from evenhand.planning import floors, mixed
-from evenhand.planning import played as playing
-from evenhand.planning.relaxed import fluid_policy, relax
+from evenhand.planning import floors
+from evenhand.planning import heuristic_methods as playing
+from evenhand.planning import mixture_search as mixed
+from evenhand.planning.relaxation import fluid_policy, relax
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
 from evenhand.policies import never_act
@@ -124,7 +125,7 @@ def test_all_stages_together_take_no_more_than_twice_the_time(criterion, few_epi
 
         return counted
 
-    for module in ("planning.mixed", "planning.judging", "evaluation.evaluate", "evaluation.long_run"):
+    for module in ("planning.mixture_search", "planning.policy_scoring", "evaluation.evaluate", "evaluation.long_run"):
         place = import_module(f"evenhand.{module}")
         monkeypatch.setattr(place, "simulate", count(place.simulate))
     for module in (mixed, playing):

@@ -1,4 +1,4 @@
-"""What policies are worth, quickly and on the same random numbers: the columns from which a mixture is made.
+"""Fast evaluation of policies on common random numbers: the columns of a mixture.
 
 Exactly where the count space is small and the policy's law is known; else by playing, with a control variate. For any
 function h of an arm's state and A(s, a) = r(s, a) + gamma sum_j p(j | s, a) h(j) - h(s), discounted sums telescope:
@@ -18,10 +18,9 @@ slope of one return against their difference, in tenths, so that what it owes to
 With a finite horizon values differ from step to step, and rewards are played as they are. An average is played until
 arms have forgotten their start, and has control variates of its own (`evaluation.long_run`).
 
-Values are kept to DIGITS digits: what is behind them is rounding, on which no choice may hang.
+Values are rounded to DIGITS digits, so that no choice depends on rounding errors.
 
-What a policy is worth depends on the judge and the policy alone, so that several are judged at a time, wherever there
-are processors (`judge_all`).
+The value depends on the scorer and the policy alone, so that several are evaluated in parallel (`judge_all`).
 """
 
 from collections.abc import Sequence
@@ -53,7 +52,7 @@ LEAST_LONG_RUNS, LEAST_LONG_RUN = 24, 200
 """Episodes of a long run at the least, and its steps, where time is short: fewer would show the start."""
 
 LONGEST = 2e5
-"""Steps, or changes, of a long run at the most: many policies are judged, and slow ones may be left out."""
+"""Steps, or changes, of a long run at the most: many policies are evaluated, and slow ones may be left out."""
 
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
@@ -62,7 +61,7 @@ FEWEST_HURRIED = 2
 """Episodes at the least where time is short."""
 
 FEWEST = 60
-"""Episodes from which a slope can be told; with fewer it is 0."""
+"""Episodes from which a slope is estimated; with fewer it is 0."""
 
 DIGITS = 10
 """Digits of values, relative to the largest."""
@@ -76,7 +75,7 @@ class Column:
     """For people."""
 
     policy: Policy | StatefulPolicy
-    """What acts."""
+    """The policy."""
 
     law: Floats
     """(type, state, action) the relaxation's choice that it follows more or less; or with a step in front."""
@@ -88,7 +87,7 @@ class Column:
     """(episode, unit) shares of time served."""
 
     exact: bool = False
-    """Whether the values are exact."""
+    """True if the values are exact."""
 
     beyond: Floats | None = None
     """(unit,) how much of the values is not played, but taken to go on as before; None where nothing is."""
@@ -139,10 +138,10 @@ class Judge:
     """The problem."""
 
     by_type: bool
-    """Whether the units are the types, rather than the arms."""
+    """True if the units are the types, rather than the arms."""
 
     arm_steps: float
-    """Simulated steps of arms that a policy is judged by, as far as the bounds on episodes allow."""
+    """Simulated steps of arms that a policy is evaluated by, as far as the bounds on episodes allow."""
 
     seed: int
     """Of the episodes."""
@@ -166,7 +165,7 @@ class Judge:
         return min(steps, max(int(self.pace * steps), LEAST_LONG_RUN)) if self.problem.criterion.is_average else steps
 
     def episodes(self, by_counts: bool, steps: float | None = None) -> int:
-        """How many are played, of counts or arm by arm; of so many steps, or of the horizon."""
+        """Return the number of episodes, by counts or per arm; of so many steps, or of the horizon."""
         width = self.problem.types.valid.size if by_counts else self.problem.num_arms
         # Long runs are few and dear, but their spread must be known.
         least = max(self.least_episodes, LEAST_LONG_RUNS) if self.problem.criterion.is_average else self.least_episodes
@@ -186,13 +185,13 @@ class Judge:
         return replace(self, arm_steps=arm_steps, least_episodes=FEWEST_HURRIED, pace=self.pace * share)
 
     def __call__(self, name: str, policy: Policy | StatefulPolicy, law: Floats, rng: Rng = None) -> Column:
-        """What a policy is worth.
+        """Evaluate a policy.
 
         Args:
             name: for people.
             policy: what acts.
             law: (type, state, action) what it does, more or less; or (type, step, state, action).
-            rng: seed or generator; that of all policies when absent.
+            rng: seed or generator; by default that of all policies.
         """
         native, alike = knows_types(self.problem, policy), treats_alike(self.problem, policy)
         small = native and self._is_small and is_quick(self.problem, policy, self.arm_steps, QUICK)
@@ -280,35 +279,35 @@ class Judge:
 
 
 class Asked(NamedTuple):
-    """A policy that is to be judged."""
+    """A policy that is to be evaluated."""
 
     name: str
     """For people."""
 
     policy: Policy | StatefulPolicy
-    """What acts."""
+    """The policy."""
 
     law: Floats
     """(type, state, action) what it does, more or less; or with a step in front."""
 
     rng: Rng = None
-    """Seed or generator; that of all policies when absent."""
+    """Seed or generator; by default that of all policies."""
 
 
 _Seen = tuple[Floats, Floats, bool, Floats | None]
-"""What a column has that was not known before: returns, served, exact, beyond."""
+"""Computed fields of a column: returns, served, exact, beyond."""
 
 
 def judge_all(
     sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
 ) -> list[Column]:
-    """What policies are worth, several at a time.
+    """Evaluate policies, several at a time.
 
     Args:
-        sweep: where they are judged.
+        sweep: where they are evaluated.
         judges: (policy,) by whom.
         asked: (policy,) the policies.
-        progress: called now and then with what is being done and the share done.
+        progress: called with the current task and the share done.
 
     Raises:
         NotConverged: some policy takes too long to reach its long run.

@@ -16,12 +16,11 @@ is near the best for g where arms are many; what a single one cannot give (whom 
              the error of simulation, the bound is met, or the time is over
     polish   the parts of the mixture are played again on other episodes, and the shares chosen anew on all of them;
              parts of hardly any share are left out
-    report   on episodes that no choice has seen. What the choice was too hopeful about is told: `selection_bias`
+    report   on episodes that no choice has seen. The bias of the selection is reported: `selection_bias`
 
 Members are types or arms (`Judge`). With floors, shares of time join the vectors, less MARGIN standard errors.
 
-Policies that are asked for together are judged at the same time, if the task has a place for that; what is found does
-not depend on it.
+Policies of one round are evaluated in parallel, if the task has a backend; results do not depend on it.
 """
 
 import contextlib
@@ -43,7 +42,8 @@ from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Gini, Welfare, as_welfare
 from evenhand.planning.floors import MARGIN, floor_columns
-from evenhand.planning.judging import (
+from evenhand.planning.policy_registry import REGISTRY
+from evenhand.planning.policy_scoring import (
     FEWEST_HURRIED,
     Asked,
     Column,
@@ -52,8 +52,7 @@ from evenhand.planning.judging import (
     judge_those_that_settle,
     law_of,
 )
-from evenhand.planning.policy_registry import REGISTRY
-from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
+from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
 from evenhand.policies.fluid import LEAST_WEIGHT, fair_index, occupancy_priority
@@ -66,17 +65,17 @@ MOST_EPISODES, MOST_SHORT = 500, 4000
 """Episodes at the most in which they are spent; with a finite horizon, where rewards are played as they are, more."""
 
 POLISHING = 8.0
-"""How many times as many are spent on the parts of the mixture, by their shares, before these are settled; a part gets
-at least half of what a policy is judged by."""
+"""Factor of what is spent on the parts of the mixture, by their shares, before these are settled; a part gets
+at least half of what a policy is evaluated by."""
 
 LEAST_GAP = 1e-4
 """The relative gap at which no more columns are looked for: policies of single arms do not come nearer."""
 
 LEAST_GAIN = 2e-4
-"""What a few rounds together must gain, as a share of the bound, for the search to go on."""
+"""Gain of a few rounds together, as a share of the bound, below which the search ends."""
 
 LEAST_HASTE = 0.05
-"""The least share of its steps that a policy is judged by where time is short, as far as there is time for it."""
+"""The least share of its steps that a policy is evaluated by where time is short, as far as there is time for it."""
 
 TRYING, SEARCHING, POLISHED, REPORTED, WATCHED = 0.25, 0.5, 0.15, 0.2, 0.1
 """Shares of the time given: for the first policies, until the search ends, and for what comes after it, one by one."""
@@ -85,7 +84,7 @@ PILOT = 50
 """Steps of two episodes by which it is found how many steps a second has."""
 
 MOST_AT_ONCE = 100
-"""Policies that are judged together at the most."""
+"""Policies that are evaluated together at the most."""
 
 MEMORY = 0.25
 """The share of the free memory that policies and what they are worth may take."""
@@ -104,7 +103,7 @@ SHARE_DIGITS, FLOORED_DIGITS = 4, 8
 """Digits of a share, without and with floors."""
 
 PRICE_SCALES = (1.0, 1.25, 0.8, 1.6)
-"""What the relaxation's prices are multiplied with, round after round: where arms are few, what is scarce is not quite
+"""Factors of the relaxation's prices, round after round: where arms are few, what is scarce is not quite
 what the relaxation takes it for, and the master finds out which of these does best."""
 
 SPREADS = (2.0, 8.0)
@@ -134,18 +133,18 @@ class Blend:
     """After each round, how many policies there were, and the welfare of the best mixture of them."""
 
     stopped: bool = False
-    """Whether the time that was given ended the search."""
+    """True if the time that was given ended the search."""
 
     pace: float = np.inf
     """Steps of arms that were played in a second, where time is short."""
 
     upper_bound: float | None = None
-    """What no policy exceeds, if there was time to find the least bound."""
+    """Upper bound, if there was time to find it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reported:
-    """What a plan is worth, on episodes of its own."""
+    """Values of a plan, on separate episodes."""
 
     values: Floats
     """(unit,)"""
@@ -157,7 +156,7 @@ class Reported:
     """Its standard error; 0 where all parts are evaluated exactly."""
 
     samples: Samples
-    """What the error is from."""
+    """Episodes behind the error."""
 
 
 @dataclass
@@ -248,18 +247,18 @@ class WeightedIndices:
 
     @property
     def room(self) -> int:
-        """How many more columns there may be before they take more than their share of the memory."""
+        """Return the number of further columns that fit in their share of the memory."""
         rows = 2 * self.judge.episodes(by_counts=False) * self.objective.num_values
         size = 8.0 * (rows + 4 * self.problem.types.valid.size * self.problem.criterion.num_layers)
         return int(MEMORY * available_memory() / size) - len(self.columns) - 1
 
     @property
     def is_full(self) -> bool:
-        """Whether one more column would take more than its share of the memory."""
+        """True if one more column would take more than its share of the memory."""
         return self.room < 1
 
     def may_grow(self, until_defined: bool = False) -> bool:
-        """Whether there is room for more columns; or, if that is asked, no mixture of them with a welfare yet."""
+        """Return whether more columns fit; or, on request, whether no mixture of them has a welfare yet."""
         return not self.is_full or (until_defined and not _is_defined(self.objective, self.columns))
 
     def vector(self, column: Column) -> Floats:
@@ -286,7 +285,7 @@ def _error(objective: Objective, columns: Sequence[Column], shares: Floats, weig
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two policies surely do the same."""
+    """Return whether two policies surely do the same."""
     return described(one).does_same(other)
 
 
@@ -313,7 +312,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
     if task.seconds is not None:
         clock.pace = _pace(task.problem, named[:3])
         oracle.judge = clock.hurried(judge, number)
-    # Whatever the time: candidates were asked for, and the first of the named ones is a plan.
+    # Independent of the time: candidates were requested, and the first named policy is a plan.
     oracle.add(wanted, clock.trying)
     if task.seconds is not None:
         start = work_clock()
@@ -345,7 +344,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
 
 
 def _is_defined(objective: Objective, columns: Sequence[Column]) -> bool:
-    """Whether the welfare of equal shares of all columns is defined: else it may be that no mixture's is."""
+    """Return whether the welfare of equal shares of all columns is defined: else it may be that no mixture's is."""
     if not columns:
         return False
     try:
@@ -356,7 +355,7 @@ def _is_defined(objective: Objective, columns: Sequence[Column]) -> bool:
 
 
 class Clock:
-    """Tells how it goes, and how much there is time for."""
+    """Progress and remaining time."""
 
     def __init__(self, task: Task, begin: float | None = None) -> None:
         self.task, self.begin = task, work_clock() if begin is None else begin
@@ -372,12 +371,12 @@ class Clock:
 
     @property
     def at_once(self) -> int:
-        """Policies after which it is looked at: all of them, where nobody waits."""
+        """Policies after which the time is checked: all of them without a time limit."""
         return MOST_AT_ONCE if self.task.seconds is None else self.task.sweep.num_workers
 
     @property
     def is_over(self) -> bool:
-        """Whether half of the time is over: the other half is for the end."""
+        """True if half of the time is over: the other half is for the end."""
         return self.task.seconds is not None and work_clock() - self.begin > SEARCHING * self.task.seconds
 
     def steps(self, share: float) -> float:
@@ -477,19 +476,19 @@ def _polish(
     clock: Clock,
 ) -> Blend:
     """Play the parts again on other episodes, and settle their shares on all of them."""
-    kept = _worth_another_look(oracle, objective, shares)
-    steps = [oracle.judge.arm_steps * max(POLISHING * float(shares[i]), 0.5) for i in kept]
+    used = _worth_another_look(oracle, objective, shares)
+    steps = [oracle.judge.arm_steps * max(POLISHING * float(shares[i]), 0.5) for i in used]
     # By the time that there is, if it is short, each its part of it.
     given = [clock.steps(POLISHED) * number / sum(steps) for number in steps]
     judges = [
         replace(oracle.judge, seed=seed, arm_steps=number).limited(most)
         for number, most in zip(steps, given, strict=True)
     ]
-    parts = [oracle.columns[i] for i in kept]
-    if not (clock.is_over and len(kept) == 1):  # one part has no share to be settled
+    parts = [oracle.columns[i] for i in used]
+    if not (clock.is_over and len(used) == 1):  # one part has no share to be settled
         again = judge_all(oracle.sweep, judges, [_asked(part) for part in parts])
         parts = [part.pooled(column) for part, column in zip(parts, again, strict=True)]
-    settled = np.asarray(shares[kept] / shares[kept].sum())
+    settled = np.asarray(shares[used] / shares[used].sum())
     while True:
         settled = _settle(oracle, objective, parts, settled)
         least = LEAST_FLOORED if len(oracle.floored) else LEAST_SHARE
@@ -517,7 +516,7 @@ def _simplest(
 
 
 def _is_as_good(objective: Objective, part: Column, reached: Floats) -> bool:
-    """Whether a part alone has the welfare of some values; by leximin, whose number is the least, those themselves."""
+    """Return whether a part alone has the welfare of some values; by leximin, the values themselves."""
     if objective.structure.lexicographic:
         short = objective.members(reached) - objective.members(part.values)
         return bool((short <= AS_GOOD * np.abs(reached).max()).all())
@@ -530,12 +529,12 @@ def _worth_another_look(oracle: WeightedIndices, objective: Objective, shares: F
 
     Shares of time are known to a margin that more episodes make smaller: what just missed it may well keep the floors.
     """
-    kept = set(np.flatnonzero(shares > 0).tolist())
+    used = set(np.flatnonzero(shares > 0).tolist())
     if len(oracle.floored):
         floors = objective.floors[oracle.floored]
         within = [i for i, column in enumerate(oracle.columns) if _keeps(column, oracle.floored, floors)]
-        kept |= {max(within, key=lambda i: _welfare_of(objective, oracle.columns[i]))} if within else set()
-    return np.array(sorted(kept))
+        used |= {max(within, key=lambda i: _welfare_of(objective, oracle.columns[i]))} if within else set()
+    return np.array(sorted(used))
 
 
 def _keeps(column: Column, floored: Ints, floors: Floats) -> bool:
@@ -573,7 +572,7 @@ def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Colum
 def report_parts(
     task: Task, columns: Sequence[Column], shares: Floats, objective: Objective, most: float = np.inf
 ) -> Reported:
-    """What a mixture is worth, on episodes that no choice has seen.
+    """Return the values of a mixture, on episodes that no choice has seen.
 
     What lies beyond the horizon of a discount very near 1 is in the value, and the whole of it in the error.
 
