@@ -133,7 +133,7 @@ class _PowerPieces:
         """Utilities of the members in each block."""
         alpha, relative, members = self.welfare.aversion, values / self.reference, np.arange(len(values))
         if relative.min() < 0 or (relative.min() == 0 and alpha >= 1):
-            raise OutOfDomain(f"{self.welfare.name} needs positive values")
+            raise OutOfDomain(f"power mean with aversion {alpha:g}: values must be positive")
         # At 0 a tangent would be vertical: one next to it takes its place.
         point = np.maximum(relative, 1e-9) if alpha < 1 else relative
         share, logs = self.counts / self.counts.sum(), np.log(point)
@@ -144,7 +144,8 @@ class _PowerPieces:
         piece = members * number // len(values)
         slopes = np.zeros((number, len(values)))
         slopes[piece, members] = share * slope / self.reference
-        return np.bincount(piece, weights=share * (utility + slope * (relative - point))), slopes
+        heights = np.bincount(piece, weights=share * (utility + slope * (relative - point)))
+        return heights.astype(np.float64), slopes
 
     def move_inside(self, values: Floats, near: Floats) -> Floats:
         """A tenth of the values near by at least: pieces are separable, so that any values have tangents."""

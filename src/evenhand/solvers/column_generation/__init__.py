@@ -16,7 +16,6 @@ oracle the two meet at the optimum.
     shares     the best mixture of vectors that do not grow: `best_shares`
     generate   the loop with an exact oracle: `best_mixture`
     improve    the loop with an oracle that is not exact: `improve`
-    cvar       the best mixture in the worst scenarios: `best_tail`
 """
 
 from evenhand.solvers.column_generation.generate import best_mixture
