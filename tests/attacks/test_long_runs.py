@@ -15,7 +15,7 @@ from evenhand.errors import Contradiction, EvenhandError, NotConverged
 from evenhand.evaluation.long_run import play_long_run
 from evenhand.simulation.events import simulate_events
 
-from ..conftest import try_each
+from ..conftest import slow_after, try_each
 from ..oracles.problems import replaced, seeded_problem
 
 CRITERIA = ("average", "average", "discounted", "finite:6")
@@ -218,7 +218,7 @@ def simulated(effort):
     effort(exact_states=0)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", slow_after(1, range(0, 40, 10)))
 def test_no_policy_is_above_the_bound(first):
     assert sum(map(check_policies, range(first, first + 10))) >= 20  # most are not refused
 

@@ -30,7 +30,7 @@ def random_programme(where, rng, welfare):
     return Programme.create(where, model, roster, welfare=welfare)
 
 
-@pytest.mark.parametrize("method", ["joint", "fluid"])
+@pytest.mark.parametrize("method", ["joint", pytest.param("fluid", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("seed", "welfare"), [(0, "gini:2"), (1, "utilitarian"), (2, "alpha:2")])
 def test_today_s_budget_is_no_worse_than_today_s_plan(tmp_path, seed, welfare, method):
     with random_programme(tmp_path / "p.db", np.random.default_rng(seed), welfare) as programme:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def current_effort() -> Effort:
 
 
 @contextmanager
-def limited_effort(**changes: float) -> Iterator[None]:
+def limited_effort(**changes: Any) -> Iterator[None]:
     """Change fields of `Effort` within a `with` block.
 
     Args:
