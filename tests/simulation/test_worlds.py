@@ -10,6 +10,8 @@ from evenhand.simulation import worlds
 from evenhand.simulation.rollout import simulate
 from evenhand.simulation.worlds import simulate_worlds
 
+from ..oracles.stepping import StepByStep
+
 
 def drawn(problem, number, seed=0):
     """(world, block, state, action, next_state) other transitions, where the problem has some."""
@@ -33,12 +35,9 @@ def test_worlds_are_played_as_if_each_was_alone(problem, monkeypatch):
         assert np.array_equal(found[world], alone.returns[-6:])
 
 
-def test_compiled_worlds_are_the_same(problem, monkeypatch):
+def test_compiled_episodes_are_those_of_single_steps(problem):
     transitions, policy = drawn(problem, 3, seed=2), random_feasible(problem)
-    found = []
-    for least in (0, np.inf):
-        monkeypatch.setattr(worlds, "COMPILE_FROM", least)
-        found.append(simulate_worlds(problem, policy, transitions, None, 5, 15, rng=3))
+    found = [simulate_worlds(problem, each, transitions, None, 5, 15, rng=3) for each in (policy, StepByStep(policy))]
     assert np.array_equal(*found)
 
 

@@ -10,20 +10,20 @@ a part of the batches can be played by itself, elsewhere, and nothing changes.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.checks import as_generator, check_memory, check_positive_int, check_shape
 from evenhand.errors import PolicyError
 from evenhand.kernels.randomness import draw_keys
-from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
-from evenhand.model.arm import frozen, running_sums
+from evenhand.kernels.rank_tables import fixed
+from evenhand.kernels.stepping import World, first_states
+from evenhand.model.arm import running_sums
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
 from evenhand.model.policy import Policy, Starting, begin, check_acts
-from evenhand.simulation.rollout import BATCH, part_of, step_weights
-from evenhand.typing import Array, Floats, Progress, Rng
+from evenhand.simulation.rollout import BATCH, Play, compiled_tables, part_of, play_by_rank, step_weights
+from evenhand.typing import Floats, Progress, Rng
 
 Part = tuple[int, int]
 """Which of how many parts of the work, cut between batches: the first of two is (0, 2)."""
@@ -97,50 +97,46 @@ def simulate_worlds(
         summed = rewards(rows) if callable(rewards) else None if rewards is None else rewards[rows]
         worlds = _world(problem, transitions[rows], summed, num_episodes)
         tell = None if progress is None else part_of(progress, place, len(mine))
-        played = _Play(policy, weights, keys, rows.start * num_episodes, streams[batch], tell)
+        played = Play(policy, weights, keys, rows.start * num_episodes, streams[batch], tell)
         own = returns[rows.start - first : rows.stop - first]
         _play(problem, worlds, played, own.reshape(-1, problem.num_arms))  # a view, and written to
     return returns
-
-
-class _Play(NamedTuple):
-    """How one batch of worlds is played."""
-
-    policy: Policy | Starting
-    weights: Floats
-    keys: Array
-    first: int
-    rng: np.random.Generator
-    progress: Progress | None
 
 
 def _world(problem: CoupledMDP, transitions: Floats, rewards: Floats | None, each: int) -> World:
     """The tables of some worlds, one after another, and where those of each episode begin."""
     tables, number = problem.tables, len(transitions)
     paid = np.broadcast_to(tables.rewards, (number, *tables.rewards.shape)) if rewards is None else rewards
-    return World(
-        type_of_arm=frozen(np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts)),
-        cumulative=frozen(running_sums(transitions).reshape(-1, *transitions.shape[2:])),
-        rewards=frozen(np.ascontiguousarray(paid).reshape(-1, *paid.shape[2:])),
+    world = World(
+        type_of_arm=np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts),
+        cumulative=running_sums(transitions).reshape(-1, *transitions.shape[2:]),
+        rewards=np.ascontiguousarray(paid).reshape(-1, *paid.shape[2:]),
         usage=tables.usage,
         valid=tables.real,
         serves=tables.served,
         starts=np.repeat(np.arange(number, dtype=np.int32) * len(tables), each),
     )
+    return fixed(world)
 
 
-def _play(problem: CoupledMDP, world: World, play: _Play, returns: Floats) -> None:
+def _play(problem: CoupledMDP, world: World, play: Play, returns: Floats) -> None:
     """Play one batch of worlds; `returns` are (episode, arm) and added to."""
-    served = np.zeros_like(returns)
-    step = step_arms_fast if returns.size * len(play.weights) >= COMPILE_FROM else step_arms
-    start = problem.tables.cumulative_initial
+    from evenhand.kernels import episodes
+
+    served, start = np.zeros_like(returns), problem.tables.cumulative_initial
     states = first_states(world.type_of_arm, start, play.keys[0], play.first, len(returns))
+    tables = compiled_tables(play.policy, problem)
+    if tables is not None:
+        sums = (returns[None], served, np.zeros((len(returns), problem.num_resources)), np.zeros_like(returns))
+        dynamics = (world.type_of_arm, world.starts, world.cumulative, world.rewards[None], problem.types.served)
+        play_by_rank(episodes.Dynamics(*dynamics), tables, states, sums, play)
+        return
     actor = begin(play.policy, len(returns), play.rng)
     for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
         actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
-        spent, exist = step(world, states, actions, weight, returns, served, key, play.first)
+        spent, exist = episodes.step_arms(*world, states, actions, weight, returns, served, key, play.first)
         if not exist:
             raise PolicyError(missing_action(problem, states, actions, t, play.first))
         check_budget(problem, spent, t, play.first)
-        if play.progress is not None and t % 16 == 0:
-            play.progress("playing", t / len(play.weights))
+        if t % 16 == 0:
+            play.tell(t)
