@@ -3,12 +3,13 @@
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.errors import NotApplicable
-from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.errors import NotApplicable, NotConverged
+from evenhand.evaluation.evaluate import Evaluation, evaluate_within
+from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import Mixture
 from evenhand.model.policy import Policy, Starting
-from evenhand.planning.judging import FEWEST_HURRIED, Column, law_of, mix
+from evenhand.planning.judging import FEWEST_HURRIED, LENGTHENED, Column, law_of, mix
 from evenhand.planning.mixed import REPORTED, REPORTING, WATCHED, Blend, find_mixture, report_parts
 from evenhand.planning.relaxed import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
@@ -81,6 +82,7 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
         policy = policy.rotating(task.rotate)
     seen = _watch_it(task, policy, REPORTING, REPORTED * given) if rotates else _seen(task, policy, WATCHED * given)
     if rotates:
+        assert seen is not None
         values, welfare, error, kept = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
         errors = seen.unit_stderr
         objective, by_type = seen.objective, seen.by_type
@@ -103,19 +105,22 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
         optimism=None if np.isnan(plan.welfare) else plan.welfare - found.welfare,
         kept_welfare=kept,
         samples=None if rotates else found.samples,
-        realised_gini=seen.realised_gini_coefficient,
-        realised_gini_stderr=seen.realised_gini_stderr,
+        realised_gini=None if seen is None else seen.realised_gini_coefficient,
+        realised_gini_stderr=None if seen is None else seen.realised_gini_stderr,
         stopped=plan.stopped,
         history=plan.history,
     )
 
 
-def _seen(task: Task, policy: Policy | Starting, most: float) -> Evaluation:
+def _seen(task: Task, policy: Policy | Starting, most: float) -> Evaluation | None:
     """What arms really get: on few episodes where these tell their inequality, else on as many as there is time for.
 
     A few episodes show an inequality now above that of the expected values and now below it, where it cannot be.
     """
-    found = _watch_it(task, policy, SEEN, HURRIED * most)
+    try:
+        found = _watch_it(task, policy, SEEN, HURRIED * most)
+    except NotConverged:  # the values are known, only how they vary between arms is not
+        return None
     level, error = found.realised_gini_coefficient, found.realised_gini_stderr
     if level is not None and error is not None and error > KNOWN_TO * abs(level) and np.isfinite(most):
         return _watch_it(task, policy, SEEN, max(most, LEAST_SEEN))
@@ -128,6 +133,8 @@ def _watch_it(task: Task, policy: Policy | Starting, arm_steps: float, most: flo
     size = task.problem.num_arms * horizon
     episodes = int(max(FEWEST_HURRIED, min(np.clip(arm_steps / size, 20, 2000), most / size)))
     stream = np.random.default_rng(task.rng).spawn(4)[3]
-    # An average is played until it has forgotten its start, however long that takes.
+    # An average is played until it has forgotten its start.
     steps = None if task.problem.criterion.is_average else horizon
-    return evaluate(policy, task.problem, task.welfare, episodes, steps, stream, method="monte-carlo")
+    work = LENGTHENED * min(max(arm_steps, episodes * size), max(most, LEAST_SEEN))
+    limits = LongRunLimits(most_work=work, thorough=arm_steps == REPORTING)
+    return evaluate_within(policy, task.problem, task.welfare, episodes, steps, stream, limits)
