@@ -60,7 +60,7 @@ def _binomial_by_inversion(n, p, key, place):
 
 @njit(cache=True)
 def _binomial_by_rejection(n, p, key, place):
-    # Transformed rejection (`crowds`): Hörmann's constants for a hat that fits every n p of 10 or more.
+    # Transformed rejection (`count_step`): Hörmann's constants for a hat that fits every n p of 10 or more.
     spread = math.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -99,7 +99,7 @@ def _binomial_by_rejection(n, p, key, place):
 
 @njit(cache=True)
 def binomial(n, p, key, place):
-    """A draw of Bin(n, p) from the counter at `place` and behind it (crowds)."""
+    """A draw of Bin(n, p) from the counter at `place` and behind it (count_step)."""
     if n == 0 or p <= 0:
         return 0
     if p >= 1:
@@ -115,7 +115,7 @@ def binomial(n, p, key, place):
 
 @njit(cache=True)
 def move_crowds(transitions, allocation, key, number, counts):
-    """Move the crowds of one episode (crowds.step_crowds_fast); each draw may use 2^20 places of the counter.
+    """Move the crowds of one episode (count_step.step_crowds_fast); each draw may use 2^20 places of the counter.
 
     transitions and allocation are (cell type, state, action[, next_state]); `counts` (type, next_state) is filled.
     """
@@ -151,7 +151,7 @@ def move_crowds(transitions, allocation, key, number, counts):
 
 @njit(cache=True, parallel=loops_alone())
 def step_crowds(transitions, allocation, key, first):
-    """Move every crowd (crowds.step_crowds_fast)."""
+    """Move every crowd (count_step.step_crowds_fast)."""
     counts = np.zeros(allocation.shape[:3], dtype=np.int64)
     for e in prange(allocation.shape[0]):
         move_crowds(transitions, allocation[e], key, np.int64(first + e), counts[e])
