@@ -5,6 +5,7 @@ bound of the relaxation, but how long it takes to forget its start: once, simula
 """
 
 from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.errors import Contradiction, EvenhandError, NotConverged
-from evenhand.evaluation.long_run import play_long_run
+from evenhand.evaluation.long_run import LongRunLimits, play_long_run
 from evenhand.simulation.events import simulate_events
 
 from ..conftest import slow_after, try_each
@@ -255,3 +256,64 @@ def test_a_policy_above_the_bound_of_a_comparison_is_an_error(method, monkeypatc
     monkeypatch.setattr("evenhand.planning.compare._bound", lambda *_: (5.0, "optimum", None))
     with pytest.raises(Contradiction):
         eh.compare(problem, ["random"], "gini:2", num_episodes=50, method=method)
+
+
+def crew(num_arms, budget, fault, repair):
+    """Faults that are not attended at once take long repairs: a crew that falls behind stays behind."""
+    moves = np.zeros((3, 2, 3))
+    moves[0, :] = [1 - fault, fault, 0]
+    moves[1, 0], moves[1, 1] = [0, 0, 1], [1, 0, 0]
+    moves[2, 0], moves[2, 1] = [0, 0, 1], [repair, 0, 1 - repair]
+    arm = eh.Arm(moves, [[1, 1], [1, 1], [0, 0]], [[0], [1]], [1, 0, 0])
+    return eh.CoupledMDP([arm], [budget], 1.0, [num_arms], criterion="average")
+
+
+def test_arms_that_are_slow_only_together():
+    problem = crew(10, 2, 0.015, 0.0225)
+    policy = eh.policies.worst_first(problem)
+    exact = eh.evaluate(policy, problem, "utilitarian", method="exact").welfare
+    played = eh.evaluate(policy, problem, "utilitarian", num_episodes=100, method="monte-carlo")
+    assert abs(played.welfare - exact) < 4 * played.welfare_stderr
+    assert played.welfare_stderr < 0.1
+
+
+@pytest.mark.parametrize("period", [2, 3, 7])
+def test_the_error_of_periodic_arms_is_not_below_their_truncation(period):
+    moves = np.roll(np.eye(period), 1, axis=1)[:, None]
+    rewards = np.zeros((period, 1))
+    rewards[0] = 1
+    arm = eh.Arm(moves, rewards, [[0]], np.eye(period)[0])
+    problem = eh.CoupledMDP([arm], [1], 1.0, [2], criterion="average")
+    played = eh.evaluate("never-act", problem, "utilitarian", num_episodes=20, method="monte-carlo")
+    assert abs(played.welfare - 1 / period) <= played.welfare_stderr
+
+
+def mortal(num_arms, rate):
+    """Arms that wear out, and may then be lost for good."""
+    arms = []
+    for wear in np.linspace(0.2, 0.3, num_arms):
+        moves = np.zeros((3, 2, 3))
+        moves[0, :] = [1 - wear, wear, 0]
+        moves[1, 0], moves[1, 1] = [0, 1 - rate, rate], [0.9, 0.1 - rate, rate]
+        moves[2, :] = [0, 0, 1]
+        arms.append(eh.Arm(moves, [[1, 1], [0.3, 0.3], [0, 0]], [[0], [1]], [1, 0, 0]))
+    return eh.CoupledMDP(arms, [2], 1.0, criterion="average")
+
+
+@pytest.mark.parametrize("seconds", [None, 3])
+def test_an_absorbing_state_is_solved_or_refused_in_time(seconds):
+    start = process_time()
+    try:
+        plan = eh.solve(mortal(8, 1e-3), "gini:2", "fluid", seconds=seconds)
+    except NotConverged:
+        pass
+    else:
+        assert abs(plan.welfare) <= 4 * plan.welfare_stderr + 1e-9
+    assert process_time() - start < (60 if seconds is None else 15)
+
+
+def test_a_limit_on_the_work_refuses_with_the_steps_that_are_needed():
+    problem = mortal(4, 1e-4)
+    policy = eh.policies.worst_first(problem)
+    with pytest.raises(NotConverged, match=r"\d steps per"):
+        play_long_run(problem, policy, lambda _: 20, 0, limits=LongRunLimits(most_work=1.0))

@@ -16,7 +16,6 @@ from evenhand.model.welfare import Gini
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.reductions import Counts, Joint
-from evenhand.simulation import simulate
 
 from ..conftest import crossed
 
@@ -432,17 +431,6 @@ class TestDeterminism:
             parts = evaluate(problem, policy, **options)
             assert np.array_equal(whole.returns, parts.returns)
             assert np.array_equal(whole.unit_served, parts.unit_served)
-
-    @pytest.mark.parametrize("criterion", ["average", "finite:30"])
-    def test_compiled_or_not_all_is_the_same(self, criterion, problems, monkeypatch):
-        problem = problems["machines"]()
-        policy = MixturePolicy(
-            [worst_first(problem), TimeVaryingPolicy([myopic(problem), never_act(problem)])], [0.5, 0.5]
-        )
-        slow = simulate(problem, policy, 20, None, rng=3, criterion=criterion)
-        monkeypatch.setattr(import_module("evenhand.simulation.rollout"), "COMPILE_FROM", 0)
-        fast = simulate(problem, policy, 20, None, rng=3, criterion=criterion)
-        assert np.array_equal(slow.returns, fast.returns) and np.array_equal(slow.served, fast.served)
 
 
 class TestArguments:

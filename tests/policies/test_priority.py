@@ -137,16 +137,6 @@ class TestStopping:
 
 
 class TestPaths:
-    @pytest.mark.parametrize("kind", [PriorityPolicy, ExchangeablePriority])
-    def test_compiled_or_not_the_actions_are_the_same(self, small_problem, monkeypatch, kind):
-        policy = kind(small_problem, tied_scores(small_problem))
-        rng = np.random.default_rng(0)
-        sizes = small_problem.types.num_states[small_problem.type_of_arm]
-        states = rng.integers(0, sizes, (60, small_problem.num_arms)).astype(np.int32)
-        slow = policy.act(states, np.random.default_rng(1))
-        monkeypatch.setattr(priority, "COMPILE_FROM", 0)
-        assert np.array_equal(policy.act(states, np.random.default_rng(1)), slow)
-
     def test_crowds_of_a_million_are_served_at_once(self):
         problem = machine_replacement(num_arms=10**6, budget=1000)
         policy = ExchangeablePriority(problem, np.array([[[0, 0], [0, 1], [0, 1.0]]]))

@@ -215,7 +215,6 @@ class TestPaths:
         policy = PriorityPolicy(MACHINES, BY_STATE)
         whole = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True)
         monkeypatch.setattr(rollout, "BATCH", 8)
-        monkeypatch.setattr(rollout, "COMPILE_FROM", 0)
         parts = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True)
         for name in ("states", "actions", "rewards"):
             assert np.array_equal(getattr(whole, name), getattr(parts, name))

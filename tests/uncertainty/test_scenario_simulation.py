@@ -7,8 +7,9 @@ from evenhand.errors import InvalidInput, ModelError
 from evenhand.policies import random_feasible, worst_first
 from evenhand.problems import random_coupled
 from evenhand.simulation import simulate
-from evenhand.uncertainty import scenario_simulation
 from evenhand.uncertainty.scenario_simulation import simulate_scenarios
+
+from ..oracles.stepping import StepByStep
 
 
 def drawn(problem, number, seed=0):
@@ -33,12 +34,10 @@ def test_scenarios_do_not_depend_on_the_batch(problem):
         assert np.array_equal(found[number], alone.returns[-6:])
 
 
-def test_compiled_simulation_is_the_same(problem, monkeypatch):
+def test_compiled_episodes_are_those_of_single_steps(problem):
     transitions, policy = drawn(problem, 3, seed=2), random_feasible(problem)
-    found = []
-    for least in (0, np.inf):
-        monkeypatch.setattr(scenario_simulation, "COMPILE_FROM", least)
-        found.append(simulate_scenarios(problem, policy, transitions, None, 5, 15, rng=3))
+    both = (policy, StepByStep(policy))
+    found = [simulate_scenarios(problem, each, transitions, None, 5, 15, rng=3) for each in both]
     assert np.array_equal(*found)
 
 

@@ -35,7 +35,7 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, show
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
-from evenhand.evaluation.long_run import LongRun, mean_by_type, play_long_run
+from evenhand.evaluation.long_run import LongRun, LongRunLimits, mean_by_type, play_long_run
 from evenhand.evaluation.standard_errors import CONFIDENCE, bias_error, standard_errors, welfare_error
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import components_for_good
@@ -585,6 +585,33 @@ def _mean_member(objective: Objective, values: Floats) -> float:
 # -- by playing ------------------------------------------------------------------------------------------------------
 
 
+def evaluate_within(
+    policy: Policy | StatefulPolicy,
+    problem: Problem,
+    welfare: str | Welfare | None,
+    num_episodes: int,
+    horizon: int | None,
+    rng: Rng,
+    limits: LongRunLimits,
+) -> Evaluation:
+    """Evaluation by simulation, with limits on long runs.
+
+    Args:
+        policy: what acts.
+        problem: where it acts.
+        welfare: welfare of the members' values.
+        num_episodes: episodes to play.
+        horizon: steps per episode; None for as many as an average takes.
+        rng: seed or generator.
+        limits: how long a long run may be.
+
+    Raises:
+        NotConverged: more would be needed.
+    """
+    case = Case.of(policy, problem, problem.over, welfare)
+    return _by_simulation(policy, case, num_episodes, horizon, rng, None, limits)
+
+
 def _by_simulation(
     policy: Policy | StatefulPolicy,
     case: Case,
@@ -592,6 +619,7 @@ def _by_simulation(
     horizon: int | None,
     rng: Rng,
     progress: Progress | None,
+    limits: LongRunLimits = LongRunLimits(thorough=True),  # noqa: B008  # a constant
 ) -> Evaluation:
     """Play; a horizon of None is as long as an average takes."""
     start = work_clock()
@@ -600,7 +628,8 @@ def _by_simulation(
     many = num_episodes * (horizon or USUAL_AVERAGE_HORIZON) * played.num_arms > FOLLOW_ARMS_UP_TO
     # Only crowds of equal arms are counts, and only where matrices are known.
     by_counts = many and pooled and plays_by_counts(policy) and isinstance(played, CoupledMDP)
-    strata, run = _play_parts(played, _Strata.of(policy, num_episodes), horizon, rng, by_counts, progress)
+    parts = _Strata.of(policy, num_episodes)
+    strata, run = _play_parts(played, parts, horizon, rng, by_counts, progress, limits)
     # The paper's figure is of the arms, before anything is pooled.
     plug_in = None if by_counts else _plug_in(case.objective(False), strata.mean(run.estimates))
     returns, served, bias = run.estimates, run.rollout.served, run.bias
@@ -663,7 +692,13 @@ class _Strata(NamedTuple):
 
 
 def _play_parts(
-    problem: Problem, strata: _Strata, horizon: int | None, rng: Rng, by_counts: bool, progress: Progress | None
+    problem: Problem,
+    strata: _Strata,
+    horizon: int | None,
+    rng: Rng,
+    by_counts: bool,
+    progress: Progress | None,
+    limits: LongRunLimits,
 ) -> tuple[_Strata, LongRun]:
     """Play each part in a world of its own; an average may take fewer episodes, which the strata then say."""
     number = len(strata.parts)
@@ -672,7 +707,7 @@ def _play_parts(
     streams, runs = [rng] if number == 1 else as_generator(rng).spawn(number), list[LongRun]()
     for part, size, stream in zip(strata.parts, strata.sizes.tolist(), streams, strict=True):
         tell = None if progress is None else part_of(progress, len(runs), number)
-        runs.append(_play_part(problem, part, size, horizon, stream, by_counts, tell))
+        runs.append(_play_part(problem, part, size, horizon, stream, by_counts, tell, limits))
     returns, used, served = (
         np.concatenate([getattr(run.rollout, name) for run in runs]) for name in ("returns", "used", "served")
     )
@@ -690,6 +725,7 @@ def _play_part(
     rng: Rng,
     by_counts: bool,
     progress: Progress | None,
+    limits: LongRunLimits,
 ) -> LongRun:
     if not problem.criterion.is_average:
         play = simulate_counts if by_counts else simulate
@@ -701,7 +737,7 @@ def _play_part(
         few = min(number, FEWEST_EPISODES)
         return number if horizon is not None else int(np.clip(number * USUAL_AVERAGE_HORIZON / steps, few, number))
 
-    return play_long_run(problem, policy, episodes, rng, by_counts, horizon, progress=progress)
+    return play_long_run(problem, policy, episodes, rng, by_counts, horizon, progress=progress, limits=limits)
 
 
 def _plug_in(objective: Objective, means: Floats) -> float | None:

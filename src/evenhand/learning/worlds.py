@@ -14,8 +14,8 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput
-from evenhand.kernels.copies import serve_greedily_fast, step_copies_fast, step_sampled_fast
-from evenhand.kernels.crowds import step_crowds_fast
+from evenhand.kernels.count_step import step_crowds_fast
+from evenhand.kernels.env_step import serve_greedily_fast, step_copies_fast, step_sampled_fast
 from evenhand.kernels.priorities import sample_by_priority_fast
 from evenhand.kernels.randomness import bits_at, draw_keys
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP

@@ -18,6 +18,7 @@ import numpy as np
 from evenhand.checks import as_generator, check_positive_int, check_shape
 from evenhand.display import counted
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.kernels.rank_tables import RankTables, in_turn
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.model.base_policy import check_arrays, described
 from evenhand.model.coupled import CoupledMDP
@@ -118,6 +119,12 @@ class TimeVaryingPolicy(CompositePolicy):
     def service_order(self, step: int = 0) -> ServiceOrder | None:
         """Return the order of one step."""
         return described(self.parts[step % len(self.parts)]).service_order(step)
+
+    @property
+    def rank_tables(self) -> RankTables | None:
+        """Tables by which whole episodes are played in one compiled loop; None if a part has none."""
+        parts = [tables for part in self.parts if (tables := getattr(part, "rank_tables", None)) is not None]
+        return in_turn(parts) if len(parts) == len(self.parts) else None
 
     def _in_short(self) -> str:
         return f"{counted(len(self.parts), 'step')}, the first {self.parts[0]!r}"

@@ -3,13 +3,14 @@
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.errors import NotApplicable
-from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.errors import NotApplicable, NotConverged
+from evenhand.evaluation.evaluate import Evaluation, evaluate_within
+from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import MixturePolicy
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.planning.mixture_search import REPORTED, WATCHED, Blend, find_mixture, report_parts
-from evenhand.planning.policy_scoring import FEWEST_HURRIED, Column, law_of, mix
+from evenhand.planning.policy_scoring import FEWEST_HURRIED, LENGTHENED, Column, law_of, mix
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
@@ -77,10 +78,11 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     if rotates := task.redraw_every is not None and isinstance(policy, MixturePolicy):
         policy = policy.with_redraw_every(task.redraw_every)
     if rotates:
-        seen = _watch_it(task, policy, task.effort.report_steps, REPORTED * given)
+        seen = _watch_it(task, policy, task.effort.report_steps, REPORTED * given, thorough=True)
     else:
         seen = _seen(task, policy, WATCHED * given)
     if rotates:
+        assert seen is not None
         values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
         errors = seen.unit_stderr
         objective, by_type = seen.objective, seen.by_type
@@ -103,31 +105,38 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
         selection_bias=None if np.isnan(plan.welfare) else plan.welfare - found.welfare,
         welfare_without_redraw=without_redraw,
         samples=None if rotates else found.samples,
-        realised_gini=seen.realised_gini_coefficient,
-        realised_gini_stderr=seen.realised_gini_stderr,
+        realised_gini=None if seen is None else seen.realised_gini_coefficient,
+        realised_gini_stderr=None if seen is None else seen.realised_gini_stderr,
         stopped=plan.stopped,
         history=plan.history,
     )
 
 
-def _seen(task: Task, policy: Policy | StatefulPolicy, most: float) -> Evaluation:
+def _seen(task: Task, policy: Policy | StatefulPolicy, most: float) -> Evaluation | None:
     """Return realised values: on few episodes if these suffice for their inequality, else on as many as time allows.
 
     A few episodes show an inequality now above that of the expected values and now below it, where it cannot be.
     """
-    found = _watch_it(task, policy, task.effort.inequality_steps, HURRIED * most)
+    try:
+        found = _watch_it(task, policy, task.effort.inequality_steps, HURRIED * most)
+    except NotConverged:  # the values are known, only how they vary between arms is not
+        return None
     level, error = found.realised_gini_coefficient, found.realised_gini_stderr
     if level is not None and error is not None and error > KNOWN_TO * abs(level) and np.isfinite(most):
         return _watch_it(task, policy, task.effort.inequality_steps, max(most, LEAST_SEEN))
     return found
 
 
-def _watch_it(task: Task, policy: Policy | StatefulPolicy, arm_steps: float, most: float) -> Evaluation:
+def _watch_it(
+    task: Task, policy: Policy | StatefulPolicy, arm_steps: float, most: float, thorough: bool = False
+) -> Evaluation:
     """Play a policy as it is, and see what arms really get; on no more steps of arms than there is time for."""
     horizon = task.problem.criterion.judging_steps()
     size = task.problem.num_arms * horizon
     episodes = int(max(FEWEST_HURRIED, min(np.clip(arm_steps / size, 20, 2000), most / size)))
     stream = np.random.default_rng(task.rng).spawn(4)[3]
-    # An average is played until it has forgotten its start, however long that takes.
+    # An average is played until it has forgotten its start.
     steps = task.problem.criterion.fixed_steps(horizon)
-    return evaluate(task.problem, policy, task.welfare, episodes, steps, stream, method="monte-carlo")
+    work = LENGTHENED * min(max(arm_steps, episodes * size), max(most, LEAST_SEEN))
+    limits = LongRunLimits(most_work=work, thorough=thorough)
+    return evaluate_within(policy, task.problem, task.welfare, episodes, steps, stream, limits)

@@ -317,7 +317,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
     if task.seconds is not None:
         start = work_clock()
         oracle.add([named.pop(0)], clock.trying)
-        if not oracle.columns[-1].exact:  # on more episodes more steps are played in a second
+        if oracle.columns and not oracle.columns[-1].exact:  # on more episodes more steps are played in a second
             clock.pace = max(clock.pace, oracle.judge.work / max(work_clock() - start, 1e-9))
         oracle.judge = clock.hurried(judge, number)
     # None of the named ones may be better than the plan, unless they are too large for the time.
@@ -588,7 +588,7 @@ def report_parts(
     steps = task.effort.report_steps
     most = max(most, LEAST_HASTE * steps)
     judges = [
-        Judge(task.problem, by_type, steps * share, 0, 6, 4000, left_out=JUDGED).limited(most * share)
+        Judge(task.problem, by_type, steps * share, 0, 6, 4000, left_out=JUDGED, thorough=True).limited(most * share)
         for share in shares.tolist()
     ]
     asked = [_asked(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]

@@ -33,7 +33,7 @@ import numpy as np
 from evenhand.errors import NotApplicable, NotConverged, TooLarge
 from evenhand.evaluation.evaluate import knows_types, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
-from evenhand.evaluation.long_run import mean_by_type, play_long_run
+from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.execution import Sweep
 from evenhand.model.composite import MixturePolicy, components_for_good
@@ -53,6 +53,10 @@ LEAST_LONG_RUNS, LEAST_LONG_RUN = 24, 200
 
 LONGEST = 2e5
 """Steps, or changes, of a long run at the most: many policies are evaluated, and slow ones may be left out."""
+
+LENGTHENED, LEAST_LENGTHENED = 20.0, 2e6
+"""How many times as many steps of arms a long run may take as were meant for it, and what it may always take: a tenth
+of a second."""
 
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
@@ -158,6 +162,12 @@ class Judge:
     pace: float = 1.0
     """The share of the steps of a long run that is played where time is short; other criteria are played whole."""
 
+    lengthening: float = LENGTHENED
+    """How many times as many steps of arms a long run may take as a policy is judged by."""
+
+    thorough: bool = False
+    """Whether long runs from different starts must agree."""
+
     @cached_property
     def horizon(self) -> int:
         """Steps an episode; of an average, those with which to begin."""
@@ -182,7 +192,9 @@ class Judge:
         if share >= 1:
             return self
         # A step costs about as much with few episodes as with many, so that long runs must be shorter, too.
-        return replace(self, arm_steps=arm_steps, least_episodes=FEWEST_HURRIED, pace=self.pace * share)
+        return replace(
+            self, arm_steps=arm_steps, least_episodes=FEWEST_HURRIED, pace=self.pace * share, lengthening=2.0
+        )
 
     def __call__(self, name: str, policy: Policy | StatefulPolicy, law: Floats, rng: Rng = None) -> Column:
         """Evaluate a policy.
@@ -220,6 +232,7 @@ class Judge:
     def _in_the_long_run(self, asked: "Asked", by_counts: bool, pools: bool) -> Column:
         """The same of an average."""
         seed = self.seed if asked.rng is None else asked.rng
+        most_work = max(self.lengthening * max(self.arm_steps, self.work), LEAST_LENGTHENED)
         run = play_long_run(
             self.problem,
             asked.policy,
@@ -228,7 +241,7 @@ class Judge:
             by_counts,
             usual=self.horizon,
             # Those that remember must be played step by step.
-            longest=LONGEST / 20 if isinstance(asked.policy, StatefulPolicy) else LONGEST,
+            limits=LongRunLimits(LONGEST, most_work, self.thorough),
         )
         returns, served = run.estimates, run.rollout.served
         if pools:

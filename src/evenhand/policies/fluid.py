@@ -29,8 +29,8 @@ import numpy as np
 
 from evenhand.checks import as_numbers, check_memory, check_positive_int, check_shape
 from evenhand.errors import NotApplicable, PolicyError
-from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
+from evenhand.kernels.rank_tables import RankTables, rank_tables
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
 from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.composite import TimeVaryingPolicy, steps_of
@@ -38,7 +38,6 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
 from evenhand.model.same_arms import matched_types, table_rows
 from evenhand.policies.priority import (
-    COMPILE_FROM,
     NOISE,
     ROUNDING,
     ExchangeablePriority,
@@ -385,11 +384,15 @@ class OccupancyPriority(BasePolicy):
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw, repair, fill."""
-        problem, types = self.problem, self.problem.types
         drawn, order = self.draw(states, rng)
-        do = serve_by_rank_fast if SERVING.compiles(states.size, COMPILE_FROM) else serve_by_rank
-        tables = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
-        return do(*tables, states, order, False, True, drawn, self.drawn_ranks)
+        return self.rank_tables.serve(states, order, drawn)
+
+    @cached_property
+    def rank_tables(self) -> RankTables:
+        """Tables by which whole episodes are played in one compiled loop."""
+        problem, types = self.problem, self.problem.types
+        arms = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
+        return rank_tables(*arms, drawn_ranks=self.drawn_ranks, drawn_sums=self._cumulative)
 
     def draw(self, states: Indices, rng: np.random.Generator) -> tuple[Indices, np.uint64]:
         """The (episode, arm) actions that are drawn before repair, and the key of the order of equal ranks."""

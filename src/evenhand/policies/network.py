@@ -29,7 +29,7 @@ from typing import Protocol
 import numpy as np
 
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
-from evenhand.kernels.copies import serve_greedily_fast
+from evenhand.kernels.env_step import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches

@@ -21,7 +21,6 @@ from scipy.special import gammaln
 from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import size_in_words
 from evenhand.errors import NotApplicable, PolicyError, TooLarge
-from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
 from evenhand.kernels.lattice import (
     branches,
     fitting_amounts,
@@ -43,9 +42,6 @@ from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler, table_from_arrays, table_to_arrays
 from evenhand.typing import Array, Floats, Indices, Ints
-
-COMPILE_FROM = 20_000
-"""Arms in a batch from which the compiled assignment is used."""
 
 _INSTEAD = "Use fewer arms, or the method fluid, which needs no table."
 
@@ -326,9 +322,10 @@ def count_states(problem: Problem, states: Indices) -> Ints:
 
 def assign(type_of_arm: Indices, states: Indices, allocation: Ints, rng: np.random.Generator) -> Indices:
     """(episode, arm) who gets which action, drawn uniformly within each type and state."""
-    key = draw_keys(rng, 1)[0]
-    do = assign_uniformly_fast if states.size >= COMPILE_FROM else assign_uniformly
-    return do(type_of_arm, states, allocation, key)
+    from evenhand.kernels.greedy_service import assign_uniformly
+
+    numbers = np.ascontiguousarray(allocation, dtype=np.int64)
+    return np.asarray(assign_uniformly(type_of_arm, states, numbers, draw_keys(rng, 1)[0]), dtype=np.int32)
 
 
 def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:

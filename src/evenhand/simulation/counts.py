@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.checks import as_generator, check_memory, check_positive_int
 from evenhand.display import heard, shows_bar
 from evenhand.errors import NotApplicable, PolicyError
-from evenhand.kernels.crowds import step_crowds_fast
+from evenhand.kernels.count_step import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion

@@ -11,13 +11,14 @@ import numpy as np
 from evenhand.checks import as_generator, check_memory, check_positive_int, check_shape
 from evenhand.errors import PolicyError
 from evenhand.kernels.randomness import draw_keys
-from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
-from evenhand.model.arm import frozen, running_sums
+from evenhand.kernels.rank_tables import fixed
+from evenhand.kernels.stepping import World, first_states
+from evenhand.model.arm import running_sums
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
 from evenhand.model.policy import Policy, StatefulPolicy, begin, check_acts
-from evenhand.simulation.rollout import BATCH, step_weights
-from evenhand.typing import Array, Floats, Rng
+from evenhand.simulation.rollout import BATCH, Play, compiled_tables, play_by_rank, step_weights
+from evenhand.typing import Floats, Rng
 
 
 def simulate_scenarios(
@@ -69,42 +70,42 @@ def simulate_scenarios(
         rows = slice(start, start + batch)
         tables = _tables(problem, transitions[rows], rewards[rows], num_episodes)
         batch_returns = returns[rows].reshape(-1, problem.num_arms)  # a view, written to
-        actor = begin(policy, len(batch_returns), stream)
-        _simulate(problem, tables, actor, stream, weights, keys, start * num_episodes, batch_returns)
+        play = Play(policy, weights, keys, start * num_episodes, stream, None)
+        _simulate(problem, tables, play, batch_returns)
     return returns
 
 
 def _tables(problem: CoupledMDP, transitions: Floats, rewards: Floats, num_episodes: int) -> World:
     """Return the tables of some scenarios, one after another, and the first table of each episode."""
     tables = problem.tables
-    return World(
-        type_of_arm=frozen(np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts)),
-        cumulative=frozen(running_sums(transitions).reshape(-1, *transitions.shape[2:])),
-        rewards=frozen(np.ascontiguousarray(rewards).reshape(-1, *rewards.shape[2:])),
+    world = World(
+        type_of_arm=np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts),
+        cumulative=running_sums(transitions).reshape(-1, *transitions.shape[2:]),
+        rewards=np.ascontiguousarray(rewards).reshape(-1, *rewards.shape[2:]),
         usage=tables.usage,
         valid=tables.real,
         serves=tables.served,
         starts=np.repeat(np.arange(len(transitions), dtype=np.int32) * len(tables), num_episodes),
     )
+    return fixed(world)
 
 
-def _simulate(
-    problem: CoupledMDP,
-    tables: World,
-    actor: Policy,
-    rng: np.random.Generator,
-    weights: Floats,
-    keys: Array,
-    first: int,
-    returns: Floats,
-) -> None:
+def _simulate(problem: CoupledMDP, world: World, play: Play, returns: Floats) -> None:
     """Simulate one batch; add to the (episode, arm) returns."""
-    served = np.zeros_like(returns)
-    step = step_arms_fast if returns.size * len(weights) >= COMPILE_FROM else step_arms
-    states = first_states(tables.type_of_arm, problem.tables.cumulative_initial, keys[0], first, len(returns))
-    for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
-        actions = checked_shape(actor.act(states.copy(), rng), states, t)
-        used, exist = step(tables, states, actions, weight, returns, served, key, first)
+    from evenhand.kernels import episodes
+
+    served, number = np.zeros_like(returns), len(returns)
+    states = first_states(world.type_of_arm, problem.tables.cumulative_initial, play.keys[0], play.first, number)
+    tables = compiled_tables(play.policy, problem)
+    if tables is not None:
+        totals = (returns[None], served, np.zeros((number, problem.num_resources)), np.zeros_like(returns))
+        dynamics = (world.type_of_arm, world.starts, world.cumulative, world.rewards[None], problem.types.served)
+        play_by_rank(episodes.Dynamics(*dynamics), tables, states, totals, play)
+        return
+    actor = begin(play.policy, number, play.rng)
+    for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
+        actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
+        used, exist = episodes.step_arms(*world, states, actions, weight, returns, served, key, play.first)
         if not exist:
-            raise PolicyError(missing_action(problem, states, actions, t, first))
-        check_budget(problem, used, t, first)
+            raise PolicyError(missing_action(problem, states, actions, t, play.first))
+        check_budget(problem, used, t, play.first)

@@ -1,25 +1,9 @@
-"""Who is served: the greedy choice by rank, and the uniform choice within a state.
-
-Greedy by rank. Every cell (type, state, action) has a rank, 0 first, -1 never. In each episode the candidates
-(arm, action) are taken in the order of (rank, random bits); a candidate is served if its arm is not served yet and
-its usage still fits. The others idle. This is the same as choosing again and again the best candidate that fits.
-With `stop`, one more candidate of rank 0 stands for stopping there: with all ranks 0, each draw is then uniform over
-stopping and every arm's affordable actions. Where an action was *drawn* for every arm beforehand, the candidate
-with the drawn action has a rank of its own, so that what was drawn is repaired to the budget and filled up.
-O(E N A log(N A)) in NumPy; compiled O(E (N A + ranks)), since only the rank at which the budget ends needs its order.
-
-Uniform assignment. u[a] of the x arms of a cell get action a: arms are passed once, and each takes action a with
-probability (left of u[a]) / (left of x), which makes every assignment equally likely. O(E N A).
-"""
+"""NumPy versions of the compiled choices: greedy service by rank, and uniform assignment within a state."""
 
 import numpy as np
 
 from evenhand.kernels.randomness import bits_at, grid, uniforms_at
-from evenhand.kernels.threads import Tier, can_compile, threads_for
 from evenhand.typing import Floats, Indices, Ints
-
-SERVING = Tier(in_all=3e6)
-"""Arms that are served by the NumPy twin before the compiled one takes over."""
 
 
 def serve_by_rank(
@@ -120,41 +104,3 @@ def assign_uniformly(type_of_arm: Indices, states: Indices, allocation: Ints, ke
         actions[:, arm] = choice
         left[episodes, type_of_arm[arm], states[:, arm], choice] -= 1
     return actions
-
-
-def serve_by_rank_fast(
-    type_of_arm: Indices,
-    ranks: Indices,
-    usage: Floats,
-    idle: Indices,
-    limit: Floats,
-    states: Indices,
-    key: np.uint64,
-    stop: bool,
-    shuffle: bool,
-    drawn: Indices | None = None,
-    drawn_ranks: Indices | None = None,
-) -> Indices:
-    """`serve_by_rank`, compiled: the same actions."""
-    if not can_compile():
-        return serve_by_rank(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle, drawn, drawn_ranks)
-    from evenhand.kernels import compiled
-
-    # Numba wants arrays: an empty one says that nothing was drawn.
-    if drawn is None or drawn_ranks is None:
-        drawn, drawn_ranks = np.zeros((0, 0), dtype=np.int32), ranks
-    problem = (type_of_arm, ranks, usage, idle, limit)
-    with threads_for(10.0 * states.size * ranks.shape[2]):
-        actions = compiled.serve_by_rank(*problem, states, key, stop, shuffle, drawn, drawn_ranks)
-    return np.asarray(actions, dtype=np.int32)
-
-
-def assign_uniformly_fast(type_of_arm: Indices, states: Indices, allocation: Ints, key: np.uint64) -> Indices:
-    """`assign_uniformly`, compiled: the same actions."""
-    if not can_compile():
-        return assign_uniformly(type_of_arm, states, allocation, key)
-    from evenhand.kernels import compiled
-
-    with threads_for(10.0 * states.size):
-        actions = compiled.assign_uniformly(type_of_arm, states, allocation, key)
-    return np.asarray(actions, dtype=np.int32)

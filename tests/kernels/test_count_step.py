@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from evenhand.kernels import compiled
-from evenhand.kernels.crowds import step_crowds, step_crowds_fast
+from evenhand.kernels.count_step import step_crowds, step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.reductions.counts import Counts
 

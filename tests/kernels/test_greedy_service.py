@@ -6,13 +6,22 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast, serve_by_rank, serve_by_rank_fast
+from evenhand.kernels.greedy_service import assign_uniformly as assign_compiled
 from evenhand.kernels.randomness import bits_at
+from evenhand.kernels.rank_tables import rank_tables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import random_coupled
 
-SERVE = [serve_by_rank, serve_by_rank_fast]
-ASSIGN = [assign_uniformly, assign_uniformly_fast]
+from ..oracles.greedy_service import assign_uniformly, serve_by_rank
+
+
+def serve_compiled(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle, drawn=None, drawn_ranks=None):
+    tables = rank_tables(type_of_arm, ranks, usage, idle, limit, stop, shuffle, drawn_ranks)
+    return tables.serve(states, key, drawn)
+
+
+SERVE = [serve_by_rank, serve_compiled]
+ASSIGN = [assign_uniformly, assign_compiled]
 
 
 def random_ranks(problem, seed, num_ranks):

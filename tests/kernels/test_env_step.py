@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.kernels.copies import serve_greedily, serve_greedily_fast, step_copies_fast, step_sampled_fast
+from evenhand.kernels.env_step import serve_greedily, serve_greedily_fast, step_copies_fast, step_sampled_fast
 from evenhand.kernels.priorities import priority_law
 from evenhand.kernels.randomness import draw_keys
 

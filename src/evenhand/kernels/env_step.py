@@ -10,7 +10,7 @@ less than the budget needs no output of its own. Equal scores go in the order of
 whatever the number of arms.
 
 One step of a copy allocates, pays the mean reward of its arms, (1 / N) sum u[s, a] r[s, a], and moves every crowd
-(see `crowds`). Copies may have different numbers of arms and budgets. `step_copies` is one compiled call for all of
+(see `count_step`). Copies may have different numbers of arms and budgets. `step_copies` is one compiled call for all of
 them; every copy draws from a counter of its own, so a result does not depend on how copies are batched.
 """
 
