@@ -10,8 +10,7 @@ iteration is given its matrices ready; building them is told beside it. Rows tha
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +21,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.exact import plan_lattice
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.count_dynamics import CountOptimum, plan, solve_counts
+from evenhand.solvers.counts import SMALL, CountOptimum, CountPlan, solve_counts
 
 TOLERANCE = 1e-6
 
@@ -88,28 +87,17 @@ OTHERS = [
 ]
 
 
-def solve(problem: CoupledMDP) -> tuple[CountOptimum, float, float]:
+def solve(problem: CoupledMDP, small: float = SMALL) -> tuple[CountOptimum, float, float]:
     """The optimum, the seconds it took, and the seconds that all cores together worked on it."""
     started, worked = time.perf_counter(), time.process_time()
-    optimum = solve_counts(plan_lattice(problem), problem.types.initial[0], TOLERANCE)
+    optimum = solve_counts(plan_lattice(problem, small), problem.types.initial[0], TOLERANCE)
     return optimum, time.perf_counter() - started, time.process_time() - worked
 
 
-@contextmanager
-def all_compiled() -> Iterator[None]:
-    """Small problems are compiled, too."""
-    usual, plan.COMPILE_FROM = plan.COMPILE_FROM, 0.0
-    try:
-        yield
-    finally:
-        plan.COMPILE_FROM = usual
-
-
-@all_compiled()
 def compile_all() -> None:
     """Compile every kernel on small problems, so that no timed run does."""
     for case in (machines(10), machines(10, reset="pure"), machines(60, num_states=2)):
-        solve(case.build())
+        solve(case.build(), small=0)
 
 
 def time_case(case: Case, repeats: int) -> tuple[int, float]:
@@ -127,7 +115,6 @@ def time_case(case: Case, repeats: int) -> tuple[int, float]:
     return problem.num_arms, seconds
 
 
-@all_compiled()
 def sweep_times(num_arms: int) -> None:
     """A sweep, the maximum over all allocations, under each criterion; a finite horizon is one sweep a step, all in.
 
@@ -136,9 +123,9 @@ def sweep_times(num_arms: int) -> None:
     times = {}
     for criterion in ("discounted", "average", "finite:50"):
         problem = machines(num_arms).build().with_criterion(criterion)
-        lattice = plan_lattice(problem)
+        lattice = plan_lattice(problem, small=0)
         if problem.criterion.num_steps is not None:
-            times[criterion] = best_of(5, partial(solve, problem)) / problem.criterion.num_steps
+            times[criterion] = best_of(5, partial(solve, problem, 0)) / problem.criterion.num_steps
             continue
         value = solve_counts(lattice, problem.types.initial[0], TOLERANCE).value_function
         times[criterion] = best_of(20, partial(sweep, lattice, value))
@@ -147,7 +134,7 @@ def sweep_times(num_arms: int) -> None:
     print(f"N={num_arms}: a sweep {told}", flush=True)
 
 
-def sweep(lattice: plan.CountPlan, value: np.ndarray) -> None:
+def sweep(lattice: CountPlan, value: np.ndarray) -> None:
     """The maximum over all allocations, once."""
     lattice.chooser.improve(lattice.criterion.factor * lattice.outcomes.expect(value))
 

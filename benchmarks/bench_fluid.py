@@ -14,8 +14,7 @@ from benchmarks.timing import peak_memory, plot_growth
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.machine_replacement import heterogeneous_machine_replacement
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers import frontiers
-from evenhand.solvers.fluid import FluidSolution, solve_fluid
+from evenhand.solvers.fluid import FluidSolution, frontiers, solve_fluid
 
 TOLERANCE = 1e-4
 

@@ -20,7 +20,7 @@ import evenhand as eh
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning import exact
 from evenhand.planning.solution import Solution
-from evenhand.solvers.typed_counts import plan_types
+from evenhand.solvers.counts import plan_types
 
 MOST_TABLED = 20_000
 """Count states up to which the explicit table is tried."""

@@ -6,6 +6,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInput, PolicyError, UnknownName
 from evenhand.policies import worst_first
+from evenhand.simulation import Rollout
 
 from .conftest import mentions
 
@@ -108,7 +109,7 @@ def test_a_seed_of_numpy_is_the_same_seed():
 def _played(call):
     """So many steps that two streams do not come to the same mean by chance."""
     found = call()
-    return np.asarray(found.returns if isinstance(found, eh.Rollout) else found.unit_values)
+    return np.asarray(found.returns if isinstance(found, Rollout) else found.unit_values)
 
 
 WITHOUT_RNG = {

@@ -88,12 +88,12 @@ def plain(value: object) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a real number; True and False are not."""
+    """Return whether a value is a real number; True and False are not."""
     return isinstance(value, (Real, np.number)) and not isinstance(value, (bool, np.bool_))
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is an integer; True and False are not."""
+    """Return whether a value is an integer; True and False are not."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
 
 
@@ -441,7 +441,7 @@ LITTLE = 1e6
 
 
 def fits_in_memory(size: float, share: float = 0.8) -> bool:
-    """Whether a number of bytes is at most a share of the available memory."""
+    """Return whether a number of bytes is at most a share of the available memory."""
     return size <= LITTLE or size <= share * available_memory()
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import evenhand as eh
 from evenhand.cli.application import application
 from evenhand.fitting.diagnostics.format import probability, probability_texts
+from evenhand.fitting.options import LogOptions, ModelOptions
 
 from ..conftest import mentions
 
@@ -97,8 +99,9 @@ def test_faults_are_told_and_nothing_is_written(log, folder, evenhand, changed, 
 def test_every_option_is_an_argument_of_the_function_and_back() -> None:
     own = {"log", "out", "report", "as_json", "quiet", "seed"}
     options = {parameter.name for parameter in application.commands["fit"].params} - own
-    arguments = set(inspect.signature(eh.fit).parameters) - {"log", "rng", "progress"}
-    assert options == arguments
+    arguments = set(inspect.signature(eh.fit).parameters) - {"log", "rng", "progress", "records", "model"}
+    grouped = {field.name for kind in (LogOptions, ModelOptions) for field in fields(kind)}
+    assert options == arguments | grouped
 
 
 def test_files_that_were_written_are_told_also_quietly(log, folder, evenhand):

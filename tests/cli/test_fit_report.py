@@ -9,7 +9,6 @@ from click.testing import CliRunner
 
 from evenhand.cli.application import application
 
-from ..conftest import mentions
 from ..fitting.diagnostics.simulated import WEAR, by_state, simulated
 
 
@@ -27,7 +26,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_the_terminal_has_a_block_and_a_table(asked: list[str]) -> None:
     output = CliRunner().invoke(application, asked).stdout
     block = output.split("What the records say\n")[1]
-    assert mentions("+0")(block)
+    assert "  memory       the state predicts the next state: +0." in block
     assert "  choice       who got served was worse off: " in block
     assert "effect of an action one step later" in block
     assert "serve    poor (VW)" in block

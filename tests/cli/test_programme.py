@@ -94,8 +94,8 @@ def test_a_programme_that_was_edited_by_hand_or_cut_is_refused(begun, evenhand):
     ("arguments", "told"),
     [
         (("accept", "m.db"), "nothing is proposed for the present step"),
-        (("accept", "m.db", "7"), "there is no plan 7"),
-        (("adopt", "m.db", "7"), "there is no refit 7"),
+        (("accept", "m.db", "7"), "plan: unknown number 7"),
+        (("adopt", "m.db", "7"), "refit: unknown number 7"),
         (("history", "m.db", "m7"), 'there is no arm "m7"'),
         (("plan", "m.db", "--step", "3"), "step 3 is not the present step, which is 0"),
         (("plan", "none.db"), "programme create"),

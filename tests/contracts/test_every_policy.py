@@ -14,7 +14,7 @@ from evenhand.problems import crew_maintenance, machine_replacement
 from evenhand.reductions import Counts, Joint
 from evenhand.reductions.counts import count_states, typed_policy
 from evenhand.simulation import check_policy
-from evenhand.solvers.typed_counts import Operators, plan_types
+from evenhand.solvers.counts import Operators, plan_types
 
 from ..conftest import PROBLEMS, crossed
 

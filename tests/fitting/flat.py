@@ -7,13 +7,14 @@ import evenhand as eh
 from evenhand.fitting.log import Log
 from evenhand.fitting.log import read_log as read_records
 from evenhand.fitting.options import LogOptions, ModelOptions
+from evenhand.fitting.result import FitResult
 
 
 def _grouped(kind: type, options: dict[str, Any]) -> dict[str, Any]:
     return {field.name: options.pop(field.name) for field in fields(kind) if field.name in options}
 
 
-def fit(log: Any, **options: Any) -> eh.FitResult:
+def fit(log: Any, **options: Any) -> FitResult:
     """Fit a model."""
     records, model = _grouped(LogOptions, options), _grouped(ModelOptions, options)
     return eh.fit(log, **options, records=records, model=model)

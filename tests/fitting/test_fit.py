@@ -11,6 +11,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInput, ModelError, TableError
 from evenhand.fitting.posterior_files import load_posterior, matched, posterior_path
+from evenhand.fitting.result import FitResult
 from tests.fitting.flat import fit
 
 from ..conftest import mentions
@@ -35,7 +36,7 @@ def simulated(num_arms: int = 40, num_steps: int = 60, seed: int = 0) -> polars.
     return polars.DataFrame(rows, ["van", "week", "condition", "action", "make"], orient="row")
 
 
-def fitted(frame: Any = None, **options: Any) -> eh.FitResult:
+def fitted(frame: Any = None, **options: Any) -> FitResult:
     return fit(simulated() if frame is None else frame, **COLUMNS, **{"states": STATES} | options)
 
 

@@ -400,28 +400,6 @@ def future(env, number, seed):
             yield env.step(rng.uniform(-1, 1, (5, *env.action_space.shape)).astype(np.float32))
 
 
-class TestState:
-    @pytest.mark.parametrize("name", BATCHES)
-    def test_a_restored_batch_has_the_same_future(self, name):
-        env = BATCHES[name](1)
-        env.reset()
-        list(future(env, 10, 0))
-        state = env.state()
-        kept = {key: array.copy() for key, array in state.items()}
-        one = list(future(env, 20, 1))
-        assert all(np.array_equal(state[key], kept[key]) for key in kept)  # it is not the batch's own memory
-        fresh = BATCHES[name](99)
-        fresh.restore(kept)
-        for other in (fresh, env):
-            other.restore(kept)
-            for mine, theirs in zip(one, future(other, 20, 1), strict=True):
-                assert all(np.array_equal(*pair) for pair in zip(mine[:3], theirs[:3], strict=True))
-                for left, right in zip(mine[3], theirs[3], strict=True):
-                    assert left.keys() == right.keys()
-                    assert all(np.array_equal(left[key], right[key]) for key in left if key != "episode")
-                    assert left.get("episode") == right.get("episode")
-
-
 class TestBatchedJoint:
     def test_the_contract(self):
         env = joint(0)

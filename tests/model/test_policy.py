@@ -14,7 +14,7 @@ from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy, Network, P
 from evenhand.problems import machine_replacement
 from evenhand.reductions.counts import Counts, typed_policy
 from evenhand.reductions.joint import Joint
-from evenhand.solvers.typed_counts import plan_types
+from evenhand.solvers.counts import plan_types
 
 MACHINES = machine_replacement(num_arms=3, budget=1)
 NAMES = {each.name for each in fields(Capabilities)}

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenhand.errors import InvalidInput, OutOfDomain, TooLarge, UnknownName
-from evenhand.model import welfare as welfare_module
 from evenhand.model.welfare import (
     AlphaFair,
     Gini,
@@ -600,7 +599,7 @@ class Share:
 class TestRegistered:
     @pytest.fixture(autouse=True)
     def _forget(self, monkeypatch):
-        monkeypatch.setattr(welfare_module, "_registered", {})
+        monkeypatch.setattr("evenhand.model.welfare.text_form._registered", {})
 
     def test_text_with_numbers_makes_it(self):
         register_welfare("share", lambda numbers, num_arms: Share(*numbers))

@@ -15,7 +15,7 @@ from evenhand.planning import exact, task
 from evenhand.planning.solve import METHODS, choose_method, solve
 from evenhand.planning.task import SolveMethod
 from evenhand.problems.machine_replacement import machine_replacement
-from evenhand.solvers.typed_counts import TypedPlan, plan_types
+from evenhand.solvers.counts import TypedPlan, plan_types
 
 from ..conftest import mentions
 from ..theorems.product_space import random_arm

@@ -77,8 +77,8 @@ class TestDeciding:
             TypeAdapter(schemas.Decided).validate_json(answer.content)
             assert answer.json() == plan.act(asked["states"], 5).to_dict()
         text = client.get("/metrics").text
-        assert 'evenhand_decide_models_total{kept="no"} 1.0' in text
-        assert 'evenhand_decide_models_total{kept="yes"} 2.0' in text
+        assert 'evenhand_decide_models_total{cached="no"} 1.0' in text
+        assert 'evenhand_decide_models_total{cached="yes"} 2.0' in text
         self.faults(client, model)
         self.failures(client, model)
 
@@ -104,7 +104,7 @@ def test_only_so_many_models_are_kept(programme, serving, model):
     client = serving(programme, kept_models=1)
     for seed in (0, 1, 0):
         assert client.post("/v1/decide", json=asking(model, seed=seed, method="counts")).status_code == 200
-    assert 'evenhand_decide_models_total{kept="no"} 3.0' in client.get("/metrics").text
+    assert 'evenhand_decide_models_total{cached="no"} 3.0' in client.get("/metrics").text
 
 
 def test_progress_cancelling_and_a_full_queue(programme, serving):

@@ -1,4 +1,4 @@
-"""The dynamic program on counts against the explicit count table, and every compiled kernel against its twin."""
+"""The dynamic program on counts against the explicit count table, and every compiled kernel against NumPy."""
 
 from itertools import product
 from math import comb
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInput, NotConverged, TooLarge
-from evenhand.kernels import compiled_sweeps, lattice_sweeps
+from evenhand.kernels import lattice_sweeps, splits
 from evenhand.kernels.lattice import (
     lattice_below,
     lattice_index,
@@ -25,12 +25,12 @@ from evenhand.problems.crew_and_parts import crew_maintenance
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
 from evenhand.reductions.counts import Counts
-from evenhand.solvers.count_dynamics import CountOptimum, iterating, plan_counts, roads, solve_counts
-from evenhand.solvers.count_dynamics import plan as plan_room
+from evenhand.solvers.counts import SMALL, CountOptimum, algorithm, plan_counts, solve_counts
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, values
 
 from ..conftest import mentions, slow_after
+from ..oracles import lattice_sweeps as plain_sweeps
 
 
 def arguments(problem: CoupledMDP) -> dict:
@@ -45,8 +45,8 @@ def arguments(problem: CoupledMDP) -> dict:
     }
 
 
-def solve(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
-    return solve_counts(plan_lattice(problem), problem.types.initial[0], tolerance)
+def solve(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0) -> CountOptimum:
+    return solve_counts(plan_lattice(problem, small), problem.types.initial[0], tolerance)
 
 
 def value_of_choices(problem: CoupledMDP, optimum: CountOptimum) -> float:
@@ -61,8 +61,8 @@ def value_of_choices(problem: CoupledMDP, optimum: CountOptimum) -> float:
     return float(values(table, occupancy(table, np.ones(table.num_pairs)))[0])
 
 
-def check_against_table(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
-    optimum = solve(problem, tolerance)
+def check_against_table(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0) -> CountOptimum:
+    optimum = solve(problem, tolerance, small)
     exact = solve_weighted(Counts(problem).mdp, np.ones(1), tolerance=1e-12)
     slack = 1e-10 * max(1.0, abs(exact.upper_bound))
     assert optimum.lower_bound <= exact.upper_bound + slack
@@ -113,7 +113,9 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_agrees_with_the_explicit_table(name):
-    check_against_table(PROBLEMS[name]())
+    by_sweeps = check_against_table(PROBLEMS[name]())
+    by_tables = check_against_table(PROBLEMS[name](), small=np.inf)
+    assert by_tables.upper_bound == pytest.approx(by_sweeps.upper_bound, rel=1e-8)
 
 
 @given(
@@ -143,6 +145,7 @@ def test_agrees_on_random_problems(
         seed=seed,
     )
     check_against_table(problem)
+    check_against_table(problem, small=SMALL)
 
 
 PAPER = {
@@ -153,36 +156,16 @@ PAPER = {
 
 @pytest.mark.parametrize(("cost", "num_arms"), list(product(PAPER, range(2, 6))))
 def test_optima_of_the_paper(cost, num_arms):
-    optimum = solve(machine_replacement(num_arms=num_arms, operating_cost=cost, budget=1))
+    optimum = solve(machine_replacement(num_arms=num_arms, operating_cost=cost, budget=1), small=SMALL)
     assert optimum.lower_bound == pytest.approx(PAPER[cost][num_arms - 2], abs=5e-5)
     assert optimum.upper_bound == pytest.approx(PAPER[cost][num_arms - 2], abs=5e-5)
 
 
-COMPILED = {
-    "machines": lambda: machine_replacement(num_arms=20, budget=3),
-    "machines, pure reset": PROBLEMS["machines, pure reset"],
-    "machines that may fail to reset": PROBLEMS["machines that may fail to reset"],
-    "dense, state-dependent": PROBLEMS["dense, state-dependent"],
-}
-
-
-@pytest.mark.parametrize("name", COMPILED)
-def test_compiled_and_plain_solve_alike(name, monkeypatch):
-    problem = COMPILED[name]()
-    plain = solve(problem)
-    monkeypatch.setattr(plan_room, "COMPILE_FROM", 0)
-    compiled = check_against_table(problem)
-    assert compiled.upper_bound == pytest.approx(plain.upper_bound, rel=1e-12)
-    assert compiled.lower_bound == pytest.approx(plain.lower_bound, rel=1e-12)
-
-
-@pytest.mark.parametrize("compile_from", [0, np.inf])
 @pytest.mark.parametrize("name", ["machines", "machines that may fail to reset", "dense, state-dependent"])
-def test_laws_serve_where_no_splits_are_found(name, compile_from, monkeypatch):
+def test_distributions_serve_without_splits(name, monkeypatch):
     problem = PROBLEMS[name]()
     by_splits = solve(problem)
-    monkeypatch.setattr(roads, "factorise", lambda matrix: None)
-    monkeypatch.setattr(plan_room, "COMPILE_FROM", compile_from)
+    monkeypatch.setattr(algorithm, "factorise", lambda matrix: None)
     by_laws = check_against_table(problem)
     assert by_laws.upper_bound == pytest.approx(by_splits.upper_bound, rel=1e-11)
 
@@ -190,28 +173,18 @@ def test_laws_serve_where_no_splits_are_found(name, compile_from, monkeypatch):
 def test_a_matrix_without_splits_is_told():
     """A cyclic matrix with zeros on its diagonal has none: no row is a mixture of others, nor is a column."""
     matrix = np.array([[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]])
-    assert lattice_sweeps.factorise(matrix) is None
+    assert splits.factorise(matrix) is None
     rng = np.random.default_rng(0)
     rows = np.stack([matrix, rng.dirichlet(np.ones(3), size=3)], axis=1)
     arm = Arm(transitions=rows, rewards=rng.random((3, 2)), usage=[[0.0], [1.0]])
     check_against_table(CoupledMDP(arms=[arm], budget=[2.0], discount=0.9, counts=[6]))
 
 
-def test_a_start_from_fewer_arms_changes_nothing_but_the_rounds(monkeypatch):
-    problem = machine_replacement(num_arms=60, budget=6)
-    plain = solve(problem)
-    monkeypatch.setattr(iterating, "COARSE_FROM", 0)
-    started = solve(problem)
-    assert started.rounds < plain.rounds
-    assert started.lower_bound <= plain.upper_bound
-    assert plain.lower_bound <= started.upper_bound
-
-
 def test_more_arms_than_any_table_allows():
     """The bounds at N = 100 bracket the value that the choices have by a long run of their own operator."""
     problem = machine_replacement(num_arms=100, budget=10)
     optimum = solve(problem, tolerance=1e-6)
-    plan = plan_lattice(problem)
+    plan = plan_lattice(problem, small=0)
     slots, counts = plan.slots, plan.outcomes.points.astype(np.int64)
     amounts = optimum.choices
     reached = counts.copy()
@@ -304,23 +277,23 @@ def split_by_hand(function, num_arms, num_states, source, target, p):
     return result
 
 
-@pytest.mark.parametrize("kernels", [lattice_sweeps, compiled_sweeps])
+@pytest.mark.parametrize("kernels", [lattice_sweeps, plain_sweeps])
 @pytest.mark.parametrize(("source", "target", "p"), [(0, 2, 0.3), (1, 0, 0.9), (2, 1, 1.0), (0, 1, 0.0)])
 def test_a_sweep_is_a_split(kernels, source, target, p):
     rng = np.random.default_rng(0)
     functions = rng.random((2, comb(11, 2)))
-    lines = lattice_sweeps.lattice_lines(9, 3, source, target)
-    swept = kernels.sweep_lines(functions, lines, lattice_sweeps.binomial_bands(9, p))
+    lines = splits.lattice_lines(9, 3, source, target)
+    swept = kernels.sweep_lines(functions, lines, splits.binomial_bands(9, p))
     for function, result in zip(functions, swept, strict=True):
         assert result == pytest.approx(split_by_hand(function, 9, 3, source, target, p), abs=1e-13)
 
 
 def test_a_wide_sweep_compiled_is_the_plain_one():
     functions = np.random.default_rng(0).random((3, comb(82, 2)))
-    lines, bands = lattice_sweeps.lattice_lines(80, 3, 0, 2), lattice_sweeps.binomial_bands(80, 0.2)
+    lines, bands = splits.lattice_lines(80, 3, 0, 2), splits.binomial_bands(80, 0.2)
     assert (np.diff(bands.starts) < 81).any()
-    plain = lattice_sweeps.sweep_lines(functions, lines, bands)
-    assert compiled_sweeps.sweep_lines(functions, lines, bands) == pytest.approx(plain, abs=1e-12)
+    plain = plain_sweeps.sweep_lines(functions, lines, bands)
+    assert lattice_sweeps.sweep_lines(functions, lines, bands) == pytest.approx(plain, abs=1e-12)
 
 
 @given(num_states=st.integers(1, 4), seed=st.integers(0, 10**6), kind=st.sampled_from(["acyclic", "chain", "dense"]))
@@ -333,14 +306,14 @@ def test_factors_multiply_to_the_matrix(num_states, seed, kind):
     if kind == "chain":  # with heavy diagonals, chains that go up and down by one are products too
         matrix = np.tril(np.triu(matrix, -1), 1) + 3 * np.eye(num_states)
     matrix /= matrix.sum(axis=1, keepdims=True)
-    found = lattice_sweeps.factorise(matrix)
+    found = splits.factorise(matrix)
     if found is None:
         assert kind == "dense"
         assert num_states > 2
         return
-    splits, ends = found
+    factors, ends = found
     product_ = np.eye(num_states)
-    for source, target, p in splits:
+    for source, target, p in factors:
         assert 0 < p <= 1
         split = np.eye(num_states)
         split[source, source], split[source, target] = 1 - p, p
@@ -350,9 +323,9 @@ def test_factors_multiply_to_the_matrix(num_states, seed, kind):
 
 def test_equal_rows_are_factorised():
     matrix = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
-    found = lattice_sweeps.factorise(matrix)
+    found = splits.factorise(matrix)
     assert found is not None
-    assert lattice_sweeps.product_error(matrix, *found) < 1e-15
+    assert splits.product_error(matrix, *found) < 1e-15
 
 
 def test_laws_grow_alike():
@@ -363,8 +336,8 @@ def test_laws_grow_alike():
         points, below = lattice_points(n, 3), lattice_below(n, 3)
         leaving = (points > 0).argmax(axis=1).astype(np.int32)
         parent = below[np.arange(len(points)), leaving]
-        plain = lattice_sweeps.grow_law(law, rows, leaving, parent, below)
-        assert compiled_sweeps.grow_law(law, rows, leaving, parent, below) == pytest.approx(plain, abs=1e-15)
+        plain = plain_sweeps.grow_law(law, rows, leaving, parent, below)
+        assert lattice_sweeps.grow_law(law, rows, leaving, parent, below) == pytest.approx(plain, abs=1e-15)
         law = plain
     assert law.sum(axis=1) == pytest.approx(1.0, abs=1e-14)
     assert law @ lattice_points(7, 3) == pytest.approx(lattice_points(7, 3) @ rows, abs=1e-12)
@@ -374,9 +347,9 @@ def test_dot_rows_alike():
     rng = np.random.default_rng(2)
     left, right = rng.random((5, 33)), rng.random((4, 33))
     i, j = rng.integers(5, size=9), rng.integers(4, size=9)
-    plain = lattice_sweeps.dot_rows(left, right, i, j)
+    plain = plain_sweeps.dot_rows(left, right, i, j)
     assert plain == pytest.approx((left[i] * right[j]).sum(axis=1), abs=1e-12)
-    assert compiled_sweeps.dot_rows(left, right, i, j) == pytest.approx(plain, abs=1e-12)
+    assert lattice_sweeps.dot_rows(left, right, i, j) == pytest.approx(plain, abs=1e-12)
 
 
 CELLS = {
@@ -400,11 +373,11 @@ def test_climbing_finds_the_best_allocation(name, wide):
     points = lattice_points(6, num_states)
     final, gains = rng.normal(size=len(points)), rng.normal(size=len(sources)) / 2
     strides = ((num_units + 1) ** np.arange(len(sources))).astype(wide)
-    steps = lattice_sweeps.lattice_steps(points, sources, landings)
-    best, code = lattice_sweeps.climb_budget(final, gains, units, steps, strides, num_units)
+    steps = splits.lattice_steps(points, sources, landings)
+    best, code = plain_sweeps.climb_budget(final, gains, units, steps, strides, num_units)
     tables = lattice_tables(6, num_states)
     rest = (gains, sources, landings, num_units + 1, tables)
-    amounts, worth, targets = lattice_sweeps.decode_climb(points.astype(np.int32), code, *rest)
+    amounts, worth, targets = plain_sweeps.decode_climb(points.astype(np.int32), code, *rest)
 
     assert (amounts @ units <= num_units).all()
     assert worth + final[targets] == pytest.approx(best, abs=1e-12)
@@ -417,34 +390,22 @@ def test_climbing_finds_the_best_allocation(name, wide):
                 brute = max(brute, gains @ u + final[lattice_index(reached.astype(np.int64))])
         assert best[number] == pytest.approx(brute, abs=1e-12)
 
-    fast_best, fast_code = compiled_sweeps.climb_budget(final, gains, units, steps, strides, num_units)
+    fast_best, fast_code = lattice_sweeps.climb_budget(final, gains, units, steps, strides, num_units)
     assert fast_best == pytest.approx(best, abs=1e-12)
     assert np.array_equal(fast_code, code)
-    decoded = compiled_sweeps.decode_climb(points.astype(np.int32), code, *rest)
+    decoded = lattice_sweeps.decode_climb(points.astype(np.int32), code, *rest)
     for fast, plain in zip(decoded, (amounts, worth, targets), strict=True):
         assert fast == pytest.approx(plain, abs=1e-12)
 
 
 def test_listed_allocations_alike():
-    plan = plan_lattice(PROBLEMS["dense, state-dependent"]())
+    plan = plan_lattice(PROBLEMS["dense, state-dependent"](), small=0)
     worth = np.random.default_rng(4).random(plan.roads.num_outcomes)
     inputs = (plan.outcomes.points, plan.chooser.listed, plan.outcomes.tables, worth)
-    best, choice = lattice_sweeps.best_listed(*inputs)
-    fast_best, fast_choice = compiled_sweeps.best_listed(*inputs)
+    best, choice = plain_sweeps.best_listed(*inputs)
+    fast_best, fast_choice = lattice_sweeps.best_listed(*inputs)
     assert fast_best == pytest.approx(best, abs=1e-12)
     assert np.array_equal(fast_choice, choice)
-
-
-@given(num_states=st.integers(2, 4), few=st.integers(1, 5), factor=st.integers(1, 3), seed=st.integers(0, 999))
-def test_interpolation_keeps_linear_functions_and_grid_points(num_states, few, factor, seed):
-    rng = np.random.default_rng(seed)
-    coarse, fine = lattice_points(few, num_states), lattice_points(few * factor, num_states)
-    slopes = rng.random(num_states)
-    linear = lattice_sweeps.interpolate(coarse @ slopes / few, few, fine)
-    assert linear == pytest.approx(fine @ slopes / (few * factor), abs=1e-12)
-    function = rng.random(len(coarse))
-    kept = lattice_sweeps.interpolate(function, few, fine)[lattice_index(coarse * factor)]
-    assert kept == pytest.approx(function, abs=1e-12)
 
 
 def test_neighbours_of_points():

@@ -9,7 +9,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -23,21 +23,13 @@ from evenhand.planning.exact import plan_lattice
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
 from evenhand.reductions.counts import CountChoices, Counts, count_policy
-from evenhand.solvers.count_dynamics import (
-    CountOptimum,
-    evaluate_counts,
-    iterating,
-    plan_counts,
-    roads,
-    solve_counts,
-)
-from evenhand.solvers.count_dynamics import plan as plan_room
+from evenhand.solvers.counts import CountOptimum, algorithm, solve_counts
 
 from ..conftest import crossed, mentions
 
 
-def solve(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum:
-    return solve_counts(plan_lattice(problem), problem.types.initial[0], tolerance)
+def solve(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0) -> CountOptimum:
+    return solve_counts(plan_lattice(problem, small), problem.types.initial[0], tolerance)
 
 
 class Table:
@@ -108,13 +100,13 @@ def feasible(problem: CoupledMDP, counts: np.ndarray, allocations: np.ndarray) -
     return bool(whole and (used <= problem.budget_limit + 1e-12).all())
 
 
-def check_average(problem: CoupledMDP, tolerance: float = 1e-8) -> CountOptimum | None:
+def check_average(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0) -> CountOptimum | None:
     """Bounds that meet at the best mean, or a refusal where there is not one best mean."""
     problem = problem.with_criterion("average")
     table = Table(problem)
     means = table.best_means()
     try:
-        optimum = solve(problem, tolerance)
+        optimum = solve(problem, tolerance, small)
     except NotApplicable as refusal:
         several = "groups of states that no action leaves" in str(refusal)
         assert several or np.ptp(means) > 1e-7, (refusal, means)
@@ -245,12 +237,14 @@ def test_average_agrees_with_linear_programs(name):
 @given(**RANDOM)
 def test_average_agrees_on_random_problems(**drawn):
     check_average(random_problem(**drawn))
+    check_average(random_problem(**drawn), small=np.inf)
 
 
-@settings(derandomize=True)
+@settings(deadline=None, max_examples=40)
 @given(num_arms=st.integers(1, 4), num_states=st.integers(2, 4), budget=st.integers(0, 3), seed=st.integers(0, 10**6))
+@example(num_arms=4, num_states=4, budget=3, seed=400923)  # two classes with means that differ by 3e-5
 def test_average_agrees_where_nothing_is_random(num_arms, num_states, budget, seed):
-    check_average(cycles(num_arms, num_states, budget, seed))
+    check_average(cycles(num_arms, num_states, budget, seed), small=np.inf)
 
 
 @pytest.mark.parametrize("name", ["machines", "machines, pure reset", "dense", "two idle actions"])
@@ -378,40 +372,15 @@ def test_rounding_does_not_grow_with_the_rounds_of_an_average():
 @pytest.mark.parametrize(
     "name", ["machines", "machines, pure reset", "machines that may fail to reset", "dense, state-dependent"]
 )
-def test_compiled_and_plain_solve_alike(name, criterion, monkeypatch):
+def test_sweeps_and_tables_solve_alike(name, criterion, monkeypatch):
     problem = PROBLEMS[name]().with_criterion(criterion)
-    monkeypatch.setattr(plan_room, "COMPILE_FROM", np.inf)
-    plain = solve(problem)
-    monkeypatch.setattr(plan_room, "COMPILE_FROM", 0)
+    plain = solve(problem, small=np.inf)
     compiled = solve(problem)
-    assert compiled.upper_bound == pytest.approx(plain.upper_bound, rel=1e-11)
-    assert compiled.lower_bound == pytest.approx(plain.lower_bound, rel=1e-11)
-    monkeypatch.setattr(roads, "factorise", lambda matrix: None)
+    assert compiled.upper_bound == pytest.approx(plain.upper_bound, rel=1e-8)
+    assert compiled.lower_bound == pytest.approx(plain.lower_bound, rel=1e-8)
+    monkeypatch.setattr(algorithm, "factorise", lambda matrix: None)
     by_laws = solve(problem)
     assert by_laws.upper_bound == pytest.approx(plain.upper_bound, rel=1e-8)
-
-
-def test_a_start_from_fewer_arms_serves_an_average(monkeypatch):
-    problem = machine_replacement(num_arms=60, budget=6).with_criterion("average")
-    plain = solve(problem)
-    monkeypatch.setattr(iterating, "COARSE_FROM", 0)
-    started = solve(problem)
-    assert started.rounds < plain.rounds
-    assert started.lower_bound <= plain.upper_bound
-    assert plain.lower_bound <= started.upper_bound
-
-
-def test_a_start_that_fewer_arms_cannot_give_is_done_without(monkeypatch):
-    """A quarter of the budget affords nothing, so that a quarter of the arms would be apart."""
-    rows = np.zeros((2, 2, 2))
-    rows[[0, 1], 0, [0, 1]] = 1.0
-    rows[[0, 1], 1] = [[0.5, 0.5], [0.5, 0.5]]
-    arm = Arm(transitions=rows, rewards=[[1.0, 0.0], [0.0, 0.0]], usage=[[0.0], [1.0]])
-    problem = CoupledMDP(arms=[arm], budget=[1], discount=0.9, counts=[40], criterion="average")
-    with pytest.raises(NotApplicable):
-        plan_lattice(problem).with_fewer_arms(4)
-    monkeypatch.setattr(iterating, "COARSE_FROM", 0)
-    assert solve(problem).lower_bound == pytest.approx(1.0, abs=1e-7)
 
 
 # -- finite ----------------------------------------------------------------------------------------------------------
@@ -485,118 +454,3 @@ def test_a_policy_without_steps_is_one_table():
 
 
 # -- one policy, any rewards -----------------------------------------------------------------------------------------
-
-CRITERIA = [Discounted(0.9), Average(), Finite(6, 0.9), Finite(6)]
-
-
-def values_by_hand(problem: CoupledMDP, optimum: CountOptimum, rewards: np.ndarray) -> float:
-    """The mean value of the optimum's choices for other rewards of an arm, by dense linear algebra."""
-    table, criterion = Table(problem), problem.criterion
-    everywhere = np.arange(table.num_states)
-    num_steps = criterion.num_steps
-    steps = [None] if num_steps is None else list(reversed(range(num_steps)))
-    value = np.zeros(table.num_states)
-    for step in steps:
-        allocations = optimum.allocation(everywhere, step)
-        chain, _ = table.chain(allocations)
-        own = np.einsum("xsa,sa->x", allocations, rewards) / problem.num_arms
-        if criterion.is_average:
-            return long_run_mean(chain, own, table.initial)
-        if num_steps is None:
-            value = np.linalg.solve(np.eye(len(chain)) - criterion.factor * chain, own)
-        else:
-            value = own + criterion.factor * chain @ value
-    return float(table.initial @ value)
-
-
-@pytest.mark.parametrize(
-    ("name", "criterion"),
-    crossed([name for name in PROBLEMS if not name.startswith("cycles")], CRITERIA),
-    ids=lambda given: given if isinstance(given, str) else f"{given.name}, {given.factor}",
-)
-def test_one_policy_evaluated_for_any_rewards(name, criterion):
-    problem = PROBLEMS[name]().with_criterion(criterion)
-    plan, initial = plan_lattice(problem), problem.types.initial[0]
-    optimum = solve_counts(plan, initial)
-    served = (problem.types.usage[0] > 0).any(axis=2).astype(float)
-    others = np.random.default_rng(0).normal(size=served.shape)
-    for rewards in (problem.types.rewards[0], served, others):
-        low, high = evaluate_counts(plan, optimum.choices, rewards, initial)
-        exact = values_by_hand(problem, optimum, rewards)
-        assert low - 1e-11 <= exact <= high + 1e-11
-        assert high - low <= 1e-10 * max(1.0, abs(exact))
-    low, high = evaluate_counts(plan, optimum.choices, problem.types.rewards[0], initial)
-    assert optimum.lower_bound <= high
-    assert low <= optimum.upper_bound
-
-
-@given(criterion=st.sampled_from(CRITERIA), **RANDOM)
-def test_one_policy_evaluated_on_random_problems(criterion, **drawn):
-    problem = random_problem(**drawn).with_criterion(criterion)
-    rewards = np.random.default_rng(drawn["seed"]).normal(size=problem.types.rewards[0].shape)
-    try:
-        plan = plan_lattice(problem)
-        optimum = solve_counts(plan, problem.types.initial[0])
-        low, high = evaluate_counts(plan, optimum.choices, rewards, problem.types.initial[0])
-    except NotApplicable:
-        assume(False)
-    assert low - 1e-10 <= values_by_hand(problem, optimum, rewards) <= high + 1e-10
-    assert high - low <= 1e-9 * max(1.0, abs(high))
-
-
-def test_a_policy_whose_mean_depends_on_the_start_is_refused():
-    """The arms communicate, but who never acts stays where it is."""
-    rows = np.zeros((2, 2, 2))
-    rows[[0, 1], 0, [0, 1]] = 1.0
-    rows[[0, 1], 1, [1, 0]] = 1.0
-    rewards = np.array([[1.0, 0.0], [0.0, 0.0]])
-    arm = Arm(transitions=rows, rewards=rewards, usage=[[0.0], [1.0]])
-    problem = CoupledMDP(arms=[arm], budget=[1], discount=0.9, counts=[3], criterion="average")
-    plan = plan_lattice(problem)
-    idle = np.zeros((plan.num_points, len(plan.slots.cells)), dtype=np.int32)
-    with pytest.raises(NotApplicable):
-        evaluate_counts(plan, idle, rewards, problem.types.initial[0])
-
-
-def test_choices_that_cannot_be_are_refused():
-    problem = machine_replacement(num_arms=5, budget=2)
-    plan, rewards, initial = plan_lattice(problem), problem.types.rewards[0], problem.types.initial[0]
-    choices = solve(problem).choices
-    with pytest.raises(InvalidInput, check=mentions("choices")):
-        evaluate_counts(plan, choices[None], rewards, initial)
-    with pytest.raises(InvalidInput, check=mentions("rewards")):
-        evaluate_counts(plan, choices, rewards[:, 0], initial)
-    with pytest.raises(InvalidInput):
-        evaluate_counts(plan, np.ones_like(choices), rewards, initial)
-    with pytest.raises(InvalidInput):
-        evaluate_counts(plan, -np.ones_like(choices), rewards, initial)
-    greedy = plan.outcomes.points[:, plan.slots.cells[:, 0]]
-    with pytest.raises(InvalidInput, check=mentions("budget")):
-        evaluate_counts(plan, greedy, rewards, initial)
-
-
-@pytest.mark.parametrize(
-    ("name", "criterion"),
-    crossed(["machines", "machines, pure reset", "dense, state-dependent"], CRITERIA),
-    ids=lambda given: given if isinstance(given, str) else f"{given.name}, {given.factor}",
-)
-def test_other_rewards_make_the_same_plan_as_from_the_beginning(name, criterion):
-    """A price on being served changes which cells matter now and then: what was built is kept only where it fits."""
-    problem = PROBLEMS[name]().with_criterion(criterion)
-    types, initial = problem.types, problem.types.initial[0]
-    plan = plan_lattice(problem)
-    solve_counts(plan, initial)
-    kept = []
-    for price in (-1.0, 0.0, 0.01, 0.3, 2.0):
-        rewards = types.rewards[0] + price * (types.usage[0] > 0).any(axis=2)
-        changed = plan.with_rewards(rewards)
-        fresh = plan_counts(
-            types.transitions[0], rewards, types.usage[0], problem.budget_limit, problem.num_arms, criterion
-        )
-        kept.append(changed.outcomes is plan.outcomes)
-        assert np.array_equal(changed.slots.cells, fresh.slots.cells)
-        left, right = solve_counts(changed, initial), solve_counts(fresh, initial)
-        assert (left.lower_bound, left.upper_bound) == (right.lower_bound, right.upper_bound)
-        assert np.array_equal(left.choices, right.choices)
-    assert kept[1]
-    assert not all(kept) or name != "machines"  # a new machine is served where that is paid for

@@ -13,11 +13,11 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini, Maximin, Utilitarian
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers import fluid, price_search
-from evenhand.solvers import frontiers as frontiers_module
-from evenhand.solvers.fluid import FluidSolution, read_model, solve_fluid, solve_model
-from evenhand.solvers.frontiers import FluidModel
-from evenhand.solvers.levels import RankAnswers
+from evenhand.solvers.fluid import FluidSolution, dual_search, read_model, solve_fluid, solve_model
+from evenhand.solvers.fluid import frontiers as frontiers_module
+from evenhand.solvers.fluid import relaxation as fluid
+from evenhand.solvers.fluid.frontiers import FluidModel
+from evenhand.solvers.fluid.price_response import RankAnswers
 from evenhand.solvers.permutahedron import project_types
 
 from ..conftest import crossed, mentions, slow_after
@@ -258,7 +258,7 @@ def test_alpha_fairness_out_of_reach_is_an_error():
 
 
 def test_the_program_steps_in_where_cuts_do_not_end(monkeypatch):
-    monkeypatch.setattr(price_search, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(dual_search, "MOST_ROUNDS", 2)
     problem = random_problem(2, 12, 3)
     solution = solve(problem, "gini:2")
     check(problem, solution)

@@ -15,8 +15,8 @@ from evenhand.errors import Infeasible, NotApplicable, OutOfDomain, TooLarge
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
-from evenhand.solvers import fluid_programs
 from evenhand.solvers.fluid import model_of, solve_fluid
+from evenhand.solvers.fluid import programs as fluid_programs
 
 from ..conftest import crossed, mentions
 from ..oracles.fluid_lp import fluid_lp

@@ -12,9 +12,10 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted, Opening
 from evenhand.planning.relaxation import relax, tightest
-from evenhand.solvers import fluid, fluid_programs
-from evenhand.solvers.arms import action_values
+from evenhand.solvers.fluid import programs as fluid_programs
+from evenhand.solvers.fluid import relaxation as fluid
 from evenhand.solvers.fluid import solve_opening
+from evenhand.solvers.single_arm import action_values
 
 from ..conftest import random_arm
 from .test_fluid_objective import SoftMinimum

@@ -15,7 +15,7 @@ from evenhand.kernels import runs
 from evenhand.model.arm import ArmTables
 from evenhand.model.welfare import as_welfare
 from evenhand.planning import by_shards
-from evenhand.solvers.levels import power_utility, power_value, share_evenly
+from evenhand.solvers.fluid.price_response import power_utility, power_value, share_evenly
 from evenhand.solvers.permutahedron import project_in_runs, project_types
 from evenhand.solvers.sharded import grid, ranks
 from evenhand.solvers.sharded import solve as solving

@@ -1,4 +1,4 @@
-"""Counts of several types, applied type by type, against the explicit count table, plain enumeration, and twins."""
+"""Counts of several types, applied type by type, against the explicit count table, enumeration, and NumPy."""
 
 from itertools import pairwise
 
@@ -8,22 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotApplicable, TooLarge
-from evenhand.kernels import compiled_types, type_sweeps
+from evenhand.kernels import type_sweeps
+from evenhand.kernels.boxes import Best
 from evenhand.kernels.lattice import lattice_size
 from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
-from evenhand.kernels.threads import in_threads
-from evenhand.kernels.type_sweeps import Best
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import crew_maintenance
 from evenhand.reductions.counts import Counts, typed_policy
+from evenhand.solvers.counts import (
+    Operators,
+    Visits,
+    plan_types,
+    solve_types,
+    type_improvement,
+    type_operators,
+    type_plan,
+)
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, total_visits
-from evenhand.solvers.typed_counts import Operators, Visits, choosing, operators, plan_types, solve_types
-from evenhand.solvers.typed_counts import plan as plan_room
 from evenhand.typing import Floats
 
-from ..conftest import crossed, mentions
+from ..conftest import crossed
+from ..oracles import type_sweeps as plain_sweeps
 
 CRITERIA = ["discounted", "average", "finite:4"]
 
@@ -60,17 +67,9 @@ def ergodic(problem: CoupledMDP) -> CoupledMDP:
 SEEDS = st.integers(0, 10**6)
 
 
-@pytest.fixture(params=["numpy", "compiled"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(operators, "COMPILE_FROM", 0.0 if request.param == "compiled" else np.inf)
-    return str(request.param)
-
-
 def use(kernel: str, problem: CoupledMDP) -> Operators:
-    """Operators with one of the twins, whatever the size."""
-    made = Operators(plan_types(problem))
-    made.kernels = compiled_types if kernel == "compiled" else type_sweeps
-    return made
+    """Operators with compiled loops or their NumPy versions."""
+    return Operators(plan_types(problem), type_sweeps if kernel == "compiled" else plain_sweeps)
 
 
 def pair_values(mdp, weights: Floats, value: Floats) -> Floats:
@@ -136,7 +135,7 @@ class TestOperators:
 
 
 @given(seed=SEEDS)
-def test_twins_choose_the_same(seed):
+def test_compiled_and_numpy_choose_the_same(seed):
     problem = random_problem(seed)
     rng = np.random.default_rng(seed)
     plain, compiled = use("numpy", problem), use("compiled", problem)
@@ -167,9 +166,9 @@ def test_blocks_and_pieces_change_nothing(block, parts, monkeypatch):
     value, law = rng.normal(size=usual.plan.num_states), rng.dirichlet(np.ones(usual.plan.num_states))
     gains = [moves.rewards for moves in usual.types]
     best, picks = usual.improve(gains, value, 1e-13)
-    monkeypatch.setattr(choosing, "BLOCK", block)
-    monkeypatch.setattr(operators, "PARTS", parts)
-    monkeypatch.setattr(operators, "CUT_FROM", 0)
+    monkeypatch.setattr(type_improvement, "BLOCK", block)
+    monkeypatch.setattr(type_operators, "PARTS", parts)
+    monkeypatch.setattr(type_operators, "CUT_FROM", 0)
     other = use("compiled", problem)
     again, same = other.improve(gains, value, 1e-13)
     assert np.array_equal(best, again)
@@ -178,20 +177,6 @@ def test_blocks_and_pieces_change_nothing(block, parts, monkeypatch):
     assert sum(len(leaves.rows) for _, leaves in after.parts) == len(before.leaves.rows)
     assert np.array_equal(after.follow(value), before.follow(value))
     assert after.push(law) == pytest.approx(before.push(law), abs=1e-16)
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 5, 40])
-@pytest.mark.parametrize("alone", [True, False])
-def test_pieces_in_threads_are_answered_in_order(number, alone):
-    assert list(in_threads(lambda piece: piece * piece, range(number), alone=alone)) == [n * n for n in range(number)]
-
-
-def test_what_a_piece_raises_is_raised():
-    def fail(piece: int) -> int:
-        raise NotApplicable(f"piece {piece}")
-
-    with pytest.raises(NotApplicable, check=mentions("piece", "piece 0")):
-        list(in_threads(fail, range(5)))
 
 
 @given(seed=SEEDS)
@@ -204,19 +189,19 @@ def test_kernels_one_by_one(seed):
     values = rng.normal(size=(lanes, size, rest))
     first = int(rng.integers(len(moves.movers)))
     last = int(rng.integers(first, len(moves.movers))) + 1
-    expanded = type_sweeps.expand(rows, first, last, values)
-    assert compiled_types.expand(rows, first, last, values) == pytest.approx(expanded, abs=1e-14)
+    expanded = plain_sweeps.expand(rows, first, last, values)
+    assert type_sweeps.expand(rows, first, last, values) == pytest.approx(expanded, abs=1e-14)
     gains = rng.normal(size=len(moves.rewards))
     spans = np.array([[0, first], [first, last]])
     flat = np.ascontiguousarray(values[:, :, 0])
-    plain = type_sweeps.best_last(rows, moves.pairs, gains, spans, 3, flat, 1e-12)
-    compiled = compiled_types.best_last(rows, moves.pairs, gains, spans, 3, flat, 1e-12)
+    plain = plain_sweeps.best_last(rows, moves.pairs, gains, spans, 3, flat, 1e-12)
+    compiled = type_sweeps.best_last(rows, moves.pairs, gains, spans, 3, flat, 1e-12)
     assert compiled[0] == pytest.approx(plain[0], abs=1e-13)
     assert np.array_equal(compiled[1][np.isfinite(plain[0])], plain[1][np.isfinite(plain[0])])
     found = Best(expanded, rng.integers(1000, size=expanded.shape))
     kept = [Best(np.full(values.shape, 0.1), np.full(values.shape, -1)) for _ in range(2)]
-    type_sweeps.keep_best(moves.pairs, gains, first, last, 1000, found, kept[0], 1e-12)
-    compiled_types.keep_best(moves.pairs, gains, first, last, 1000, found, kept[1], 1e-12)
+    plain_sweeps.keep_best(moves.pairs, gains, first, last, 1000, found, kept[0], 1e-12)
+    type_sweeps.keep_best(moves.pairs, gains, first, last, 1000, found, kept[1], 1e-12)
     assert np.array_equal(kept[0].values, kept[1].values)
     assert np.array_equal(kept[0].codes, kept[1].codes)
 
@@ -341,7 +326,7 @@ class TestPlans:
                 if (used + own <= plan.limit).all():
                     number = float(moves.starts[i + 1] - moves.starts[i])
                     total += lanes * (moves.entries[i] + moves.pairs_of_uses[i]) * rests[kind]
-                    total += plan_room.NODE * (1 + lanes * number * rests[kind] / plan_room.BLOCK)
+                    total += type_plan.NODE * (1 + lanes * number * rests[kind] / type_plan.BLOCK)
                     total += walk(kind + 1, used + own, lanes * number)
             return total
 
@@ -357,15 +342,17 @@ class TestPlans:
             plan_types(crew_maintenance(num_arms=120))
 
     def test_too_many_allocations_are_refused(self, monkeypatch):
-        monkeypatch.setattr("evenhand.solvers.typed_counts.moves.MOST_PAIRS", 100)
-        with pytest.raises(TooLarge):
+        monkeypatch.setattr("evenhand.solvers.counts.outcomes.MOST_PAIRS", 100)
+        with pytest.raises(TooLarge, match=r"over .* allocations within the budget"):
             plan_types(crew_maintenance(num_arms=10))
 
     def test_too_much_memory_or_work_is_refused_in_words(self, monkeypatch):
         plan = plan_types(crew_maintenance(num_arms=10).with_criterion("finite:5"))
         plan.check()
-        monkeypatch.setattr("evenhand.solvers.count_dynamics.plan.MOST_OPERATIONS", 1e3)
-        with pytest.raises(TooLarge, check=mentions(14000, "3 types", "5 steps")):
+        monkeypatch.setattr("evenhand.solvers.counts.plan.MOST_OPERATIONS", 1e3)
+        with pytest.raises(
+            TooLarge, match="14000 count states of 3 types with the choices of 5 steps would need about"
+        ):
             plan.check()
         monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1e5)
         with pytest.raises(TooLarge):

@@ -33,10 +33,10 @@ def gini_coefficient(values: ArrayLike, counts: ArrayLike | None = None) -> Floa
         (...) coefficients, a float when `values` has one axis.
 
     Example:
-        >>> import evenhand as eh
-        >>> eh.gini_coefficient([2.0, 2.0, 2.0])
+        >>> from evenhand import evaluation
+        >>> evaluation.gini_coefficient([2.0, 2.0, 2.0])
         0.0
-        >>> round(eh.gini_coefficient([0.0, 0.0, 3.0]), 4)
+        >>> round(evaluation.gini_coefficient([0.0, 0.0, 3.0]), 4)
         0.6667
     """
     arms = Population.read(values, counts)
@@ -67,8 +67,8 @@ def lorenz_curve(values: ArrayLike, counts: ArrayLike | None = None) -> tuple[Fl
         last; with counts there is one point for each type that has arms.
 
     Example:
-        >>> import evenhand as eh
-        >>> arms, value = eh.lorenz_curve([3.0, 1.0])
+        >>> from evenhand import evaluation
+        >>> arms, value = evaluation.lorenz_curve([3.0, 1.0])
         >>> arms.tolist(), value.tolist()
         ([0.0, 0.5, 1.0], [0.0, 0.25, 1.0])
     """

@@ -1,6 +1,6 @@
 """Exact values of choices on the counts of several types, where they are too many for a table.
 
-The policy's visits are computed type by type (`solvers.typed_counts`), and every fact about its decisions is a sum over
+The policy's visits are computed type by type (`solvers.counts`), and every fact about its decisions is a sum over
 them: rewards, what is used, who is served.
 """
 
@@ -13,7 +13,7 @@ from evenhand.model.composite import steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.feasible import check_budget
 from evenhand.reductions.counts import TypedChoices
-from evenhand.solvers.typed_counts import Moves, Operators, Visits, plan_types
+from evenhand.solvers.counts import Moves, Operators, Visits, plan_types
 from evenhand.typing import Array, Floats, Ints
 
 

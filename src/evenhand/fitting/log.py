@@ -402,7 +402,7 @@ def _check_arms(
         ),
     )
     if not same.any() and len(order):
-        faults.add("no arm has two rows: there is no move to count")
+        faults.add("no arm has two rows, so no transition can be counted")
 
 
 def _read_groups(

@@ -131,11 +131,11 @@ def read_statements(
     faults = Faults()
     for column in (*required, *([" or ".join(figures)] if figures and not found else [])):
         if column not in columns:
-            faults.add("", f"there is no column {column}; the columns are: {', '.join(columns) or 'none'}")
+            faults.add("", f"missing column {column}; the columns are: {', '.join(columns) or 'none'}")
     if figures is not None and len(found) > 1:
         faults.add("", f"expected one column of {', '.join(figures)}, got {', '.join(found)}")
     if figures is None and not found:
-        faults.add("", "there is no column beside type, state and action; expected one per resource")
+        faults.add("", "expected one column per resource beside type, state and action")
     for column in columns:
         if column not in (*keys, *found):
             faults.add("", f"unknown column {quoted(column)}; expected {', '.join([*keys, *(figures or ())])}")

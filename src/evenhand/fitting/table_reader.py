@@ -201,6 +201,6 @@ def _check_columns(head: Sequence[str], columns: Mapping[str, str], name: str) -
             near = nearest(column, head)
             hint = f" Did you mean {near}?" if near else ""
             listed = ", ".join(head) or "none"
-            faults.append(Fault("", f"there is no column {column} ({role}). The columns are: {listed}.{hint}"))
+            faults.append(Fault("", f"missing column {column} ({role}). The columns are: {listed}.{hint}"))
     if faults:
         raise TableError(faults, name)

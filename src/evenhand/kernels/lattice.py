@@ -19,7 +19,7 @@ from evenhand.typing import Array, Floats, Indices, Ints
 
 
 def lattice_size(num_arms: int, num_states: int) -> int:
-    """How many points the lattice has."""
+    """Number of points of the lattice."""
     return comb(num_arms + num_states - 1, num_states - 1)
 
 
@@ -89,6 +89,24 @@ def lattice_tables(num_arms: int, num_states: int) -> Ints:
     for behind in range(1, num_states):
         table[behind] = np.cumsum(table[behind - 1])
     return table
+
+
+def number_points(points: Array, num_arms: Array | np.int64, tables: Ints) -> Ints:
+    """(point,) numbers by tables of binomials; with (point,) numbers of arms, each in the lattice of its own.
+
+    Args:
+        points: (point, state) points.
+        num_arms: how many arms they have.
+        tables: (behind, left) binomials (`lattice_tables`).
+    """
+    last = points.shape[1] - 1
+    left = np.broadcast_to(num_arms, len(points))
+    index = np.zeros(len(points), dtype=np.int64)
+    for s in range(last):
+        after = left - points[:, s]
+        index += tables[last - s, left] - tables[last - s, after]
+        left = after
+    return index
 
 
 def lattice_neighbours(points: Ints, source: int, target: int) -> Indices:

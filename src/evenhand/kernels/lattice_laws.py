@@ -12,7 +12,6 @@ import numpy as np
 from scipy.special import gammaln
 
 from evenhand.kernels.lattice import lattice_below, lattice_size
-from evenhand.kernels.lattice_sweeps import grow_law
 from evenhand.typing import Floats, Indices, Ints
 
 COMPILE_FROM = 1e8
@@ -28,15 +27,14 @@ def law_of_movers(movers: Ints, rows: Floats) -> Floats:
     """
     num_states, num_arms = rows.shape[1], int(movers[0].sum())
     work = float(len(movers)) * lattice_size(num_arms, num_states) * num_states * num_arms / 5
-    grow = grow_law
-    if work > COMPILE_FROM:
-        from evenhand.kernels import compiled_sweeps
+    if work <= COMPILE_FROM:
+        return np.asarray(laws_of_movers(movers, rows[None])[0])
+    from evenhand.kernels.lattice_sweeps import grow_law
 
-        grow = compiled_sweeps.grow_law
     law = np.ones((1, 1))
     for total, (first, parent) in enumerate(_predecessors(movers), start=1):
-        law = grow(law, rows, first, parent, lattice_below(total, num_states))
-    return law
+        law = grow_law(law, rows, first, parent, lattice_below(total, num_states))
+    return np.asarray(law)
 
 
 def laws_of_movers(movers: Ints, rows: Floats) -> Floats:

@@ -1,256 +1,186 @@
-"""Expectations and maxima over the counts of several types, one type at a time.
-
-Values stand in a box with one axis a type, V(x_1, ..., x_M). After its decision type t is at an *outcome* o_t; row o_t
-of P_t is the law of its next counts, and types move independently. Three things are done with such a box:
-
-    choose   (T V)(x) = max over the types' pairs (x_t, u_t) that fit together of
-                 sum_t g_t(x_t, u_t) + sum_x' prod_t P_t(o_t(x_t, u_t), x'_t) V(x')
-    follow   the sum over x' for one outcome of each state
-    push     its transpose: where a law on the states goes
-
-Choosing goes down the types and up again. On the way down `expand` turns an axis of next counts into one of outcomes.
-At the last type `best_last` takes the expectation and at once the maximum over that type's own pairs. On the way up
-`keep_best` turns an axis of outcomes into one of counts, by the maximum over the pairs that lead to them. So outcomes
-(o_1, ..., o_t) are looked at once, however many decisions lead to them. A decision is coded in one number, the sum over
-types of stride times the number of the pair. Of decisions that are equal but for a `tie` the first is kept.
-
-Following and pushing take one outcome a state. Distinct ones, the *leaves*, are in lexicographic order, so that those
-which begin alike share the sums over their beginning.
-
-Each function here has a twin in `compiled_types`, which says the same faster.
-"""
-
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+"""Compiled loops over the counts of several types; the mathematics is in `boxes`, NumPy versions in tests/oracles."""
 
 import numpy as np
-from scipy import sparse
+from numba import njit
 
-from evenhand.typing import Floats, Indices, Ints
-
-
-class Rows(NamedTuple):
-    """The laws of a type, one row an outcome, in compressed form."""
-
-    starts: Ints
-    """(outcome + 1,) where the entries of each row begin."""
-
-    columns: Indices
-    """(entry,) the next point."""
-
-    weights: Floats
-    """(entry,) its probability."""
-
-
-class Joined(NamedTuple):
-    """The laws of all types in one piece; those of each type are views of it (`rows_of`)."""
-
-    starts: Ints
-    """(outcome of any type + 1 for each type,) where the entries of each row begin."""
-
-    columns: Indices
-    """(entry,) the next point."""
-
-    weights: Floats
-    """(entry,) its probability."""
-
-    bases: Ints
-    """(type + 1,) where the starts of each type begin."""
-
-    sizes: Ints
-    """(type,) how many points each type has."""
-
-    @property
-    def rests(self) -> Ints:
-        """(type,) how many values stand behind one point of each type."""
-        return np.array([int(np.prod(self.sizes[t + 1 :])) for t in range(len(self.sizes))], dtype=np.int64)
-
-    def rows_of(self, kind: int) -> Rows:
-        """The laws of one type."""
-        return Rows(self.starts[self.bases[kind] : self.bases[kind + 1]], self.columns, self.weights)
-
-
-class Pairs(NamedTuple):
-    """The pairs of a type, in the order of their outcomes."""
-
-    starts: Ints
-    """(outcome + 1,) where the pairs of each outcome begin."""
-
-    points: Indices
-    """(pair,) the point that the pair is for."""
-
-
-class Leaves(NamedTuple):
-    """The outcomes that one policy leads to."""
-
-    rows: Indices
-    """(leaf, type) the outcome of each type, in lexicographic order, none twice."""
-
-    changes: Indices
-    """(leaf,) the first type in which it differs from the leaf before; 0 for the first."""
-
-
-class Best(NamedTuple):
-    """The best that can be had, and how."""
-
-    values: Floats
-    codes: Ints
-
-
-# -- laws in one piece ------------------------------------------------------------------------------------------------
-
-
-def join(types: Sequence[Rows], sizes: Sequence[int]) -> Joined:
-    """Put the laws of all types into one piece.
-
-    Args:
-        types: the laws of each.
-        sizes: (type,) how many points each has.
-    """
-    entries = np.cumsum([0, *(len(rows.columns) for rows in types)])
-    return Joined(
-        # Entries of later types stand behind those of earlier ones.
-        starts=np.concatenate([rows.starts + entries[t] for t, rows in enumerate(types)]),
-        columns=np.concatenate([rows.columns for rows in types]),
-        weights=np.concatenate([rows.weights for rows in types]),
-        bases=np.cumsum([0, *(len(rows.starts) for rows in types)]),
-        sizes=np.array(sizes, dtype=np.int64),
-    )
-
-
-def _matrix(rows: Rows, first: int, last: int, num_points: int) -> sparse.csr_array:
-    """(outcome, point) some rows as a matrix."""
-    here = slice(rows.starts[first], rows.starts[last])
-    starts = rows.starts[first : last + 1] - rows.starts[first]
-    return sparse.csr_array((rows.weights[here], rows.columns[here], starts), shape=(last - first, num_points))
+LANES = 64
+"""Values that are treated side by side, so that a weight, once loaded, serves them all; what they need stays near."""
 
 
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 
-def expand(rows: Rows, first: int, last: int, values: Floats) -> Floats:
-    """(lane, outcome, rest) the expectation over the next counts of one type, in NumPy.
-
-    Args:
-        rows: the laws of the type.
-        first: the first outcome that is asked for.
-        last: the first one after it that is not.
-        values: (lane, point, rest) values.
-    """
-    matrix = _matrix(rows, first, last, values.shape[1])
-    return np.stack([matrix @ lane for lane in values])
-
-
-def best_last(
-    rows: Rows, pairs: Pairs, gains: Floats, spans: Ints, stride: int, values: Floats, tie: float
-) -> tuple[Floats, Ints]:
-    """(lane, point) the best pair of the last type, and its code, in NumPy.
-
-    Args:
-        rows: the laws of the type.
-        pairs: its pairs.
-        gains: (pair,) what they earn at once.
-        spans: (span, 2) the outcomes that the budget allows, as ranges.
-        stride: of the type in codes.
-        values: (lane, point) values.
-        tie: what counts as equal.
-    """
-    kept = Best(np.full(values.shape, -np.inf)[:, :, None], np.zeros(values.shape, dtype=np.int64)[:, :, None])
-    for first, last in spans:
-        expected = expand(rows, first, last, values[:, :, None])
-        # Behind the last type there is nothing, hence no code.
-        nothing = Best(expected, np.zeros(expected.shape, dtype=np.int64))
-        keep_best(pairs, gains, first, last, stride, nothing, kept, tie)
-    return kept.values[:, :, 0], kept.codes[:, :, 0]
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _expand(starts, columns, weights, first, last, values):
+    lanes, _, rest = values.shape
+    result = np.zeros((lanes, last - first, rest))
+    for lane in range(lanes):
+        for o in range(first, last):
+            begin, end, to = starts[o], starts[o + 1], o - first
+            # Four at a time: one load and store of the result for four products.
+            fours = begin + (end - begin) // 4 * 4
+            for k in range(begin, fours, 4):
+                w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+                c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+                for q in range(rest):
+                    result[lane, to, q] += (w0 * values[lane, c0, q] + w1 * values[lane, c1, q]) + (
+                        w2 * values[lane, c2, q] + w3 * values[lane, c3, q]
+                    )
+            for k in range(fours, end):
+                w0, c0 = weights[k], columns[k]
+                for q in range(rest):
+                    result[lane, to, q] += w0 * values[lane, c0, q]
+    return result
 
 
-def keep_best(
-    pairs: Pairs, gains: Floats, first: int, last: int, stride: int, found: Best, kept: Best, tie: float
-) -> None:
-    """Let the pairs that lead to some outcomes compete with what was kept so far, in NumPy.
-
-    Args:
-        pairs: of the type.
-        gains: (pair,) what they earn at once.
-        first: the first outcome.
-        last: the first one after it that is not meant.
-        stride: of the type in codes.
-        found: (lane, outcome, rest) the best after each of these outcomes.
-        kept: (lane, point, rest) the best so far, changed in place.
-        tie: what counts as equal.
-    """
-    numbers = np.arange(pairs.starts[first], pairs.starts[last])
-    row = np.repeat(np.arange(last - first), np.diff(pairs.starts[first : last + 1]))
-    points = pairs.points[numbers]
-    # In rounds, since an assignment to the same point twice would keep one of them only.
-    for tried in _one_a_point(points):
-        at, candidates = points[tried], found.values[:, row[tried]] + gains[numbers[tried], None]
-        better = candidates > kept.values[:, at] + tie
-        codes = found.codes[:, row[tried]] + numbers[tried, None] * stride
-        kept.values[:, at] = np.where(better, candidates, kept.values[:, at])
-        kept.codes[:, at] = np.where(better, codes, kept.codes[:, at])
+def expand(rows, first, last, values):
+    """The expectation over the next counts of one type."""
+    return _expand(*rows, first, last, values)  # type: ignore[call-arg]
 
 
-def _one_a_point(points: Indices) -> Iterator[Ints]:
-    """The pairs in rounds, in each of which a point occurs at most once: its first pair, its second, and so on."""
-    order = np.argsort(points, kind="stable")
-    # The number of each pair among those of its point, in the order of pairs.
-    sizes = np.unique(points, return_counts=True)[1]
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    for number in range(int(rank.max(initial=-1)) + 1):
-        yield order[rank == number]
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _best_last(starts, columns, weights, pair_starts, points, gains, spans, stride, values, tie):
+    lanes, num_points = values.shape
+    best, codes = np.empty((lanes, num_points)), np.empty((lanes, num_points), dtype=np.int64)
+    table, top = np.zeros((num_points, LANES)), np.empty((num_points, LANES))
+    code, row = np.empty((num_points, LANES), dtype=np.int64), np.empty(LANES)
+    # Lanes that are beyond the width are computed with what stands there, and not read.
+    for left in range(0, lanes, LANES):
+        width = min(LANES, lanes - left)
+        top[:] = -np.inf
+        for q in range(width):
+            for x in range(num_points):
+                table[x, q] = values[left + q, x]
+        # As `expand`, into one row ...
+        for span in range(len(spans)):
+            for o in range(spans[span, 0], spans[span, 1]):
+                begin, end = starts[o], starts[o + 1]
+                fours = begin + (end - begin) // 4 * 4
+                row[:] = 0.0
+                for k in range(begin, fours, 4):
+                    w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+                    c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+                    for q in range(LANES):
+                        row[q] += (w0 * table[c0, q] + w1 * table[c1, q]) + (w2 * table[c2, q] + w3 * table[c3, q])
+                for k in range(fours, end):
+                    w0, c0 = weights[k], columns[k]
+                    for q in range(LANES):
+                        row[q] += w0 * table[c0, q]
+                # ... and at once the maximum over the pairs of this outcome.
+                for pair in range(pair_starts[o], pair_starts[o + 1]):
+                    x, gain, some = points[pair], gains[pair], 0
+                    for q in range(LANES):
+                        some += gain + row[q] > top[x, q] + tie
+                    if some == 0:  # most pairs better nothing: looking is quicker than writing
+                        continue
+                    for q in range(LANES):
+                        candidate = gain + row[q]
+                        better = candidate > top[x, q] + tie
+                        top[x, q] = candidate if better else top[x, q]
+                        code[x, q] = pair if better else code[x, q]
+        for q in range(width):
+            for x in range(num_points):
+                best[left + q, x] = top[x, q]
+                codes[left + q, x] = code[x, q] * stride
+    return best, codes
+
+
+def best_last(rows, pairs, gains, spans, stride, values, tie):
+    """The best pair of the last type."""
+    return _best_last(*rows, *pairs, gains, spans, stride, values, tie)  # type: ignore[call-arg]
+
+
+@njit(cache=True, nogil=True)
+def _keep_best(pair_starts, points, gains, first, last, stride, found, found_codes, kept, kept_codes, tie):
+    lanes, _, rest = found.shape
+    for lane in range(lanes):
+        for o in range(first, last):
+            to = o - first
+            for pair in range(pair_starts[o], pair_starts[o + 1]):
+                x, gain, own, some = points[pair], gains[pair], pair * stride, 0
+                for q in range(rest):
+                    some += gain + found[lane, to, q] > kept[lane, x, q] + tie
+                # As in `_best_last`: looking is quicker than writing.
+                if some == 0:
+                    continue
+                for q in range(rest):
+                    candidate = gain + found[lane, to, q]
+                    better = candidate > kept[lane, x, q] + tie
+                    kept[lane, x, q] = candidate if better else kept[lane, x, q]
+                    kept_codes[lane, x, q] = own + found_codes[lane, to, q] if better else kept_codes[lane, x, q]
+
+
+def keep_best(pairs, gains, first, last, stride, found, kept, tie):
+    """Let the pairs that lead to some outcomes compete."""
+    _keep_best(*pairs, gains, first, last, stride, *found, *kept, tie)  # type: ignore[call-arg]
 
 
 # -- following and pushing --------------------------------------------------------------------------------------------
 
 
-def follow(laws: Joined, leaves: Leaves, values: Floats) -> Floats:
-    """(leaf,) the expected value after each leaf, in NumPy.
-
-    Args:
-        laws: of all types.
-        leaves: the outcomes.
-        values: (state,) values.
-    """
-    # (beginning, values behind it): one value of all types first, one value a leaf in the end.
-    blocks = values.reshape(1, -1)
-    for t, (chosen, parents) in enumerate(_levels(leaves)):
-        matrix, modes = _chosen(laws, t, chosen), blocks.reshape(len(blocks), laws.sizes[t], -1)
-        blocks = np.stack([row @ modes[parent] for row, parent in zip(matrix, parents, strict=True)])
-    return blocks[:, 0]
-
-
-def push(laws: Joined, leaves: Leaves, masses: Floats) -> Floats:
-    """(state,) where the mass at each leaf goes, in NumPy.
-
-    Args:
-        laws: of all types.
-        leaves: the outcomes.
-        masses: (leaf,) how much is at each.
-    """
-    blocks = masses.reshape(-1, 1)
-    for t, (chosen, parents) in reversed(list(enumerate(_levels(leaves)))):
-        # The other way round: leaves with the same beginning gather there.
-        merged = np.zeros((int(parents[-1]) + 1, laws.sizes[t], blocks.shape[1]))
-        np.add.at(merged, parents, _chosen(laws, t, chosen)[:, :, None] * blocks[:, None, :])
-        blocks = merged.reshape(len(merged), -1)
-    return np.asarray(blocks[0])
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _follow(starts, columns, weights, bases, rests, places, chosen, changes, values, room):
+    num_types = len(rests)
+    result = np.empty(len(chosen))
+    for leaf in range(len(chosen)):
+        # Beginnings shared with the leaf before are known: go on where it differs.
+        for t in range(changes[leaf], num_types):
+            o = bases[t] + chosen[leaf, t]
+            begin, end, rest = starts[o], starts[o + 1], rests[t]
+            source = values if t == 0 else room[places[t] : places[t + 1]]
+            if t == num_types - 1:
+                total = 0.0
+                for k in range(begin, end):
+                    total += weights[k] * source[columns[k]]
+                result[leaf] = total
+            else:
+                target = room[places[t + 1] : places[t + 1] + rest]
+                target[:] = 0.0
+                for k in range(begin, end):
+                    weight, block = weights[k], source[columns[k] * rest : (columns[k] + 1) * rest]
+                    for q in range(rest):
+                        target[q] += weight * block[q]
+    return result
 
 
-def _chosen(laws: Joined, kind: int, chosen: Indices) -> Floats:
-    """(row, point) some laws of one type, written out."""
-    rows = laws.rows_of(kind)
-    return np.asarray(_matrix(rows, 0, len(rows.starts) - 1, int(laws.sizes[kind]))[chosen].toarray())
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _push(starts, columns, weights, bases, rests, places, chosen, changes, masses, room):
+    num_types = len(rests)
+    for leaf in range(len(chosen) + 1):
+        # What has gathered behind a beginning that ends here moves on to the beginning before it.
+        change = changes[leaf] if leaf < len(chosen) else 0
+        if leaf > 0:
+            for t in range(num_types - 2, change - 1, -1):
+                o, rest = bases[t] + chosen[leaf - 1, t], rests[t]
+                source = room[places[t + 1] : places[t + 1] + rest]
+                for k in range(starts[o], starts[o + 1]):
+                    begin = places[t] + columns[k] * rest
+                    target, weight = room[begin : begin + rest], weights[k]
+                    for q in range(rest):
+                        target[q] += weight * source[q]
+                source[:] = 0.0
+        if leaf < len(chosen):
+            # The last type spreads the mass of the leaf itself.
+            t = num_types - 1
+            o = bases[t] + chosen[leaf, t]
+            for k in range(starts[o], starts[o + 1]):
+                room[places[t] + columns[k]] += weights[k] * masses[leaf]
+    return room
 
 
-def _levels(leaves: Leaves) -> list[tuple[Indices, Ints]]:
-    """For each type: the outcome at each distinct beginning up to it, and the number of the beginning before."""
-    levels = []
-    parent_of_leaf = np.zeros(len(leaves.rows), dtype=np.int64)
-    for t in range(leaves.rows.shape[1]):
-        # A beginning up to type t is new where the leaf differs from the one before in t or earlier.
-        new = leaves.changes <= t
-        new[0] = True
-        levels.append((leaves.rows[new, t], parent_of_leaf[new]))
-        parent_of_leaf = np.cumsum(new) - 1
-    return levels
+def _places(laws):
+    """(type + 1,) where the values before each type is treated stand: all of them first, then fewer and fewer."""
+    return np.cumsum([0, int(np.prod(laws.sizes)), *laws.rests[:-1]])
+
+
+def follow(laws, leaves, values):
+    """The expected value after each leaf."""
+    # `follow` reads its values where they are, so their place in the room is left out.
+    places = _places(laws) - len(values)
+    return _follow(*laws[:4], laws.rests, places, *leaves, values, np.empty(places[-1]))  # type: ignore[call-arg]
+
+
+def push(laws, leaves, masses):
+    """Push the mass at each leaf forward by one step."""
+    places = _places(laws)
+    return _push(*laws[:4], laws.rests, places, *leaves, masses, np.zeros(places[-1]))[: places[1]].copy()  # type: ignore[call-arg]

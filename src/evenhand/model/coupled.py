@@ -37,20 +37,20 @@ from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 MOST_ARMS = 10**9
-"""The largest number of arms of a problem; simulation by counts is meant for up to this many."""
+"""Maximum number of arms of a problem."""
 
 MOST_USES, FINEST_STEP = 1000, 10**6
-"""Different uses of a resource, and parts of a unit, up to which a common step of the uses is looked for."""
+"""Number of distinct uses of a resource, and largest denominator, up to which a common divisor is computed."""
 
 _AXES = ("block", "state", "action", "next_state")
 
 Over = Literal["arms", "groups"]
-"""Whose values welfare weighs: every arm's, or the mean of each group, each group counted once."""
+"""Members of the welfare: every arm, or every group by its mean value."""
 
 
 @dataclass(frozen=True, eq=False)
 class CoupledMDP(Shown):
-    """Arms, how many there are of each, and what they share at every step.
+    """Arms, their numbers, and the resources that they share at every step.
 
     At every step the chosen actions may use at most `budget` of each resource, summed over all arms.
     Blocks of identical arms are one *type*, however they were written down; under `over = "groups"` a type does not
@@ -64,37 +64,37 @@ class CoupledMDP(Shown):
     """
 
     arms: Sequence[Arm]
-    """One entry a block of identical arms; kept as ArmTables."""
+    """One entry per block of identical arms; stored as ArmTables."""
 
     budget: Floats
-    """(resource,) what is available of each resource at every step."""
+    """(resource,) amount of each resource available per step."""
 
     discount: float
-    """In [0, 1]: what a reward one step later is worth; 1 only where the criterion is not `discounted`."""
+    """Discount in [0, 1]; 1 only if the criterion is not `discounted`."""
 
     counts: Ints = None  # type: ignore[assignment]  # filled in below
-    """(block,) how many arms each block stands for; 1 when absent."""
+    """(block,) number of arms of each block; 1 by default."""
 
     resources: Sequence[str] = ()
     """The name of each resource, or none."""
 
     groups: Sequence[str] = ()
-    """(block,) the group of each block, "" for a group of its own; empty when no block has one."""
+    """(block,) group of each block, "" for a group of its own; empty if no block has one."""
 
     floors: Floats = None  # type: ignore[assignment]  # filled in below
-    """(block,) the least share of time in which each arm is served, in expectation; 0 when absent."""
+    """(block,) smallest expected share of time in which each arm is served; 0 by default."""
 
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
-    """What rewards over time are worth; may be given as text."""
+    """Value of rewards over time; may be given as text."""
 
     over: Over = "arms"
-    """Whose values welfare weighs."""
+    """Members of the welfare."""
 
     welfare: str | None = None
-    """How values are weighed unless something else is asked for, as text; `gini:half=0.75` when absent."""
+    """Default welfare of the problem, as text; by default `gini:half=0.75`."""
 
     arm_names: Sequence[str] = ()
-    """(arm,) what each arm is called, in the order of the blocks, or none; `with_initial_states` fills it in."""
+    """(arm,) names of the arms, in the order of the blocks, or none; set by `with_initial_states`."""
 
     def __post_init__(self) -> None:
         faults = Faults()
@@ -155,11 +155,11 @@ class CoupledMDP(Shown):
         return with_initial_states(self, states)
 
     def with_budget(self, budget: float | Sequence[float] | Floats | Mapping[str, float]) -> "CoupledMDP":
-        """The same arms with another budget: what if there was more, or less?
+        """Return the problem with another budget.
 
         Args:
-            budget: one number a resource; a number alone where there is one resource; or amounts under names of
-                resources, which leave the others as they are.
+            budget: one number per resource; a single number if there is one resource; or amounts under names of
+                resources, which leave the others unchanged.
 
         Raises:
             ModelError: with every fault, in the names of the resources.
@@ -177,16 +177,16 @@ class CoupledMDP(Shown):
         return same
 
     def with_transitions(self, transitions: Floats) -> "CoupledMDP":
-        """The same arms in another world: all as it is, but for how they move.
+        """Return the problem with other transition probabilities.
 
-        Arms that were of one type stay so unless they now move differently, and others are not merged: what was made
-        for this problem can be played there.
+        Arms of one type stay so unless their transitions now differ, and others are not merged: a policy for this
+        problem can be simulated there.
 
         Args:
             transitions: (block, state, action, next_state) probabilities, padded like `tables.transitions`.
 
         Raises:
-            ModelError: a row is no distribution.
+            ModelError: a row is not a distribution.
         """
         check_shape(transitions, dict(zip(_AXES, self.tables.transitions.shape, strict=True)), "transitions")
         moved = replace(self.tables, transitions=np.array(transitions, dtype=np.float64))
@@ -213,7 +213,7 @@ class CoupledMDP(Shown):
         if isinstance(self.arms, (str, Mapping)) or not isinstance(self.arms, Iterable):
             faults.add("arms", f"expected a list of arms, got {type(self.arms).__name__}")
             return None
-        # Any iterable is taken; it is walked once and kept.
+        # An iterator is consumed once.
         object.__setattr__(self, "arms", tuple(self.arms))
         if strange := [(index, arm) for index, arm in enumerate(self.arms) if not isinstance(arm, Arm)]:
             for index, arm in strange:
@@ -226,14 +226,14 @@ class CoupledMDP(Shown):
         return None if faults else ArmTables.stack(self.arms)
 
     def _names(self) -> list[Names]:
-        """What the arms are called, in the words that faults use."""
+        """Names of the arms, for faults."""
         if isinstance(self.arms, ArmTables):
             return self.arms.names
         if not isinstance(self.arms, tuple) or not all(isinstance(arm, Arm) for arm in self.arms):
             return []
         return [Names(arm.name, arm.states, arm.actions, by_state=True) for arm in self.arms]
 
-    # -- what there is: sizes, types, groups -------------------------------------------------------------------------
+    # -- sizes, types, groups ----------------------------------------------------------------------------------------
 
     @property
     def tables(self) -> ArmTables:
@@ -243,22 +243,22 @@ class CoupledMDP(Shown):
 
     @cached_property
     def num_arms(self) -> int:
-        """How many arms there are in all."""
+        """Number of arms."""
         return int(self.counts.sum())
 
     @property
     def num_resources(self) -> int:
-        """How many resources the arms share."""
+        """Number of resources."""
         return len(self.budget)
 
     @cached_property
     def budget_limit(self) -> Floats:
-        """(resource,) the budget with room for rounding."""
+        """(resource,) budget with a tolerance for rounding."""
         return np.asarray(frozen(self.budget * ROOM))
 
     @cached_property
     def usable_budget(self) -> Floats:
-        """(resource,) the most of the budget that actions can use up: of 1.1 no more than 1 if each takes a whole unit.
+        """(resource,) largest part of the budget that actions can use up: 1 of 1.1 if each takes a whole unit.
 
         Bounds and prices are those of this budget; shares of the budget are of `budget` itself.
         """
@@ -268,7 +268,7 @@ class CoupledMDP(Shown):
 
     @cached_property
     def type_of_block(self) -> Indices:
-        """(block,) the type of each block, in order of first appearance."""
+        """(block,) type of each block, in order of first appearance."""
         first: dict[object, int] = {}
         # Arms are of one type by their numbers. A floor tells them apart, and over groups so does the group.
         kinds: Sequence[object] = self.tables.digests
@@ -281,7 +281,7 @@ class CoupledMDP(Shown):
 
     @cached_property
     def _groups_read(self) -> tuple[tuple[str, ...], Indices]:
-        """The names of all groups in order of first appearance, and the (block,) group of each block."""
+        """Names of all groups in order of first appearance, and the (block,) group of each block."""
         # A block without a group is one by itself: called by its own name where that is unique and no group has it.
         given = self.groups or ("",) * len(self.tables)
         named = [label[0] for label in self.tables.labels] or [""] * len(self.tables)
@@ -300,17 +300,17 @@ class CoupledMDP(Shown):
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """The name of each group, in order of first appearance; a block without one is a group by its own name."""
+        """Names of the groups, in order of first appearance; a block without one is a group by its own name."""
         return self._groups_read[0]
 
     @property
     def group_of_block(self) -> Indices:
-        """(block,) the group of each block."""
+        """(block,) group of each block."""
         return self._groups_read[1]
 
     @cached_property
     def group_of_type(self) -> Indices:
-        """(type,) the group of each type; only where welfare is over groups does a type have one."""
+        """(type,) group of each type, if welfare is over groups."""
         if self.over != "groups":
             raise InvalidInput("group_of_type: types are cut at groups only under over = 'groups'")
         # The first block of each type stands for it; all its blocks have the same group, or floor.
@@ -319,53 +319,53 @@ class CoupledMDP(Shown):
 
     @cached_property
     def type_floors(self) -> Floats:
-        """(type,) the least share of time in which each arm of the type is served."""
+        """(type,) smallest share of time in which each arm of the type is served."""
         _, first = np.unique(self.type_of_block, return_index=True)
         return np.asarray(frozen(self.floors[first]))
 
     @property
     def has_floors(self) -> bool:
-        """Whether some arm must be served now and then."""
+        """Whether some arm has a floor."""
         return bool(self.floors.any())
 
     @property
     def resource_names(self) -> tuple[str, ...]:
-        """The name of each resource; `resource 0` and so on where none was given."""
+        """Names of the resources; `resource 0` and so on by default."""
         return tuple(self.resources) or tuple(f"resource {k}" for k in range(self.num_resources))
 
     @property
     def named_budget(self) -> dict[str, float]:
-        """What is available of each resource at every step, under its name."""
+        """Budget under the names of the resources."""
         return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
 
     @cached_property
     def types(self) -> ArmTables:
-        """The distinct arms, of whose actions those are valid that the budget allows."""
+        """The distinct arms, with the actions that the budget allows."""
         _, first = np.unique(self.type_of_block, return_index=True)
         types = self.tables if len(first) == len(self.tables) else self.tables.select(first)
         return types.within(self.budget)
 
     @property
     def num_types(self) -> int:
-        """How many distinct arms there are."""
+        """Number of distinct arms."""
         return len(self.types)
 
     @cached_property
     def type_counts(self) -> Ints:
-        """(type,) how many arms there are of each type."""
+        """(type,) number of arms of each type."""
         # Weights are floats there, exact up to 2^53: there are at most 10^9 arms.
         sums = np.bincount(self.type_of_block, weights=self.counts, minlength=self.num_types)
         return np.asarray(frozen(sums.astype(np.int64)))
 
     @cached_property
     def type_of_arm(self) -> Indices:
-        """(arm,) the type of each arm, in the order the blocks were written."""
+        """(arm,) type of each arm, in the order of the blocks."""
         check_memory(4.0 * self.num_arms, f"a table of {self.num_arms} arms", "Work with counts instead.")
         return np.asarray(frozen(np.repeat(self.type_of_block, self.counts)))
 
     @property
     def affordable(self) -> Bools:
-        """(type, state, action) whether what the action uses is within the budget, were all of it one arm's."""
+        """(type, state, action) whether the action of one arm alone is within the budget."""
         return self.types.valid
 
     @property
@@ -396,10 +396,10 @@ class CoupledMDP(Shown):
 
     def __repr__(self) -> str:
         kinds = "identical" if self.is_symmetric else counted(self.num_types, "type")
-        worth = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
+        criterion = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
         groups = f", over {len(self.group_names)} groups" if self.over == "groups" else ""
         arms, resources = counted(self.num_arms, "arm"), counted(self.num_resources, "resource")
-        return f"CoupledMDP({arms}, {kinds}, {resources}, {worth}{groups})"
+        return f"CoupledMDP({arms}, {kinds}, {resources}, {criterion}{groups})"
 
 
 # -- reading its fields, each with all its faults --------------------------------------------------------------------
@@ -451,7 +451,7 @@ def common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
 
 def _entries(value: object) -> list[Any]:
     """Several values, or a single one."""
-    several = isinstance(value, (list, tuple, np.ndarray)) and np.ndim(value) > 0
+    several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
     return list(value) if several else [value]  # type: ignore[call-overload]
 
 

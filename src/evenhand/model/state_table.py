@@ -130,7 +130,7 @@ class _Reader:
 
     @property
     def _needs_type(self) -> bool:
-        """Whether a column of types is required: not if there is one type, or if arms have names."""
+        """True if a column of types is required: not if there is one type, or if arms have names."""
         if self.problem.is_symmetric or "arm" not in self.table.columns:
             return not self.problem.is_symmetric
         # One known name suffices; unknown names are reported row by row.

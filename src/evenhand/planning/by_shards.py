@@ -20,7 +20,7 @@ from evenhand.execution import Executor, opened
 from evenhand.model.parquet.reading import BATCH_ROWS, StoredArms, open_arms
 from evenhand.model.parquet.writing import TableWriter
 from evenhand.model.welfare import DEFAULT, Welfare, as_welfare, check_welfare, is_named
-from evenhand.solvers.fluid_programs import Rounds
+from evenhand.solvers.fluid.programs import Rounds
 from evenhand.solvers.sharded import ShardedSolution, solve_sharded
 from evenhand.typing import Floats, Progress
 

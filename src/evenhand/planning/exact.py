@@ -25,12 +25,11 @@ from evenhand.planning.task import Stopwatch, Task, gap_share
 from evenhand.reductions.counts import Counts, count_policy, num_count_states, typed_policy
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.closed_classes import one_long_run
-from evenhand.solvers.count_dynamics import CountPlan, plan_counts, solve_counts
+from evenhand.solvers.column_generation import best_mixture
+from evenhand.solvers.counts import SMALL, CountPlan, TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
-from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
-from evenhand.solvers.typed_counts import TypedPlan, TypedPricing, plan_types
 from evenhand.typing import Floats
 
 MOST_TABULATED = 6000
@@ -72,8 +71,13 @@ def by_counts(task: Task) -> Solution:
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
 
 
-def plan_lattice(problem: CoupledMDP) -> CountPlan:
-    """The dynamic program of identical arms on counts, not yet begun."""
+def plan_lattice(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
+    """The dynamic program of identical arms on counts, not yet begun.
+
+    Args:
+        problem: with identical arms.
+        small: entries of explicit tables up to which they are used.
+    """
     types = problem.types
     return plan_counts(
         transitions=types.transitions[0],
@@ -82,6 +86,7 @@ def plan_lattice(problem: CoupledMDP) -> CountPlan:
         limit=problem.budget_limit,
         num_arms=problem.num_arms,
         criterion=problem.criterion,
+        small=small,
     )
 
 
@@ -117,16 +122,22 @@ def _by_lattice(task: Task) -> Solution:
     return _reached(solution, task.tolerance)
 
 
-def _reached(solution: Solution, tolerance: float) -> Solution:
-    """The solution, if its gap is within the tolerance but for rounding."""
+def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solution:
+    """The solution, if its gap is within the requested tolerance, or within the loosest one that its method may leave.
+
+    Raises:
+        NotConverged: the gap is wider, by more than rounding.
+    """
     problem, apart = solution.problem, solution.upper_bound - solution.welfare
     size = max(abs(solution.upper_bound), abs(solution.welfare))
     # No relative gap can be closed at an optimum of 0.
     nothing = NOTHING * float(np.abs(problem.types.rewards).max()) * problem.criterion.total
+    tolerance = max(requested, loosest)
     if apart > max(tolerance * size, 8 * rounding(problem), nothing if size <= nothing else 0.0):
+        accepted = f" (the rounding of a linear program may leave {loosest:.2g})" if loosest > requested else ""
         raise NotConverged(
-            f"{solution.method} ended with a relative gap of {solution.gap:.2g}, and {tolerance:.2g} was requested. "
-            "The arms move very slowly or the rewards differ too much in size: use a larger tolerance."
+            f"{solution.method} ended with a relative gap of {solution.gap:.2g}, and {requested:.2g} was requested"
+            f"{accepted}. The arms move very slowly or the rewards differ too much in size: use a larger tolerance."
         )
     return solution
 
@@ -272,7 +283,7 @@ def by_count_lp(task: Task) -> Solution:
     # All members equal, as they are for identical arms: the bound on the mean is one on every welfare.
     bound = float(task.welfare(np.full(len(objective.sizes), solved.upper_bound), objective.sizes))
     solution = _of_parts(task, "count-lp", space, objective, solved.parts, bound, watch)
-    return _reached(solution, max(LOOSE, 10 * task.tolerance))
+    return _reached(solution, task.tolerance, max(LOOSE, 10 * task.tolerance))
 
 
 def _within_floors(
@@ -311,4 +322,4 @@ def by_joint_lp(task: Task) -> Solution:
         lambda: gini_lp(mdp, ranks, floors, time_limit=MOST_SECONDS, waiting=waiting), mdp, objective, floors
     )
     solution = _of_parts(task, "joint-lp", space, objective, solved.parts, solved.upper_bound, watch)
-    return _reached(solution, max(LOOSE, 10 * task.tolerance))
+    return _reached(solution, task.tolerance, max(LOOSE, 10 * task.tolerance))

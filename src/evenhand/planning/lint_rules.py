@@ -394,7 +394,7 @@ def _floors(study: Study) -> Iterator[Note]:
     if not problem.has_floors:
         return
     from evenhand.solvers.fluid import model_of  # few models have floors, and these load HiGHS
-    from evenhand.solvers.fluid_programs import Program
+    from evenhand.solvers.fluid.programs import Program
 
     floored = np.flatnonzero(problem.floors).tolist()
     try:

@@ -1,7 +1,7 @@
 """Fair plans for many arms that differ: mixtures of weighted index policies, found by column generation.
 
 The welfare of expected values is concave, so the best plan is a mixture of policies, max_theta W(sum_i theta_i v^i),
-and a policy is worth adding where it does better than the mixture at the master's weights g (`solvers.mixtures`). The
+and a policy is worth adding if it does better than the mixture at the weights g of `solvers.column_generation`. The
 oracle here needs no joint table. For weights g it solves the weighted-mean relaxation, which falls apart into single
 arms at prices lambda,
 
@@ -57,8 +57,8 @@ from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
 from evenhand.policies.fluid import LEAST_WEIGHT, fair_index, occupancy_priority
 from evenhand.simulation import simulate
+from evenhand.solvers.column_generation import Mixture, Priced, Round, best_shares, improve
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
-from evenhand.solvers.mixtures import Mixture, Priced, Round, best_shares, improve
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 MOST_EPISODES, MOST_SHORT = 500, 4000
@@ -461,7 +461,7 @@ def _improve(
         ),
         most_rounds=clock.task.effort.rounds,
         go_on=go_on,
-        doubt=lambda shares, weights: DOUBT * oracle.error(shares, weights),
+        error=lambda shares, weights: DOUBT * oracle.error(shares, weights),
     )
     return mixture, history
 

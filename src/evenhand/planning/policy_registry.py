@@ -62,20 +62,20 @@ REGISTRY: tuple[NamedPolicy, ...] = (
         "optimal", "OPT", "the best policy for this welfare, by an exact method", "planning.solve:optimal_policy", True
     ),
     NamedPolicy(
-        "fair-index", "FIP", "highest gain per price first, by the welfare", "planning.relaxed:fluid_policy", True
+        "fair-index", "FIP", "highest gain per price first, by the welfare", "planning.relaxation:fluid_policy", True
     ),
     NamedPolicy(
         "occupancy-priority",
         "FOP",
         "draws actions from the occupancy measure of the fluid relaxation, repairs them to the budget and fills up",
-        "planning.relaxed:fluid_policy",
+        "planning.relaxation:fluid_policy",
         True,
     ),
     NamedPolicy(
         "re-solving",
         "FRP",
         "as fair-index, at prices found again from the present states",
-        "planning.relaxed:fluid_policy",
+        "planning.relaxation:fluid_policy",
         True,
     ),
     NamedPolicy("whittle", "WIP", "highest Whittle index first, only if it is positive", "policies:whittle"),

@@ -42,7 +42,7 @@ from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
 from evenhand.planning.effort import current_effort
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
-from evenhand.solvers.arms import action_values
+from evenhand.solvers.single_arm import action_values
 from evenhand.typing import Floats, Progress, Rng
 
 QUICK = 1e6

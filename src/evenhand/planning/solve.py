@@ -38,10 +38,9 @@ from evenhand.planning.solution import Solution
 from evenhand.planning.task import SolveMethod, Task
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
-from evenhand.solvers.count_dynamics import CountPlan
-from evenhand.solvers.count_dynamics.plan import MOST_OPERATIONS as REFUSED
+from evenhand.solvers.counts import CountPlan, TypedPlan, plan_types
+from evenhand.solvers.counts.plan import MOST_OPERATIONS as REFUSED
 from evenhand.solvers.service import best_values
-from evenhand.solvers.typed_counts import TypedPlan, plan_types
 from evenhand.typing import Progress, Rng
 
 if TYPE_CHECKING:

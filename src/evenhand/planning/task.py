@@ -15,8 +15,7 @@ from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
 from evenhand.planning.effort import Effort, current_effort
-from evenhand.solvers.count_dynamics import CountPlan
-from evenhand.solvers.typed_counts import TypedPlan
+from evenhand.solvers.counts import CountPlan, TypedPlan
 from evenhand.typing import Progress, Rng
 
 WORTH_TELLING = 0.01

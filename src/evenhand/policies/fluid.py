@@ -47,7 +47,7 @@ from evenhand.policies.priority import (
     value_noise,
 )
 from evenhand.reductions.counts import count_states
-from evenhand.solvers.arms import SingleArms, action_values, gains_at
+from evenhand.solvers.single_arm import SingleArms, action_values, gains_at
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
 
 LEAST_WEIGHT = 1e-6

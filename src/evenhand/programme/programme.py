@@ -49,6 +49,7 @@ from evenhand.programme.roster import (
 from evenhand.programme.store import Store
 
 MOST_SEED = 2**63 - 1
+"""Largest seed."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.result import FitResult
-from evenhand.learning.seeds import Trainings
 from evenhand.learning.training import Training
+from evenhand.learning.training_runs import TrainingRuns
 from evenhand.model.arm import Arm
 from evenhand.model.composite import redraw_period
 from evenhand.model.coupled import CoupledMDP
@@ -601,7 +601,7 @@ def _(training: Training) -> Summary:
 
 
 @summarise.register
-def _(found: Trainings) -> Summary:
+def _(found: TrainingRuns) -> Summary:
     rows = [
         [
             f"{row.seed} *" if place == found.place_of_best else f"{row.seed}",

@@ -17,7 +17,7 @@ from evenhand.execution.places import check_place
 from evenhand.model.io import Format
 
 if TYPE_CHECKING:
-    from evenhand.learning import Training, Trainings
+    from evenhand.learning import Training, TrainingRuns
 
 
 def run(
@@ -61,25 +61,23 @@ def run(
 
 def _trained(
     problem: Any, asked: dict[str, Any], seeds: int | None, on: str | None, quiet: bool
-) -> "tuple[Training, Trainings | None]":
+) -> "tuple[Training, TrainingRuns | None]":
     """One run; or several, the best of them first."""
-    from evenhand.learning import train, train_seeds  # after what may be refused at once
+    from evenhand.learning import TrainingRuns, train  # after what may be refused at once
 
     files = _checkpoints(asked["checkpoint"], seeds, asked["seed"])
     if asked["resume"] and not any(file.exists() for file in files):
         click.echo(f"{files[0]} does not exist; starting from the beginning", err=True)
     with progress(quiet) as tell, _way_on(files):
-        if seeds is None:
-            return train(problem, progress=tell, **asked), None
-        several = train_seeds(problem, seeds, on=on, progress=tell, **asked)
-    return several.best, several
+        found = train(problem, progress=tell, seeds=seeds, on=on, **asked)
+    return (found.best, found) if isinstance(found, TrainingRuns) else (found, None)
 
 
 def _checkpoints(checkpoint: Path | None, seeds: int | None, first: int) -> list[Path]:
     """Return the checkpoints of the runs."""
     if checkpoint is None or seeds is None:
         return [] if checkpoint is None else [checkpoint]
-    from evenhand.learning.seeds import checkpoint_of
+    from evenhand.learning.training_runs import checkpoint_of
 
     return [checkpoint_of(checkpoint, first + number) for number in range(seeds)]
 
@@ -142,7 +140,7 @@ def _show(
     budgets: tuple[str, ...],
     format: str | None,
     out: str | None,
-    several: "Trainings | None",
+    several: "TrainingRuns | None",
 ) -> None:
     from evenhand.report.results import summarise
 

@@ -1,4 +1,4 @@
-"""Arrays in zip archives, read with suspicion: nothing is unpacked that is not what its key promises, or pickled."""
+"""Arrays in zip archives from untrusted sources: headers are checked before unpacking, and nothing is unpickled."""
 
 import lzma
 import math
@@ -15,7 +15,7 @@ from evenhand.checks import Faults
 from evenhand.typing import Array
 
 ARRAY_OVERHEAD = 4
-"""Bytes of memory for a byte of an array, while it is read and checked."""
+"""Bytes of memory per byte of an array, while it is read and checked."""
 
 DAMAGE = (
     zipfile.BadZipFile,
@@ -31,7 +31,7 @@ DAMAGE = (
     TypeError,
     ValueError,
 )
-"""What zipfile and NumPy are known to raise at an archive that is damaged, encrypted or oddly packed."""
+"""Errors of zipfile and NumPy at an archive that is damaged, encrypted or oddly packed."""
 
 
 def read_member(
@@ -41,14 +41,14 @@ def read_member(
     header_fault: Callable[[str, tuple[int, ...], np.dtype[Any]], str],
     faults: Faults,
 ) -> Array | None:
-    """One array, after a look at its header; None where something is wrong with it, which is noted.
+    """Read one array after checking its header, or add its fault and return None.
 
     Args:
         archive: an `.npz` file.
         member: the part of it.
-        key: what the array is called.
-        header_fault: why an array of a key cannot be of this shape and kind; empty when it can.
-        faults: where faults are noted.
+        key: name of the array.
+        header_fault: returns the message for an invalid shape or type; empty for a valid one.
+        faults: list to which faults are added.
     """
     try:
         with archive.open(member) as stream:

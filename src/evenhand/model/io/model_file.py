@@ -132,7 +132,7 @@ def save(problem: CoupledMDP, path: Location) -> None:
 
 
 def is_stored(path: object) -> bool:
-    """Whether a name is that of a model in Parquet: a `.parquet` file, or a folder of them."""
+    """Return whether a name is that of a model in Parquet: a `.parquet` file, or a folder of them."""
     if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
         return False
     place = Path(path)

@@ -157,7 +157,7 @@ def _read_json(metadata: Mapping[bytes, bytes] | None, faults: Faults) -> dict[s
     if text is None:
         faults.add(
             "metadata",
-            "there is no key 'evenhand', which has the version and the budget: write it with evenhand.write_arms, "
+            "there is no key 'evenhand', which has the version and the budget: write it with evenhand.ArmWriter, "
             'or as JSON: {"version": 1, "budget": [1], "discount": 0.95}',
         )
         return None

@@ -39,10 +39,10 @@ def structure(welfare: Welfare, num_members: int) -> Structure:
 
 
 def is_lexicographic(welfare: Welfare) -> bool:
-    """Whether ties of the welfare are broken by the next worst member."""
+    """Return whether ties of the welfare are broken by the next worst member."""
     return getattr(welfare, "lexicographic", False) is True
 
 
 def is_mean(welfare: Welfare, num_members: int) -> bool:
-    """Whether the welfare is the mean of so many members, by its structure."""
+    """Return whether the welfare is the mean of so many members, by its structure."""
     return structure(welfare, num_members).is_mean

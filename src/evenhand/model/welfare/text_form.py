@@ -205,5 +205,5 @@ def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
 
 
 def is_named(welfare: Welfare) -> bool:
-    """Whether a welfare is of a class of the library, which needs no check."""
+    """Return whether a welfare is of a class of the library, which needs no check."""
     return type(welfare).__module__.startswith("evenhand.")

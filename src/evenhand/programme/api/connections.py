@@ -39,12 +39,12 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress."""
+        """No request is in progress."""
         return self.cycle is None or self.cycle.response_complete
 
     @property
     def awaits_client(self) -> bool:
-        """Whether it waits for an unknown client; such a connection may be displaced."""
+        """It waits for an unknown client; such a connection may be displaced."""
         return self.is_idle or (self.cycle.more_body and is_open(self.cycle.scope["path"]))
 
     def data_received(self, data: bytes) -> None:

@@ -89,7 +89,7 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the status is final."""
+        """The status is final."""
         return self.status in ("done", "failed", "cancelled")
 
     def to_dict(self) -> dict[str, Any]:

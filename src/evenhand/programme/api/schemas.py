@@ -17,30 +17,30 @@ from evenhand.programme.drift_test import DriftBounds
 from evenhand.programme.history import HistoryEntry
 from evenhand.programme.ledger import Event
 from evenhand.programme.observations import Observed
-from evenhand.programme.programme import Changed, Status
+from evenhand.programme.programme import MOST_SEED, Changed, Status
 from evenhand.programme.refit import TRUST, Moved, Refitted
 from evenhand.programme.refit_proposals import Offer
+from evenhand.programme.roster import MOST_STEP
 
-MOST_SEED = 2**63 - 1
-MOST_STEP = 10**9
 MOST_ROWS = 200_000
+"""Maximum number of rows per request."""
 
 
 class Strict(BaseModel):
-    """Nothing is converted, and nothing unknown let pass."""
+    """Strict types; unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", ser_json_inf_nan="null")
 
 
 def _digits(value: object) -> object:
-    """Numbers in addresses are digits, and nothing that merely could be read as one."""
+    """Read a number of an address: decimal digits only."""
     if isinstance(value, str) and not (value.isascii() and value.isdecimal() and len(value) < 20):
         raise ValueError("expected a whole number from 0")
     return int(value) if isinstance(value, str) else value
 
 
 Step: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=0, le=MOST_STEP)]
-"""A step that stands in an address."""
+"""Step in an address."""
 
 
 def _yes_or_no(value: object) -> object:
@@ -52,7 +52,7 @@ def _yes_or_no(value: object) -> object:
 
 
 Flag: TypeAlias = Annotated[bool, BeforeValidator(_yes_or_no)]
-"""Yes or no, in an address."""
+"""Boolean in an address."""
 
 Many: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=10_000)]
 """Maximum number of results, in an address."""
@@ -104,24 +104,24 @@ Method: TypeAlias = Literal["auto", "counts", "joint", "count-lp", "joint-lp", "
 
 
 class FaultDetail(Strict):
-    """One thing that is wrong."""
+    """A fault."""
 
-    place: str = Field(description="Where, in the words of the request; empty for the whole.")
-    message: str = Field(description="What is wrong there.")
+    place: str = Field(description="Place in the request; empty for the whole.")
+    message: str = Field(description="Message.")
     code: str = Field(description="Stable name of the kind of fault.")
     line: int | None = Field(default=None, description="The line of a table or file.")
     named: str | None = Field(default=None, description="The place by the names of the model.")
 
 
 class ProblemDetails(Strict):
-    """Why something was not done (RFC 9457)."""
+    """Problem details (RFC 9457)."""
 
     type: str = Field(description="`urn:evenhand:` and a word for the kind.")
     code: str = Field(description="Stable name of the kind of error.")
-    title: str = Field(description="The kind in words.")
-    status: int = Field(description="As the status of the answer.")
-    detail: str = Field(description="What was wrong this time.")
-    faults: list[FaultDetail] = Field(description="Everything that was wrong.")
+    title: str = Field(description="Kind of error in words.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="Message.")
+    faults: list[FaultDetail] = Field(description="All faults.")
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -150,29 +150,27 @@ def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
 class ArmState(Strict):
     """State of an arm."""
 
-    arm: Name = Field(description="What it is called.")
-    state: str | Whole = Field(description="Where it is, by name or number.")
-    type: str | Whole | None = Field(
-        None, description="Its type, by name or number; where there is one, it may be absent."
-    )
-    group: str | None = Field(default=None, description="Its group, where types are in several.")
+    arm: Name = Field(description="Name.")
+    state: str | Whole = Field(description="State, by name or number.")
+    type: str | Whole | None = Field(None, description="Type, by name or number; optional with a single type.")
+    group: str | None = Field(default=None, description="Group, if the type is in several.")
 
 
 class DecideRequest(Strict):
-    """A model, and where its arms are."""
+    """A model and the states of its arms."""
 
     model: Model
     states: list[ArmState] = Field(min_length=1, max_length=MOST_ROWS, description="One for each arm, in any order.")
-    welfare: str | None = Field(default=None, description="What is fair; by default the model's own.")
+    welfare: str | None = Field(default=None, description="Welfare; by default that of the model.")
     criterion: str | None = Field(
         None, description="`discounted`, `average` or `finite:T`; by default the model's own."
     )
-    over: Literal["arms", "groups"] | None = Field(default=None, description="Whose values welfare weighs.")
-    method: Method = Field(default="auto", description="How it is solved.")
-    budget: Budget | None = Field(default=None, description="What there is today; by default as in the model.")
-    seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Of all draws.")
-    step: Whole = Field(default=0, description="Of a plan by steps.")
-    part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Of a mixture; by default drawn.")
+    over: Literal["arms", "groups"] | None = Field(default=None, description="Members of welfare.")
+    method: Method = Field(default="auto", description="Method of `solve`.")
+    budget: Budget | None = Field(default=None, description="Budget of this step; by default that of the model.")
+    seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Random seed.")
+    step: Whole = Field(default=0, description="Step of a time-varying plan.")
+    part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Part of a mixture; by default drawn.")
 
 
 class Action(Strict):
@@ -197,11 +195,11 @@ class Decided(Strict):
     """Decisions."""
 
     actions: list[Action] = Field(description="In the order of the states.")
-    used: dict[str, float] = Field(description="What is used of each resource.")
-    budget: dict[str, float] = Field(description="What there is of each.")
-    step: int | None = Field(description="Of a plan by steps.")
-    part: MixtureComponent | None = Field(description="What was drawn, where the plan is a mixture.")
-    note: str | None = Field(default=None, description="What differs from what the plan was made for.")
+    used: dict[str, float] = Field(description="Use of each resource.")
+    budget: dict[str, float] = Field(description="Budget of each resource.")
+    step: int | None = Field(description="Step of a time-varying plan.")
+    part: MixtureComponent | None = Field(description="The part that was drawn, if the plan is a mixture.")
+    note: str | None = Field(default=None, description="Differences from the problem of the plan.")
 
 
 # Jobs
@@ -210,13 +208,13 @@ class Decided(Strict):
 class JobStatus(Strict):
     """A long computation."""
 
-    id: str = Field(description="What it is called.")
-    kind: str = Field(description="What is computed.")
+    id: str = Field(description="Name.")
+    kind: str = Field(description="Kind of computation.")
     status: Literal["waiting", "running", "done", "failed", "cancelled"]
-    progress: float = Field(ge=0, le=1, description="The share that is done.")
-    message: str = Field(description="What is being done.")
+    progress: float = Field(ge=0, le=1, description="Share completed.")
+    message: str = Field(description="Current phase.")
     answer: dict[str, Any] | None = Field(description="Result.")
-    problem: ProblemDetails | None = Field(description="Why it failed.")
+    problem: ProblemDetails | None = Field(description="Error, if it failed.")
 
 
 class JobList(Strict):
@@ -316,14 +314,14 @@ class ObservationRow(Strict):
 
     arm: Name
     state: str | Whole = Field(description="By name or number.")
-    step: Whole | None = Field(default=None, description="By default The present one.")
+    step: Whole | None = Field(default=None, description="By default the present one.")
 
 
 class ObserveRequest(Who):
     """Observations."""
 
     observations: list[ObservationRow] = Field(min_length=1, max_length=MOST_ROWS)
-    source: Text = Field(description="Who says so.")
+    source: Text = Field(description="Source of the reports.")
     step: Whole | None = Field(default=None, description="Of rows that name none.")
 
 
@@ -332,7 +330,7 @@ class RecordRow(Strict):
 
     arm: Name
     action: str | Whole = Field(description="By name or number.")
-    step: Whole | None = Field(default=None, description="By default The last accepted one.")
+    step: Whole | None = Field(default=None, description="By default the last accepted one.")
     reward: Number | None = None
     next_state: str | Whole | None = Field(default=None, description="Stored as an observation of the step after.")
 
@@ -341,7 +339,7 @@ class RecordRequest(Who):
     """Take records."""
 
     records: list[RecordRow] = Field(min_length=1, max_length=MOST_ROWS)
-    source: Text = Field(description="Who says so.")
+    source: Text = Field(description="Source of the reports.")
 
 
 class PlanRequest(Who):
@@ -391,8 +389,8 @@ class SolveRequest(Who):
 class WhatIfRequest(Strict):
     """Another budget or welfare."""
 
-    budget: Budget | None = Field(default=None, description="By default As the model says.")
-    welfare: str | None = Field(default=None, description="By default The programme's own.")
+    budget: Budget | None = Field(default=None, description="By default as in the model.")
+    welfare: str | None = Field(default=None, description="By default the programme's own.")
     seconds: float | None = Field(
         default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
     )
@@ -413,7 +411,7 @@ class AuditSummary(BaseModel):
 
     first: int = Field(description="The first step.")
     last: int = Field(description="The last step.")
-    event: int = Field(description="What was known at this event, and nothing later.")
+    event: int = Field(description="Last event that is taken into account.")
     level: float = Field(description="The probability of intervals.")
     arms: list[dict[str, Any]] = Field(description="Arm by arm.")
     types: list[dict[str, Any]] = Field(description="Type by type.")
@@ -436,10 +434,14 @@ class RefitRequest(Who):
         ge=0,
         le=1e9,
         allow_inf_nan=False,
-        description="How many observations of every pair the present model counts as; 0 lets the records speak alone.",
+        description="Weight of the present model, in observations per pair.",
     )
     prior: float | None = Field(
-        default=None, ge=0, le=1e9, allow_inf_nan=False, description="What other types are worth to a sparse row."
+        default=None,
+        ge=0,
+        le=1e9,
+        allow_inf_nan=False,
+        description="Weight of the other types in a row, in observations.",
     )
     seconds: float | None = Field(
         default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit of solving in seconds."

@@ -10,6 +10,7 @@ from evenhand.errors import InvalidInput
 from evenhand.programme.api.auth import Role, Tokens
 
 MEGABYTE = 2**20
+"""Bytes."""
 
 
 @dataclass(frozen=True)

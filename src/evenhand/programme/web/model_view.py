@@ -126,7 +126,7 @@ _THEN = "What would change in a plan with the usual budgets, as things stood whe
 
 
 def _is_about(fit: Refitted, plan: KeptPlan | None) -> bool:
-    """Whether the compared plan is the open one."""
+    """Return whether the compared plan is the open one."""
     if plan is None or plan.model != fit.before:
         return False
     now = {row.arm: row.action for row in plan.rows}

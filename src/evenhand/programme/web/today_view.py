@@ -116,7 +116,7 @@ class LastStep:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether all arms are recorded."""
+        """All arms are recorded."""
         return self.recorded >= self.arms
 
 
@@ -154,7 +154,7 @@ class Today:
 
     @property
     def is_doing(self) -> bool:
-        """Whether the last step is not fully recorded."""
+        """The last step is not fully recorded."""
         return not self.is_open and self.waits is None and self.last is not None and not self.last.is_recorded
 
     @property

@@ -1,0 +1,199 @@
+"""The outcome of a decision, and the expected value after it.
+
+After a decision i[s] arms are in base slots and a[e] in extra ones: the *outcome* (i, a). Nothing else of the decision
+matters for what comes next, W(i, a) = E[V(x') | i, a]. Outcomes are numbered by *level*, the number t = |a| of arms in
+extra slots; within a level by config a, then by the point i of the lattice of N - t arms.
+
+    extra arms first   (M V)(y, a) = sum_z law(a)(z) V(y + z),  then the base rows on the lattice of N - t arms
+    or, as mixtures    the base rows once on the whole lattice, then the mixture of slots that a stands for
+
+A sweep of all outcomes serves the maximum; following one policy needs one outcome a count state, and only the configs
+that some state uses.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.errors import InvalidInput
+from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_tables
+from evenhand.kernels.lattice_laws import law_of_movers
+from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, Roads, spread_extras
+from evenhand.solvers.counts.post_decision import SAME_ROW, Slots
+from evenhand.solvers.counts.transition import UNIT, Laws, Sweeps
+from evenhand.typing import Floats, Indices, Ints
+
+Follow = Callable[[Floats], Floats]
+"""The (count state,) expected value after one policy's decisions, of a (count state,) value function."""
+
+
+class Level(NamedTuple):
+    """Outcomes with one number of arms in extra slots."""
+
+    arms: int
+    """Arms left in base slots."""
+
+    size: int
+    """Points of their lattice."""
+
+    offset: int
+    """Where the outcomes of this level begin; config by config, and point by point within."""
+
+    law: Floats
+    """(config, arrival) law of where the extra arms arrive."""
+
+    reached: Indices
+    """(arrival, point) the point of the whole lattice after that arrival."""
+
+
+class Outcomes:
+    """The outcomes of decisions, and expectations over what follows them."""
+
+    def __init__(self, roads: Roads) -> None:
+        self.roads, self.slots = roads, roads.slots
+        self.points = lattice_points(self.slots.num_arms, self.slots.num_states).astype(np.int32)
+        self.tables = lattice_tables(self.slots.num_arms, self.slots.num_states)
+        self.levels = self._levels()
+        self.move: Sweeps | Laws
+        if roads.splits is not None:
+            self.move = Sweeps(self.slots, roads.splits, roads.base_levels)
+        else:
+            self.move = Laws(self.slots, roads.base_levels)
+
+    def _levels(self) -> list[Level]:
+        rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
+        levels, offset = [], 0
+        for t, configs in enumerate(self.roads.extras):
+            law = law_of_movers(configs, rows)
+            left = self.slots.num_arms - t
+            points = lattice_points(left, self.slots.num_states)
+            arrivals = lattice_points(t, self.slots.num_states)
+            # Arrivals that no config of the level can have are left out.
+            possible = law.any(axis=0)
+            columns = [lattice_index(points + z).astype(np.int32) for z in arrivals[possible]]
+            levels.append(Level(left, len(points), offset, law[:, possible], np.array(columns)))
+            offset += len(law) * len(points)
+        return levels
+
+    @cached_property
+    def error(self) -> float:
+        """Relative to max|V| + max|r|: how far a computed T V - V may be from the true one, for the given V.
+
+        Added up from how the laws are made (cut tails, rounding, rows taken for the same), from the sums over arrivals
+        and slots, from the additions of the choice, and from rewards, sum and difference at the end.
+        """
+        slots, most = self.slots, len(self.levels) - 1
+        mixing = max(level.law.shape[1] for level in self.levels) + most * (slots.num_states + 2)
+        climb = self.roads.climb
+        steps = 4 + slots.num_states + (climb.num_units if climb is not None else len(slots.cells))
+        rows = slots.num_arms * slots.num_states * SAME_ROW if len(slots.cells) else 0.0
+        rows += most * slots.num_states * MIXTURE_ERROR if self.roads.mixtures is not None else 0.0
+        return float(self.move.error + (mixing + steps) * UNIT + rows)
+
+    # -- which outcome ------------------------------------------------------------------------------------------------
+
+    def places(self, amounts: Ints) -> tuple[Ints, Ints]:
+        """(row,) arms left in base slots by (row, cell) amounts, and where the outcomes of their config begin."""
+        spread = spread_extras(self.slots, amounts)
+        extra = spread.sum(axis=1)
+        size = np.array([level.size for level in self.levels])
+        offset = np.array([level.offset for level in self.levels])
+        return self.slots.num_arms - extra, offset[extra] + self._config(spread) * size[extra]
+
+    def _config(self, spread: Ints) -> Ints:
+        """(row,) the number of each (row, extra) config within its level."""
+        if spread.shape[1] == 0:
+            return np.zeros(len(spread), dtype=np.int64)
+        # Configs are told by what they are, and numbered within their level.
+        known = {tuple(config): i for configs in self.roads.extras for i, config in enumerate(configs)}
+        used, row = np.unique(spread, axis=0, return_inverse=True)
+        if any(tuple(config) not in known for config in used):
+            raise InvalidInput("choices: some of them are beyond the budget")
+        return np.array([known[tuple(config)] for config in used], dtype=np.int64)[row.reshape(-1)]
+
+    # -- the expected value after it ----------------------------------------------------------------------------------
+
+    def expect(self, value: Floats, levels: Sequence[Level] | None = None) -> Floats:
+        """(outcome,) the expected value after every outcome, or after those of some levels only."""
+        levels = self.levels if levels is None else levels
+        if self.roads.mixtures is not None:
+            # All arms move by base rows, once for every level; only the slots from which they move are mixed.
+            moved = self.move.all(value[None], self.slots.num_arms)[0]
+            parts = [self._mix(moved, level) for level in levels]
+        else:
+            parts = [self.move.all(self._mix(value, level), level.arms) for level in levels]
+        return np.concatenate([part.reshape(-1) for part in parts])
+
+    def _mix(self, function: Floats, level: Level) -> Floats:
+        """(config, point) expectation over where the extra arms arrive."""
+        if level.arms == self.slots.num_arms:
+            # Nobody is in an extra slot.
+            return function[None]
+        return np.asarray(level.law @ function[level.reached])
+
+    def follow(self, targets: Ints) -> Follow:
+        """The expected value after one outcome a count state, as a function of the value function.
+
+        Args:
+            targets: (count state,) outcomes.
+        """
+        levels, level_of, config, point = self._used(targets)
+        here = [np.flatnonzero(level_of == t) for t in range(len(levels))]
+        # Mixtures: one move on the whole lattice, then the few arrivals of each state's own config.
+        if self.roads.mixtures is not None:
+            arrivals = [
+                (at, level.law[config[at]].T, level.reached[:, point[at]])
+                for at, level in zip(here, levels, strict=True)
+            ]
+            return lambda value: self._by_mixtures(value, arrivals)
+        # Laws: a row of a table for each state, and no other row.
+        if isinstance(self.move, Laws):
+            laws = self.move
+            rows = [(at, level, point[at], config[at]) for at, level in zip(here, levels, strict=True)]
+            return lambda value: self._by_laws(laws, value, rows)
+        # Splits sweep whole lattices: all outcomes of the configs that are used, and then those that are asked for.
+        offset = np.array([level.offset for level in levels])
+        size = np.array([level.size for level in levels])
+        places = offset[level_of] + config * size[level_of] + point
+        return lambda value: self.expect(value, levels)[places]
+
+    def _used(self, targets: Ints) -> tuple[list[Level], Ints, Ints, Ints]:
+        """Levels cut down to the configs that some target has; each target's level, config and point in them."""
+        # Outcomes are numbered level by level, so the last level that begins before a target is its own.
+        level_of = np.searchsorted([level.offset for level in self.levels], targets, side="right") - 1
+        levels, offset = list[Level](), 0
+        config, point, new_level = (np.zeros(len(targets), dtype=np.int64) for _ in range(3))
+        for t, level in enumerate(self.levels):
+            here = np.flatnonzero(level_of == t)
+            if len(here):
+                old, point[here] = np.divmod(targets[here] - level.offset, level.size)
+                used, config[here] = np.unique(old, return_inverse=True)
+                new_level[here] = len(levels)
+                levels.append(level._replace(offset=offset, law=level.law[used]))
+                offset += len(used) * level.size
+        return levels, new_level, config, point
+
+    def _by_mixtures(self, value: Floats, parts: Sequence[tuple[Ints, Floats, Indices]]) -> Floats:
+        """(count state,) from (states, (arrival, state) chances, (arrival, state) points) of each level."""
+        moved = self.move.all(value[None], self.slots.num_arms)[0]
+        expected = np.empty(len(value))
+        for at, chances, reached in parts:
+            expected[at] = (chances * moved[reached]).sum(axis=0)
+        return expected
+
+    def _by_laws(self, laws: Laws, value: Floats, parts: Sequence[tuple[Ints, Level, Ints, Ints]]) -> Floats:
+        """(count state,) from (states, level, points, configs) of each level."""
+        expected = np.empty(len(value))
+        for at, level, point, config in parts:
+            expected[at] = laws.some(self._mix(value, level), level.arms, point, config)
+        return expected
+
+
+def shifts(slots: Slots, amounts: Ints) -> tuple[Ints, Ints]:
+    """(row, state) arms that (row, cell) amounts take out of each state, and arms that land in its slot."""
+    states = np.arange(slots.num_states)
+    takes = amounts @ (slots.cells[:, :1] == states).astype(np.int64)
+    lands = amounts @ (slots.landings[:, None] == states).astype(np.int64)
+    return takes, lands

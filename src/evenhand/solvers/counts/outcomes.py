@@ -1,0 +1,220 @@
+"""Allocations and outcomes of the arms of one type.
+
+A *pair* (x, u) has u[s, a] arms that get action a in state s, with sum_a u[s, a] = x[s], within the budget alone. Pairs
+are listed cell by cell. What a pair uses is its *use*, a vector of resources; uses that differ by rounding are one. Its
+*outcome* is its use together with how many arms move by each distinct transition row: the law of the next counts
+depends on nothing else. Outcomes are numbered use by use, the least use first, and pairs in the order of outcomes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from evenhand.checks import check_memory, fits_in_memory
+from evenhand.errors import TooLarge
+from evenhand.kernels.boxes import Pairs, Rows
+from evenhand.kernels.lattice import (
+    branches,
+    fitting_amounts,
+    lattice_index,
+    lattice_points,
+    lattice_size,
+    multinomial_law,
+)
+from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
+from evenhand.kernels.products import distinct_rows
+from evenhand.typing import Bools, Floats, Ints
+
+MOST_PAIRS = 5_000_000
+"""Pairs of one type beyond which the typed count space is refused."""
+
+SAME_USE = 11
+"""Decimals, as a share of the budget, in which uses must differ to be told apart."""
+
+INSTEAD = "Use fewer arms, a smaller budget, or the method fluid, which needs no table."
+
+
+class TypeTables(NamedTuple):
+    """The tables of an arm of one type, and how many there are."""
+
+    transitions: Floats
+    """(state, action, next_state) probabilities."""
+
+    rewards: Floats
+    """(state, action) rewards of an arm."""
+
+    usage: Floats
+    """(state, action, resource) usage."""
+
+    served: Floats
+    """(state, action) 1 where the action serves the arm, else 0."""
+
+    valid: Bools
+    """(state, action) which actions there are."""
+
+    initial: Floats
+    """(state,) law of the first state."""
+
+    num_arms: int
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The pairs of one type, with their outcomes and laws."""
+
+    tables: TypeTables
+
+    allocations: Ints
+    """(pair, state, action) how many arms get each action."""
+
+    pairs: Pairs
+    """Which outcome and which point each belongs to."""
+
+    outcomes: Ints
+    """(pair,) the outcome of each."""
+
+    uses: Floats
+    """(use, resource) the distinct uses."""
+
+    starts: Ints
+    """(use + 1,) where the outcomes of each use begin."""
+
+    movers: Ints
+    """(outcome, row) how many arms move by each row."""
+
+    rows: Floats
+    """(row, next_state) the distinct rows."""
+
+    @property
+    def num_points(self) -> int:
+        """Points of the type's lattice."""
+        return lattice_size(self.tables.num_arms, len(self.tables.initial))
+
+    @cached_property
+    def rewards(self) -> Floats:
+        """(pair,) the mean reward of the type's arms."""
+        return self._mean(self.tables.rewards)
+
+    @cached_property
+    def served(self) -> Floats:
+        """(pair,) the share of the type's arms that are served."""
+        return self._mean(self.tables.served)
+
+    @cached_property
+    def spent(self) -> Floats:
+        """(pair, resource) what is used."""
+        return np.asarray(np.einsum("psa,sak->pk", self.allocations, self.tables.usage))
+
+    def _mean(self, table: Floats) -> Floats:
+        return np.asarray(np.einsum("psa,sa->p", self.allocations, table) / self.tables.num_arms)
+
+    @cached_property
+    def first_law(self) -> Floats:
+        """(point,) the law of the first counts."""
+        points = lattice_points(self.tables.num_arms, len(self.tables.initial))
+        return multinomial_law(points, self.tables.initial)
+
+    @cached_property
+    def entries(self) -> Floats:
+        """(use,) about how many entries the laws of the outcomes of each use have, told without them."""
+        return np.add.reduceat(support_of_movers(self.movers, self.rows), self.starts[:-1])
+
+    @cached_property
+    def pairs_of_uses(self) -> Ints:
+        """(use,) how many pairs have each use."""
+        return np.diff(self.pairs.starts[self.starts])
+
+    # -- laws ---------------------------------------------------------------------------------------------------------
+
+    def laws(self) -> Rows:
+        """The law of the next counts after each outcome."""
+        parts = []
+        for first, last in zip(self.starts[:-1], self.starts[1:], strict=True):
+            check_memory(16.0 * (last - first) * self.num_points, "the laws of the next counts of a type", INSTEAD)
+            parts.append(sparse.csr_array(law_of_movers(self.movers[first:last], self.rows)))
+        ends = np.concatenate([part.indptr[1:] + before for part, before in zip(parts, _before(parts), strict=True)])
+        columns = np.concatenate([part.indices for part in parts])
+        weights = np.concatenate([part.data for part in parts])
+        return Rows(np.append(0, ends).astype(np.int64), columns.astype(np.int32), weights)
+
+
+def _before(parts: Sequence[sparse.csr_array]) -> Ints:
+    return np.cumsum([0, *(part.nnz for part in parts[:-1])], dtype=np.int64)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_moves(tables: TypeTables, limit: Floats) -> Moves:
+    """List what the arms of a type can do within the budget alone.
+
+    Args:
+        tables: of the type.
+        limit: (resource,) the budget, with its room for rounding.
+
+    Raises:
+        TooLarge: there are too many ways.
+    """
+    # Phase 1: all allocations, and what they use.
+    allocations, used = _list_allocations(tables, limit)
+    use, uses = _distinct_uses(used, limit)
+    # Phase 2: how many arms of each allocation move by which row; cells with the same row add up.
+    numbers, rows = distinct_rows(tables.transitions[tables.valid])
+    cells = np.argwhere(tables.valid)
+    movers = np.zeros((len(allocations), len(rows)), dtype=np.int64)
+    np.add.at(movers.T, numbers, allocations[:, cells[:, 0], cells[:, 1]].T)
+    # Phase 3: outcomes. The use comes first, so they are numbered use by use.
+    found, outcome = np.unique(np.column_stack([use, movers]), axis=0, return_inverse=True)
+    points = lattice_index(allocations.sum(axis=2))
+    # Phase 4: pairs by their outcome, and within it by their point.
+    order = np.lexsort((points, outcome.reshape(-1)))
+    outcomes = outcome.reshape(-1)[order]
+    return Moves(
+        tables=tables,
+        allocations=allocations[order],
+        pairs=Pairs(np.searchsorted(outcomes, np.arange(len(found) + 1)), points[order].astype(np.int32)),
+        outcomes=outcomes.astype(np.int32),
+        uses=uses,
+        starts=np.searchsorted(found[:, 0], np.arange(len(uses) + 1)),
+        movers=found[:, 1:],
+        rows=rows,
+    )
+
+
+def _list_allocations(tables: TypeTables, limit: Floats) -> tuple[Ints, Floats]:
+    """(pair, state, action) all allocations within the budget, and their (pair, resource) use."""
+    cells = np.argwhere(tables.valid)
+    chosen = np.zeros((1, len(cells)), dtype=np.int32)
+    used, left = np.zeros((1, len(limit))), np.full(1, tables.num_arms)
+    for i, (s, a) in enumerate(cells):
+        # Every beginning branches into all amounts that this cell may have; the last cell takes all arms that are left.
+        need = tables.usage[s, a]
+        least, number = fitting_amounts(left, used, need, limit, takes_rest=i == len(cells) - 1)
+        _check_growth(float(number.sum()), len(cells))
+        parent, amount = branches(least, number)
+        chosen = chosen[parent]
+        chosen[:, i] = amount
+        used = used[parent] + amount[:, None] * need
+        left = left[parent] - amount
+    allocations = np.zeros((len(chosen), *tables.valid.shape), dtype=np.int32)
+    allocations[:, cells[:, 0], cells[:, 1]] = chosen
+    return allocations, used
+
+
+def _check_growth(number: float, width: int) -> None:
+    if number > MOST_PAIRS or not fits_in_memory(number * 40.0 * width, 0.5):
+        raise TooLarge(f"the arms of one type have over {number:.3g} allocations within the budget. {INSTEAD}")
+
+
+def _distinct_uses(used: Floats, limit: Floats) -> tuple[Ints, Floats]:
+    """(pair,) the number of each use, and the (use, resource) uses, the largest of those that are the same."""
+    shares = np.round(used / np.where(limit > 0, limit, 1.0), SAME_USE)
+    found, number = np.unique(shares, axis=0, return_inverse=True)
+    # The largest of uses that are one: whatever fits by it fits by all of them.
+    uses = np.zeros((len(found), used.shape[1]))
+    np.maximum.at(uses, number.reshape(-1), used)
+    return number.reshape(-1), uses

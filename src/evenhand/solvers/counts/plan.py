@@ -1,0 +1,216 @@
+"""Cost estimate: memory and operations of the dynamic program, before allocation.
+
+A plan has the algorithm of a problem and its criterion, hence the bytes and operations of solving it. Distributions,
+lines and tables are built once, on first use.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+
+import numpy as np
+
+from evenhand.checks import check_memory
+from evenhand.errors import InvalidInput, TooLarge
+from evenhand.kernels.lattice import lattice_size
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.counts.algorithm import INSTEAD, Roads, find_roads, list_allocations
+from evenhand.solvers.counts.expectation import Outcomes
+from evenhand.solvers.counts.improvement import Chooser, find_chooser
+from evenhand.solvers.counts.post_decision import Arm, Pay, Slots, check_one_class, read_pay, read_slots
+from evenhand.solvers.counts.tables import Tables
+from evenhand.typing import Floats
+
+MOST_OPERATIONS = 1e14
+"""Elementary operations beyond which a problem is refused."""
+
+SMALL = 3e5
+"""Entries of explicit tables up to which they are used: nothing is compiled for them."""
+
+LEAP = 30
+"""Steps of GMRES in a leap of the value function (`sweeping`); each keeps a vector."""
+
+_ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
+
+
+def check_program(states: str, criterion: Criterion, size_in_bytes: float, operations: float, instead: str) -> str:
+    """Refuse a dynamic program that does not fit in memory or takes too long; else return its description.
+
+    Args:
+        states: on what it is.
+        criterion: with a finite horizon, the choices of every step are stored.
+        size_in_bytes: its memory.
+        operations: its operations.
+        instead: what to use if it is too large.
+    """
+    what = f"the dynamic program on {states}"
+    if criterion.num_steps is not None:
+        what += f" with the choices of {criterion.num_steps} steps"
+    check_memory(size_in_bytes, what, instead)
+    if operations > MOST_OPERATIONS:
+        raise TooLarge(f"{what} would need about {operations:.1g} operations. {instead}")
+    return what
+
+
+@dataclass(frozen=True, eq=False)
+class CountPlan:
+    """The dynamic program of identical arms, not yet begun."""
+
+    arm: Arm
+    """The tables of an arm and the budget."""
+
+    criterion: Criterion
+    """Value of rewards over time."""
+
+    roads: Roads
+    """The algorithm."""
+
+    pay: Pay
+    """Rewards in terms of slots."""
+
+    small: float
+    """Entries of explicit tables up to which they are used."""
+
+    @property
+    def slots(self) -> Slots:
+        """The arms in terms of slots."""
+        return self.roads.slots
+
+    @property
+    def num_points(self) -> int:
+        """Number of count states."""
+        return self.roads.num_points
+
+    @property
+    def choices_type(self) -> type:
+        """Integers that hold the amounts of a choice; narrow where every step has a table of its own."""
+        narrow = self.criterion.num_steps is not None and self.slots.num_arms < 2**15
+        return np.int16 if narrow else np.int32
+
+    # -- what it takes ------------------------------------------------------------------------------------------------
+
+    @property
+    def size_in_bytes(self) -> float:
+        """About how much memory solving takes."""
+        tables = self.criterion.num_steps or 0  # one table of choices is within the work, but every step has its own
+        choices = float(np.dtype(self.choices_type).itemsize) * self.num_points * len(self.slots.cells)
+        return self.work_in_bytes + tables * choices
+
+    @property
+    def work_in_bytes(self) -> float:
+        """About how much of it is for the work, and given back when the plan is."""
+        roads, num_cells = self.roads, len(self.slots.cells)
+        # For each arrival of extra arms at each point, a number of 4 bytes and a value of 8.
+        mixing = sum(12.0 * roads.size_of(t) * self._width(t) for t in range(1, len(roads.extras)))
+        if roads.splits is None:
+            base = sum(8.0 * roads.size_of(t) ** 2 for t in roads.base_levels) + 8.0 * self.num_points**2 / 2
+        else:
+            base = sum(4.0 * roads.size_of(t) for t in roads.base_levels) * len(roads.splits[0])
+        depth = 0 if roads.climb is None else int(roads.climb.units.max()) + 1
+        # GMRES keeps a vector a step.
+        leaping = 8.0 * (LEAP + 4) if self.criterion.num_steps is None else 0.0
+        per_point = leaping + 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
+        return mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
+
+    @property
+    def operations(self) -> float:
+        """About how many elementary operations solving takes."""
+        roads = self.roads
+        mixing = sum(
+            float(roads.size_of(t)) * self._width(t) * len(roads.extras[t]) for t in range(1, len(roads.extras))
+        )
+        whole = self._base_operations([len(configs) for configs in roads.extras])
+        improving = whole + self._choosing_operations() + mixing
+        growing = 0.0 if roads.splits is not None else float(self.num_points) ** 2 * (self.slots.num_arms + 1) / 2
+        if self.criterion.num_steps is not None:
+            return growing + self.criterion.num_steps * improving
+        # with laws, a policy is followed by one product a state, not a product for each outcome
+        single = whole if roads.splits is not None else float(self.num_points) ** 2
+        return growing + _ROUNDS_GUESS * improving + _SWEEPS_GUESS * (single + mixing)
+
+    def _width(self, t: int) -> int:
+        """Points of the small lattice that t extra arms can reach, at most."""
+        rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
+        return lattice_size(t, int((rows > 0).any(axis=0).sum()))
+
+    def _choosing_operations(self) -> float:
+        if self.roads.climb is not None:
+            return 2.0 * self.num_points * len(self.slots.cells) * self.roads.climb.num_units
+        return 2.0 * self.num_points * len(self.roads.allocations) * self.slots.num_states
+
+    def _base_operations(self, batches: list[int]) -> float:
+        """Multiplications of the base rows, for so many functions on each level."""
+        roads, window = self.roads, 1.0
+        if roads.splits is not None:
+            # A binomial window that leaves out 1e-16 is about 17 deviations wide.
+            spread = 17.0 * max((p * (1 - p) for _, _, p in roads.splits[0]), default=0.0) ** 0.5
+            typical = self.slots.num_arms / self.slots.num_states
+            window = max(1.0, min(spread * typical**0.5, typical)) * len(roads.splits[0])
+        per = (
+            window * roads.size_of(t) if roads.splits is not None else roads.size_of(t) ** 2.0
+            for t in roads.base_levels
+        )
+        return sum(number * work for number, work in zip(batches, per, strict=False))
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def check_solving(self) -> None:
+        """Refuse, before any work, what would not fit in memory or never end."""
+        check_program(f"{self.num_points} count states", self.criterion, self.size_in_bytes, self.operations, INSTEAD)
+
+    # -- what is built of it ------------------------------------------------------------------------------------------
+
+    @property
+    def is_small(self) -> bool:
+        """True if explicit tables are used."""
+        climb, number = self.roads.climb, len(self.roads.allocations)
+        if climb is not None:
+            number = comb(climb.num_units + len(climb.order), climb.num_units)
+        return self.num_points * max(self.roads.num_outcomes, number) <= self.small
+
+    @cached_property
+    def outcomes(self) -> Outcomes | Tables:
+        """Outcomes of decisions, and expectations over the next counts."""
+        if not self.is_small:
+            return Outcomes(self.roads)
+        return Tables(self.slots, list_allocations(self.slots, self.num_points), self.pay.gains)
+
+    @cached_property
+    def chooser(self) -> Chooser:
+        """The maximum over allocations."""
+        if isinstance(self.outcomes, Tables):
+            return self.outcomes
+        return find_chooser(self.outcomes, self.pay.gains)
+
+
+def plan_counts(
+    transitions: Floats,
+    rewards: Floats,
+    usage: Floats,
+    limit: Floats,
+    num_arms: int,
+    criterion: Criterion,
+    small: float = SMALL,
+) -> CountPlan:
+    """Plan the dynamic program on counts of identical arms that share a budget.
+
+    Args:
+        transitions: (state, action, next_state) probabilities.
+        rewards: (state, action) rewards of an arm.
+        usage: (state, action, resource) usage; in every state some action uses nothing.
+        limit: (resource,) the budget, with its room for rounding.
+        num_arms: how many arms there are.
+        criterion: value of rewards over time.
+        small: entries of explicit tables up to which they are used in place of compiled sweeps.
+
+    Raises:
+        TooLarge: it is beyond all reason.
+        NotApplicable: under the criterion average, if the graph of an arm shows that the long run depends on its start.
+    """
+    if not isinstance(criterion, Criterion):
+        raise InvalidInput(f"criterion: expected a Criterion, got {criterion!r}")
+    arm = Arm(transitions, rewards, usage, limit)
+    slots = read_slots(arm, num_arms)
+    if criterion.is_average:
+        check_one_class(arm)
+    return CountPlan(arm, criterion, find_roads(slots), read_pay(rewards, slots), small)

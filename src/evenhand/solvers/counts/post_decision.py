@@ -1,0 +1,218 @@
+"""Post-decision states of identical arms: how many are in each slot.
+
+In each state one idle action is the *base*. An arm left at its base is in the slot of its state. An arm that gets
+another *cell* (s, a) lands in the slot of the state whose base row is the same, or else in an extra slot for its row.
+Cells that cannot matter are left out: those that no budget affords, and those that are dominated by a cell of the same
+state and row with no larger usage and no smaller reward.
+
+Under the criterion `average` the long run must not depend on the start. The graph of one arm decides the plainest case:
+if the affordable actions together leave more than one closed class, an arm stays for ever in the one it started in.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from evenhand.checks import check_positive_int, check_shape
+from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.solvers.closed_classes import never_splits
+from evenhand.typing import Bools, Floats, Ints
+
+SAME_ROW = 4e-16
+"""Rows this near in every entry are the same row; counted as an error of the law."""
+
+INSTEAD_OF_AVERAGE = "Use the criterion discounted with a discount near 1, or finite:T."
+
+
+class Arm(NamedTuple):
+    """The tables of one arm and the budget."""
+
+    transitions: Floats
+    """(state, action, next_state) probabilities."""
+
+    rewards: Floats
+    """(state, action) rewards."""
+
+    usage: Floats
+    """(state, action, resource) usage."""
+
+    limit: Floats
+    """(resource,) the budget, with its room for rounding."""
+
+
+class Pay(NamedTuple):
+    """Rewards in terms of slots, as a share of the mean over all arms."""
+
+    base: Floats
+    """(state,) for an arm left at its base."""
+
+    gains: Floats
+    """(cell,) reward of a cell beyond that."""
+
+    most: float
+    """Bound on the magnitude of the mean reward."""
+
+
+class Slots(NamedTuple):
+    """The arms in terms of slots: which cells matter, and where their arms land."""
+
+    num_arms: int
+    num_actions: int
+
+    base: Ints
+    """(state,) the idle action."""
+
+    base_rows: Floats
+    """(state, next_state) how arms at their base move."""
+
+    extra_rows: Floats
+    """(extra, next_state) how arms in extra slots move."""
+
+    cells: Ints
+    """(cell, 2) state and action."""
+
+    needs: Floats
+    """(cell, resource) usage of one arm."""
+
+    landings: Ints
+    """(cell,) the slot where its arms land."""
+
+    limit: Floats
+    """(resource,) the budget."""
+
+    @property
+    def num_states(self) -> int:
+        """Number of states of an arm."""
+        return len(self.base)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_slots(arm: Arm, num_arms: int) -> Slots:
+    """Read an arm's tables.
+
+    Raises:
+        InvalidInput: shapes do not fit, or a state has no idle action.
+    """
+    _check_tables(arm)
+    check_positive_int(num_arms, "num_arms")
+    free = np.asarray((arm.usage == 0).all(axis=2))
+    if not free.any(axis=1).all():
+        raise InvalidInput("usage: in every state some action must use nothing of any resource")
+    base = _best_free(arm, free)
+    base_rows = arm.transitions[np.arange(len(base)), base]
+    cells = _useful_cells(arm, base)
+    landings, extra_rows = _land(arm.transitions, cells, base_rows)
+    return Slots(
+        num_arms=num_arms,
+        num_actions=arm.rewards.shape[1],
+        base=base,
+        base_rows=base_rows,
+        extra_rows=extra_rows,
+        cells=cells,
+        needs=arm.usage[cells[:, 0], cells[:, 1]],
+        landings=landings,
+        limit=np.asarray(arm.limit, dtype=np.float64),
+    )
+
+
+def read_pay(rewards: Floats, slots: Slots) -> Pay:
+    """(state, action) rewards at the base and beyond it."""
+    s, a = slots.cells.T
+    at_base = rewards[np.arange(slots.num_states), slots.base]
+    gains = (rewards[s, a] - at_base[s]) / slots.num_arms
+    # A mean over N arms: max|at_base| at the most at their base, and each of the N may add a gain.
+    most = float(np.abs(at_base).max() + slots.num_arms * np.abs(gains).max(initial=0.0))
+    return Pay(at_base / slots.num_arms, gains, most)
+
+
+def check_one_class(arm: Arm) -> None:
+    """Refuse arms whose affordable actions leave more than one closed class of states (see the file's head)."""
+    affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
+    moves = ((arm.transitions > 0) & affordable[:, :, None]).any(axis=1)
+    number, label = connected_components(sparse.csr_array(moves), directed=True, connection="strong")
+    # A class with an edge out of it is not closed.
+    leaves = np.unique(label[np.nonzero(moves & (label[:, None] != label))[0]])
+    closed = [np.flatnonzero(label == k).tolist() for k in range(number) if k not in leaves]
+    if len(closed) > 1:
+        raise NotApplicable(
+            f"the criterion average asks for one long run, and an arm has {len(closed)} groups of states that no "
+            f"action leaves (such as the states {closed[0][:5]} and {closed[1][:5]}): its mean reward depends on "
+            f"where it starts. {INSTEAD_OF_AVERAGE}"
+        )
+
+
+def surely_one_long_run(arm: Arm) -> bool:
+    """Return True if any number of such arms surely have one closed class, so that the start does not matter.
+
+    Sufficient: under every policy an arm reaches some common state, and it may stay where it is at any time.
+    """
+    affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
+    first = arm.transitions[np.arange(len(affordable)), affordable.argmax(axis=1)]
+    rows = np.where(affordable[:, :, None], arm.transitions, first[:, None])
+    waits = (np.einsum("sas->sa", rows) > 0).all()
+    return bool(waits and never_splits(rows[None], np.array([len(rows)]))[0])
+
+
+def _check_tables(arm: Arm) -> None:
+    check_shape(arm.rewards, {"state": None, "action": None}, "rewards")
+    S, A = arm.rewards.shape
+    check_shape(arm.transitions, {"state": S, "action": A, "next_state": S}, "transitions")
+    check_shape(arm.limit, {"resource": None}, "limit")
+    check_shape(arm.usage, {"state": S, "action": A, "resource": len(arm.limit)}, "usage")
+
+
+def _same(left: Floats, right: Floats) -> bool:
+    return bool(np.abs(left - right).max() <= SAME_ROW)
+
+
+def _best_free(arm: Arm, free: Bools) -> Ints:
+    """(state,) the first idle action, or one with the same row and a better reward."""
+    base = free.argmax(axis=1)
+    for s, first in enumerate(base):
+        alike = [a for a in np.flatnonzero(free[s]) if _same(arm.transitions[s, a], arm.transitions[s, first])]
+        # Same row, same use: the better reward is never worse. The first of equals, as `max` has it.
+        base[s] = max(alike, key=lambda a: arm.rewards[s, a])
+    return np.asarray(base, dtype=np.int64)
+
+
+def _useful_cells(arm: Arm, base: Ints) -> Ints:
+    """(cell, 2) cells off base that are affordable and not dominated by a cell of the same state and row."""
+    S, A = arm.rewards.shape
+    useful = [
+        (s, a)
+        for s in range(S)
+        for a in range(A)
+        if a != base[s] and (arm.usage[s, a] <= arm.limit).all() and not _is_dominated(arm, s, a)
+    ]
+    return np.asarray(np.array(useful, dtype=np.int64).reshape(-1, 2))
+
+
+def _is_dominated(arm: Arm, s: int, a: int) -> bool:
+    """Return True if another action of the state has the same row, no larger usage and no smaller reward."""
+    usage, rewards = arm.usage[s], arm.rewards[s]
+    rivals = (b for b in range(len(rewards)) if b != a and _same(arm.transitions[s, a], arm.transitions[s, b]))
+    return any(
+        (usage[b] <= usage[a]).all()
+        and rewards[b] >= rewards[a]
+        and (b < a or rewards[b] > rewards[a] or (usage[b] < usage[a]).any())  # of equals the first stays
+        for b in rivals
+    )
+
+
+def _land(transitions: Floats, cells: Ints, base_rows: Floats) -> tuple[Ints, Floats]:
+    """(cell,) the slot of each cell, and the (extra, next_state) rows of slots beyond the states."""
+    rows = list(base_rows)
+    landings = []
+    # Base rows come first: landing on the lattice costs nothing, an extra slot makes outcomes more.
+    for s, a in cells:
+        alike = (slot for slot, row in enumerate(rows) if _same(row, transitions[s, a]))
+        slot = next(alike, len(rows))
+        if slot == len(rows):
+            rows.append(transitions[s, a])
+        landings.append(slot)
+    extra = np.array(rows[len(base_rows) :]).reshape(-1, base_rows.shape[1])
+    return np.array(landings, dtype=np.int64), extra

@@ -1,0 +1,211 @@
+"""Cost estimate for several types: memory and operations, before allocation.
+
+The operations of one improvement are a sum over the uses of the budget that types can have together (see the package).
+It is linear in the number of outcomes of the types before, so beginnings that use equally much are counted together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from scipy.special import gammaln
+
+from evenhand.checks import fits_in_memory
+from evenhand.display import size_in_words
+from evenhand.errors import TooLarge
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
+from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
+from evenhand.solvers.counts.plan import LEAP, check_program
+from evenhand.solvers.counts.post_decision import Arm, check_one_class, surely_one_long_run
+from evenhand.typing import Floats, Ints
+
+NODE = 2e4
+"""Operations that a block of outcomes costs beside its own."""
+
+BLOCK = 2**16
+"""Values of a block on the way down; more are treated one block after the other."""
+
+OVERHEAD, TAKEN = 40.0, 0.1
+"""Operations a state that a sweep costs beside expectations, and the share of outcomes that a policy leads to."""
+
+POLICIES = 15
+"""Policies that column generation prices, about; each is improved IMPROVEMENTS times and swept SWEEPS times."""
+
+IMPROVEMENTS, SWEEPS = 3, 80
+
+KEPT = 25
+"""Policies that memory must hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class TypedPlan:
+    """Arms of several types and their budget, read and measured."""
+
+    types: Sequence[Moves]
+    """What each can do."""
+
+    limit: Floats
+    """(resource,) the budget, with its room for rounding."""
+
+    criterion: Criterion
+    """What rewards over time are worth."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """(type,) points of each lattice."""
+        return [moves.num_points for moves in self.types]
+
+    @property
+    def num_states(self) -> int:
+        """Number of count states."""
+        return prod(self.sizes)
+
+    # -- what it takes ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def improving(self) -> float:
+        """About how many operations one improvement takes."""
+        # Beginnings (o_1, ..., o_t) by what they use together: how many there are, and in how many blocks they come.
+        used = np.zeros((1, len(self.limit)))
+        lanes: Floats = np.ones(1)
+        nodes: Floats = np.ones(1)
+        work, rest = 0.0, float(self.num_states)
+        for moves in self.types:
+            # Values behind one point of this type: the points of all types that are still to come.
+            rest /= moves.num_points
+            outcomes = np.diff(moves.starts)
+            i, j, same, used = self._together(used, moves)
+            # Every beginning takes the expectation, and compares the pairs, for each of these values.
+            work += rest * float((lanes[i] * (moves.entries + moves.pairs_of_uses)[j]).sum())
+            work += NODE * float(nodes[i].sum() + (lanes[i] * outcomes[j]).sum() * rest / BLOCK)
+            lanes = np.asarray(np.bincount(same, weights=lanes[i] * outcomes[j]))
+            nodes = np.asarray(np.bincount(same, weights=nodes[i]))
+        return work
+
+    @cached_property
+    def num_pairs(self) -> float:
+        """Number of pairs of a state and a decision in an explicit table."""
+        used, number = np.zeros((1, len(self.limit))), np.ones(1)
+        for moves in self.types:
+            i, j, same, used = self._together(used, moves)
+            number = np.asarray(np.bincount(same, weights=number[i] * moves.pairs_of_uses[j]))
+        return float(number.sum())
+
+    def _together(self, used: Floats, moves: Moves) -> tuple[Ints, Ints, Ints, Floats]:
+        """Which beginnings and uses fit together: both, the number of what they use together, and all of these."""
+        i, j = np.nonzero((used[:, None] + moves.uses <= self.limit).all(axis=2))
+        sums = used[i] + moves.uses[j]
+        # A digit less than single uses have: sums of them differ by more rounding.
+        shares = np.round(sums / np.where(self.limit > 0, self.limit, 1.0), SAME_USE - 1)
+        _, first, same = np.unique(shares, axis=0, return_index=True, return_inverse=True)
+        return i, j, same.reshape(-1), sums[first]
+
+    @cached_property
+    def following(self) -> float:
+        """About how many operations one sweep of a policy takes."""
+        work, nodes, rest = OVERHEAD * self.num_states, 1.0, float(self.num_states)
+        for moves in self.types:
+            rest /= moves.num_points
+            # No more leaves than states, since a policy has one outcome in each.
+            nodes = min(nodes * len(moves.movers), float(self.num_states))
+            work += TAKEN * nodes * rest * float(moves.entries.sum()) / len(moves.movers)
+        return work
+
+    @property
+    def operations(self) -> float:
+        """About how many elementary operations column generation takes."""
+        laws = sum(float(len(moves.movers)) * moves.num_points * moves.tables.num_arms for moves in self.types)
+        if self.criterion.num_steps is not None:
+            return laws + POLICIES * self.criterion.num_steps * (self.improving + self.following)
+        return laws + POLICIES * (IMPROVEMENTS * self.improving + SWEEPS * self.following)
+
+    @property
+    def size_in_bytes(self) -> float:
+        """About how much memory it takes."""
+        steps = self.criterion.num_steps
+        laws = sum(24.0 * float(moves.entries.sum()) for moves in self.types)
+        laws += max(16.0 * float(np.diff(moves.starts).max()) * moves.num_points for moves in self.types)
+        boxes = 8.0 * self.num_states * (16 + 2 * len(self.types) + (LEAP + 4 if steps is None else 0))
+        choices = float(self.num_states) * len(self.types) * self.pick_type.itemsize * KEPT * (steps or 1)
+        return laws + boxes + choices + 8.0 * self.num_states / min(self.sizes) * 4
+
+    @property
+    def pick_type(self) -> np.dtype[np.unsignedinteger]:
+        """Integers that hold the number of any pair."""
+        return np.min_scalar_type(max(len(moves.allocations) for moves in self.types) - 1)
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Refuse, before any work, what would not fit in memory or never end."""
+        states = f"{self.num_states} count states of {len(self.types)} types"
+        what = check_program(states, self.criterion, self.size_in_bytes, self.operations, INSTEAD)
+        # A decision is one number, and so are the outcomes that a policy leads to.
+        for numbers in ([len(moves.allocations) for moves in self.types], [len(moves.movers) for moves in self.types]):
+            if prod(numbers) >= 2**62:
+                raise TooLarge(f"{what} has over 2^62 decisions. {INSTEAD}")
+
+    def check_long_run(self) -> None:
+        """Refuse an average where the graph of an arm shows that the long run depends on its start."""
+        if self.criterion.is_average:
+            for arm in self._arms():
+                check_one_class(arm)
+
+    @property
+    def is_one_long_run(self) -> bool:
+        """True if arms of all types surely have one closed class together."""
+        return all(surely_one_long_run(arm) for arm in self._arms())
+
+    def _arms(self) -> Iterator[Arm]:
+        """One arm of each type."""
+        for own in (moves.tables for moves in self.types):
+            limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # a missing action is never affordable
+            yield Arm(own.transitions, own.rewards, own.usage, limit)
+
+
+# -- making a plan ----------------------------------------------------------------------------------------------------
+
+
+def plan_types(problem: CoupledMDP) -> TypedPlan:
+    """Plan the dynamic program on the counts of several types.
+
+    Args:
+        problem: the problem, under its criterion.
+
+    Raises:
+        TooLarge: there are too many states, or a type alone has too many allocations.
+    """
+    _check_states(problem)
+    types = [read_moves(own, problem.budget_limit) for own in _tables_of(problem)]
+    return TypedPlan(types, problem.budget_limit, problem.criterion)
+
+
+def _check_states(problem: CoupledMDP) -> None:
+    """Refuse a space on which not even values fit."""
+    arms, states = problem.type_counts, problem.types.num_states
+    log = float((gammaln(arms + states) - gammaln(arms + 1.0) - gammaln(states)).sum())
+    # By logarithms: the number itself may be beyond the doubles.
+    if log > 690 or not fits_in_memory(8.0 * LEAP * np.exp(log)):
+        number = np.exp(log) if log <= 690 else np.inf
+        raise TooLarge(f"the count space has {size_in_words(number)} states. {INSTEAD}")
+
+
+def _tables_of(problem: CoupledMDP) -> list[TypeTables]:
+    """The tables of each type, without padding."""
+    types, found = problem.types, []
+    for t, (S, A) in enumerate(zip(types.num_states, types.num_actions, strict=True)):
+        found.append(
+            TypeTables(
+                transitions=types.transitions[t, :S, :A, :S],
+                rewards=types.rewards[t, :S, :A],
+                usage=types.usage[t, :S, :A],
+                served=types.served[t, :S, :A].astype(np.float64),
+                valid=types.valid[t, :S, :A],
+                initial=types.initial[t, :S],
+                num_arms=int(problem.type_counts[t]),
+            )
+        )
+    return found
