@@ -53,7 +53,7 @@ def test_a_whole_day(opened, programme):
     page.get_by_text("is recorded for 5 arms").wait_for()
 
     page.get_by_role("link", name="Fairness").click()
-    assert "no key to the house" in page.get_by_role("region", name="Changes by hand").inner_text()
+    assert "no key to the house" in page.get_by_role("region", name="overrides, highest cost first").inner_text()
     page.get_by_role("link", name=served).first.click()
     assert page.get_by_role("heading", level=1).inner_text() == served
     kept = programme.plan_of(plan.id)
