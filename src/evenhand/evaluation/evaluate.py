@@ -418,9 +418,8 @@ def evaluate(
     evaluated = problem.with_criterion(criterion, over)
     policy = fitted(policy, evaluated)
     case = Case.of(policy, evaluated, problem.over, welfare)
-    steps: int | None = case.evaluated.criterion.simulated_steps(horizon)
-    if horizon is None:
-        steps = case.evaluated.criterion.fixed_steps(steps)
+    requested = case.evaluated.criterion.simulated_steps(horizon)
+    steps = requested if horizon is not None else case.evaluated.criterion.fixed_steps(requested)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 

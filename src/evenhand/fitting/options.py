@@ -124,13 +124,14 @@ def read_options(kind: type[Options], given: "Options | Mapping[str, Any] | None
     """
     if isinstance(given, kind):
         return given
+    stated = dict(given or {})  # type: ignore[arg-type]  # a mapping
     known = [field.name for field in fields(kind)]
-    for name in given or ():
+    for name in stated:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
             raise InvalidInput(f"{argument}: unknown option {name!r}{hint}")
-    return kind(**(given or {}))
+    return kind(**stated)
 
 
 def listed(names: str | Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Tables of a policy that serves by rank, as compiled loops read them (`greedy_service`, `episodes`)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def in_turn(parts: Sequence[RankTables]) -> RankTables | None:
     """
     if len({(len(part.drawn_ranks), part.stop, part.shuffle) for part in parts}) > 1:
         return None
-    joined = {
+    joined: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in ("ranks", "drawn_ranks", "drawn_sums")
     }
     least = np.min([part.least for part in parts], axis=0)
@@ -108,7 +108,8 @@ def fixed(tables: Tables) -> Tables:
     Args:
         tables: a named tuple of arrays and numbers.
     """
-    return type(tables)(*(_fixed(field) if isinstance(field, np.ndarray) else field for field in tables))
+    fields: list[Any] = [_fixed(field) if isinstance(field, np.ndarray) else field for field in tables]
+    return type(tables)(*fields)
 
 
 def _fixed(array: Array) -> Array:

@@ -77,12 +77,11 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     errors = found.samples.unit_errors()
     if rotates := task.redraw_every is not None and isinstance(policy, MixturePolicy):
         policy = policy.with_redraw_every(task.redraw_every)
-    if rotates:
-        seen = _watch_it(task, policy, task.effort.report_steps, REPORTED * given, thorough=True)
-    else:
+    seen: Evaluation | None
+    if not rotates:
         seen = _seen(task, policy, WATCHED * given)
-    if rotates:
-        assert seen is not None
+    else:
+        seen = _watch_it(task, policy, task.effort.report_steps, REPORTED * given, thorough=True)
         values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
         errors = seen.unit_stderr
         objective, by_type = seen.objective, seen.by_type

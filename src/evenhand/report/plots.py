@@ -424,7 +424,8 @@ def _trade_plot(points: Sequence[tuple[str, float, float]], who: str) -> Plot:
         axes, places = figure.subplots(), _distinct_places(points)
         means = [mean for _, mean, _ in places]
         middle = (min(means) + max(means)) / 2
-        for (colour, shape), (name, *at) in zip(MARKS * len(places), places, strict=False):
+        for (colour, shape), (name, mean, worst) in zip(MARKS * len(places), places, strict=False):
+            at = (mean, worst)
             axes.plot(*at, shape, color=colour, markersize=7, markeredgecolor="white")
             left = at[0] <= middle  # text to the side that has more room
             offset, side = ((7, 0), "left") if left else ((-7, 0), "right")

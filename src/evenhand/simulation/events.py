@@ -103,7 +103,7 @@ def simulate_events(
     for start, stream in zip(starts, policy_rng.spawn(len(starts)), strict=True):
         rows = slice(start, min(start + size, num_episodes))
         totals = _Totals(
-            *(np.ascontiguousarray(each) for each in (returns[:, rows], served[rows], used[rows], drift[rows])), visits
+            *map(np.ascontiguousarray, (returns[:, rows], served[rows], used[rows], drift[rows])), visits=visits
         )
         # A copy: the numbers of an event do not depend on batches.
         world = _Moving(problem, deepcopy(world_rng), start, rows.stop - start)

@@ -353,7 +353,7 @@ def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTa
     types = problem.types
     own = (tables.type_of_arm, tables.usage, tables.idle, tables.limit)
     here = (problem.type_of_arm, types.usage, types.idle, problem.budget_limit)
-    return tables if all(np.array_equal(*pair) for pair in zip(own, here, strict=True)) else None
+    return tables if all(map(np.array_equal, own, here)) else None
 
 
 def play_by_rank(

@@ -131,7 +131,7 @@ class _Cuts:
             ),
             tolerance=1e-9,
         )
-        weights = np.bincount(scenario, weights=np.maximum(found.duals[:rows], 0.0), minlength=number)
+        weights = np.asarray(np.bincount(scenario, np.maximum(found.duals[:rows], 0.0), number), dtype=np.float64)
         return found.objective * self.scale, _normalised(found.primal[:policies]), _normalised(weights)
 
 

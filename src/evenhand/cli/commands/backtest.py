@@ -10,7 +10,7 @@ from evenhand.cli.standard_input import DASH
 from evenhand.model.io import Format
 
 if TYPE_CHECKING:
-    from evenhand.fitting.layout import Layout
+    from evenhand.fitting.options import Layout
 
 
 def run(

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -83,7 +83,7 @@ def run(
             from evenhand.uncertainty import compare_scenarios, draw_scenarios
 
             drawn = draw_scenarios(problem, posterior, draws, seed)
-        comparison = compare_policies(problem, chosen, *asked, on=on)
+        comparison: Any = compare_policies(problem, chosen, *asked, on=on)
         if drawn is not None:
             scenarios = compare_scenarios(drawn, comparison.policies, comparison.welfare, tell, on)
         if report:

@@ -36,6 +36,8 @@ def image(svg: str) -> Markup:
 
 def states_svg(arm: str, visits: Sequence[Visit], states: Sequence[str]) -> str:
     """Return the states of one arm by step, from the first state at the top to the last."""
+    from matplotlib.ticker import MaxNLocator
+
     from evenhand.report.plots import BLUE, FAINT, ORANGE, Plot, svg
 
     places = {state: place for place, state in enumerate(states)}
@@ -52,7 +54,7 @@ def states_svg(arm: str, visits: Sequence[Visit], states: Sequence[str]) -> str:
         axes.plot(served, [len(states) - 0.4] * len(served), "^", color=ORANGE, markersize=4, label="served")
         axes.set_yticks(range(len(states)), [shortened(state, 24) for state in states])
         axes.set_ylim(len(states) - 0.1, -0.5)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("step")
         axes.grid(axis="y")
         figure.legend(loc="outside upper left", ncols=3)
