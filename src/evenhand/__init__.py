@@ -11,10 +11,6 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand import errors, policies, problems
     from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
-    from evenhand.evaluation.shards.checking import ArmsCheck, check_arms
-    from evenhand.evaluation.shards.indexing import ArmsIndices, index_arms
-    from evenhand.evaluation.shards.measuring import ArmsEvaluation, evaluate_arms
-    from evenhand.evaluation.shards.plans import ArmsDecisions, act_on_arms
     from evenhand.fitting.fit import fit
     from evenhand.fitting.result import Fitted
     from evenhand.learning import Training, Trainings, train, train_seeds
@@ -22,8 +18,7 @@ if TYPE_CHECKING:
     from evenhand.model.composite import BySteps, Mixture
     from evenhand.model.coupled import CoupledMDP
     from evenhand.model.files import load, save
-    from evenhand.model.parquet.reading import StoredArms, open_arms
-    from evenhand.model.parquet.writing import ArmWriter, write_arms
+    from evenhand.model.parquet import ArmWriter, StoredArms, open_arms, write_arms
     from evenhand.model.policy import Policy
     from evenhand.model.simulator import Simulator
     from evenhand.model.welfare import (
@@ -40,7 +35,6 @@ if TYPE_CHECKING:
         parse_welfare,
         register_welfare,
     )
-    from evenhand.planning.by_shards import ArmsSolution, solve_arms
     from evenhand.planning.check import Check, check
     from evenhand.planning.chosen import evaluate, make_policy
     from evenhand.planning.compare import Comparison, compare
@@ -59,14 +53,6 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
-    "ArmsCheck": "evaluation.shards.checking",
-    "check_arms": "evaluation.shards.checking",
-    "ArmsDecisions": "evaluation.shards.plans",
-    "ArmsEvaluation": "evaluation.shards.measuring",
-    "ArmsIndices": "evaluation.shards.indexing",
-    "act_on_arms": "evaluation.shards.plans",
-    "evaluate_arms": "evaluation.shards.measuring",
-    "index_arms": "evaluation.shards.indexing",
     "evaluate": "planning.chosen",
     "make_policy": "planning.chosen",
     "gini_coefficient": "evaluation",
@@ -84,10 +70,10 @@ _HOMES = {
     "CoupledMDP": "model.coupled",
     "load": "model.files",
     "save": "model.files",
-    "ArmWriter": "model.parquet.writing",
-    "StoredArms": "model.parquet.reading",
-    "open_arms": "model.parquet.reading",
-    "write_arms": "model.parquet.writing",
+    "ArmWriter": "model.parquet",
+    "StoredArms": "model.parquet",
+    "open_arms": "model.parquet",
+    "write_arms": "model.parquet",
     "Policy": "model.policy",
     "Simulator": "model.simulator",
     "AlphaFair": "model.welfare",
@@ -102,8 +88,6 @@ _HOMES = {
     "check_welfare": "model.welfare",
     "parse_welfare": "model.welfare",
     "register_welfare": "model.welfare",
-    "ArmsSolution": "planning.by_shards",
-    "solve_arms": "planning.by_shards",
     "Check": "planning.check",
     "check": "planning.check",
     "Comparison": "planning.compare",
@@ -135,11 +119,6 @@ __all__ = [
     "AlphaFair",
     "Arm",
     "ArmWriter",
-    "ArmsCheck",
-    "ArmsDecisions",
-    "ArmsEvaluation",
-    "ArmsIndices",
-    "ArmsSolution",
     "BySteps",
     "Check",
     "Comparison",
@@ -168,20 +147,16 @@ __all__ = [
     "Welfare",
     "WelfareCheck",
     "__version__",
-    "act_on_arms",
     "check",
-    "check_arms",
     "check_policy",
     "check_welfare",
     "compare",
     "compare_budgets",
     "errors",
     "evaluate",
-    "evaluate_arms",
     "fairness",
     "fit",
     "gini_coefficient",
-    "index_arms",
     "indices",
     "load",
     "load_plan",
@@ -201,7 +176,6 @@ __all__ = [
     "simulate",
     "simulate_counts",
     "solve",
-    "solve_arms",
     "train",
     "train_seeds",
     "what_if",

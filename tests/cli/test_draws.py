@@ -54,22 +54,19 @@ def test_evaluate_and_compare_tell_the_same_of_a_policy(evenhand, model):
     assert "worst tenth" in evenhand("evaluate", model, "whittle", "--draws", "25").out
 
 
-def test_a_place_changes_nothing(evenhand, model, timeless):
+def test_the_backend_changes_nothing(evenhand, model, timeless):
     for asked in (
         ("solve", model, "--robust", "0.2", "--draws", "20"),
         ("evaluate", model, "whittle", "--draws", "20"),
         ("compare", model, "--policies", "whittle,random", "--draws", "20"),
     ):
-        here, there = (timeless(evenhand(*asked, *more, "--json").json) for more in ((), ("--on", "local")))
+        here, there = (timeless(evenhand(*asked, *more, "--json").json) for more in ((), ("--backend", "threads")))
         assert here == there
-    assert "nothing ran on local:3" in evenhand("solve", model, "--on", "local:3", "--json").json["reason"]
+    assert "nothing ran on threads:3" in evenhand("solve", model, "--backend", "threads:3", "--json").json["reason"]
+    assert "method joint" in evenhand("solve", model, "--method", "joint", "--backend", "ray").refusal
     assert (
-        "on: the method joint works in this process"
-        in evenhand("solve", model, "--method", "joint", "--on", "ray").refusal
-    )
-    assert (
-        "--on: goes with one --budget"
-        in evenhand("solve", model, "--on", "local", "--budget", "1", "--budget", "2").refusal
+        "--backend: goes with one --budget"
+        in evenhand("solve", model, "--backend", "threads", "--budget", "1", "--budget", "2").refusal
     )
 
 

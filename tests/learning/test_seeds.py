@@ -1,6 +1,7 @@
 """Training over several seeds: each run is that of its seed alone, wherever it goes on; the best is told fairly."""
 
 import json
+import threading
 import zipfile
 from pathlib import Path
 
@@ -9,13 +10,13 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
+
 import evenhand as eh
 from evenhand.errors import InvalidInput, UnknownName
-from evenhand.execution.local import processes
-from evenhand.execution.on_ray import ray_cluster
 from evenhand.learning import judging, loop
 from evenhand.learning.learners import PPOLearner
 from evenhand.learning.seeds import SeedRow, Trainings, checkpoint_of
+from evenhand.parallel import Pool
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -122,7 +123,7 @@ def test_a_finished_seed_is_read_and_an_interrupted_one_goes_on(three, tmp_path,
         ({"seed": True}, "seed: expected a whole number"),
         ({"seeds": 2, "seed": 2**32 - 1}, "seed: expected a whole number"),
         ({"resume": True}, "name the checkpoint"),
-        ({"on": "mars"}, "on: expected local"),
+        ({"backend": "mars"}, "mars"),
         ({"stepps": 3}, "stepps"),
         ({"steps": 0}, "steps"),
     ],
@@ -132,13 +133,16 @@ def test_what_is_asked_wrongly_is_told_before_any_run(asked, words):
         eh.train_seeds(MACHINES, **asked)
 
 
-def test_a_simulator_that_cannot_be_sent_is_told():
+def test_a_simulator_that_cannot_be_pickled_is_refused():
+    lock = threading.Lock()
+
     def sample(states, actions, rng):
-        return states, states * 0.0
+        with lock:
+            return states, states * 0.0
 
     own = eh.Simulator(sample, lambda n, rng: rng.integers(0, 2, n), [[0], [1]], 2, 3, [1], 0.9)
-    with pytest.raises(InvalidInput, match="on: the problem cannot be sent to another process"):
-        eh.train_seeds(own, 2, on="local:2", **SMALL)
+    with pytest.raises(InvalidInput, match="the problem"):
+        eh.train_seeds(own, 2, backend="processes:2", **SMALL)
 
 
 @pytest.mark.slow
@@ -146,8 +150,8 @@ def test_a_simulator_that_cannot_be_sent_is_told():
 def test_runs_have_the_same_bits_wherever_they_go_on(kind, three, tmp_path, request):
     if kind == "ray":
         request.getfixturevalue("small_ray")
-    with processes(2) if kind == "processes" else ray_cluster(num_workers=2) as executor:
-        found = eh.train_seeds(MACHINES, 3, on=executor, checkpoint=tmp_path / "run", **SMALL)
+    with Pool("processes:2") if kind == "processes" else Pool("ray", num_workers=2) as pool:
+        found = eh.train_seeds(MACHINES, 3, backend=pool, checkpoint=tmp_path / "run", **SMALL)
     assert [bits(run) for run in found.runs] == [bits(run) for run in three.runs]
     assert [row[:5] for row in found.rows] == [row[:5] for row in three.rows]
     assert all(run.problem is MACHINES and run.policy.problem is MACHINES for run in found.runs)

@@ -1,4 +1,6 @@
-"""Plans whose policies are tried, and draws weighed, as cells: the same bits in this process, in others and on Ray."""
+"""Policies and draws as parallel tasks: the same bits in this process, in others and on Ray."""
+
+import threading
 
 import numpy as np
 import pytest
@@ -8,10 +10,9 @@ from evenhand.errors import InvalidInput
 from evenhand.evaluation import tables
 from evenhand.evaluation import worlds as weighing
 from evenhand.evaluation.drawing import read_worlds
-from evenhand.execution.local import processes
-from evenhand.execution.on_ray import ray_cluster
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named
+from evenhand.parallel import Pool
 from evenhand.planning import mixed
 from evenhand.planning import played as playing
 from evenhand.policies import random_feasible, whittle
@@ -32,10 +33,10 @@ def short(monkeypatch):
 
 
 @pytest.fixture(scope="module", params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
-def executor(request):
+def pool(request):
     if request.param == "ray":
         request.getfixturevalue("small_ray")
-    with processes(2) if request.param == "processes" else ray_cluster(num_workers=2) as opened:
+    with Pool("processes:2") if request.param == "processes" else Pool("ray", num_workers=2) as opened:
         yield opened
 
 
@@ -66,72 +67,75 @@ def bits(found):
 
 
 class TestColumns:
-    def test_a_mixture_is_the_same_wherever_its_policies_are_tried(self, executor):
+    def test_a_mixture_is_the_same_wherever_its_policies_are_tried(self, pool):
         problem = eh.problems.random_coupled(num_arms=5, num_types=5, budget=2)
         mine = {"mine": random_feasible(problem)}
         here = eh.solve(problem, "gini:2", "fluid", candidates=mine)
         assert len(here.parts) > 1 or here.history[-1][0] > 5
-        assert bits(eh.solve(problem, "gini:2", "fluid", candidates=mine, on=executor)) == bits(here)
+        assert bits(eh.solve(problem, "gini:2", "fluid", candidates=mine, backend=pool)) == bits(here)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("criterion", "floor"), [("average", 0.0), ("finite:6", 0.02)])
-    def test_under_every_criterion_and_with_floors(self, executor, criterion, floor):
+    def test_under_every_criterion_and_with_floors(self, pool, criterion, floor):
         one = eh.problems.health_outreach(num_arms=6, budget=3)
         problem = eh.CoupledMDP(one.arms, one.budget, one.discount, one.counts, floors=[floor] * len(one.counts))
         asked = {"method": "fluid", "criterion": criterion}
-        assert bits(eh.solve(problem, "maximin", on=executor, **asked)) == bits(eh.solve(problem, "maximin", **asked))
+        assert bits(eh.solve(problem, "maximin", backend=pool, **asked)) == bits(eh.solve(problem, "maximin", **asked))
 
     @pytest.mark.slow
-    def test_the_time_may_be_limited_elsewhere_too(self, executor):
+    def test_the_time_may_be_limited_elsewhere_too(self, pool):
         problem = eh.problems.random_coupled(num_arms=6, num_types=6, budget=2)
-        found = eh.solve(problem, "gini:2", "fluid", seconds=1e-3, on=executor)
+        found = eh.solve(problem, "gini:2", "fluid", seconds=1e-3, backend=pool)
         assert "stopped by the time given" in found.reason
 
     def test_what_runs_in_this_process_alone_is_refused_or_told(self):
         problem = eh.problems.machine_replacement(num_arms=3)
-        with pytest.raises(InvalidInput, match="on: the method counts works in this process"):
-            eh.solve(problem, method="counts", on="local:2")
-        with pytest.raises(InvalidInput, match="on: expected local"):
-            eh.solve(problem, method="fluid", on="moon")
-        assert "nothing ran on local:2, for no policies were tried" in eh.solve(problem, on="local:2").reason
+        with pytest.raises(InvalidInput, match="method counts"):
+            eh.solve(problem, method="counts", backend="processes:2")
+        with pytest.raises(InvalidInput, match="moon"):
+            eh.solve(problem, method="fluid", backend="moon")
+        assert "nothing ran on processes:2" in eh.solve(problem, backend="processes:2").reason
 
     def test_a_candidate_that_cannot_be_sent_is_told(self):
         problem = eh.problems.machine_replacement(num_arms=3)
 
         class Mine:
+            def __init__(self):
+                self.lock = threading.Lock()
+
             def act(self, states, rng):
                 return states * 0
 
-        with pytest.raises(InvalidInput, match="on: the policy mine cannot be sent to another process"):
-            eh.solve(problem, candidates={"mine": Mine()}, on="local:2")
+        with pytest.raises(InvalidInput, match="policy mine"):
+            eh.solve(problem, candidates={"mine": Mine()}, backend="processes:2")
 
 
 class TestDraws:
-    def test_plans_over_draws_are_the_same_wherever_they_are_weighed(self, executor):
+    def test_plans_over_draws_are_the_same_wherever_they_are_weighed(self, pool):
         problem, known = fitted()
         asked = {"draws": 24, "posterior": known, "robust": 0.2}
-        assert bits(eh.solve(problem, "gini:2", on=executor, **asked)) == bits(eh.solve(problem, "gini:2", **asked))
+        assert bits(eh.solve(problem, "gini:2", backend=pool, **asked)) == bits(eh.solve(problem, "gini:2", **asked))
 
     @pytest.mark.slow
     @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:5"])
-    def test_where_plans_are_played(self, executor, criterion):
+    def test_where_plans_are_played(self, pool, criterion):
         problem, known = fitted((30, 20), 6)
         asked = {"draws": 20, "posterior": known, "robust": 0.2, "criterion": criterion, "method": "fluid"}
-        assert bits(eh.solve(problem, "gini:2", on=executor, **asked)) == bits(eh.solve(problem, "gini:2", **asked))
+        assert bits(eh.solve(problem, "gini:2", backend=pool, **asked)) == bits(eh.solve(problem, "gini:2", **asked))
 
-    def test_evaluations_and_comparisons(self, executor):
+    def test_evaluations_and_comparisons(self, pool):
         problem, known = fitted()
         asked = {"draws": 20, "posterior": known, "num_episodes": 5}
-        one, same = (eh.evaluate("whittle", problem, "gini:2", on=on, **asked) for on in (None, executor))
+        one, same = (eh.evaluate("whittle", problem, "gini:2", backend=on, **asked) for on in (None, pool))
         assert one.draws.as_dict() == same.draws.as_dict() and one.welfare == same.welfare
-        several = [eh.compare(problem, ["whittle", "random"], "gini:2", on=on, **asked) for on in (None, executor)]
+        several = [eh.compare(problem, ["whittle", "random"], "gini:2", backend=on, **asked) for on in (None, pool)]
         assert several[0].draws.as_dict() == several[1].draws.as_dict()
         assert several[0].draws["whittle"].seen.tobytes() == one.draws.rows[0].seen.tobytes()
 
     def test_one_policy_in_memory_has_nothing_to_run_elsewhere(self):
         problem, _ = fitted()
-        with pytest.raises(InvalidInput, match="on: one policy is weighed in this process"):
-            eh.evaluate("whittle", problem, on="local:2")
+        with pytest.raises(InvalidInput, match="one policy"):
+            eh.evaluate("whittle", problem, backend="processes:2")
 
 
 class TestParts:

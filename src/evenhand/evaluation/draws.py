@@ -30,12 +30,12 @@ import numpy as np
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.errors import EvenhandError, OutOfDomain, UnknownName
 from evenhand.evaluation.worlds import Worlds, WorldValues, weigh
-from evenhand.execution import Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import arm_names, type_names
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.solvers.mixtures.tail import tail_mean
 from evenhand.typing import Floats, Progress
 
@@ -345,7 +345,7 @@ def weigh_policies(
     welfare: Welfare,
     seed: int = 0,
     progress: Progress | None = None,
-    sweep: Sweep | None = None,
+    sweep: Pool | None = None,
 ) -> UnderDraws:
     """What some policies are worth over draws, all on the same random numbers.
 
@@ -360,7 +360,7 @@ def weigh_policies(
     Raises:
         OutOfDomain: the welfare is not defined in some draw.
     """
-    found = rows_over_draws(policies, worlds, welfare, seed, progress, Sweep() if sweep is None else sweep)
+    found = rows_over_draws(policies, worlds, welfare, seed, progress, Pool() if sweep is None else sweep)
     for row in found.values():
         if isinstance(row, EvenhandError):
             raise row
@@ -374,7 +374,7 @@ def rows_over_draws(
     welfare: Welfare,
     seed: int,
     progress: Progress | None,
-    sweep: Sweep,
+    sweep: Pool,
 ) -> dict[str, PolicyDraws | EvenhandError]:
     """The same policy by policy, with the reason where there is nothing to tell of one.
 

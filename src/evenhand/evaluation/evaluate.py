@@ -36,7 +36,6 @@ from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
 from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.evaluation.long_run import LongRun, mean_by_type, play_long_run
-from evenhand.execution import Executor, Sweep
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP, Over
@@ -47,6 +46,7 @@ from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_co
 from evenhand.model.same_arms import all_made_for
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.policies.other_numbers import fitted
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
@@ -336,7 +336,7 @@ def evaluate(
     over: str | None = None,
     draws: int | None = None,
     posterior: Any = None,
-    on: str | Executor | None = None,
+    backend: str | Pool | None = None,
 ) -> Evaluation:
     """Tell what a policy is worth.
 
@@ -357,8 +357,8 @@ def evaluate(
         draws: over how many draws of the posterior to weigh it, too, where the model was fitted.
         posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
             of the posterior itself, or what `fit` gave.
-        on: where draws are weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this
-            process when absent. Results do not depend on it.
+        backend: where draws are evaluated: `threads:2`, `processes:2`, `ray`, `ray://host:port`, or a pool; this
+            process by default. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -379,14 +379,14 @@ def evaluate(
     own = horizon is None and case.judged.criterion.is_average
     # An average takes as many as its long run does.
     steps = None if own else case.judged.criterion.simulated_steps(horizon)
-    if draws is None and on is not None:
+    if draws is None and backend is not None:
         raise InvalidInput(
-            "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "
-            "policies (compare), or the shards of a table of arms (evaluate_arms)"
+            "backend: one policy is evaluated in this process; its draws (draws=), several policies (compare) and the "
+            "blocks of an opened Parquet model run elsewhere"
         )
     if draws is not None:
         asked = (num_episodes, steps, rng, method, heard(progress))
-        return _over_draws(policy, case, asked, draws, posterior, on)
+        return _over_draws(policy, case, asked, draws, posterior, backend)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 
@@ -416,7 +416,7 @@ def _over_draws(
     asked: tuple[int, int | None, Rng, Method, Progress | None],
     draws: int,
     posterior: Any,
-    on: str | Executor | None,
+    backend: str | Pool | None,
 ) -> Evaluation:
     """What it is worth in the model, and over draws of what the records allow."""
     from evenhand.evaluation.drawing import playing_seed, read_worlds  # they ask this file in turn
@@ -426,8 +426,8 @@ def _over_draws(
     # One seed for both, so that the same call gives the same numbers.
     seed = as_seed(rng)
     worlds, _ = read_worlds(judged, posterior, draws, seed)
-    with Sweep(on) as sweep:
-        sweep.check_portable({"the policy": policy})
+    with Pool(backend) as sweep:
+        sweep.check_picklable({"the policy": policy})
         found = _evaluate(policy, case, episodes, steps, seed, method, progress)
         known = weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress, sweep)
     return replace(found, draws=known)

@@ -34,13 +34,12 @@ from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, TooLarge
 from evenhand.evaluation.evaluate import Case
 from evenhand.evaluation.long_run import mean_by_type, plain_steps
 from evenhand.evaluation.tables import values_of_tables, write_tables
-from evenhand.execution import Sweep
-from evenhand.execution.sweeps import turns
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool, parts_per_task
 from evenhand.policies.other_numbers import fitted
 from evenhand.simulation.rollout import simulate, step_weights
 from evenhand.simulation.worlds import WHOLE, Part, simulate_worlds
@@ -180,7 +179,7 @@ def values_in_worlds(
     Raises:
         TooLarge: the draws do not fit in memory.
     """
-    (found,) = weigh([policy], worlds, welfare, seed, Sweep(), progress=progress)
+    (found,) = weigh([policy], worlds, welfare, seed, Pool(), progress=progress)
     if isinstance(found, EvenhandError):
         raise found
     return found
@@ -191,7 +190,7 @@ def weigh(
     worlds: Worlds,
     welfare: str | Welfare | None,
     seed: int,
-    sweep: Sweep,
+    sweep: Pool,
     names: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> "list[WorldValues | NotApplicable | TooLarge]":
@@ -211,10 +210,10 @@ def weigh(
     """
     called = ["over draws"] * len(policies) if names is None else names
     leaves = [(name, leaf) for name, policy in zip(called, policies, strict=True) for leaf in _leaves(policy)]
-    parts = turns(len(leaves), sweep.num_workers)
+    parts = parts_per_task(len(leaves), sweep.num_workers)
     cells = [_Cell(leaf, worlds, welfare, seed, (part, parts)) for _, leaf in leaves for part in range(parts)]
     told = [name for name, _ in leaves for _ in range(parts)]
-    found = iter(sweep(_weigh_some, cells, told, progress))
+    found = iter(sweep.map(_weigh_some, cells, told, progress))
     whole = iter([_joined(list(islice(found, parts))) for _ in leaves])
     return [_gathered(policy, whole, worlds.problem) for policy in policies]
 

@@ -1,6 +1,6 @@
 """Training over several seeds: what one run owes to luck, and the best network of all.
 
-A run is a cell (`execution.sweeps`): it depends on the problem, the settings and its seed alone, so that a network has
+A run is a task (`parallel`): it depends on the problem, the settings and its seed alone, so that a network has
 the same bits whether runs follow each other in this process or are spread over workers. Each run keeps its own
 checkpoint, and one that was finished is read from it when the work is resumed.
 
@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 from evenhand.checks import check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling
 from evenhand.errors import InvalidInput
-from evenhand.execution import Executor, Sweep
 from evenhand.learning.judging import held_out
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.learning.training import Problem, Training, train
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import check_problem
+from evenhand.parallel import Pool
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.typing import Progress
 
@@ -109,7 +109,7 @@ def train_seeds(
     problem: Problem,
     seeds: int | Sequence[int] = 5,
     *,
-    on: str | Executor | None = None,
+    backend: str | Pool | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     tensorboard: str | Path | None = None,
@@ -121,8 +121,8 @@ def train_seeds(
     Args:
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
         seeds: how many, counted from the setting `seed` (0 when absent); or the seeds themselves.
-        on: where runs go on, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this process,
-            one after the other, when absent. Results do not depend on it.
+        backend: where runs execute: `threads:2`, `processes:2`, `ray`, `ray://host:port`, or a pool; this process, one
+            after the other, by default. Results do not depend on it.
         checkpoint: where runs are kept, one file a seed: `FILE.seed-0`, and so on. Whoever trains writes it, so that
             all machines of a cluster must see the folder under the same path.
         resume: go on from the checkpoints that exist; without it they are removed at the start.
@@ -146,12 +146,12 @@ def train_seeds(
     if resume and checkpoint is None:
         raise InvalidInput("resume: name the checkpoint to go on from")
     runs = [_run_of(number, settings, checkpoint, tensorboard) for number in numbers]
-    with Sweep(on) as sweep, telling(progress) as tell:
-        sweep.check_portable({"the problem": problem, "the algorithm": runs[0].algorithm})
+    with Pool(backend) as sweep, telling(progress) as tell:
+        sweep.check_picklable({"the problem": problem, "the algorithm": runs[0].algorithm})
         if not resume:  # from here on every run goes on from what it finds, also one whose worker died
             for run in runs:
                 _forget(run)
-        found = sweep(_train_one, [(problem, run) for run in runs], [f"seed {number}" for number in numbers], tell)
+        found = sweep.map(_train_one, [(problem, run) for run in runs], [f"seed {number}" for number in numbers], tell)
     trained = tuple(_of_problem(training, problem) for training, _, _ in found)
     rows = [
         SeedRow(number, one.score, mean, error, one.steps, one.seconds)

@@ -178,7 +178,7 @@ def is_stored(path: object) -> bool:
 
 def _load_stored(file: Path, criterion: Asked) -> Loaded:
     """A table of arms, read whole."""
-    from evenhand.model.parquet.reading import open_arms  # what reads Parquet knows files
+    from evenhand.model.parquet import open_arms  # what reads Parquet knows files
 
     with hearing() as rows:
         problem = open_arms(file).problem()
@@ -223,7 +223,7 @@ def save(problem: CoupledMDP, path: Location) -> None:
     problem = needs_tables(problem, "a model file")
     file = _named(path)
     if file.suffix.lower() == ".parquet":
-        from evenhand.model.parquet.writing import save_parquet  # what writes Parquet knows files
+        from evenhand.model.parquet import save_parquet  # what writes Parquet knows files
 
         save_parquet(problem, file)
         return

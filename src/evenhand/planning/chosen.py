@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, ca
 from evenhand import evaluation
 from evenhand.errors import Fault, InvalidInput, ModelError, PolicyError
 from evenhand.model.criterion import Criterion
+from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem
 from evenhand.model.welfare import Welfare
@@ -162,6 +163,16 @@ def _by_name(
         asked = signature.bind(policy, *arguments, **keywords)
         asked.apply_defaults()
         criterion, over = asked.arguments["criterion"], asked.arguments["over"]
+        if isinstance(asked.arguments["problem"], StoredArms):
+            given = asked.arguments
+            model = given["problem"].under(criterion, over)
+            if model.is_large:
+                from evenhand.planning.stored_models import evaluate_stored
+
+                names = ("welfare", "num_episodes", "horizon", "rng", "progress", "backend")
+                return evaluate_stored(model, policy, **{name: given[name] for name in names})  # type: ignore[return-value]
+            given["problem"] = model.problem()
+            return called(*asked.args, **asked.kwargs)  # type: ignore[arg-type]
         check_problem(asked.arguments["problem"], f"{function.__name__}(policy, problem)")
         # Named policies are made for the criterion that they will be judged by.
         judged = asked.arguments["problem"].under(criterion, over)

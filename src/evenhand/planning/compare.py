@@ -21,7 +21,6 @@ from evenhand.evaluation.drawing import playing_seed, read_worlds
 from evenhand.evaluation.draws import PolicyDraws, UnderDraws, rows_over_draws
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.evaluation.worlds import Worlds
-from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.files import Location
@@ -29,6 +28,7 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.planning.certificate import check_bound
 from evenhand.planning.chosen import Several, read_policies
 from evenhand.planning.relaxed import tightest
@@ -186,7 +186,7 @@ def compare(
     over: str | None = None,
     draws: int | None = None,
     posterior: Any = None,
-    on: str | Executor | None = None,
+    backend: str | Pool | None = None,
 ) -> Comparison:
     """Evaluate policies on one problem, all in the same world.
 
@@ -209,8 +209,8 @@ def compare(
         draws: over how many draws of the posterior to compare them, too, where the model was fitted.
         posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
             of the posterior itself, or what `fit` gave.
-        on: where policies are played and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
-            executor; in this process, one after the other, when absent. Results do not depend on it.
+        backend: where policies are simulated and draws evaluated: `threads:2`, `processes:2`, `ray`, `ray://host:port`,
+            or a pool; this process, one after the other, by default. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -238,7 +238,7 @@ def compare(
     refused: dict[str, EvenhandError] = {}
     # Policies of one's own were made for the problem as it was given.
     asked = (problem, weighed_by, num_episodes, horizon, seed, method), (judged.criterion, judged.over)
-    with Sweep(on) as sweep:
+    with Pool(backend) as sweep:
         for name, found in _judged(chosen, asked, sweep, _share_of(told, BOUNDING, 1.0)).items():
             if isinstance(found, EvenhandError):
                 refused[name], left_out[name] = found, str(found)
@@ -261,13 +261,13 @@ Asked = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def _judged(
-    policies: Mapping[str, Policy | Starting], asked: Asked, sweep: Sweep, progress: Progress | None
+    policies: Mapping[str, Policy | Starting], asked: Asked, sweep: Pool, progress: Progress | None
 ) -> dict[str, Evaluation | EvenhandError]:
     """What each policy is worth, or why it does not apply: each is a cell."""
-    sweep.check_portable({"the problem": asked[0][0]})
-    sweep.check_portable({f"the policy {name}": policy for name, policy in policies.items()})
+    sweep.check_picklable({"the problem": asked[0][0]})
+    sweep.check_picklable({f"the policy {name}": policy for name, policy in policies.items()})
     cells = [(policy, asked) for policy in policies.values()]
-    return dict(zip(policies, sweep(_judge, cells, list(policies), progress), strict=True))
+    return dict(zip(policies, sweep.map(_judge, cells, list(policies), progress), strict=True))
 
 
 def _judge(cell: tuple[Policy | Starting, Asked], tell: Progress | None = None) -> Evaluation | EvenhandError:
@@ -287,7 +287,7 @@ def _over_draws(
     seed: int,
     left_out: dict[str, str],
     progress: Progress | None,
-    sweep: Sweep,
+    sweep: Pool,
 ) -> UnderDraws | None:
     """The same policies over draws; who is out of the welfare's domain in some of them is left out."""
     rows: list[PolicyDraws] = []

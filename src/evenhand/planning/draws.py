@@ -19,11 +19,11 @@ import numpy as np
 from evenhand.errors import EvenhandError, NotApplicable, OutOfDomain, TooLarge
 from evenhand.evaluation.draws import PolicyDraws, draws_of
 from evenhand.evaluation.worlds import Worlds, WorldValues, mixed, weigh
-from evenhand.execution import Sweep
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.planning.relaxed import FLUID_TOLERANCE, build_policy
 from evenhand.planning.saved import rebuilt
 from evenhand.planning.solve import choose_method, solve
@@ -55,7 +55,7 @@ class Candidates:
     progress: Progress | None = None
     """Told now and then how it goes."""
 
-    sweep: Sweep = field(default_factory=Sweep)
+    sweep: Pool = field(default_factory=Pool)
     """Where they are weighed, and drawn worlds planned for."""
 
     names: list[str] = field(default_factory=list)
@@ -124,7 +124,7 @@ class Candidates:
         cells = [(world, self.welfare, name) for name, world in worlds.items()]
         told = [f"planning for {name}" for name in worlds]
         found: dict[str, Policy | Starting] = {}
-        for plans in self.sweep(_plans, cells, told, self._halfway):
+        for plans in self.sweep.map(_plans, cells, told, self._halfway):
             for name, policy in plans.items():
                 with contextlib.suppress(EvenhandError):  # one plan less to choose from
                     found[name] = rebuilt(policy, self.worlds.problem)
@@ -207,7 +207,7 @@ def _is_quick(world: CoupledMDP) -> bool:
 
 
 def upper_bounds(
-    worlds: Worlds, welfare: Welfare, progress: Progress | None = None, sweep: Sweep | None = None
+    worlds: Worlds, welfare: Welfare, progress: Progress | None = None, sweep: Pool | None = None
 ) -> Floats | None:
     """(draw,) no policy has more welfare in a draw than this, by its fluid relaxation; None where one has none.
 
@@ -217,10 +217,10 @@ def upper_bounds(
         progress: called now and then with what is being done and the share done.
         sweep: where they are relaxed; in this process when absent.
     """
-    place = Sweep() if sweep is None else sweep
+    pool = Pool() if sweep is None else sweep
     starts = range(0, len(worlds), BOUNDED_TOGETHER)
     cells = [(worlds.only(slice(start, start + BOUNDED_TOGETHER)), welfare) for start in starts]
-    found = place(_bounds, cells, ["bounds of the draws"] * len(cells), progress)
+    found = pool.map(_bounds, cells, ["bounds of the draws"] * len(cells), progress)
     sound = [bounds for bounds in found if bounds is not None]
     return np.concatenate(sound) if len(sound) == len(found) else None
 

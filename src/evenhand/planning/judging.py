@@ -35,10 +35,10 @@ from evenhand.errors import NotApplicable, NotConverged, TooLarge
 from evenhand.evaluation.evaluate import knows_types, standard_errors, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import mean_by_type, play_long_run
-from evenhand.execution import Sweep
 from evenhand.model.composite import Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, plays_by_counts
+from evenhand.parallel import Pool
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
 from evenhand.solvers.arms import action_values
@@ -301,7 +301,7 @@ _Seen = tuple[Floats, Floats, bool, Floats | None]
 
 
 def judge_all(
-    sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
+    sweep: Pool, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
 ) -> list[Column]:
     """What policies are worth, several at a time.
 
@@ -322,11 +322,11 @@ def judge_all(
 
 
 def judge_those_that_settle(
-    sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
+    sweep: Pool, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
 ) -> list[Column | NotConverged]:
     """The same, with the error in place of the column of a policy that takes too long to reach its long run."""
     names = [one.name for one in asked]
-    found = sweep(_judge, list(zip(judges, asked, strict=True)), names, progress)
+    found = sweep.map(_judge, list(zip(judges, asked, strict=True)), names, progress)
     return [
         seen if isinstance(seen, NotConverged) else Column(one.name, one.policy, one.law, *seen)
         for one, seen in zip(asked, found, strict=True)

@@ -22,6 +22,7 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.files import is_stored
 from evenhand.model.policy import Policy, SavableKind, Starting, begin
 from evenhand.model.same_arms import match_types
 from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
@@ -302,7 +303,8 @@ def load_plan(path: str | Path, kinds: Sequence[SavableKind] = ()) -> Plan:
     """Read a plan: a saved policy that carries its problem.
 
     Args:
-        path: from `save_solution`, `save_policy`, `evenhand solve --out` or `evenhand train --out`.
+        path: from `save_solution`, `save_policy`, `evenhand solve --out` or `evenhand train --out`. A table in Parquet
+            is a plan for an opened model (`planning.stored_models.TablePlan`).
         kinds: classes of policies of one's own, if the plan holds such; see `load_policy`.
 
     Raises:
@@ -316,6 +318,10 @@ def load_plan(path: str | Path, kinds: Sequence[SavableKind] = ()) -> Plan:
         >>> plan.problem
         CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
     """
+    if is_stored(path):
+        from evenhand.planning.stored_models import load_table_plan
+
+        return load_table_plan(path)  # type: ignore[return-value]  # documented above
     return Plan(*load_carried(path, kinds), source=str(path))
 
 

@@ -24,14 +24,15 @@ import numpy as np
 from evenhand.checks import as_seed, available_memory, check_positive_int, fits_in_memory, human_bytes, is_number
 from evenhand.display import heard, shows_bar, size_in_words
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge, UnknownName
-from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import type_names
 from evenhand.model.objective import read_welfare
+from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import PowerMean, Welfare
+from evenhand.parallel import Pool
 from evenhand.planning import exact, played
 from evenhand.planning.relaxed import check_sound
 from evenhand.planning.solution import Solution
@@ -76,7 +77,7 @@ _OF_SAMPLES = (
 
 @shows_bar
 def solve(
-    problem: CoupledMDP,
+    problem: CoupledMDP | StoredArms,
     welfare: str | Welfare | None = None,
     method: str = "auto",
     tolerance: float = DEFAULT_TOLERANCE,
@@ -90,12 +91,13 @@ def solve(
     draws: int | None = None,
     posterior: Any = None,
     robust: float | None = None,
-    on: str | Executor | None = None,
+    backend: str | Pool | None = None,
 ) -> Solution:
     """Find the best policy for a welfare, and prove how good it is.
 
     Args:
-        problem: the problem.
+        problem: the problem, or an opened Parquet model. Of more than 100,000 rows the result is the relaxation and its
+            index policy (`planning.stored_models.Relaxation`), without a search for mixtures.
         welfare: what to maximise, as text or object; the problem's own when absent (`CoupledMDP.welfare`).
         method: counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.
         tolerance: the relative gap to stop at. The linear programs end as close as HiGHS gets; for whittle and fluid
@@ -117,9 +119,9 @@ def solve(
             of the posterior itself, or what `fit` gave.
         robust: the share of the worst draws whose mean welfare is maximised, such as 0.1; the plan is then a mixture
             that does well in them, and what that costs on average is told. 200 draws, unless `draws` says else.
-        on: where policies are tried and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
-            executor; in this process when absent. Results do not depend on it. It is for the method fluid, and for
-            draws; of an exact method there is nothing to run elsewhere.
+        backend: where policies are tried and draws weighed, several at a time: `processes:2`, `ray`,
+            `ray://host:port`, or a pool; this process by default. Results do not depend on it. It applies to the method
+            fluid, to draws, and to large opened models; exact methods run in this process.
 
     Raises:
         TooLarge: it would not fit; says how large it would be and what to use instead.
@@ -138,9 +140,23 @@ def solve(
     """
     if not is_number(tolerance) or not 0 < tolerance < 1:
         raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
+    if isinstance(problem, StoredArms):
+        model = problem.under(criterion, over)  # type: ignore[arg-type]  # checked where it is read
+        if model.is_large and model.over == "arms" and not model.has_floors:
+            from evenhand.planning.stored_models import TOLERANCE, solve_stored
+
+            others = {"candidates": candidates, "seconds": seconds, "rotate": rotate, "draws": draws, "robust": robust}
+            if given := [name for name, value in others.items() if value] + [method] * (
+                method not in ("auto", "fluid")
+            ):
+                raise NotApplicable(f"{given[0]}: not for a large opened model, of which the relaxation is solved")
+            chosen = TOLERANCE if tolerance == DEFAULT_TOLERANCE else tolerance
+            found = (model, welfare, chosen, heard(progress), backend)
+            return solve_stored(*found)  # type: ignore[return-value]  # documented above
+        problem = model.problem()
     problem = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
     _check_candidates(candidates)
-    _check_place(on, method, draws is not None or robust is not None, candidates)
+    _check_place(backend, method, draws is not None or robust is not None, candidates)
     task = Task(
         problem,
         read_welfare(problem, welfare),
@@ -150,7 +166,7 @@ def solve(
         candidates=dict(candidates or {}),
         seconds=_check_seconds(seconds),
         rotate=None if rotate is None else check_positive_int(rotate, "rotate"),
-        sweep=Sweep(on),
+        sweep=Pool(backend),
     )
     if candidates and method not in ("auto", "fluid"):
         raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
@@ -212,22 +228,22 @@ def _told_of_rotation(task: Task, solution: Solution) -> Solution:
 
 
 def _check_place(
-    on: str | Executor | None, method: str, draws: bool, candidates: Mapping[str, Policy | Starting] | None
+    backend: str | Pool | None, method: str, draws: bool, candidates: Mapping[str, Policy | Starting] | None
 ) -> None:
     """Refuse a place where nothing would run, and policies that cannot go there."""
-    if on is None:
+    if backend is None:
         return
     if method in METHODS and method != "fluid" and not draws:
         raise InvalidInput(
-            f"on: the method {method} works in this process; the policies of the method fluid, and draws of a fitted "
-            "model, are what runs elsewhere"
+            f"backend: the method {method} runs in this process; policies of the method fluid, draws of a fitted model "
+            "and large opened models run elsewhere"
         )
-    Sweep(on).check_portable({f"the policy {name}": policy for name, policy in (candidates or {}).items()})
+    Pool(backend).check_picklable({f"the policy {name}": policy for name, policy in (candidates or {}).items()})
 
 
 def _told_of_place(task: Task, solution: Solution) -> Solution:
     """Say so where a place was named and nothing had to run there."""
-    if task.sweep.used or task.sweep.on is None:
+    if task.sweep.used or task.sweep.is_default:
         return solution
     return replace(solution, reason=f"{solution.reason}; nothing ran on {task.sweep.name}, for no policies were tried")
 

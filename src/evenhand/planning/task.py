@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenhand.execution import Sweep
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.solvers.count_dynamics import CountPlan
 from evenhand.solvers.typed_counts import TypedPlan
 from evenhand.typing import Progress, Rng
@@ -56,7 +56,7 @@ class Task:
     rotate: int | None = None
     """Steps after which a mixture is drawn anew; once and for all when absent."""
 
-    sweep: Sweep = field(default_factory=Sweep)
+    sweep: Pool = field(default_factory=Pool)
     """Where policies are tried."""
 
     @property

@@ -10,8 +10,8 @@ from evenhand.evaluation.drawing import USUAL_DRAWS, Known, playing_seed, read_w
 from evenhand.evaluation.draws import PolicyDraws, UnderDraws
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.evaluation.worlds import Worlds
-from evenhand.execution import Sweep
 from evenhand.model.coupled import CoupledMDP
+from evenhand.parallel import Pool
 from evenhand.planning.draws import Candidates, add_drawn_plans
 from evenhand.planning.knowing import worth_knowing
 from evenhand.planning.plain import PLAIN
@@ -70,7 +70,7 @@ def read_asked(
     return Asked(worlds, held_out, share, seed)
 
 
-def over_draws(solution: Solution, asked: Asked, sweep: Sweep, progress: Progress | None) -> Solution:
+def over_draws(solution: Solution, asked: Asked, sweep: Pool, progress: Progress | None) -> Solution:
     """The same solution with what is known of it; or, where that is asked for, the plan for the worst draws.
 
     Args:

@@ -22,7 +22,9 @@ from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import told_names
+from evenhand.model.parquet import BATCH_ROWS, RowRange, StoredArms
 from evenhand.model.simulator import Problem, needs_tables
+from evenhand.parallel import Pool, Report
 from evenhand.policies.priority import ExchangeablePriority, serveable_cells, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
 from evenhand.typing import Bools, Floats, Indices, Ints
@@ -44,13 +46,13 @@ class TypeIndices(Shown):
     active: Indices
     """(type, state) the action that is not idle; the idle one if the budget allows no other."""
 
-    problem: CoupledMDP
-    """Whose types they are."""
+    problem: CoupledMDP | StoredArms
+    """Whose types they are; of a large opened model every row is a type."""
 
     @cached_property
     def names(self) -> list[str]:
-        """(type,) what the types are called; empty where they have no name."""
-        return told_names(self.problem)
+        """(type,) names of the types; empty if they have none."""
+        return [] if isinstance(self.problem, StoredArms) else told_names(self.problem)
 
     @property
     def indices(self) -> Floats:
@@ -72,6 +74,10 @@ class TypeIndices(Shown):
         Args:
             library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
         """
+        if isinstance(self.problem, StoredArms):
+            types, states = np.nonzero(np.isfinite(self.indices))
+            columns = {"type": types, "state": states, "index": self.indices[types, states]}
+            return as_frame(columns, library)
         types = self.problem.types
         # Padding is left out; with a horizon, every step has the same real states.
         real = np.arange(self.indices.shape[-1]) < types.num_states[:, None]
@@ -98,12 +104,19 @@ def _label(labels: Sequence[str], state: int) -> str:
     return labels[state] if labels else str(state)
 
 
-def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> TypeIndices:
+def indices(
+    problem: CoupledMDP | StoredArms,
+    criterion: str | Criterion | None = None,
+    backend: str | Pool | None = None,
+    progress: Report | None = None,
+) -> TypeIndices:
     """The Whittle indices of every type of arm, with a proved verdict on indexability.
 
     Args:
-        problem: arms with two actions, one of them idle.
-        criterion: `discounted`, `average` or `finite:T`; the problem's own when absent.
+        problem: arms with two actions, one of them idle; or an opened Parquet model.
+        criterion: `discounted`, `average` or `finite:T`; by default the problem's.
+        backend: where the rows of a large opened model are computed.
+        progress: called with the current activity and the completed share, for a large opened model.
 
     Raises:
         NotApplicable: some arm has other than two actions.
@@ -117,7 +130,46 @@ def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> Ty
         >>> found.indices.round(4).tolist()
         [[-0.6767, 0.2923, 5.0112]]
     """
+    if isinstance(problem, StoredArms):
+        model = problem.under(criterion)
+        return _indices_by_rows(model, backend, progress) if model.is_large else indices_of(model.problem())
     return indices_of(needs_tables(problem, "Whittle indices").under(criterion))
+
+
+def _indices_by_rows(model: StoredArms, backend: str | Pool | None, progress: Report | None) -> TypeIndices:
+    """The indices of every row of an opened model."""
+    if model.criterion.num_steps is not None:
+        raise NotApplicable("indices of a finite horizon differ by step; read the model into memory")
+    starts = range(0, model.num_rows, BATCH_ROWS)
+    shared = (model.budget, model.discount, model.criterion)
+    tasks = [(model.row_reader(row, min(row + BATCH_ROWS, model.num_rows)), *shared) for row in starts]
+    with Pool(backend) as pool:
+        parts = pool.map(_indices_of_rows, tasks, [f"rows from {row}" for row in starts], progress)
+    results, active = zip(*parts, strict=True)
+    width = max(part.indices.shape[1] for part in results)
+    wide = [
+        np.pad(part.indices, ((0, 0), (0, width - part.indices.shape[1])), constant_values=np.nan) for part in results
+    ]
+    columns = [
+        np.concatenate([getattr(part, name) for part in results]) for name in ("indexable", "regained", "witnesses")
+    ]
+    refused = {row + arm: text for row, part in zip(starts, results, strict=True) for arm, text in part.refused.items()}
+    padded = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in active]
+    return TypeIndices(WhittleResult(np.concatenate(wide), *columns, refused=refused), np.concatenate(padded), model)
+
+
+def _indices_of_rows(
+    task: tuple[RowRange, Floats, float, Criterion], progress: Report | None = None
+) -> tuple[WhittleResult, Indices]:
+    """The indices of some rows, and their active actions."""
+    reader, budget, discount, criterion = task
+    rows = reader()
+    problem = CoupledMDP(rows.tables, budget, discount, criterion=criterion)
+    found, kinds = indices_of(problem), problem.type_of_block[rows.kinds]
+    result = found.result
+    refused = {row: result.refused[kind] for row, kind in enumerate(kinds.tolist()) if kind in result.refused}
+    columns = (result.indices[kinds], result.indexable[kinds], result.regained[kinds], result.witnesses[kinds])
+    return WhittleResult(*columns, refused=refused), found.active[kinds]
 
 
 def indices_of(problem: CoupledMDP) -> TypeIndices:

@@ -30,9 +30,9 @@ from evenhand.cli.console import (
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_names, read_policy, read_problems
 from evenhand.display import counted
-from evenhand.execution.places import check_place
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import Format
+from evenhand.parallel import parse_backend
 from evenhand.planning.names import find_name, is_file
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(
     horizon: int | None,
     monte_carlo: bool,
     draws: int | None,
-    on: str | None,
+    backend: str | None,
     report: str | None,
     seed: int,
     as_json: bool,
@@ -64,9 +64,9 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    if on is not None:
-        check_place(on)
-    refuse_with_several(budgets, {"--report": report, "--draws": draws, "--on": on})
+    if backend is not None:
+        parse_backend(backend)
+    refuse_with_several(budgets, {"--report": report, "--draws": draws, "--backend": backend})
     posterior = posterior_of(model, draws is not None)
     problem, *others = (
         one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
@@ -86,7 +86,7 @@ def run(
 
         chosen = _choose(names, problem, welfare)
         asked = (welfare, episodes, horizon, seed, method, tell)
-        comparison = compare_policies(problem, chosen, *asked, draws=draws, posterior=posterior, on=on)
+        comparison = compare_policies(problem, chosen, *asked, draws=draws, posterior=posterior, backend=backend)
         if report:
             if tell is not None:
                 tell("writing the report", 1.0)

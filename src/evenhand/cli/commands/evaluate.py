@@ -19,11 +19,11 @@ from evenhand.cli.console import (
     seconds,
     unused_horizon,
 )
+from evenhand.cli.opened import opened_model, refuse_in_memory, run_evaluate
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, read_policy, read_problem
-from evenhand.cli.stored import refuse_without_shards, run_evaluate, stored_arms
 from evenhand.errors import InvalidInput
-from evenhand.model.files import Format
+from evenhand.model.files import Format, is_stored
 from evenhand.model.objective import read_welfare
 
 if TYPE_CHECKING:
@@ -44,24 +44,20 @@ def run(
     horizon: int | None,
     monte_carlo: bool,
     draws: int | None,
-    on: str | None,
+    backend: str | None,
     values: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print what it is worth."""
-    if (arms := stored_arms(model, on, budgets, criterion, over, initial, cells=True)) is not None:
+    table = values or (policy if is_stored(policy) else None)
+    if (arms := opened_model(model, backend, budgets, criterion, over, initial, table)) is not None:
         if draws is not None:
-            raise InvalidInput("--draws: this is for models in memory, not by shards")
-        run_evaluate(arms, policy, welfare, episodes, horizon, seed, on, values, as_json, quiet)
+            raise InvalidInput("--draws: not for a large model in Parquet")
+        run_evaluate(arms, policy, welfare, episodes, horizon, seed, backend, values, as_json, quiet)
         return
-    refuse_without_shards(values=values)
-    if on is not None and draws is None:
-        raise InvalidInput(
-            "--on: one policy is weighed in this process; --draws are what runs elsewhere, or the shards of a model in "
-            "Parquet, or several policies: evenhand compare"
-        )
+    refuse_in_memory(values=values)
     posterior = posterior_of(model, draws is not None)
     problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"
@@ -74,7 +70,9 @@ def run(
         weighed_by = read_welfare(problem, welfare)
         turn = None if tell is None else (lambda _, share: tell(policy, share))
         asked = (weighed_by, episodes, horizon, seed, method, turn)
-        found = evaluate_policy(actor, problem, *asked, draws=draws, posterior=posterior, on=on)
+        found = evaluate_policy(
+            actor, problem, *asked, draws=draws, posterior=posterior, backend=backend if draws is not None else None
+        )
     if as_json:
         print_json(as_dict(found))
     else:

@@ -20,9 +20,9 @@ from evenhand.cli.console import (
     say,
     seconds,
 )
+from evenhand.cli.opened import opened_model, run_solve
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_policy, read_problems
-from evenhand.cli.stored import refuse_without_shards, run_solve, stored_arms
 from evenhand.errors import InvalidInput
 from evenhand.model.files import Format
 from evenhand.model.objective import num_members
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from evenhand.typing import Floats
 
 DEFAULT_TOLERANCE = 1e-8
-"""Relative gap at which exact methods stop; by shards it is that of the relaxation, 1e-4."""
+"""Relative gap at which exact methods stop."""
 
 LARGE_GAP = 0.01
 """From which gap on a search that the time ended is warned of."""
@@ -62,27 +62,26 @@ def run(
     rotate: int | None,
     draws: int | None,
     robust: float | None,
-    on: str | None,
-    checkpoint: str | None,
+    backend: str | None,
     out: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Solve and print the certificate."""
-    if (arms := stored_arms(model, on, budgets, criterion, over, initial, cells=True)) is not None:
+    arms = opened_model(model, backend, budgets, criterion, over, initial, out)
+    if arms is not None and arms.over == "arms" and not arms.has_floors:
         memory = {"--candidate": candidates or None, "--seconds": seconds, "--rotate": rotate, "--draws": draws}
         for option, given in (memory | {"--robust": robust}).items():
             if given is not None:
-                raise InvalidInput(f"{option}: this is for models in memory, not by shards")
-        run_solve(arms, welfare, method, tolerance, on, out, checkpoint, as_json, quiet)
+                raise InvalidInput(f"{option}: not for a large model in Parquet")
+        run_solve(arms, welfare, method, tolerance, backend, out, as_json, quiet)
         return
-    refuse_without_shards(checkpoint=checkpoint)
     tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
     check_target(out, "--out")
     by_name = [name for name in candidates if not is_file(name)] or None  # with several budgets plans compete
     refuse_with_several(
-        budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--on": on}
+        budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--backend": backend}
     )
     posterior = posterior_of(model, draws is not None or robust is not None)
     first, *others = (
@@ -117,7 +116,7 @@ def run(
             draws=draws,
             posterior=posterior,
             robust=robust,
-            on=on,
+            backend=backend,
         )
         if tell is not None:
             tell("what one unit more is worth", 1.0)

@@ -13,8 +13,8 @@ from evenhand.cli.console import number, print_facts, print_json, print_table, s
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.errors import InvalidInput
-from evenhand.execution.places import check_place
 from evenhand.model.files import Format
+from evenhand.parallel import parse_backend
 
 if TYPE_CHECKING:
     from evenhand.learning import Training, Trainings
@@ -25,7 +25,7 @@ def run(
     parameters: tuple[str, ...],
     format: Format | None,
     seeds: int | None,
-    on: str | None,
+    backend: str | None,
     out: str | None,
     resume: bool,
     tensorboard: str | None,
@@ -35,10 +35,10 @@ def run(
 ) -> None:
     """Train, save, and tell how good the policy is."""
     check_target(out, "--out")
-    if on is not None:
-        check_place(on)
+    if backend is not None:
+        parse_backend(backend)
         if seeds is None:
-            raise InvalidInput("--on: one run goes on in this process; --seeds N has several, which run elsewhere")
+            raise InvalidInput("--backend: one run stays in this process; --seeds N has several, which run elsewhere")
     if resume and not out:
         raise InvalidInput("--resume: name the policy that was being trained, with --out")
     replaced = read_fixed_budget(options)
@@ -46,7 +46,7 @@ def run(
     settings = read_settings(options | {"budget": ()} if replaced else options)
     kept = Path(f"{out}.checkpoint") if out else None
     asked: dict[str, Any] = {"checkpoint": kept, "resume": resume, "tensorboard": tensorboard, **settings}
-    training, several = _trained(problem, asked, seeds, on, quiet)
+    training, several = _trained(problem, asked, seeds, backend, quiet)
     command = f"evenhand {shlex.join(sys.argv[1:])}"
     if out:
         several.save(out, command) if several is not None else training.save(out, command)
@@ -59,7 +59,7 @@ def run(
 
 
 def _trained(
-    problem: Any, asked: dict[str, Any], seeds: int | None, on: str | None, quiet: bool
+    problem: Any, asked: dict[str, Any], seeds: int | None, backend: str | None, quiet: bool
 ) -> "tuple[Training, Trainings | None]":
     """One run; or several, the best of them first."""
     from evenhand.learning import train, train_seeds  # after what may be refused at once
@@ -70,7 +70,7 @@ def _trained(
     with progress(quiet) as tell, _way_on(files):
         if seeds is None:
             return train(problem, progress=tell, **asked), None
-        several = train_seeds(problem, seeds, on=on, progress=tell, **asked)
+        several = train_seeds(problem, seeds, backend=backend, progress=tell, **asked)
     return several.best, several
 
 
