@@ -10,7 +10,7 @@ import time
 
 import evenhand as eh
 from evenhand.errors import NotApplicable
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.policies.index import whittle
 
 EPISODES, HORIZON = 50, 225
@@ -27,7 +27,7 @@ def show(name: str, value: float, error: float, bound: float, seconds: float) ->
 
 def named_policies(problem: eh.CoupledMDP, welfare: str, bound: float) -> None:
     """Every policy of the roster that applies, on the same episodes."""
-    for entry in ROSTER:
+    for entry in REGISTRY:
         if entry.name == "optimal":
             continue
         start = time.perf_counter()

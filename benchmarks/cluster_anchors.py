@@ -15,7 +15,8 @@ from scipy import sparse
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.block_relaxation import InMemory, solve_blocks
+from evenhand.solvers.block_relaxation import solve_blocks
+from evenhand.solvers.blocks import InMemory
 
 LIMIT = 30.0
 """Seconds after which a program is stopped."""

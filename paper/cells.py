@@ -27,8 +27,8 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import as_welfare
+from evenhand.planning.policy_registry import find_policy
 from evenhand.planning.relaxed import relax
-from evenhand.planning.roster import find_policy
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.policies.index import whittle

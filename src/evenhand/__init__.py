@@ -36,12 +36,12 @@ if TYPE_CHECKING:
         register_welfare,
     )
     from evenhand.planning.check import Check, check
-    from evenhand.planning.chosen import evaluate, make_policy
     from evenhand.planning.compare import Comparison, compare
     from evenhand.planning.fairness import Fairness, fairness
-    from evenhand.planning.plans import Decisions, Plan, load_plan
+    from evenhand.planning.plan import Decisions, Plan, load_plan, load_policy, save_solution
+    from evenhand.planning.plan_file import save_policy
+    from evenhand.planning.policy_argument import evaluate, make_policy
     from evenhand.planning.replay import Replay, replay
-    from evenhand.planning.saved import load_policy, save_policy, save_solution
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
     from evenhand.planning.what_if import compare_budgets, what_if
@@ -53,8 +53,8 @@ _HOMES = {
     "policies": "",
     "problems": "",
     "Evaluation": "evaluation",
-    "evaluate": "planning.chosen",
-    "make_policy": "planning.chosen",
+    "evaluate": "planning.policy_argument",
+    "make_policy": "planning.policy_argument",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
     "price_of_fairness": "evaluation",
@@ -94,14 +94,14 @@ _HOMES = {
     "compare": "planning.compare",
     "Fairness": "planning.fairness",
     "fairness": "planning.fairness",
-    "Decisions": "planning.plans",
-    "Plan": "planning.plans",
-    "load_plan": "planning.plans",
+    "Decisions": "planning.plan",
+    "Plan": "planning.plan",
+    "load_plan": "planning.plan",
     "Replay": "planning.replay",
     "replay": "planning.replay",
-    "load_policy": "planning.saved",
-    "save_policy": "planning.saved",
-    "save_solution": "planning.saved",
+    "load_policy": "planning.plan",
+    "save_policy": "planning.plan_file",
+    "save_solution": "planning.plan",
     "Solution": "planning.solution",
     "solve": "planning.solve",
     "compare_budgets": "planning.what_if",

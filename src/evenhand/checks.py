@@ -52,10 +52,10 @@ class Faults:
             more = len(where) - SHOWN_PER_ARRAY
             self.found.append(Fault(place, f"... and {more} more such entries", stands_for=more))
 
-    def raise_if_any(self, source: str = "") -> None:
+    def raise_if_any(self, source: str = "", argument: str = "") -> None:
         """Raise ModelError with all faults, if there are any."""
         if self.found:
-            raise ModelError(self.found, source)
+            raise ModelError(self.found, source, argument=argument)
 
     def __bool__(self) -> bool:
         return bool(self.found)

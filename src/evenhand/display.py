@@ -46,22 +46,21 @@ class Shown:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         if isinstance(text := cls.__dict__.get("__doc__"), str):
-            type.__setattr__(cls, "__doc__", FieldsTold(text))
+            type.__setattr__(cls, "__doc__", FieldDocs(text))
 
     def _repr_html_(self) -> str:
-        html: str = told_by("notebook", "html_of")(self)
+        html: str = told_by("html", "cell")(self)
         return html
 
 
-class FieldsTold:
-    """A docstring that has a line for each field of its dataclass: what is written below the field in the source.
+class FieldDocs:
+    """Docstring with a line per field of its dataclass: the sentence below the field in the source.
 
-    Python keeps these sentences nowhere, and `help` would not show them. They are read when somebody asks, and only
-    then: a class whose docstring nobody reads costs nothing.
+    Python does not store these sentences, and `help` would not show them. They are read on first access only.
     """
 
     def __init__(self, text: str) -> None:
-        """Keep what the class says of itself.
+        """Store the docstring of the class.
 
         Args:
             text: its docstring.
@@ -73,13 +72,13 @@ class FieldsTold:
         if "__match_args__" not in owner.__dict__:  # no dataclass, or not one yet: it looks for a docstring on the way
             return self.text
         if self.whole is None:
-            fields = "".join(f"\n    {name}: {told}" for name, told in _told_fields(owner))
+            fields = "".join(f"\n    {name}: {text}" for name, text in _field_docs(owner))
             self.whole = f"{inspect.cleandoc(self.text)}\n\nAttributes:{fields}" if fields else self.text
         return self.whole
 
 
-def _told_fields(owner: type) -> list[tuple[str, str]]:
-    """The fields of a class with the sentences below them, as its source has them; none where there is no source."""
+def _field_docs(owner: type) -> list[tuple[str, str]]:
+    """Return the fields of a class with the sentences below them in its source; none without a source."""
     try:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     except (OSError, TypeError, SyntaxError, ValueError):
@@ -137,7 +136,7 @@ def as_frame(columns: Mapping[str, Sequence[Any]], library: FrameLibrary | None 
 
     Args:
         columns: what is in each; all of one length.
-        library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+        library: `pandas` or `polars`; by default pandas if it is installed, else polars.
 
     Raises:
         MissingExtra: it is not installed; says what to type.
@@ -192,7 +191,7 @@ def in_turn(progress: Progress | None, name: str, turn: int, total: int) -> Prog
     """Progress of one of several pieces of work that take turns, told under its name.
 
     Args:
-        progress: hears of all of them; None if nobody listens.
+        progress: callback for all of them, or None.
         name: what this one is called.
         turn: how many were before it.
         total: how many there are.
@@ -222,7 +221,7 @@ def telling(progress: Progress | bool | None) -> Iterator[Progress | None]:
 
 
 def _in_notebook() -> bool:
-    """Whether a kernel runs this: then there is a cell to show a bar in."""
+    """Return whether a notebook kernel runs this."""
     if "IPython" not in sys.modules:
         return False
     shell = sys.modules["IPython"].get_ipython()
@@ -230,7 +229,7 @@ def _in_notebook() -> bool:
 
 
 class _Bar:
-    """How far it is, as HTML."""
+    """Progress as HTML."""
 
     def __init__(self, what: str = "loading", share: float = 0.0, over: bool = False) -> None:
         self.what, self.share, self.over = what, min(max(share, 0.0), 1.0), over

@@ -1,29 +1,28 @@
-"""What can go wrong, as a tree.
+"""Exceptions and warnings of the library. Each carries a stable `code`.
 
 EvenhandError
-├── InvalidInput (also ValueError)   the user's input is wrong; the command line exits with 2
-│   ├── ModelError                   a model's faults, all of them, each with its place
-│   │   └── TableError               those of a table of arms, each with its row
-│   ├── UnknownName                  no such problem, policy, parameter; says what was probably meant
-│   ├── OutOfDomain                  a welfare asked of values outside its domain
+├── InvalidInput (also ValueError)   invalid input; the command line exits with 2
+│   ├── ModelError                   all faults of a model, each with its place
+│   │   └── TableError               all faults of a table of arms, each with its row
+│   ├── UnknownName                  unknown problem, policy or parameter; suggests the nearest name
+│   ├── OutOfDomain                  a welfare is undefined at these values
 │   ├── NotApplicable                this method or policy does not apply to this problem
-│   ├── Infeasible                   constraints, such as floors, that cannot all be met
+│   ├── Infeasible                   constraints, such as floors, that contradict each other
 │   ├── Missing                      a programme has no such plan, arm or refit
-│   ├── PolicyError                  a policy acted outside the rules, or its file is not sound
-│   └── Conflict                     a programme has moved on since; says what changed
-├── TooLarge                         it would not fit; says how large, and what to use instead
-├── Unavailable                      a database cannot be reached, is busy, or has no room; nothing was changed
+│   ├── PolicyError                  a policy violates its contract, or its file is invalid
+│   └── Conflict                     a programme has changed since; lists the changes
+├── TooLarge                         refused before any work because it would not fit; states the size
+├── Unavailable                      a database is unreachable, busy or full; nothing was changed
 ├── NotConverged                     an iteration ended without its certificate
-├── Contradiction                    a result lies beyond its own proof: an error of this library, to be reported
-├── ClusterError                     workers cannot be reached, run another version, or die again and again
-├── Cancelled                        the work was cancelled by who asked for it
-└── MissingExtra (also ImportError)  an optional package is absent; says how to install it
+├── Contradiction                    a result exceeds its proved bound: an error of this library, to be reported
+├── ClusterError                     workers are unreachable, run another version, or fail repeatedly
+├── Cancelled                        the caller cancelled the work
+└── MissingExtra (also ImportError)  an optional package is missing; states the pip command
 
-And what is told, though it goes on:
-
+Warnings:
 Normalised (a UserWarning)           probabilities that nearly sum to 1 were divided by their sum
-CompiledAnew (a UserWarning)         code compiled earlier cannot be used, or what is compiled cannot be kept
-OneThread (a UserWarning)            this version of Numba can be used by one thread only
+CompiledAnew (a UserWarning)         cached code is unusable, or compiled code cannot be cached
+OneThread (a UserWarning)            this version of Numba supports one thread only
 """
 
 import difflib
@@ -32,33 +31,49 @@ from dataclasses import dataclass, replace
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant; None if none is near."""
+    """Return the known name nearest to this one; None if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return near[0] if near else None
 
 
 class EvenhandError(Exception):
-    """Everything this library raises on purpose."""
+    """Base class of the errors of this library."""
+
+    code = "error"
+    """Stable name of the kind of error, in kebab-case; a raise site may state a narrower one."""
+
+    argument = ""
+    """Argument the error is about, if it is about one."""
+
+    def __init__(self, *parts: object, code: str = "", argument: str = "") -> None:
+        super().__init__(*parts)
+        if code:
+            self.code = code
+        if argument:
+            self.argument = argument
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with an input."""
+    """One fault of an input."""
 
     place: str
-    """Where, in the words of the file: `arms[2].transitions[0][1]`; empty for the whole."""
+    """Place as in the file: `arms[2].transitions[0][1]`; empty for the whole."""
 
     message: str
-    """What is wrong there."""
+    """Description of the fault."""
 
     line: int | None = None
-    """The line of the file, counted from 1, where that is known."""
+    """Line of the file, from 1, if known."""
 
     words: str = ""
-    """The place by the names of the model, `arm "Ford", state "poor"`; empty where it has none."""
+    """Place by the names of the model, `arm "Ford", state "poor"`; empty if it has none."""
 
     stands_for: int = 1
-    """How many faults it tells of: `... and 314 more` tells of 314."""
+    """Number of faults it represents: 314 for `... and 314 more`."""
+
+    code: str = "invalid"
+    """Stable name of the kind of fault, in kebab-case."""
 
     def __str__(self) -> str:
         line = "" if self.line is None else f" (line {self.line})"
@@ -67,111 +82,146 @@ class Fault:
         return f"{self.place}: {self.message}{line}" if self.place else self.message + line
 
     def within(self, outer: str) -> "Fault":
-        """The same fault seen from the outside, e.g. `within("arms[2]")`."""
+        """Return the same fault with its place inside another, e.g. `within("arms[2]")`."""
         joint = "" if not self.place or self.place.startswith("[") else "."
         return replace(self, place=f"{outer}{joint}{self.place}", words="")
 
 
 def shortened(faults: Sequence[Fault], shown: int, number: int | None = None) -> list[Fault]:
-    """The first of very many faults, and one that tells how many more there are.
+    """Return the first of many faults, followed by one that counts the rest.
 
     Args:
-        faults: all of them, or as many as there is any use for.
-        shown: how many are told one by one.
-        number: how many there are in all; those that are given when absent.
+        faults: all faults, or at least as many as are shown.
+        shown: number of faults to list.
+        number: total number of faults; by default that of the faults given.
     """
     total = sum(fault.stands_for for fault in faults) if number is None else number
-    told = list(faults[:shown])
-    left = total - sum(fault.stands_for for fault in told)
-    return [*told, Fault("", f"... and {left:,} more", stands_for=left)] if left > 0 else told
+    first = list(faults[:shown])
+    left = total - sum(fault.stands_for for fault in first)
+    return [*first, Fault("", f"... and {left:,} more", stands_for=left, code="more")] if left > 0 else first
 
 
 class InvalidInput(EvenhandError, ValueError):
-    """The input is wrong, and the message says how. Where that is several things, they are in `faults`, too."""
+    """Invalid input. Several faults are listed in `faults`."""
 
+    code = "invalid-input"
     faults: tuple[Fault, ...] = ()
 
 
 class ModelError(InvalidInput):
-    """A model is not sound. All its faults are in `faults`."""
+    """Invalid model, with all its faults in `faults`."""
 
-    def __init__(self, faults: Sequence[Fault], source: str = "") -> None:
+    code = "invalid-model"
+
+    def __init__(self, faults: Sequence[Fault], source: str = "", *, code: str = "", argument: str = "") -> None:
         self.faults = tuple(faults)
         self.source = source
         number = sum(fault.stands_for for fault in self.faults)
         count = f"{number:,} fault{'s' if number != 1 else ''}"
         title = f"{source}: {count}" if source else f"the model has {count}"
-        super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]))
+        message = "\n".join([title, *(f"  {fault}" for fault in self.faults)])
+        super().__init__(message, code=code, argument=argument)
 
 
 class TableError(ModelError):
-    """A table of arms is not sound. All its faults are in `faults`."""
+    """Invalid table of arms, with all its faults in `faults`."""
+
+    code = "invalid-table"
 
 
 class UnknownName(InvalidInput):
-    """A name nobody knows, with the nearest known ones."""
+    """Unknown name, with the nearest known ones."""
+
+    code = "unknown-name"
 
     def __init__(self, kind: str, name: str, known: Iterable[str], more: str = "") -> None:
         names = sorted(known)
         near = nearest(name, names)
         hint = f"Did you mean '{near}'? " if near else ""
-        super().__init__(f"unknown {kind} '{name}'. {hint}Known: {', '.join(names) or 'none'}.{more}")
+        message = f"unknown {kind} '{name}'. {hint}Known: {', '.join(names) or 'none'}.{more}"
+        super().__init__(message, argument=kind)
 
 
 class OutOfDomain(InvalidInput):
-    """A welfare is not defined at these values."""
+    """Welfare that is undefined at these values."""
+
+    code = "out-of-domain"
 
 
 class NotApplicable(InvalidInput):
-    """A method or policy that cannot treat this problem."""
+    """Method or policy that does not apply to this problem."""
+
+    code = "not-applicable"
 
 
 class Infeasible(InvalidInput):
-    """Constraints that contradict each other: of a linear program, or floors that the budget does not reach."""
+    """Contradictory constraints: of a linear program, or floors beyond the budget."""
+
+    code = "infeasible"
 
 
 class PolicyError(InvalidInput):
-    """A policy broke the rules: wrong shape, no such action, or more than the budget."""
+    """Policy that violates its contract: wrong shape, unknown action, or more than the budget."""
+
+    code = "invalid-policy"
 
 
 class Missing(InvalidInput):
-    """A programme has nothing of this name or number."""
+    """Unknown name or number in a programme."""
+
+    code = "not-found"
 
 
 class Conflict(InvalidInput):
-    """A programme is no longer what the request was made for. All that changed is in `faults`."""
+    """Request made for an earlier state of a programme, with all changes in `faults`."""
 
-    def __init__(self, title: str, faults: Sequence[Fault] = ()) -> None:
+    code = "conflict"
+
+    def __init__(self, title: str, faults: Sequence[Fault] = (), *, code: str = "") -> None:
         self.faults = tuple(faults)
-        super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]))
+        super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]), code=code)
 
 
 class Unavailable(EvenhandError):
-    """A programme's database does not answer now. What was asked for has not been done; it may be asked again."""
+    """Database that does not respond. Nothing was changed; the request may be repeated."""
+
+    code = "unavailable"
 
 
 class TooLarge(EvenhandError):
-    """Refused before any work, because it would not fit."""
+    """Problem that would not fit, refused before any work."""
+
+    code = "too-large"
 
 
 class NotConverged(EvenhandError):
-    """No certificate within the limits; nothing half-done is returned."""
+    """No certificate within the limits; no partial result is returned."""
+
+    code = "not-converged"
 
 
 class Contradiction(EvenhandError):
-    """A welfare lies above its proved bound by more than chance and rounding explain: one of the two is wrong."""
+    """Welfare above its proved bound by more than chance and rounding explain."""
+
+    code = "contradiction"
 
 
 class ClusterError(EvenhandError):
-    """Work on other processes or machines cannot go on; nothing half-done is returned."""
+    """Work on other processes or machines that cannot continue; no partial result is returned."""
+
+    code = "cluster-error"
 
 
 class Cancelled(EvenhandError):
-    """The work was cancelled by who asked for it."""
+    """Work cancelled by its caller."""
+
+    code = "cancelled"
 
 
 class MissingExtra(EvenhandError, ImportError):
-    """An optional package is needed here."""
+    """Missing optional package."""
+
+    code = "missing-extra"
 
     def __init__(self, feature: str, extra: str = "", package: str = "") -> None:
         command = f"pip install 'evenhand[{extra}]'" if extra else f"pip install {package}"
@@ -179,7 +229,7 @@ class MissingExtra(EvenhandError, ImportError):
 
 
 class Normalised(UserWarning):
-    """Rows of probabilities did not quite sum to 1, as thirds written 0.3333333, and were divided by their sums."""
+    """Rows of probabilities that nearly summed to 1, as thirds written 0.3333333, and were divided by their sums."""
 
     def __init__(self, rows: Sequence[Fault], source: str = "") -> None:
         self.rows = tuple(rows)
@@ -188,13 +238,13 @@ class Normalised(UserWarning):
             (f"{len(rows)} rows", "were divided by their sums") if several else ("one row", "was divided by its sum")
         )
         more = f"; and {len(rows) - 1} more" if several else ""
-        told = f"{number} of probabilities did not quite sum to 1, and {done}: {rows[0]}{more}"
-        super().__init__(f"{source}: {told}" if source else told)
+        message = f"{number} of probabilities did not quite sum to 1, and {done}: {rows[0]}{more}"
+        super().__init__(f"{source}: {message}" if source else message)
 
 
 class OneThread(UserWarning):
-    """Compiled loops use one thread, since this version of Numba is not known here. Results are the same."""
+    """Compiled loops on one thread, because this version of Numba is unknown. Results are the same."""
 
 
 class CompiledAnew(UserWarning):
-    """Compiled code is made again: what was kept is damaged, or there is no place to keep it. Results are the same."""
+    """Code compiled again: the cache is damaged, or there is no place for one. Results are the same."""

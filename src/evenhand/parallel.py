@@ -65,7 +65,7 @@ Report = Callable[[str, float], None]
 """Called with the current activity and the completed share."""
 
 
-class Task(Protocol[Item, Result]):
+class TaskFunction(Protocol[Item, Result]):
     """A function that runs on a worker; it must be picklable."""
 
     def __call__(self, item: Item, progress: Report | None = None, /) -> Result:
@@ -188,9 +188,6 @@ class _Worker:
 
     def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return _run(function, arguments)
-
-    def ready(self) -> bool:
-        return True
 
 
 class _Slot(Protocol):
@@ -364,12 +361,12 @@ class Pool:
 
     @property
     def is_local(self) -> bool:
-        """Whether tasks run in this process."""
+        """True if tasks run in this process."""
         return self._kind == "threads"
 
     @property
     def is_default(self) -> bool:
-        """Whether tasks run in this process one after the other."""
+        """True if tasks run in this process one after the other."""
         return self.is_local and self._number <= 1
 
     @property
@@ -399,7 +396,7 @@ class Pool:
 
     def map(
         self,
-        function: Task[Piece, Answer],
+        function: TaskFunction[Piece, Answer],
         tasks: Sequence[Piece],
         names: Sequence[str] | None = None,
         progress: Report | None = None,
@@ -589,9 +586,10 @@ class Blocks(Generic[State]):
     def _here(
         self, function: Callable[..., Answer], common: tuple[Any, ...], own: Sequence[tuple[Any, ...]], b: int
     ) -> Answer:
-        if b not in self._local:
-            self._local[b] = self._builders[b]()
-        return function(self._local[b], *common, *own[b])
+        with single_threaded_blas():
+            if b not in self._local:
+                self._local[b] = self._builders[b]()
+            return function(self._local[b], *common, *own[b])
 
     def close(self) -> None:
         """Release the blocks; those of other processes are released with their next blocks."""

@@ -17,7 +17,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.fitting.posterior_files import drawn_problems, load_posterior, posterior_path
-from evenhand.planning.saved import load_carried
+from evenhand.planning.plan_file import read_contents
 
 from ..cli.test_fit import LOG, OPTIONS
 
@@ -58,7 +58,7 @@ def start(name, folder, given):
 def whole(path):
     """Whether a file is what a command writes, to its end; and what stands beside it is of it."""
     if path.suffix == ".zip":
-        load_carried(path)
+        read_contents(path)
     elif path.suffix in (".toml", ".npz"):
         model = eh.load(path)
         if path.name.startswith("fitted"):
@@ -149,4 +149,4 @@ def test_kills_while_a_file_is_written(tmp_path):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         assert hashlib.sha256(path.read_bytes()).hexdigest() in digests
-    load_carried(path)
+    read_contents(path)

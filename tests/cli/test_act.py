@@ -130,13 +130,13 @@ def test_planning_again_with_another_budget_than_the_parameter(evenhand, folder,
 def test_a_trained_network_is_a_plan(evenhand, folder, states):
     import numpy as np
 
-    from evenhand.planning.networks import save_network
+    from evenhand.planning.plan_file import save_policy
     from evenhand.policies.network import CountNetworkPolicy, Network
     from evenhand.problems import machine_replacement
 
     weights = [np.eye(4, 6, dtype=np.float32)]
     policy = CountNetworkPolicy(machine_replacement(num_arms=4), Network(weights, [np.arange(6, dtype=np.float32)]))
-    save_network(policy, "net.zip")
+    save_policy(policy, policy.problem, "net.zip")
     states.write_text("arm,state\n" + "".join(f"m{i},age {1 + i % 3}\n" for i in range(7)))
     told = evenhand("act", "net.zip", states, "--budget", "2", "--json").json
     assert told["used"] == {"resource 0": 2}

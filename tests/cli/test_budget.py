@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from evenhand.cli.application import application
-from evenhand.cli.commands.budgets import left_out_lines, show_comparisons
+from evenhand.cli.console import print_summary
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.what_if import BudgetComparison, Step
 from evenhand.policies.index import whittle
 from evenhand.problems import machine_replacement
+from evenhand.report.results import budgets_summary, left_out_notes
 
 CREW = ["crew-maintenance", "-p", "num_arms=3", "-p", "num_states=2", "-p", "num_types=2"]
 MACHINES = ["machine-replacement", "-p", "num_arms=3"]
@@ -91,7 +92,7 @@ def test_several_budgets_are_a_table(evenhand):
     alone = evenhand("solve", *MACHINES, "--budget", "2", "--json").json
     assert rows[1]["welfare"] == alone["welfare"]
     shown = evenhand("solve", *MACHINES, *several).out
-    assert "what a budget is worth" in shown
+    assert "budgets, welfare gini:2" in shown
     assert f"{rows[1]['step']:+.4f}" in shown
     assert "step from" in shown  # the third row has none, so it is not always the row before
     assert "step from" not in evenhand("solve", *MACHINES, *several[:4]).out
@@ -142,10 +143,10 @@ def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
         found = replace(played, welfare=welfare, welfare_stderr=0.1)
         table = Comparison(found.objective.welfare, (Row("whittle", found),), {}, bound, "fluid bound", machines)
         rows.append(BudgetComparison({"resource 0": budget}, table, "whittle", found, step))
-    show_comparisons(rows, "model")
+    print_summary(budgets_summary(rows))
     shown = capsys.readouterr().out
     assert "12.0000   " not in shown
-    assert "11.0000   0.1000   +2.0000" in shown
+    assert "11.0000   0.1000       11.0000   +2.0000" in shown
     assert "tie at 2: with the upper bound; it played 12.0000 ± 0.1000, more only by chance" in shown
 
 
@@ -154,4 +155,4 @@ def test_a_bound_that_there_is_not_is_no_policy_left_out():
     found = evaluate_policy(whittle(machines), machines)
     left = {"upper bound": "it is too large", "cp-drl": "it is for others"}
     table = Comparison(found.objective.welfare, (Row("whittle", found),), left, None, "", machines)
-    assert left_out_lines(table) == ["left out: cp-drl: it is for others", "no upper bound: it is too large"]
+    assert left_out_notes(table) == ["left out: cp-drl: it is for others", "no upper bound: it is too large"]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.problems import catalog
 
 KEYS = {"upper_bound", "rows"}
@@ -44,7 +44,7 @@ def test_exact_figures_do_not_depend_on_the_seed(small, evenhand, timeless):
 
 def test_the_json_is_complete_and_in_order(small, evenhand):
     found = evenhand("compare", small, *QUICK, "--json").json
-    assert {entry.name for entry in ROSTER} <= set(by_policy(found)) | set(found["left_out"])
+    assert {entry.name for entry in REGISTRY} <= set(by_policy(found)) | set(found["left_out"])
     welfare = [row["welfare"] for row in found["rows"]]
     assert welfare == pytest.approx(sorted(welfare, reverse=True), abs=1e-8)
     if found["upper_bound"] is not None:
@@ -94,7 +94,7 @@ def test_undefined_figures_are_null_in_json_and_dashes_in_tables(folder, evenhan
     assert row["gini_coefficient"] is None
     assert row["welfare_stderr"] is None
     (line,) = (line for line in evenhand(*command).out.splitlines() if line.split()[:1] == ["random"])
-    assert line.split().count("-") >= 2
+    assert line.split().count("–") >= 2
 
 
 def test_faults_of_parameters_come_all_at_once(evenhand):
@@ -273,8 +273,8 @@ def test_an_estimate_above_the_optimum_is_a_tie_with_it(evenhand, folder):
         played = f"{rows[name]['welfare']:.4f} ± {rows[name]['welfare_stderr']:.4f}"
         assert f"tie: {name} with the optimum: it played {played}, more only by chance" in shown
     page = (folder / "page.html").read_text()
-    assert "more than the optimum, which only chance can do" in page
-    assert "100.00" in page
+    assert "more only by chance" in page
+    assert "100.0" in page
     assert not re.findall(r"10\d\.[1-9]\d\u2009?%|100\.[0-9]*[1-9]", page)
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.shell_completion import get_completion_class
 
 from evenhand.cli.application import application
-from evenhand.planning.names import NAMES
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.problems import catalog
 
 from ..test_imports import HEAVY, NUMERIC, loaded_by
@@ -45,7 +45,7 @@ def test_every_command_with_a_model_offers_them(name, offered):
 
 
 def test_policies_are_offered_by_name_and_file(offered):
-    names = [known.name for known in NAMES]
+    names = [known.name for known in REGISTRY]
     assert offered("evaluate", "fleet.toml", "") == ([*names, "plan.zip"], {"file"})
     assert offered("solve", "fleet.toml", "--candidate", "o")[0] == ["optimal", "occupancy-priority", "oldest-first"]
     assert offered("act", "")[0] == ["plan.zip"]

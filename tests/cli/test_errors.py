@@ -53,8 +53,16 @@ def test_every_unknown_policy_is_a_fault_of_its_own(evenhand):
     assert ["radnom" in told["faults"][0]["message"], "oldst" in told["faults"][1]["message"]] == [True, True]
 
 
-@pytest.mark.parametrize(("error", "code"), [(TooLarge("too large"), 1), (InvalidInput("no"), 2), (MemoryError(), 1)])
-def test_what_fails_is_told_as_json_too(error, code, evenhand, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "code", "kind"),
+    [
+        (TooLarge("too large"), 1, "too-large"),
+        (InvalidInput("no"), 2, "invalid-input"),
+        (InvalidInput("no", code="narrow"), 2, "narrow"),
+        (MemoryError(), 1, "out-of-memory"),
+    ],
+)
+def test_failures_are_printed_as_json_with_their_code(error, code, kind, evenhand, monkeypatch):
     def fail(**options):
         raise error
 
@@ -62,7 +70,8 @@ def test_what_fails_is_told_as_json_too(error, code, evenhand, monkeypatch):
     told = evenhand("solve", "machine-replacement", "--json")
     assert told.failure == {
         "error": str(error) or "MemoryError",
-        "faults": [{"place": "", "message": str(error) or "MemoryError"}],
+        "code": kind,
+        "faults": [{"place": "", "message": str(error) or "MemoryError", "code": kind}],
         "exit_code": code,
     }
     assert evenhand("solve", "machine-replacement").out == ""

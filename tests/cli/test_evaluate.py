@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 
 KEYS = {
     "welfare", "welfare_stderr", "plug_in_welfare", "mean", "mean_stderr", "worst", "values", "gini_coefficient",
@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_figures(small, evenhand, timeless):
     assert first["mean"] != other["mean"]
 
 
-@pytest.mark.parametrize("entry", ROSTER, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
 def test_every_policy_goes_by_its_name_and_abbreviation(entry, small, evenhand, timeless):
     model = ["machine-replacement", "-p", "num_arms=3"] if entry.name == "cp-drl" else [small]  # what it was trained on
     found = [evenhand("evaluate", *model, name, *QUICK, "--json") for name in (entry.name, entry.abbreviation)]

@@ -25,10 +25,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_the_terminal_has_a_block_and_a_table(asked: list[str]) -> None:
     output = CliRunner().invoke(application, asked).stdout
-    block = output.split("what the records say\n")[1]
+    block = output.split("What the records say\n")[1]
     assert "  memory       the state tells where an arm goes next: +0." in block
     assert "  choice       who got served was worse off: " in block
-    assert "what an action does, one step later" in block
+    assert "effect of an action one step later" in block
     assert "serve    poor (VW)" in block
 
 
@@ -38,7 +38,7 @@ def test_json_and_page(asked: list[str], tmp_path: Path) -> None:
     found = json.loads(result.stdout)["diagnostics"]
     assert found["num_tests"] == 4
     assert found["choices"]["worth"][0] < found["choices"]["worth"][1]
-    assert "What an action does" in report.read_text(encoding="utf-8")
+    assert "Effects of actions" in report.read_text(encoding="utf-8")
 
 
 def test_a_report_that_cannot_be_written_is_refused_first(asked: list[str], tmp_path: Path) -> None:

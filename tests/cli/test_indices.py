@@ -85,7 +85,7 @@ def test_its_table_says_why(fork, evenhand):
 
 def test_many_types(evenhand):
     model = ["heterogeneous-machine-replacement", "-p", "num_arms=60"]
-    assert "... 10 more types; --json has all of them" in evenhand("indices", *model).out
+    assert "... 10 more; --json has all of them" in evenhand("indices", *model).out
     assert len(evenhand("indices", *model, "--json").json["arms"]) == 60
 
 

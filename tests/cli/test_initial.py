@@ -55,7 +55,7 @@ def test_a_table_made_elsewhere_is_played_from_there_if_the_arms_are_the_same(sm
     states.write_text(STATES + "m3,machine,0\n")
     told = evenhand("evaluate", small, "plan.zip", "--initial", states).refusal
     assert "3 arms, and here are 4" in told
-    assert "a plan made with the same --initial" in told
+    assert "--initial" in told
 
 
 def test_faults_are_told_with_their_lines(small, states, evenhand, files):

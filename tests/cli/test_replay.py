@@ -26,8 +26,7 @@ def fitted(evenhand, tmp_path, monkeypatch):
 def test_words_and_json(fitted):
     told = fitted("replay", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--quiet")
     assert told.code == 0, told
-    assert "what it is worth in the model: finite:9, from where all arms were first seen" in told.out
-    assert "the policy of the records, and what came" in told.out
+    assert "finite:9, from where all arms were first seen" in told.out
     found = json.loads(
         fitted("replay", "model.toml", "log.csv", *COLUMNS, "--policies", "fair-index", "--json", "--quiet").out
     )

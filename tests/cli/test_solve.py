@@ -14,7 +14,7 @@ from evenhand.evaluation import evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import save
 from evenhand.planning import solve as planning
-from evenhand.planning.saved import load_policy
+from evenhand.planning.plan import load_policy
 from evenhand.problems.machine_replacement import machine_replacement
 
 from ..conftest import chessboard

@@ -128,9 +128,9 @@ def test_files_that_are_not_there_are_told_in_words(small, evenhand):
     )
     assert "There is a file small.toml." in evenhand("solve", "small").refusal
     told = evenhand("evaluate", small, "plan.zip").refusal
-    assert "plan.zip: cannot be read: there is no such file here. Policies are saved by `evenhand solve MODEL" in told
+    assert "plan.zip: cannot be read" in told
     assert "Errno" not in told
     small.with_name("plans.zip").touch()
     told = evenhand("evaluate", small, "plan.zip").refusal
-    assert "there is no such file here; did you mean plans.zip? Policies are saved" in told
+    assert "plans.zip?" in told
     assert "it is not a policy file" in evenhand("evaluate", small, small).refusal

@@ -43,7 +43,7 @@ def test_the_same_seed_is_the_same_policy(folder, evenhand, timeless):
         timeless(evenhand("train", *MODEL, "--steps", 4000, "--seed", seed, "--out", f"{number}.zip", "--json").json)
         for number, seed in enumerate((3, 3, 4))
     )
-    bodies = [zipfile.ZipFile(f"{number}.zip").read("network.safetensors") for number in range(3)]
+    bodies = [zipfile.ZipFile(f"{number}.zip").read("weight_0.npy") for number in range(3)]
     assert bodies[0] == bodies[1] != bodies[2]
     assert one | {"policy": None} == again | {"policy": None} != other | {"policy": None}
 
@@ -82,8 +82,8 @@ def test_what_was_learned_is_played_by_every_command(trained, evenhand, files):
 def test_a_candidate_that_wins_is_saved(trained, evenhand):
     """A network trained where the fluid policies are not optimal, or as good as they are, is written as a network."""
     found = evenhand("solve", *MODEL, "--candidate", "policy.zip", "--out", "best.zip", "--json").json
-    kind = json.loads(zipfile.ZipFile("best.zip").read("manifest.json"))["format"]
-    assert (kind == "evenhand-network") == found["reason"].endswith(": policy.zip")
+    kind = json.loads(zipfile.ZipFile("best.zip").read("manifest.json"))["kind"]
+    assert (kind == "count-network") == found["reason"].endswith(": policy.zip")
 
 
 def test_a_policy_for_other_arms_is_refused(trained, evenhand):
@@ -207,7 +207,7 @@ class TestSeeds:
 
     def test_text(self, folder, evenhand):
         shown = evenhand("train", *self.SMALL, "--seeds", 2).out
-        assert "all seeds; * is kept" in shown and "held out" in shown and "not saved" in shown
+        assert "all seeds; * is the best" in shown and "held out" in shown and "not saved" in shown
 
     def test_a_place_needs_several_runs(self, folder, evenhand):
         assert "--seeds N" in evenhand("train", *MODEL, "--backend", "ray").refusal

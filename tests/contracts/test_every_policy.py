@@ -8,7 +8,7 @@ import pytest
 from evenhand.errors import NotApplicable, TooLarge
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Lawful, begin, is_exchangeable, plays_by_counts
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, myopic, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
 from evenhand.reductions import Counts, Joint
@@ -39,7 +39,7 @@ def by_types(problem):
     return typed_policy(problem, [moves.allocations for moves in operators.types], picks)
 
 
-FACTORIES = {entry.name: entry.build for entry in ROSTER} | {
+FACTORIES = {entry.name: entry.build for entry in REGISTRY} | {
     "oldest-first, ties to the first": lambda problem: worst_first(problem, ties="first"),
     "myopic, ties to the first": lambda problem: myopic(problem, ties="first"),
     "by score": lambda problem: ExchangeablePriority(problem, some_scores(problem)),

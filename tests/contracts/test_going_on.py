@@ -8,7 +8,7 @@ import pytest
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.policy import Starting, begin, capabilities
-from evenhand.planning.roster import ROSTER, find_policy
+from evenhand.planning.policy_registry import REGISTRY, find_policy
 from evenhand.policies import PriorityPolicy, Resolving, RoundRobin, never_act, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
 from evenhand.reductions import Joint
@@ -36,8 +36,8 @@ def joint_table():
 
 
 POLICIES = {
-    **{entry.name: (lambda name=entry.name: named(name, MACHINES)) for entry in ROSTER},
-    **{f"{entry.name}, by steps": (lambda name=entry.name: named(name, SHORT)) for entry in ROSTER},
+    **{entry.name: (lambda name=entry.name: named(name, MACHINES)) for entry in REGISTRY},
+    **{f"{entry.name}, by steps": (lambda name=entry.name: named(name, SHORT)) for entry in REGISTRY},
     "re-solving, two resources": lambda: named("re-solving", CREW),
     "ties to the first": lambda: PriorityPolicy(MACHINES, MACHINES.types.rewards),
     "joint table": joint_table,

@@ -27,8 +27,8 @@ from evenhand.model.policy import is_exchangeable
 from evenhand.planning import mixed
 from evenhand.planning import played as playing
 from evenhand.planning.judging import Judge, law_of
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.relaxed import relax
-from evenhand.planning.roster import ROSTER
 from evenhand.planning.solve import solve
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
 from evenhand.simulation import simulate
@@ -146,7 +146,7 @@ def plan(kind, name):
 
 
 def roster(problem):
-    for entry in ROSTER:
+    for entry in REGISTRY:
         try:
             if entry.name != "optimal":
                 yield entry.name, entry.build(problem, "gini:2")

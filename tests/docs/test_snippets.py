@@ -32,7 +32,7 @@ import pytest
 import evenhand
 from evenhand.cli.application import application
 from evenhand.cli.main import run
-from evenhand.planning.roster import ROSTER
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.solve import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -302,7 +302,7 @@ def test_every_page_is_reached_from_the_index() -> None:
     ("page", "words"),
     [
         ("docs/problems.md", evenhand.problems.names()),
-        ("docs/policies.md", [word for entry in ROSTER for word in (entry.name, entry.abbreviation)]),
+        ("docs/policies.md", [word for entry in REGISTRY for word in (entry.name, entry.abbreviation)]),
         ("docs/exact-solvers.md", ["auto", *METHODS]),
         ("docs/command-line.md", [f"evenhand {name}" for name in application.commands]),
     ],

@@ -93,7 +93,7 @@ def test_the_chance_to_be_better_counts_draws_and_halves_ties():
     assert found.chance_better("c", "a") + found.chance_better("a", "c") == pytest.approx(1)
     wins = (found["c"].seen > found["a"].seen).mean()
     assert found.chance_better("c", "a") == pytest.approx(wins)
-    told = found.as_dict()
+    told = found.to_dict()
     assert told["rows"][0]["better_than"].keys() == {row.policy for row in found.rows[1:]}
     with pytest.raises(InvalidInput, match="e"):
         found["e"]

@@ -170,7 +170,7 @@ def test_members_are_written_and_the_log_gets_their_types(tmp_path):
     assert [row["arm"] for row in rows] == list(log.arms)
     assert [row["type"] for row in rows] == [found.names[kind] for kind in found.type_of]
     assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
-    assert found.as_dict()["members"][1]["type"] == "type 2"
+    assert found.to_dict()["members"][1]["type"] == "type 2"
     with pytest.raises(InvalidInput, match="other arms"):
         found.relabelled(as_log([[0, 1]]))
 
@@ -205,7 +205,7 @@ def test_effects_on_types_are_identified_by_arms_with_several_actions():
     log, _ = simulated(APART, [0.6, 0.4], 60, 20, np.random.default_rng(0))
     assert find_clusters(log, 2).identifies_effects
     apart = find_clusters(one_action_each(log), 2)
-    assert not apart.identifies_effects and apart.as_dict()["identifies_effects"] is False
+    assert not apart.identifies_effects and apart.to_dict()["identifies_effects"] is False
     assert apart.why_no_effects == UNIDENTIFIED and any(UNIDENTIFIED in note for note in apart.notes)
     exceptional = replace(one_action_each(log), action=one_action_each(log).action.copy())
     exceptional.action[:5] = 1 - exceptional.action[0]  # one arm of sixty changes
@@ -219,7 +219,7 @@ def test_the_likelihood_of_the_mixture_and_weak_memberships_are_reported():
     log, _ = simulated(APART, [0.6, 0.4], 40, 6, np.random.default_rng(0))
     found, alone = find_clusters(log, 2), find_clusters(log, 1)
     weak = np.mean([max(chances) < 0.8 for chances in found.probabilities])
-    assert found.weak == found.as_dict()["weak"] == weak and 0 < weak < 1
+    assert found.weak == found.to_dict()["weak"] == weak and 0 < weak < 1
     counts = np.zeros((3, 2, 3))
     for i in range(len(log.arm) - 1):
         if log.arm[i] == log.arm[i + 1]:

@@ -167,7 +167,7 @@ def test_groups_are_blocks_that_share_the_rows_of_their_type(tmp_path: Path) -> 
     assert [label[0] for label in problem.tables.labels] == ["Ford", "Ford", "VW", "VW"]
     assert [problem.group_names[g] for g in problem.group_of_block] == ["ICU", "Ward 2"] * 2
     assert problem.counts.tolist() == [5, 15, 5, 15]
-    assert found.as_dict()["blocks"][1] == {"type": "Ford", "group": "Ward 2", "arms": 15}
+    assert found.to_dict()["blocks"][1] == {"type": "Ford", "group": "Ward 2", "arms": 15}
     for block in range(4):
         np.testing.assert_array_equal(problem.tables.transitions[block], found.posterior.mean[block // 2])
     found.save(tmp_path / "wards.toml")

@@ -12,7 +12,7 @@ import evenhand as eh
 from evenhand.errors import InvalidInput
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.posterior_files import load_posterior, posterior_path
-from evenhand.report.fit import fit_page
+from evenhand.report import fit_page
 
 COLUMNS = {"arm": "van", "time": "day", "state": "state", "action": "action"}
 
@@ -65,7 +65,7 @@ def test_pairs_of_rows_are_counted_with_their_time():
             place = states.index(row["state"]), actions.index(row["action"])
             pairs[(*place, states.index(after["state"]))] += 1
             exposure[place] += after["day"] - row["day"]
-    told = fitted.as_dict()["types"][0]
+    told = fitted.to_dict()["types"][0]
     np.testing.assert_array_equal(told["counts"], pairs)
     np.testing.assert_allclose(told["exposure"], exposure)
     assert sum(fitted.to_frame("polars")["count"]) == pairs.sum()
@@ -83,8 +83,8 @@ def test_found_types_are_blocks_of_the_model_and_members_are_beside_it(tmp_path)
     fitted = eh.fit(rows, **COLUMNS, clusters="auto")
     assert fitted.log.types == ("type 1", "type 2")
     assert fitted.log.type_of.tolist() == [int(van % 3 == 0) for van in range(30)]
-    assert json.loads(json.dumps(fitted.clusters.as_dict()))["number"] == 2
-    assert "The types were found" in fit_page(fitted)
+    assert json.loads(json.dumps(fitted.clusters.to_dict()))["number"] == 2
+    assert "types found" in fit_page(fitted)
     fitted.clusters.write(tmp_path / "members.csv")
     with (tmp_path / "members.csv").open() as file:
         assert [row["type"] for row in csv.DictReader(file)][:4] == ["type 2", "type 1", "type 1", "type 2"]
@@ -145,7 +145,7 @@ def test_idle_time_between_visits_is_known():
     rows = yearly(np.random.default_rng(5))
     fitted = eh.fit(rows, **COLUMNS, step=30, states="a,b,c", idle="none", actions="none,visit", only_worse=True)
     assert not fitted.unseen.any() and not np.isnan(fitted.posterior.mean).any()
-    assert fitted.as_dict()["unseen"] == []
+    assert fitted.to_dict()["unseen"] == []
     truth = np.exp(-30 / 800)
     lower, upper = fitted.interval
     assert lower[0, 0, 0, 0] < truth < upper[0, 0, 0, 0] and upper[0, 0, 0, 0] - lower[0, 0, 0, 0] < 0.1

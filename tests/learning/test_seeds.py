@@ -61,7 +61,7 @@ def test_the_best_is_kept_and_told_with_all_others(three, tmp_path):
     assert eh.evaluate(str(file), MACHINES).welfare == pytest.approx(max(looks))
     assert three.to_frame("pandas")["held_out"].tolist() == looks
     assert repr(three).startswith("Trainings(3 seeds, best")
-    assert "Trained with 3 seeds" in three._repr_html_()
+    assert "all seeds" in three._repr_html_()
 
 
 def test_of_equals_the_first_is_taken(three):

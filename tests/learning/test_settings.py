@@ -12,9 +12,7 @@ from evenhand import train
 from evenhand.cli.application import application
 from evenhand.cli.commands.train import read_settings
 from evenhand.errors import InvalidInput, UnknownName
-from evenhand.evaluation.exact import exact_values
 from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings, settings
-from evenhand.planning.saved import load_policy
 from evenhand.planning.shipped import manifests
 from evenhand.problems import machine_replacement
 
@@ -94,10 +92,3 @@ class TestWrittenBefore:
         assert training.settings == facts["settings"]
         assert [list(point) for point in training.curve[:3]] == facts["curve"]
         assert [steps for steps, _ in training.curve] == [0, 16, 32, 48, 64]
-
-    def test_a_network_plays(self, architecture):
-        file = OLD / f"{architecture}-network.zip"
-        with zipfile.ZipFile(file) as archive:
-            about = json.loads(archive.read("manifest.json"))["about"]
-        values = exact_values(load_policy(file, MACHINES), MACHINES).values
-        assert values.mean() == pytest.approx(about["score"], rel=1e-9)

@@ -32,7 +32,7 @@ from evenhand.learning.worlds import Tasks, sampled
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator
-from evenhand.planning.saved import load_policy
+from evenhand.planning.plan import load_policy
 from evenhand.planning.solve import solve
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.problems import machine_replacement

@@ -120,7 +120,7 @@ def test_arms_beside_types_are_the_same_arms(tmp_path):
 
 
 def test_a_folder_gets_several_parts_and_replaces_what_was_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.model.parquet.ROWS_PER_PART", 10)
+    monkeypatch.setattr("evenhand.model.parquet.writer.ROWS_PER_PART", 10)
     machines = eh.problems.machine_replacement(num_arms=1).tables
     for number in (5, 3):
         with ArmWriter(tmp_path / "fleet", budget=1, discount=0.9) as writer:

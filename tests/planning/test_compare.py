@@ -9,7 +9,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Gini
 from evenhand.planning.compare import compare
-from evenhand.planning.roster import ROSTER, find_policy
+from evenhand.planning.policy_registry import REGISTRY, find_policy
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 
@@ -20,19 +20,19 @@ BASELINES = ["random", "oldest-first", "myopic", "never-act"]
 
 class TestRoster:
     def test_names_are_found_by_name_and_abbreviation(self):
-        for entry in ROSTER:
+        for entry in REGISTRY:
             assert find_policy(entry.name) is find_policy(entry.abbreviation) is entry
             assert find_policy(entry.abbreviation.lower()) is find_policy(entry.name.upper()) is entry
 
     def test_names_are_distinct(self):
-        names = [name.lower() for entry in ROSTER for name in (entry.name, entry.abbreviation)]
+        names = [name.lower() for entry in REGISTRY for name in (entry.name, entry.abbreviation)]
         assert len(set(names)) == len(names)
 
     def test_the_papers_baselines_are_there(self):
-        assert {"RDM", "OFT", "MYP", "EQR"} <= {entry.abbreviation for entry in ROSTER}
+        assert {"RDM", "OFT", "MYP", "EQR"} <= {entry.abbreviation for entry in REGISTRY}
 
     def test_every_entry_builds_a_policy_and_says_what_it_does(self):
-        for entry in ROSTER:
+        for entry in REGISTRY:
             assert isinstance(entry.build(THREE), (Policy, Starting))
             assert entry.summary
 
@@ -69,7 +69,7 @@ class TestCompare:
 
     def test_without_names_all_that_apply_are_there(self):
         found = compare(THREE, **QUICK)
-        known = {entry.name for entry in ROSTER}
+        known = {entry.name for entry in REGISTRY}
         assert {row.policy for row in found.rows} | set(found.left_out) >= known - {"optimal"}
         assert {"random", "oldest-first", "equal-resources"} <= {row.policy for row in found.rows}
 

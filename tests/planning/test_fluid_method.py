@@ -16,9 +16,10 @@ from evenhand.model.welfare import as_welfare
 from evenhand.planning import mixed, solution
 from evenhand.planning import played as playing
 from evenhand.planning.compare import compare
+from evenhand.planning.plan import load_policy, save_solution
+from evenhand.planning.plan_file import save_policy
+from evenhand.planning.policy_registry import find_policy
 from evenhand.planning.relaxed import fluid_policies, relax
-from evenhand.planning.roster import find_policy
-from evenhand.planning.saved import load_policy, save_policy, save_solution
 from evenhand.planning.solve import choose_method, solve
 from evenhand.policies import Resolving, fair_index, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement

@@ -9,7 +9,6 @@ from evenhand.evaluation.exact import exact_values
 from evenhand.model.composite import Mixture
 from evenhand.planning import judging
 from evenhand.planning.judging import Column, Judge, law_of, mix
-from evenhand.planning.plain import PLAIN
 from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.simulation import simulate
@@ -31,7 +30,7 @@ def test_played_values_are_those_of_exact_evaluation(name, criterion, played):
     problem = FIXED[name]().under(criterion)
     law = law_of(problem, relax(problem, "gini:2").occupancy)
     judge = Judge(problem, True, 4e5, 5, most_episodes=800, left_out=1e-6)
-    for make in (PLAIN["oldest-first"], PLAIN["random"], PLAIN["never-act"]):
+    for make in (worst_first, random_feasible, never_act):
         column, exact = judge("it", make(problem), law), exact_values(make(problem), problem)
         error = standard_errors(column.returns)
         np.testing.assert_array_less(np.abs(column.values - exact.values), 4.5 * error + 2e-3 * np.abs(exact.values))
@@ -145,7 +144,7 @@ def test_what_lies_beyond_a_horizon_that_is_cut_short_goes_on_as_before(played, 
     """13 % of all time are not played; the law of the relaxation is not what the policy does."""
     problem = eh.problems.heterogeneous_machine_replacement(num_arms=4, discount=0.999)
     monkeypatch.setattr("evenhand.model.criterion.MOST_JUDGED", 2000)
-    policy = PLAIN["oldest-first"](problem)
+    policy = worst_first(problem)
     column = Judge(problem, True, 4e6, 3, left_out=1e-5)(
         "it", policy, law_of(problem, relax(problem, "gini:2").occupancy)
     )

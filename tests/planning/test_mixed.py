@@ -10,12 +10,12 @@ import evenhand as eh
 from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.explanations import policy_family
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
 from evenhand.model.welfare import Utilitarian, as_welfare
 from evenhand.planning import floors, mixed
 from evenhand.planning import played as playing
-from evenhand.planning.reasons import family_of
 from evenhand.planning.relaxed import fluid_policy, relax
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
@@ -340,8 +340,8 @@ def test_what_joins_for_the_floors_is_named_after_its_policy(few_episodes, monke
     unserved = mixed.Judge(problem, True, 1e5, 0)("never-act", never_act(problem), raised[0].law)
     paid = floors.floor_columns(*given, [unserved])
     assert raised and paid
-    assert {family_of(column.name) for column in raised} == {"occupancy-priority"}
-    assert {family_of(column.name) for column in paid} == {"fair-index"}
+    assert {policy_family(column.name) for column in raised} == {"occupancy-priority"}
+    assert {policy_family(column.name) for column in paid} == {"fair-index"}
 
 
 class TestOracle:

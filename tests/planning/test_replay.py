@@ -327,7 +327,7 @@ def test_plans_stand_beside_the_records(tmp_path: Path) -> None:
     by_day = replay(problem, log, criterion="discounted")
     assert by_day.criterion == "discounted" and by_day.worth[0].served != records.served
     assert found.over_budget.tolist() == [int((found.used[:, 0] > 2).sum())]
-    told = json.loads(json.dumps(found.as_dict()))
+    told = json.loads(json.dumps(found.to_dict()))
     assert told["worth"][0]["policy"] == "records" and told["policy"]["constant_in_time"]
     assert len(found.to_frame()) == len(found.steps)
     assert repr(found).startswith("Replay(")
@@ -371,5 +371,5 @@ def test_groups_of_the_records_find_their_blocks() -> None:
     more = {"groups": ("north", "south"), "group_of": np.array([0, 0, 1], dtype=np.int32)}
     found = replay(problem, log_of(courses, **more))
     assert set(found.worth[0].groups) == {"north", "south"}
-    with pytest.raises(InvalidInput, match=r'arms "make 0" in several groups: .* --group COLUMN'):
+    with pytest.raises(InvalidInput, match=r'arms "make 0" in several groups'):
         replay(problem, log_of(courses))

@@ -34,7 +34,7 @@ class TestMethods:
 
     @pytest.mark.parametrize("welfare", ["alpha:2", "nash", "leximin"])
     def test_joint_lp_is_for_weights(self, welfare: str) -> None:
-        with pytest.raises(NotApplicable, match=r"joint-lp is for Gini-like welfare, not .*Use --method joint"):
+        with pytest.raises(NotApplicable, match=r"joint-lp is for Gini-like welfare, not .*Use the method joint"):
             solve(different(2), welfare, "joint-lp")
 
     @pytest.mark.parametrize("welfare", ["gini:2", "maximin", "nash"])

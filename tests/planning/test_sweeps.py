@@ -1,4 +1,4 @@
-"""Policies and draws as parallel tasks: the same bits in this process, in others and on Ray."""
+"""Plans whose policies are tried, and draws weighed, as cells: the same bits in this process, in others and on Ray."""
 
 import threading
 
@@ -62,7 +62,7 @@ def bits(found):
         getattr(found, "history", None),
         drawn,
         None if getattr(found, "worth_knowing", None) is None else found.worth_knowing.rows,
-        None if getattr(found, "robust", None) is None else found.robust.as_dict(),
+        None if getattr(found, "robust", None) is None else found.robust.to_dict(),
     )
 
 
@@ -127,9 +127,9 @@ class TestDraws:
         problem, known = fitted()
         asked = {"draws": 20, "posterior": known, "num_episodes": 5}
         one, same = (eh.evaluate("whittle", problem, "gini:2", backend=on, **asked) for on in (None, pool))
-        assert one.draws.as_dict() == same.draws.as_dict() and one.welfare == same.welfare
+        assert one.draws.to_dict() == same.draws.to_dict() and one.welfare == same.welfare
         several = [eh.compare(problem, ["whittle", "random"], "gini:2", backend=on, **asked) for on in (None, pool)]
-        assert several[0].draws.as_dict() == several[1].draws.as_dict()
+        assert several[0].draws.to_dict() == several[1].draws.to_dict()
         assert several[0].draws["whittle"].seen.tobytes() == one.draws.rows[0].seen.tobytes()
 
     def test_one_policy_in_memory_has_nothing_to_run_elsewhere(self):

@@ -16,7 +16,8 @@ from evenhand.model.arm import Arm
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning import exact
-from evenhand.planning.saved import load_policy, save_policy
+from evenhand.planning.plan import load_policy
+from evenhand.planning.plan_file import save_policy
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import choose_method, solve
 from evenhand.problems import crew_maintenance
@@ -200,7 +201,7 @@ def test_forged_choices_are_refused(change, message, tmp_path, monkeypatch):
         setattr(forged, name, alter(getattr(forged, name)))
     path = Path(tmp_path) / "x.policy"
     if forged.allocations.dtype.kind == "f":
-        monkeypatch.setattr("evenhand.planning.saved.np.min_scalar_type", lambda value: np.dtype(np.float64))
+        monkeypatch.setattr("evenhand.reductions.counts.np.min_scalar_type", lambda value: np.dtype(np.float64))
     save_policy(forged, problem, path)
     monkeypatch.undo()
     with pytest.raises(PolicyError, match=message):

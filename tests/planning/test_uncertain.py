@@ -80,7 +80,7 @@ def all_of_them():
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
 def test_the_plan_for_the_worst_draws_is_the_best_of_all_mixtures(all_of_them, share, monkeypatch):
-    monkeypatch.setattr("evenhand.planning.uncertain.PLAIN", {})  # some draw or remember: no tables of joint states
+    monkeypatch.setattr("evenhand.planning.uncertain.REGISTRY", ())  # some draw or remember: no tables of joint states
     problem, worlds = atoms()
     found = eh.solve(problem, draws=60, posterior=worlds, robust=share)
     best = best_tail_of_all(all_of_them, share)
@@ -127,7 +127,7 @@ def test_perfect_information_is_worth_what_trying_everything_says(all_of_them):
     assert set(rows) == {("north", "bad", "mend"), ("south", "bad", "mend")}  # nothing else is uncertain
     assert rows["north", "bad", "mend"].worth == pytest.approx(found.total, rel=0.05)  # it tells the world
     assert "record more of: " in found.words
-    assert found.as_dict()["rows"][0]["worth"] == found.rows[0].worth
+    assert found.to_dict()["rows"][0]["worth"] == found.rows[0].worth
 
 
 def independent(number=200):
@@ -189,9 +189,9 @@ def fitted(counts=(1, 2)):
 def test_the_same_seed_gives_the_same_plan_and_it_can_be_saved(tmp_path):
     problem, known = fitted()
     first, again = (eh.solve(problem, "gini:2", draws=20, posterior=known, robust=0.2, rng=3) for _ in range(2))
-    assert first.robust.as_dict() == again.robust.as_dict()
-    assert first.draws.as_dict() == again.draws.as_dict()
-    assert first.worth_knowing.as_dict() == again.worth_knowing.as_dict()
+    assert first.robust.to_dict() == again.robust.to_dict()
+    assert first.draws.to_dict() == again.draws.to_dict()
+    assert first.worth_knowing.to_dict() == again.worth_knowing.to_dict()
     other = read_worlds(problem, known, 20, 4)[0]
     assert not np.allclose(other.transitions, read_worlds(problem, known, 20, 3)[0].transitions)
     assert first.robust.held_out is not None
@@ -252,7 +252,7 @@ class TestWhatStandsOut:
         found = worths((0.2, 0.02), (0.1, 0.02), (0.05, 0.025), *[(0.0, 0.001)] * 33)
         assert found.sure == found.rows[:2]
         assert found.words.startswith("record more of: type 0, ok, none; type 1, ok, none (")
-        assert [row["stands_out"] for row in found.as_dict(3)["rows"]] == [True, True, False]
+        assert [row["stands_out"] for row in found.to_dict(3)["rows"]] == [True, True, False]
 
     def test_rows_worth_nothing_are_seldom_named_however_many_there_are(self):
         rng = np.random.default_rng(0)

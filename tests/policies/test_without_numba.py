@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation import evaluate
-from evenhand.planning.roster import find_policy
+from evenhand.planning.policy_registry import find_policy
 from evenhand.policies import CountNetworkPolicy
 from evenhand.problems import machine_replacement
 from evenhand.simulation import simulate
@@ -17,7 +17,7 @@ BODY = """
 import json, sys
 import numpy as np
 from evenhand.evaluation import evaluate
-from evenhand.planning.roster import find_policy
+from evenhand.planning.policy_registry import find_policy
 from evenhand.policies import CountNetworkPolicy, Network
 from evenhand.problems import machine_replacement
 from evenhand.simulation import check_policy, simulate, simulate_counts

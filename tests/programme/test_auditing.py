@@ -192,10 +192,10 @@ def test_a_promise_holds_until_the_model_changes(run):
 
 
 def test_the_json_form_holds_all_of_it(run):
-    told = json.loads(json.dumps(run.audit().as_dict()))
+    told = json.loads(json.dumps(run.audit().to_dict()))
     assert told["groups"][0]["earned"]["promised"] is not None
     assert told["overrides_by"][0]["who"] == "ada"
-    assert audit_of(run.books()).as_dict() == run.audit().as_dict()
+    assert audit_of(run.books()).to_dict() == run.audit().to_dict()
 
 
 def test_waits_by_hand():
@@ -232,4 +232,4 @@ def test_other_budgets_and_ideas_of_the_present_roster(tmp_path, pumps, roster):
     assert [row.welfare for row in found.rows if row.today] == ["utilitarian"]
     assert [row.worst for row in found.rows] == sorted(row.worst for row in found.rows)
     assert shares
-    json.dumps(found.as_dict())
+    json.dumps(found.to_dict())

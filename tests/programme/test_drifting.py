@@ -258,7 +258,7 @@ def test_bounds_are_kept_and_every_fault_is_told(programme, address):
     programme.set_bounds({"change": 0.5}, who="ann")
     assert programme.events()[-1].kind == "bounded"
     with Programme.open(address) as other:
-        assert other.set_bounds({"level": 0.05}).as_dict() == usual.as_dict() | {"change": 0.5, "level": 0.05}
+        assert other.set_bounds({"level": 0.05}).to_dict() == usual.to_dict() | {"change": 0.5, "level": 0.05}
     programme.solve()
     programme.join([{"arm": "b3", "type": "big"}])
     assert not programme.needs_solving().needed

@@ -75,7 +75,7 @@ def live(address, pipe, seed):
         programme.observe(seen, "rounds", key=f"o{step}-{seed}")
         plan = programme.plan(key=f"p{step}-{seed}")
         done = programme.accept(plan.plan, key=f"a{step}-{seed}")
-        os.write(pipe, (json.dumps(done.as_dict()) + "\n").encode())
+        os.write(pipe, (json.dumps(done.to_dict()) + "\n").encode())
         programme.record([{"arm": arms[0], "action": 1}], "crew", key=f"r{step}-{seed}")
 
 

@@ -48,7 +48,7 @@ def test_today_s_budget_is_no_worse_than_today_s_plan(tmp_path, seed, welfare, m
         assert one.today == today
         assert one.difference["welfare"] == one.welfare - today.welfare
         assert one.difference["measurable"] == (one.difference["welfare"] > max(one.difference["stderr"], 1e-8))
-        assert Supposed.of(one.as_dict()).as_dict() == one.as_dict()
+        assert Supposed.of(one.to_dict()).to_dict() == one.to_dict()
     if method == "joint":  # the optimum: nothing is better under the same budget
         assert found[0].welfare == today.welfare
         assert found[0].kept_from == {"calls": 2.0}

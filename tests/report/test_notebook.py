@@ -12,7 +12,8 @@ from evenhand.learning.training import Training
 from evenhand.model.composite import BySteps, Mixture
 from evenhand.planning.compare import Row
 from evenhand.policies.network import CountNetworkPolicy, Network
-from evenhand.report.notebook import MOST_ROWS, html_of
+from evenhand.report.html import cell
+from evenhand.report.summary import MOST_ROWS
 
 from ..conftest import random_arm, two_types
 
@@ -66,14 +67,14 @@ def compared(machines):
 
 
 THINGS = {
-    "problem": (lambda m: m, "3 arms all identical budget 1 a step"),
+    "problem": (lambda m: m, "3 arms all identical budget 1 per step"),
     "arm": (lambda m: m.arms[0], "machine 3 states, 2 actions, 1 resource"),
     "check": (lambda m: eh.check(m.with_budget([3])), "this budget never binds"),
-    "solution": (lambda m: eh.solve(m), "no policy has more than 14.0793"),
-    "evaluation": (lambda m: eh.evaluate(eh.policies.whittle(m), m), "What a policy is worth exactly computed"),
-    "training": (trained, "score 3.00000, exact"),
-    "indices": (lambda m: eh.indices(m), "age 1 age 2 age 3"),
-    "indices by step": (lambda m: eh.indices(m, "finite:5"), "indices of the first step"),
+    "solution": (lambda m: eh.solve(m), "upper bound 14.079306"),
+    "evaluation": (lambda m: eh.evaluate(eh.policies.whittle(m), m), "Evaluation, welfare gini:2 computed exactly"),
+    "training": (trained, "welfare 3.0000 (exact; the best of 3 evaluations)"),
+    "indices": (lambda m: eh.indices(m), "age 1: −0.6767, age 2: 0.2923"),
+    "indices by step": (lambda m: eh.indices(m, "finite:5"), "Whittle indices, finite:5"),
     "index policy": (lambda m: eh.policies.whittle(m), "1 machine age 3 replace 5.011"),
     "network policy": (lambda m: trained(m).policy, "layer inputs outputs 0 4 8 1 8 6"),
     "round robin": (lambda m: eh.policies.RoundRobin(m), "act, with a memory"),
@@ -100,8 +101,8 @@ def test_html_says_what_matters(machines, name):
 
 def test_a_comparison_has_its_table(compared):
     text = read(compared._repr_html_())
-    assert text.startswith("3 policies on 3 arms by gini:2, best first Policy Welfare")
-    assert "Optimum 14.08" in text and "whittle WIP 14.08 exact" in text
+    assert text.startswith("3 policies on 3 arms, welfare gini:2")
+    assert "optimum 14.0793" in text and "whittle WIP 14.0793 exact" in text
     assert "never-act" in read(compared.rows[-1]._repr_html_())
 
 
@@ -109,8 +110,8 @@ def test_an_estimate_above_the_bound_is_told_as_a_tie(compared):
     row = compared.rows[0]
     lucky = replace(row.evaluation, welfare=compared.upper_bound + 0.5, welfare_stderr=0.25, exact=False)
     text = read(replace(compared, rows=(Row("lucky", lucky), *compared.rows[1:]))._repr_html_())
-    assert f"Tie: lucky with the optimum: it played {lucky.welfare:.4f} ± 0.25, more only by chance" in text
-    assert "Tie" not in read(compared._repr_html_())
+    assert f"tie: lucky with the optimum: it played {lucky.welfare:.4f} ± 0.2500, more only by chance" in text
+    assert "tie: " not in read(compared._repr_html_())
 
 
 def test_groups_floors_and_names_are_told():
@@ -123,8 +124,8 @@ def test_groups_floors_and_names_are_told():
         resources=["bays"],
         over="groups",
     )
-    text = read(html_of(problem))
-    assert "budget: bays 2 a step" in text and "north 10.0 %" in text and "welfare over 2 groups" in text
+    text = read(cell(problem))
+    assert "budget: bays 2 per step" in text and "north 10.0 %" in text and "welfare over 2 groups" in text
 
 
 def test_every_text_is_escaped():
@@ -141,20 +142,20 @@ def test_every_text_is_escaped():
         eh.policies.whittle(problem),
     ]
     for thing in shown:
-        html = html_of(thing)
+        html = cell(thing)
         assert "<script" not in html
         read(html)
-    assert all("&lt;script&gt;" in html_of(thing) for thing in shown)
+    assert all("&lt;script&gt;" in cell(thing) for thing in shown)
 
 
 def test_tables_are_never_longer_than_a_screen():
     arms = [random_arm(seed, 2, [[0], [1]]) for seed in range(40)]
     problem = eh.CoupledMDP(arms, budget=[3], discount=0.5)
-    html = html_of(problem)
-    assert "… and 28 more" in html and html.count("<tr>") == MOST_ROWS + 2
-    assert html_of(eh.policies.myopic(problem)).count("<tr>") <= MOST_ROWS + 2
+    html = cell(problem)
+    assert "… and 20 more" in html and html.count("<tr>") == MOST_ROWS + 1
+    assert cell(eh.policies.myopic(problem)).count("<tr>") <= MOST_ROWS + 2
     assert (
-        html_of(eh.evaluate(eh.policies.myopic(problem), problem, num_episodes=2, horizon=2, rng=0)).count("<tr>")
+        cell(eh.evaluate(eh.policies.myopic(problem), problem, num_episodes=2, horizon=2, rng=0)).count("<tr>")
         <= MOST_ROWS + 2
     )
 

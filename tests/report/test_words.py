@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.display import counted
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import parse_welfare
-from evenhand.report import words
-from evenhand.report.figures import quantile
+from evenhand.report import format
+from evenhand.report.description import problem_facts, welfare_meaning
+from evenhand.report.plots import quantile
 
 
 @pytest.mark.parametrize(
@@ -19,55 +21,55 @@ from evenhand.report.figures import quantile
     [
         (13.767, "13.77"),
         (0.0, "0"),
-        (-2.5, "−2.500"),
-        (12345.678, "12,346"),
+        (-2.5, "-2.500"),
+        (12345.678, "12346"),
         (0.00123456, "0.001235"),
         (4.15e-6, "4.150 × 10⁻⁶"),
-        (-3e12, "−3.000 × 10¹²"),
+        (-3e12, "-3.000 × 10¹²"),
         (math.nan, "–"),
         (math.inf, "–"),
     ],
 )
 def test_numbers_have_about_four_digits(value: float, text: str) -> None:
-    assert words.number(value) == text
+    assert format.number(value) == text
 
 
 @settings(deadline=None)
 @given(st.floats(-1e15, 1e15, allow_nan=False))
 def test_a_number_reads_back_to_three_digits(value: float) -> None:
-    text = words.number(value).replace("−", "-").replace(",", "")
+    text = format.number(value)
     mantissa, _, power = text.partition(" × 10")
     exponent = int(power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))) if power else 0
     assert float(mantissa) * 10.0**exponent == pytest.approx(value, rel=1e-3)
 
 
 def test_a_rounded_zero_has_no_sign() -> None:
-    assert words.number_text(-0.0004, 2) == "0.00"
+    assert format.fixed(-0.0004, 2) == "0.00"
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.0, "< 1 ms"),
+        (0.0, "0 ms"),
         (0.012, "12 ms"),
-        (0.5, "0.5 s"),
-        (9.96, "10 s"),
-        (59.6, "60 s"),
-        (600, "10 min"),
+        (0.5, "500 ms"),
+        (9.96, "10.0 s"),
+        (59.6, "59.6 s"),
+        (1200, "20 min"),
         (9000, "2 h"),
     ],
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert words.duration(seconds).replace("\u00a0", " ") == text
+    assert format.duration(seconds).replace("\u00a0", " ") == text
 
 
 def test_lists_and_counts() -> None:
-    assert words.listed(["a"]) == "a"
-    assert words.listed(["a", "b"]) == "a and b"
-    assert words.listed(["a", "b", "c"], "or") == "a, b or c"
-    assert [words.counted(n, "policy", "policies") for n in (1, 2000)] == ["1 policy", "2,000 policies"]
-    assert [words.spelled(n) for n in (0, 12, 13)] == ["no", "twelve", "13"]
-    assert words.shortened("a\nlong name", 7) == "a long…"
+    assert format.listed(["a"]) == "a"
+    assert format.listed(["a", "b"]) == "a and b"
+    assert format.listed(["a", "b", "c"], "or") == "a, b or c"
+    assert [counted(n, "policy", "policies") for n in (1, 2000)] == ["1 policy", "2,000 policies"]
+    assert [format.spelled(n) for n in (0, 12, 13)] == ["no", "twelve", "13"]
+    assert format.shortened("a\nlong name", 7) == "a long…"
 
 
 def arm(reward: float, name: str = "", states: tuple[str, ...] = ()) -> Arm:
@@ -80,26 +82,26 @@ def test_the_problem_in_words() -> None:
         np.full((2, 2, 2), 0.5), np.zeros((2, 2)), usage, name="pump", states=("dry", "wet"), actions=("rest", "run")
     )
     problem = CoupledMDP([pump], budget=np.array([4.0, 2.5]), discount=0.9, counts=np.array([1200]))
-    told = dict(words.problem_words(problem))
+    told = dict(problem_facts(problem))
     assert told["Arms"].startswith("There are 1,200 identical arms (pump).")
     assert told["States and actions"] == (
         "At every step each arm is in one of 2 states (dry, wet), and is given one of 2 actions: "
         "rest (uses nothing) or run (uses 2 of resource 0 and 0.5 to 1, by state, of resource 1)."
     )
     assert told["Budget"] == "In one step all arms together may use at most 4 of resource 0 and 2.5 of resource 1."
-    assert "worth 0.9 of one today" in told["Discount and value"]
+    assert "counts 0.9 of one today" in told["Discount and value"]
 
 
 def test_what_has_a_name_is_called_by_it_and_the_rest_is_numbered_from_zero() -> None:
     usage = [[[0.0, 0.0], [1.0, 2.0]]]
     nameless = Arm(np.ones((1, 2, 1)), np.zeros((1, 2)), usage)
     problem = CoupledMDP([nameless], [1.0, 3.0], 0.9, counts=[2], resources=("vans", "hours"))
-    told = dict(words.problem_words(problem))
+    told = dict(problem_facts(problem))
     assert told["Arms"].startswith("There are 2 identical arms. ")
     assert "action 0 (uses nothing) or action 1 (uses 1 of vans and 2 of hours)" in told["States and actions"]
     assert told["Budget"].endswith("at most 1 of vans and 3 of hours.")
     one = CoupledMDP([arm(1)], [2.0], 0.9, counts=[3], resources=("vans",))
-    assert dict(words.problem_words(one))["Budget"].endswith("at most 2 of vans.")
+    assert dict(problem_facts(one))["Budget"].endswith("at most 2 of vans.")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_what_has_a_name_is_called_by_it_and_the_rest_is_numbered_from_zero() ->
     ],
 )
 def test_every_welfare_is_explained(name: str, num_arms: int, part: str) -> None:
-    text = words.welfare_words(parse_welfare(name, num_arms)).replace("\u00a0", " ")
+    text = welfare_meaning(parse_welfare(name, num_arms)).replace("\u00a0", " ")
     assert part in text
     assert text.endswith("simply their value.")
 

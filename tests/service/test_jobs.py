@@ -14,8 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from evenhand.model.files import save
-from evenhand.planning.plans import load_plan
-from evenhand.planning.saved import save_solution
+from evenhand.planning.plan import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
 from evenhand.programme.programme import Programme
@@ -76,7 +75,7 @@ class TestDeciding:
             answer = client.post("/v1/decide", json=asked)
             assert answer.status_code == 200, answer.text
             TypeAdapter(shapes.Decided).validate_json(answer.content)
-            assert answer.json() == plan.act(asked["states"], 5).as_dict()
+            assert answer.json() == plan.act(asked["states"], 5).to_dict()
         text = client.get("/metrics").text
         assert 'evenhand_decide_models_total{kept="no"} 1.0' in text
         assert 'evenhand_decide_models_total{kept="yes"} 2.0' in text

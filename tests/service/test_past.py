@@ -34,7 +34,7 @@ def test_history_and_audit(client, programme):
     answer = client.get(f"{P}/history", params={"arm": "b1"})
     TypeAdapter(shapes.History).validate_json(answer.content)
     assert [entry["kind"] for entry in answer.json()["entries"]][:3] == ["joined", "seen", "decided"]
-    assert answer.json()["entries"] == [entry.as_dict() for entry in programme.history("b1")]
+    assert answer.json()["entries"] == [entry.to_dict() for entry in programme.history("b1")]
     missing = client.get(f"{P}/history", params={"arm": "b9"})
     assert missing.status_code == 404
     audit = client.get(f"{P}/audit", params={"first": 1, "last": 2})

@@ -33,7 +33,7 @@ def test_where_it_stands(client, programme):
     answer = told(shapes.ProgrammeShape, client.get(P))
     assert answer["plan"] is None
     assert answer["drift"]["policy"]
-    status = programme.status().as_dict()
+    status = programme.status().to_dict()
     assert {key: answer[key] for key in status} == status
 
 

@@ -141,7 +141,7 @@ class TestComparison:
         page = (tmp_path / "pumps.html").read_text(encoding="utf-8")
         assert "a simulator only samples them" in page and "equal-resources" in page
         assert "equal-resources" in self.found._repr_html_()
-        assert "served" in self.found.rows[0].evaluation._repr_html_()
+        assert "budget used" in self.found.rows[0].evaluation._repr_html_()
 
     def test_networks_and_policies_of_a_model_compete(self):
         sizes = [(4, 6)]

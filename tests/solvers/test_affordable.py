@@ -9,7 +9,8 @@ import evenhand as eh
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP, usable_amount
-from evenhand.solvers.block_relaxation import InMemory, solve_blocks
+from evenhand.solvers.block_relaxation import solve_blocks
+from evenhand.solvers.blocks import InMemory
 from evenhand.solvers.fluid import solve_fluid, solve_opening
 
 from ..oracles.problems import seeded_problem

@@ -14,8 +14,9 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import as_welfare
 from evenhand.parallel import Pool
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers import block_relaxation
-from evenhand.solvers.block_relaxation import InMemory, solve_blocks
+from evenhand.solvers import blocks
+from evenhand.solvers.block_relaxation import solve_blocks
+from evenhand.solvers.blocks import InMemory
 from evenhand.solvers.fluid import solve_fluid
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -85,7 +86,7 @@ def test_another_block_size_agrees_within_the_certified_gap(num_arms, num_resour
 def test_a_coarse_grid_costs_accuracy_and_keeps_the_bounds_valid(num_arms, levels, seed):
     problem = problem_of(num_arms, 1, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_relaxation, "NUM_LEVELS", levels)
+        patch.setattr(blocks, "NUM_LEVELS", levels)
         coarse = solved(problem, "gini:half=0.75", 16, tolerance=0.05)
     fine = solve_fluid(problem, "gini:half=0.75", 1e-6)
     assert coarse.welfare <= fine.upper_bound * (1 + 1e-12)
@@ -93,7 +94,7 @@ def test_a_coarse_grid_costs_accuracy_and_keeps_the_bounds_valid(num_arms, level
 
 
 def test_a_grid_too_coarse_for_the_tolerance_ends_soon(monkeypatch):
-    monkeypatch.setattr(block_relaxation, "NUM_LEVELS", 8)
+    monkeypatch.setattr(blocks, "NUM_LEVELS", 8)
     rounds = []
     with pytest.raises(NotConverged):
         solved(problem_of(80), "maximin:0.1", 80, tolerance=1e-9, progress=lambda number, gap: rounds.append(number))

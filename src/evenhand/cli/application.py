@@ -71,7 +71,7 @@ def problems(**options: Any) -> None:
 @backend_option("blocks of a large model in Parquet are computed")
 @common(seeded=False)
 def check(**options: Any) -> None:
-    """Tell what MODEL says, and what looks odd about it.
+    """Summarise MODEL, and report what looks odd.
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem. Faults end with exit code 2, all of
     them with their place. Oddities are notes: names that are there twice, actions that no budget allows, states
@@ -105,13 +105,13 @@ def check(**options: Any) -> None:
     help="Let this policy (saved or named) compete with those of the method fluid; repeatable.",
 )
 @click.option(
-    "--tolerance", type=float, help="Relative gap to stop at: 1e-8, and 1e-4 for a large model in Parquet, by default."
+    "--tolerance", type=float, help="Relative gap to stop at; by default 1e-8, for a large model in Parquet 1e-4."
 )
 @click.option(
     "--seconds",
     type=float,
     metavar="S",
-    help="How long the method fluid may take, about; until nothing is gained when absent.",
+    help="Time limit of the method fluid; by default until nothing is gained.",
 )
 @click.option(
     "--rotate",
@@ -124,7 +124,7 @@ def check(**options: Any) -> None:
     "--robust",
     type=float,
     metavar="Q",
-    help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and tell what that costs. "
+    help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and report its cost. "
     "Takes the time of many plans, on top of --seconds.",
 )
 @backend_option("policies are simulated, draws evaluated, and blocks of a large model in Parquet solved")
@@ -167,7 +167,7 @@ def indices(**options: Any) -> None:
 @model_argument
 @budget_option(several=True)
 @initial_option
-@click.option("--policies", metavar="A,B,...", help="Only these, by name or saved file; all that apply when absent.")
+@click.option("--policies", metavar="A,B,...", help="Only these, by name or saved file; by default all that apply.")
 @welfare_option
 @criterion_option
 @over_option
@@ -196,18 +196,18 @@ def compare(**options: Any) -> None:
     "welfares",
     multiple=True,
     metavar="W",
-    help="An idea of welfare, as in solve; repeatable. The mean always is one. When absent: utilitarian, the model's "
+    help="A welfare, as in solve; repeatable. The mean is always included. By default: utilitarian, the model's "
     "own, gini:2, alpha:1, maximin and leximin.",
 )
 @criterion_option
 @over_option
 @click.option("--method", default="auto", show_default=True, metavar="M", help="How plans are found, as in solve.")
-@click.option("--seconds", type=float, metavar="S", help="How long all plans together may take, about, by playing.")
+@click.option("--seconds", type=float, metavar="S", help="Time limit of all plans together.")
 @click.option("--report", metavar="FILE.html", help="Also write it as a page with figures.")
 @click.option("--out", metavar="FOLDER", help="Save the plan for each welfare as a file of this folder.")
 @common()
 def fairness(**options: Any) -> None:
-    """Tell what fairness costs: the best plan for each welfare, weighed by all of them, and who gains and loses.
+    """Compute the price of fairness: the best plan for each welfare, under all welfares.
 
     MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`).
     """
@@ -223,7 +223,7 @@ def fairness(**options: Any) -> None:
     "--seeds",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Train N times, with the seeds from --seed on; the best network by a look that no run has had is kept.",
+    help="Train N times, with the seeds from --seed on; the best network in a held-out evaluation is saved.",
 )
 @backend_option("the runs of --seeds execute")
 @click.option("--out", metavar="POLICY", help="Save the policy; training can then be resumed, too.")
@@ -258,7 +258,7 @@ def train(**options: Any) -> None:
 )
 @common()
 def evaluate(**options: Any) -> None:
-    """Tell what POLICY is worth on MODEL, arm by arm.
+    """Evaluate POLICY on MODEL, arm by arm.
 
     POLICY is the name of a policy (`evenhand compare` shows them), or a file saved by `evenhand solve --out` or
     `evenhand train --out`.
@@ -281,8 +281,8 @@ def fit(**options: Any) -> None:
     """Fit a model to LOG: a table with one row an arm and time.
 
     A row says: at this time this arm was in this state and then got this action; the next row of the arm says where it
-    came. LOG is CSV, Parquet, JSON, or - for standard input. Faults end with exit code 2, all of them told with their
-    lines, and nothing is written. Needs the extra "data".
+    came. LOG is CSV, Parquet, JSON, or - for standard input. All faults are reported with their lines and exit code 2,
+    and nothing is written. Needs the extra "data".
     """
     from evenhand.cli.commands.fit import run
 
@@ -297,7 +297,7 @@ def fit(**options: Any) -> None:
 @click.option("--policies", metavar="A,B,...", help="What to set beside the records: names, or files of saved plans.")
 @welfare_option
 @click.option(
-    "--criterion", metavar="C", help="What --policies are weighed by; over the longest record of an arm when absent."
+    "--criterion", metavar="C", help="Criterion for --policies; by default over the longest record of an arm."
 )
 @over_option
 @click.option(
@@ -322,16 +322,16 @@ def replay(**options: Any) -> None:
 @click.argument("plan")
 @click.argument("states")
 @click.option("--format", type=click.Choice(["csv", "parquet", "json"]), help="What STATES is; needed for -.")
-@click.option("--budget", metavar="B,B,...", help="What there is of each resource today; as in the plan when absent.")
+@click.option("--budget", metavar="B,B,...", help="Budget of today; by default that of the plan.")
 @click.option(
     "--step", default=0, show_default=True, type=click.IntRange(min=0), help="The step, of a plan made for T steps."
 )
-@click.option("--part", type=click.IntRange(min=1), help="Of a mixture, this part; drawn by the seed when absent.")
+@click.option("--part", type=click.IntRange(min=1), help="Part of a mixture; by default drawn by the seed.")
 @click.option("--out", metavar="FILE.csv", help="Also write the actions as a table.")
 @backend_option("blocks of a large model in Parquet are computed")
 @common()
 def act(**options: Any) -> None:
-    """Say what to do now, arm by arm, with a reason for each.
+    """Decide the present step, arm by arm, with a reason for each.
 
     PLAN is a file saved by `evenhand solve --out` or `evenhand train --out`. STATES is a table with the columns arm,
     type and state, in any order: CSV, Parquet, JSON, or - for standard input. By a plan for a model in Parquet
@@ -349,9 +349,9 @@ def act(**options: Any) -> None:
 )
 @common(seeded=False)
 def show(**options: Any) -> None:
-    """Tell a saved PLAN in words: who is served first, in which state, by what.
+    """Describe a saved PLAN: the order of service by type, state and action.
 
-    And how much one unit more of each resource is worth. PLAN is a file saved by `evenhand solve --out` or `evenhand
+    And the dual price of each resource. PLAN is a file saved by `evenhand solve --out` or `evenhand
     train --out`.
     """
     from evenhand.cli.commands.show import run

@@ -1,4 +1,4 @@
-"""What the shell offers when a person presses TAB: names of problems, policies, welfares, and files.
+"""Completion of the shell: names of problems, policies, welfares, and files.
 
 Click has the machinery: `_EVENHAND_COMPLETE=bash_source evenhand` prints what Bash needs. Here is what may stand in the
 place of each parameter, by its name, so that a new command completes as the others do. A shell completes files by
@@ -27,9 +27,9 @@ def _problems(context: click.Context) -> Found:
 
 
 def _policies(context: click.Context) -> Found:
-    from evenhand.planning.names import NAMES
+    from evenhand.planning.policy_registry import REGISTRY
 
-    return [(known.name, known.summary) for known in NAMES]
+    return [(known.name, known.summary) for known in REGISTRY]
 
 
 def _parameters(context: click.Context) -> Found:
@@ -73,7 +73,7 @@ class Completed(click.types.StringParamType):
         self.names, self.files, self.many = names, files, many
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """What begins as what was typed; of names separated by commas, the last."""
+        """Return the candidates that begin with the typed text; of names separated by commas, the last."""
         before, last = incomplete.rpartition(",")[::2] if self.many else ("", incomplete)
         before += "," if before else ""
         found = [CompletionItem(before + name, help=about or None) for name, about in self._known(ctx, last)]

@@ -71,9 +71,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (click.ClickException, EvenhandError, OSError, MemoryError) as error:
-        from evenhand.cli.refusals import exit_code, tell
+        from evenhand.cli.refusals import exit_code, print_error
 
         code = exit_code(error)
-        tell(error, code, as_json)
+        print_error(error, code, as_json)
         return code
     return 0

@@ -25,7 +25,7 @@ def model_argument(command: Command) -> Command:
 
 
 def initial_option(command: Command) -> Command:
-    """Where the arms are now."""
+    """Initial states of the arms."""
     return click.option(
         "--initial",
         metavar="STATES",
@@ -46,7 +46,7 @@ def budget_option(several: bool = False) -> Callable[[Command], Command]:
 
 
 def welfare_option(command: Command) -> Command:
-    """How values are weighed."""
+    """Welfare."""
     return click.option(
         "--welfare",
         metavar="W",
@@ -57,7 +57,7 @@ def welfare_option(command: Command) -> Command:
 
 
 def criterion_option(command: Command) -> Command:
-    """What rewards over time are worth."""
+    """Criterion."""
     return click.option(
         "--criterion",
         metavar="C",
@@ -66,7 +66,7 @@ def criterion_option(command: Command) -> Command:
 
 
 def over_option(command: Command) -> Command:
-    """Whose values are weighed."""
+    """Members of welfare."""
     return click.option(
         "--over",
         metavar="arms|groups",
@@ -81,7 +81,7 @@ def backend_option(what: str) -> Callable[[Command], Command]:
 
 
 def draws_option(command: Command) -> Command:
-    """How many draws of the posterior."""
+    """Number of draws of the posterior."""
     return click.option(
         "--draws",
         type=click.IntRange(min=1),
@@ -92,7 +92,7 @@ def draws_option(command: Command) -> Command:
 
 
 def playing(command: Command) -> Command:
-    """How policies are played where they cannot be evaluated exactly."""
+    """Options of simulation, for policies that cannot be evaluated exactly."""
     options = [
         click.option(
             "--episodes", default=1000, show_default=True, type=click.IntRange(min=1), help="Episodes to play."
@@ -100,7 +100,7 @@ def playing(command: Command) -> Command:
         click.option(
             "--horizon",
             type=click.IntRange(min=1),
-            help="Steps an episode; when absent, 300 discounted, 1000 for an average (the first quarter does not "
+            help="Steps per episode; by default 300 discounted, 1000 for an average (the first quarter does not "
             "count), T for finite:T.",
         ),
         click.option("--monte-carlo", is_flag=True, help="Simulate even where an exact value is possible."),
@@ -128,13 +128,13 @@ _WRITTEN: dict[str, dict[str, Any]] = {
 def _option_of(setting: Field[Any]) -> Callable[[Command], Command]:
     """The option of one setting."""
     name = {"architecture": "network"}.get(setting.name, setting.name).replace("_", "-")
-    told: dict[str, Any] = {"default": setting.default, "show_default": True, "help": setting.metadata["help"]}
+    details: dict[str, Any] = {"default": setting.default, "show_default": True, "help": setting.metadata["help"]}
     if setting.metadata["choices"]:
-        told["type"] = click.Choice(setting.metadata["choices"])
+        details["type"] = click.Choice(setting.metadata["choices"])
     elif setting.type is int:
-        told["type"] = click.IntRange(min=0 if setting.name == "seed" else 1)
-    told |= _WRITTEN.get(setting.name, {})
-    return click.option(f"--{name}", setting.name, **told)
+        details["type"] = click.IntRange(min=0 if setting.name == "seed" else 1)
+    details |= _WRITTEN.get(setting.name, {})
+    return click.option(f"--{name}", setting.name, **details)
 
 
 FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -149,7 +149,7 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
     ),
     ("--state", {"required": True, "metavar": "COLUMN", "help": "The column of states."}),
     ("--action", {"required": True, "metavar": "COLUMN", "help": "The column of actions."}),
-    ("--type", {"metavar": "COLUMN", "help": "The column of types; all arms are of one type when absent."}),
+    ("--type", {"metavar": "COLUMN", "help": "The column of types; by default all arms are of one type."}),
     (
         "--group",
         {
@@ -174,24 +174,27 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         {"metavar": "FILE", "help": "Rewards by state, action and type, whichever of these columns the table has."},
     ),
     ("--reward-of", {"metavar": "W", "help": "Rewards in words: good=1,poor=0.3, or poor/replace=-2."}),
-    ("--cost-of", {"metavar": "W", "help": "What actions cost, replace=9.75; taken from the rewards."}),
-    ("--usage", {"metavar": "FILE", "help": "What actions use: a table with one column a resource."}),
-    ("--usage-of", {"metavar": "W", "help": "The same in words: service=1,overhaul=2; 1 when nothing is said."}),
-    ("--used", {"metavar": "COLUMN,...", "help": "The same from columns of the records, one a resource."}),
+    ("--cost-of", {"metavar": "W", "help": "Costs of actions, replace=9.75; subtracted from the rewards."}),
+    ("--usage", {"metavar": "FILE", "help": "Usage of actions: a table with one column per resource."}),
+    ("--usage-of", {"metavar": "W", "help": "The same in words: service=1,overhaul=2; 1 by default."}),
+    ("--used", {"metavar": "COLUMN,...", "help": "The same from columns of the records, one per resource."}),
     ("--resources", {"metavar": "NAME,...", "help": "Names of the resources, in the order of the budget."}),
     (
         "--budget",
         {
             "metavar": "B",
-            "help": "What there is at every step (4,4 or bays=4,...); the most that was used when absent.",
+            "help": "Budget per step (4,4 or bays=4,...); by default the most that was used.",
         },
     ),
-    ("--discount", {"type": float, "metavar": "D", "help": "What a reward one step later is worth; 0.95 when absent."}),
-    ("--criterion", {"metavar": "C", "help": "What rewards over time are worth: discounted, average or finite:T."}),
-    ("--welfare", {"metavar": "W", "help": "How values are weighed, as in solve; written into the model."}),
-    ("--over", {"metavar": "arms|groups", "help": "Whose values are weighed; every type is a group, or --group says."}),
-    ("--idle", {"metavar": "NAME", "help": "The idle action; a name that no row has is what a missing action means."}),
-    ("--step", {"metavar": "LENGTH", "help": "How long a step is: 1, '7 days', month; found when absent."}),
+    ("--discount", {"type": float, "metavar": "D", "help": "Discount factor; 0.95 by default."}),
+    ("--criterion", {"metavar": "C", "help": "Criterion: discounted, average or finite:T."}),
+    ("--welfare", {"metavar": "W", "help": "Welfare, as in solve; written into the model."}),
+    (
+        "--over",
+        {"metavar": "arms|groups", "help": "Members of welfare; every type is a group by default, or see --group."},
+    ),
+    ("--idle", {"metavar": "NAME", "help": "The idle action; a name without rows stands for a missing action."}),
+    ("--step", {"metavar": "LENGTH", "help": "Length of a step: 1, '7 days', month; by default the most common."}),
     (
         "--bins",
         {"metavar": "BINS", "help": "Cut measurements into states: 5000, or 0,5000,10000, or quantile:10."},
@@ -203,7 +206,7 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         {
             "type": click.FloatRange(min=0),
             "metavar": "STEPS",
-            "help": "Arms last seen more than so many steps before the end are not counted; all are when absent.",
+            "help": "Arms last seen more than so many steps before the end are not counted; by default all are.",
         },
     ),
     (
@@ -215,14 +218,14 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         {
             "type": float,
             "metavar": "C",
-            "help": "How many observations the other types are worth; found when absent, 0 for maximum likelihood.",
+            "help": "Observations that the other types count for; estimated by default, 0 for maximum likelihood.",
         },
     ),
     (
         "--unseen",
         {
             "metavar": "idle|forbid|FILE",
-            "help": "What pairs do that were never seen: as the idle action, never, or what a table says.",
+            "help": "Transitions of unobserved pairs: as the idle action, none, or those of a table.",
         },
     ),
     (
@@ -230,7 +233,7 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         {"is_flag": True, "help": "Under the idle action a state never improves, in the order of states."},
     ),
     ("--mask", {"metavar": "FILE", "help": "Transitions that cannot be: state, next_state and perhaps action."}),
-    ("--absorbing", {"metavar": "STATE,...", "help": "States that nobody leaves."}),
+    ("--absorbing", {"metavar": "STATE,...", "help": "Absorbing states."}),
     (
         "--exact",
         {
@@ -243,9 +246,9 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def fitting(command: Command) -> Command:
-    """What a log's columns are, and what a model needs beside it."""
-    for name, told in reversed(FITTING):
-        command = click.option(name, **told)(command)
+    """Options of `fit`."""
+    for name, details in reversed(FITTING):
+        command = click.option(name, **details)(command)
     return command
 
 
@@ -257,9 +260,9 @@ READING = (
 
 
 def reading(command: Command) -> Command:
-    """What a log's columns are."""
-    for name, told in reversed([option for option in FITTING if option[0] in READING]):
-        command = click.option(name, **told)(command)
+    """Options of the columns of a log."""
+    for name, details in reversed([option for option in FITTING if option[0] in READING]):
+        command = click.option(name, **details)(command)
     return command
 
 
@@ -267,7 +270,7 @@ def common(seeded: bool = True) -> Callable[[Command], Command]:
     """--json, --quiet, and --seed where there is randomness."""
 
     def add(command: Command) -> Command:
-        command = click.option("--quiet", is_flag=True, help="No progress; results are told all the same.")(command)
+        command = click.option("--quiet", is_flag=True, help="No progress.")(command)
         command = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")(command)
         if seeded:
             seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Random seed.")

@@ -1,7 +1,7 @@
-"""How far the work is, on standard error: a bar on a terminal, a plain line every few seconds elsewhere.
+"""Progress of the work, on standard error: a bar on a terminal, a plain line every few seconds elsewhere.
 
-What is being done is told from the start, whether or not the work speaks up: a thread looks at it now and then. A
-computation that says nothing for a minute is still named, with the time that has passed; so is compilation.
+The current work is shown from the start: a thread checks it regularly. A computation that reports nothing for a minute
+is still named, with the time that has passed; so is compilation.
 """
 
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.typing import Progress
 
 FIRST_LINE = 1.0
-"""Seconds after which the first line is written; a run that is shorter tells none."""
+"""Seconds after which the first line is written; a shorter run prints none."""
 
 SECONDS_BETWEEN_LINES = 2.0
 """How often a line is written at first."""
@@ -35,7 +35,7 @@ AT_FIRST, COMPILING = "loading", "compiling, once on this machine"
 
 @contextmanager
 def progress(quiet: bool) -> "Iterator[Progress | None]":
-    """Something to tell progress to; None if quiet.
+    """Yield a callback for progress; None if quiet.
 
     Args:
         quiet: whether nothing is to be shown.
@@ -51,7 +51,7 @@ def progress(quiet: bool) -> "Iterator[Progress | None]":
 
 
 class _Lines:
-    """Plain lines, seldom enough to be kept in a log."""
+    """Plain lines, rare enough for a log."""
 
     def __init__(self) -> None:
         self._what, self._share, self._compiling = AT_FIRST, 0.0, False
@@ -60,7 +60,7 @@ class _Lines:
         self._lock, self._over = threading.Lock(), threading.Event()
 
     def tell(self, what: str, share: float) -> None:
-        """What is being done, and the share that is done."""
+        """Report the current work and the share that is done."""
         self._what, self._share = what, share
         self._look()
 
@@ -109,14 +109,14 @@ def _bar() -> "Iterator[Progress]":
     console = Console(file=sys.stderr)
     columns = (label, BarColumn(bar_width=min(24, console.width // 4)), share, elapsed)
     with Bar(*columns, console=console, transient=True, expand=True) as bar:
-        task, told = bar.add_task(AT_FIRST, total=1.0), [AT_FIRST]
+        task, current = bar.add_task(AT_FIRST, total=1.0), [AT_FIRST]
 
         def tell(what: str, share: float) -> None:
-            told[0] = what
+            current[0] = what
             bar.update(task, description=what, completed=share)
 
         def hear(begins: bool) -> None:
-            bar.update(task, description=COMPILING if begins else told[0])
+            bar.update(task, description=COMPILING if begins else current[0])
 
         with hearing(hear):
             yield tell

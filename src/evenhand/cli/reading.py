@@ -1,18 +1,19 @@
-"""From what a user typed to a problem. What is heavy is loaded where it is used: a refusal should be quick."""
+"""Arguments of commands as problems, budgets and policies. Heavy modules are imported where they are used."""
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, PolicyError, UnknownName
+from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, NotApplicable, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.files import FORMATS, Format, Loaded, load_noting
-from evenhand.planning.names import find_name, is_file
+from evenhand.planning.policy_registry import find_policy, is_file
 from evenhand.problems import catalog
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def read_problem(
     Args:
         model: the name of a file or of a problem, or `-`.
         parameters: KEY=VALUE texts, of a built-in problem.
-        format: what kind of file it is; by its name when absent.
+        format: kind of file; by default from its name.
         budgets: a budget as text, or none.
         criterion: what the model will be solved under, if not its own; it need not have a discount then.
         initial: a table of where the arms are, or none.
@@ -46,7 +47,7 @@ def read_problem(
 def refuse_several(budgets: Sequence[str]) -> None:
     """Refuse more budgets than one, where a command answers for one."""
     if len(budgets) > 1:
-        raise InvalidInput("--budget: this command takes one; `evenhand solve` and `evenhand compare` take several")
+        raise OptionError("--budget", "this command takes one; `evenhand solve` and `evenhand compare` take several")
 
 
 def read_problems(
@@ -57,7 +58,7 @@ def read_problems(
     criterion: str | None = None,
     initial: str | None = None,
 ) -> list[CoupledMDP]:
-    """The same model with each of some budgets; with its own where none is given. What was normalised is told."""
+    """The same model with each of some budgets; with its own by default. Rows that were normalised are reported."""
     loaded = read_noting(model, parameters, format, criterion)
     if loaded.rows:
         more = "; evenhand check lists them" if len(loaded.rows) > 1 else ""
@@ -69,18 +70,18 @@ def with_budgets(problem: CoupledMDP, parameters: Sequence[str], budgets: Sequen
     """The same problem with each of some budgets, given as text; with its own where none is given."""
     if not budgets:
         return [problem]
-    from evenhand.planning.labels import as_key
+    from evenhand.model.labels import as_key
 
     own = ("budget", *map(as_key, problem.resource_names))
-    told = [key for key in read_parameters(parameters) if as_key(key) in own]
-    if told:
-        raise InvalidInput(f"--budget: the budget is also given by -p {told[0]}=...; give it once")
+    twice = [key for key in read_parameters(parameters) if as_key(key) in own]
+    if twice:
+        raise OptionError("--budget", f"the budget is also given by -p {twice[0]}=...; give it once")
     found = []
     for text in budgets:
         try:
             found.append(problem.with_budget(read_amounts(text)))
         except ModelError as error:
-            raise ModelError(error.faults, f"--budget {text}") from None
+            raise ModelError(error.faults, f"--budget {text}", argument="budget") from None
     return found
 
 
@@ -89,7 +90,7 @@ TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".ods")
 
 
 def read_amounts(text: str) -> Any:
-    """`4,4`, or `bays=4`; what is no number stays text, for the problem to tell."""
+    """`4,4`, or `bays=4`; what is not a number stays text, for the problem to refuse."""
     parts = [part.strip() for part in text.split(",")]
     if not any("=" in part for part in parts):
         return [_number(part) for part in parts]
@@ -97,7 +98,7 @@ def read_amounts(text: str) -> Any:
     keys = [key.strip() for key, _, _ in pairs]
     if not all(keys) or len(set(keys)) < len(keys):
         wanted = "expected NUMBER,NUMBER or NAME=NUMBER,NAME=NUMBER, each name once"
-        raise InvalidInput(f"--budget: {wanted}, got {text!r}")
+        raise OptionError("--budget", f"{wanted}, got {text!r}")
     return {key: _number(value.strip()) for key, (_, _, value) in zip(keys, pairs, strict=True)}
 
 
@@ -111,7 +112,7 @@ def _number(text: str) -> object:
 def read_noting(model: str, parameters: Sequence[str], format: Format | None, criterion: str | None) -> Loaded:
     """A problem, and what is known of its file."""
     if not model:
-        raise InvalidInput("MODEL: expected a model file or the name of a problem, got nothing")
+        raise OptionError("MODEL", "expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
         if format is not None:
             raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
@@ -133,7 +134,7 @@ def read_noting(model: str, parameters: Sequence[str], format: Format | None, cr
 
 
 def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
-    """The problem from where the arms of a table are, if there is one; other numbers than the model's are told."""
+    """Return the problem with the initial states of a table, if there is one; other numbers of arms are reported."""
     if initial is None:
         return problem
     from evenhand.model.whereabouts import FORMATS, read_table  # here, for most commands read no table
@@ -141,9 +142,9 @@ def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
     table = read_table(standard_input("STATES", "csv", FORMATS) if initial == DASH else initial)
     started = problem.starting_at(table)
     before, after = _arms_by_name(problem), _arms_by_name(started)
-    told = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
-    if told:
-        click.echo(f"note: {called(initial)} has {'; '.join(told)}", err=True)
+    changes = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
+    if changes:
+        click.echo(f"note: {called(initial)} has {'; '.join(changes)}", err=True)
     return started
 
 
@@ -156,20 +157,20 @@ def _arms_by_name(problem: CoupledMDP) -> Counter[str]:
 
 
 def called(model: str) -> str:
-    """What titles call MODEL."""
+    """Return the name of MODEL in titles."""
     return "standard input" if model == DASH else model
 
 
 def read_names(policies: str) -> list[str]:
-    """Names of policies, separated by commas; every unknown one is told."""
+    """Return names of policies, separated by commas; all unknown ones are reported."""
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
-        raise InvalidInput("--policies: expected names separated by commas, got none")
+        raise OptionError("--policies", "expected names separated by commas, got none")
     faults = []
     for name in names:
         try:
             if not is_file(name):
-                find_name(name)
+                find_policy(name)
         except UnknownName as error:
             faults.append(Fault("", str(error)))
     if faults:
@@ -182,64 +183,86 @@ def check_target(path: str | None, option: str) -> None:
     if path is None:
         return
     if not path or Path(path).is_dir():
-        raise InvalidInput(f"{option}: expected the name of a file, got {path or 'nothing'}")
+        raise OptionError(option, f"expected the name of a file, got {path or 'nothing'}")
     if not Path(path).resolve().parent.is_dir():
-        raise InvalidInput(f"{option}: the folder of {path} does not exist")
+        raise OptionError(option, f"the folder of {path} does not exist")
 
 
 def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     """KEY=VALUE texts as a dictionary."""
     broken = [text for text in parameters if "=" not in text]
     if broken:
-        raise InvalidInput(f"-p: expected KEY=VALUE, got {', '.join(map(repr, broken))}")
+        raise OptionError("-p", f"expected KEY=VALUE, got {', '.join(map(repr, broken))}")
     pairs = [text.split("=", 1) for text in parameters]
     keys = [key.strip().replace("-", "_") for key, _ in pairs]
     if twice := sorted({key for key in keys if keys.count(key) > 1}):
-        raise InvalidInput(f"-p: given twice: {', '.join(twice)}")
+        raise OptionError("-p", f"given twice: {', '.join(twice)}")
     return {key.strip(): value.strip() for key, value in pairs}
 
 
 def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | Starting":
     """A saved policy, or one that has a name."""
-    from evenhand.planning.networks import OtherDynamics
-    from evenhand.planning.roster import find_policy
-    from evenhand.planning.saved import load_policy
+    from evenhand.planning.plan import load_policy
+    from evenhand.planning.plan_file import OtherDynamicsWarning
 
     if is_file(policy):
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always", OtherDynamics)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", OtherDynamicsWarning)
             found = _load_fitting(policy, problem) if problem.arm_names else load_policy(Path(policy), problem)
-        for warning in told:
+        for warning in caught:
             click.echo(f"warning: {policy}: {warning.message}", err=True)
-        _tell_numbers(policy, found, problem)
+        _report_numbers(policy, found, problem)
         return found
     return find_policy(policy).build(problem, welfare)
 
 
-def _tell_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
-    """Say so where a network on counts plays other numbers than those that it was made for, as `act` does."""
-    from evenhand.planning.saved import load_carried
-    from evenhand.policies.network import CountNetworkPolicy
+def _report_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
+    """Report that a network on counts is used with other numbers than those that it was made for."""
+    from evenhand.planning.plan_file import read_contents
 
-    if not isinstance(found, CountNetworkPolicy):
+    if getattr(found, "any_number", False) is not True:
         return
     try:
-        made_for = load_carried(file)[1]
+        made_for = read_contents(file).problem
     except PolicyError:  # it was trained on a simulator, and carries no problem
         return
-    told = [f"{problem.num_arms} arms, made for {made_for.num_arms}"] if problem.num_arms != made_for.num_arms else []
+    changes = (
+        [f"{problem.num_arms} arms, made for {made_for.num_arms}"] if problem.num_arms != made_for.num_arms else []
+    )
     amounts = zip(problem.resource_names, problem.budget.tolist(), made_for.budget.tolist(), strict=True)
-    told += [f"{now:.10g} of {name}, made for {then:.10g}" for name, now, then in amounts if now != then]
-    if told:
-        click.echo(f"note: {file}: a network on counts plays any number of arms; here {'; '.join(told)}", err=True)
+    changes += [f"{now:.10g} of {name}, made for {then:.10g}" for name, now, then in amounts if now != then]
+    if changes:
+        click.echo(f"note: {file}: a network on counts plays any number of arms; here {'; '.join(changes)}", err=True)
 
 
 def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":
     """A saved policy on the arms of a table: made for just these, or for the same kinds of arms elsewhere."""
-    from evenhand.planning.plans import load_plan
-    from evenhand.planning.saved import load_policy
+    from evenhand.planning.plan import load_plan, load_policy
 
     try:
         return load_policy(Path(policy), problem)
     except PolicyError:
+        pass
+    try:
         return load_plan(policy).fitted(problem)
+    except NotApplicable as error:
+        raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None
+
+
+def budget_suffix(problem: CoupledMDP, budgets: Sequence[str]) -> str:
+    """Return the continuation of a title if the budget is not the model's own."""
+    from evenhand.report.results import budget_text
+
+    return "" if not budgets else f", budget {budget_text(problem.named_budget)}"
+
+
+def refuse_with_several(budgets: Sequence[str], options: Mapping[str, object]) -> None:
+    """Refuse options that apply to a single budget only.
+
+    Args:
+        budgets: values of --budget.
+        options: values by option; None if an option was not given.
+    """
+    for option, value in options.items():
+        if len(budgets) > 1 and value is not None:
+            raise OptionError(option, f"goes with one --budget, and here are {len(budgets)}")

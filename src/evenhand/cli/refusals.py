@@ -1,55 +1,73 @@
-"""What a person or a program is told when a command does not do what was asked: `error: ...`, or JSON.
+"""Errors as the user sees them: `error: ...` on standard error, with --json also one JSON object on standard output.
 
-    {"error": "model.toml: 2 faults", "faults": [{"place": "arms[0].rewards", "message": "..."}, ...], "exit_code": 2}
+    {"error": "model.toml: 2 faults", "code": "invalid-model",
+     "faults": [{"place": "arms[0].rewards", "message": "...", "code": "invalid"}, ...], "exit_code": 2}
 
-`faults` has every one of them, each with its place where it has one, of model files also with the `line` and the place
-by the names of the model, `named`; `error` is the title. A usage error has its usage.
+`error` is the title and `faults` lists every fault: its place if it has one, and for model files also the `line` and
+the place by the names of the model, `named`. A usage error also has `usage`.
 """
 
 import contextlib
 import errno
 import json
-import re
 from typing import Any
 
 import click
 
-from evenhand.errors import Fault, InvalidInput
+from evenhand.errors import EvenhandError, Fault, InvalidInput
 
-_NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
-"""What a system says of a name that no file can have, or that leads to itself: the input is wrong, not the machine."""
+_INVALID_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+"""System errors of file names that cannot exist: the input is wrong, not the machine."""
+
+_OPTIONS = ("budget", "criterion", "part", "step", "welfare")
+"""Arguments of the library that are options of the same name."""
+
+
+class OptionError(InvalidInput):
+    """Invalid value of an option or argument of the command line."""
+
+    code = "invalid-option"
+
+    def __init__(self, option: str, message: str) -> None:
+        """Create the error.
+
+        Args:
+            option: option or argument as it is typed: `--out`, `MODEL`.
+            message: description of the fault.
+        """
+        super().__init__(f"{option}: {message}", argument=option)
+        self.message = message
 
 
 def exit_code(error: Exception) -> int:
-    """2 where the input was wrong, 1 where something else was."""
+    """Return 2 for invalid input, else 1."""
     if isinstance(error, click.ClickException):
         return error.exit_code
-    return 2 if isinstance(error, InvalidInput) or getattr(error, "errno", None) in _NO_NAME else 1
+    return 2 if isinstance(error, InvalidInput) or getattr(error, "errno", None) in _INVALID_NAMES else 1
 
 
-def tell(error: Exception, code: int, as_json: bool) -> None:
-    """Say what was wrong, on standard error; with --json also as one JSON object on standard output.
+def print_error(error: Exception, code: int, as_json: bool) -> None:
+    """Print an error.
 
     Args:
-        error: what was raised.
-        code: the exit code.
-        as_json: whether --json was among the arguments.
+        error: the exception.
+        code: exit code.
+        as_json: whether --json is among the arguments.
     """
-    words = in_words(error)
-    no_arguments: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # older ones of click exit by themselves
+    no_arguments: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # older versions of click exit by themselves
     if isinstance(error, no_arguments):  # the help is the answer
         click.echo(error.format_message(), err=True)
     else:
-        click.echo(f"error: {words}", err=True)
+        click.echo(f"error: {message_of(error)}", err=True)
         if usage := _usage(error):
             click.echo(f"{usage[0]}\n{usage[1]}", err=True)
     if as_json:
-        with contextlib.suppress(OSError):  # a full or closed standard output: the words are on the other
-            click.echo(json.dumps(as_dict(error, code)))
+        with contextlib.suppress(OSError):  # standard output is full or closed; standard error has the message
+            click.echo(json.dumps(to_dict(error, code)))
 
 
-def in_words(error: Exception) -> str:
-    """What was wrong, in the user's words."""
+def message_of(error: Exception) -> str:
+    """Return the message of an error."""
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, OSError) and error.strerror and error.filename:
@@ -57,49 +75,54 @@ def in_words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def as_dict(error: Exception, code: int) -> dict[str, Any]:
-    """The JSON form."""
-    words = in_words(error)
-    faults = [_fault(fault) for fault in getattr(error, "faults", ())]
-    if re.match("budget: |--budget ", words):  # that of a model would be told under the name of its file
-        faults = [fault | {"place": fault["place"] or "--budget"} for fault in faults]
-    place, message = _place(error, words)
-    told: dict[str, Any] = {
-        "error": words.splitlines()[0] if faults else words,
-        "faults": faults or [{"place": place, "message": message}],
+def to_dict(error: Exception, code: int) -> dict[str, Any]:
+    """Return the JSON form of an error."""
+    message, place = message_of(error), _place(error)
+    faults = [_fault(fault, place) for fault in getattr(error, "faults", ())]
+    own = error.message if isinstance(error, OptionError) else message
+    found: dict[str, Any] = {
+        "error": message.splitlines()[0] if faults else message,
+        "code": code_of(error),
+        "faults": faults or [{"place": place, "message": own, "code": code_of(error)}],
         "exit_code": code,
     }
     if usage := _usage(error):
-        told["usage"] = usage[0].removeprefix("usage: ")
-    return told
+        found["usage"] = usage[0].removeprefix("usage: ")
+    return found
 
 
-def _fault(fault: Fault) -> dict[str, Any]:
-    """One fault of a model; the line and the place by the model's names, where these are known."""
+def code_of(error: Exception) -> str:
+    """Return the stable name of the kind of error."""
+    if isinstance(error, EvenhandError):
+        return error.code
+    if isinstance(error, click.ClickException):
+        return "usage"
+    return "out-of-memory" if isinstance(error, MemoryError) else "system"
+
+
+def _fault(fault: Fault, place: str) -> dict[str, Any]:
     line = {} if fault.line is None else {"line": fault.line}
     named = {"named": fault.words} if fault.words else {}
-    return {"place": fault.place, **named, **line, "message": fault.message}
+    return {"place": fault.place or place, **named, **line, "message": fault.message, "code": fault.code}
 
 
-def _place(error: Exception, words: str) -> tuple[str, str]:
-    """The argument or option that an error is about, as it is typed, or nothing; and what is wrong with it."""
+def _place(error: Exception) -> str:
+    """Return the argument or option that an error is about, as it is typed; empty if it is about none."""
     if isinstance(error, click.NoSuchOption):
-        return error.option_name, words
+        return error.option_name
     parameter = getattr(error, "param", None)
     if isinstance(parameter, click.Parameter):
-        return (
-            max(parameter.opts, key=len) if isinstance(parameter, click.Option) else parameter.human_readable_name
-        ), words
-    if named := re.match(r"(part|step): |unknown (welfare|criterion) ", words):
-        return f"--{named[1] or named[2]}", words
-    found = re.match(r"(--?[a-z][a-z-]*|[A-Z]+): (.+)", words, re.DOTALL)
-    return (found[1], found[2]) if found else ("", words)
+        return max(parameter.opts, key=len) if isinstance(parameter, click.Option) else parameter.human_readable_name
+    if isinstance(error, OptionError):
+        return error.argument
+    argument = error.argument if isinstance(error, EvenhandError) else ""
+    return f"--{argument}" if argument in _OPTIONS else ""
 
 
 def _usage(error: Exception) -> tuple[str, str] | None:
-    """How the command is called and where its help is, for a usage error that knows its command."""
+    """Return the usage line and the way to the help, for a usage error that knows its command."""
     context = getattr(error, "ctx", None)
     if not isinstance(error, click.UsageError) or context is None:
         return None
-    words = " ".join(context.command.collect_usage_pieces(context))
-    return f"usage: {context.command_path} {words}", f"Try '{context.command_path} --help' for help."
+    pieces = " ".join(context.command.collect_usage_pieces(context))
+    return f"usage: {context.command_path} {pieces}", f"Try '{context.command_path} --help' for help."

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import click
 
-from evenhand.errors import InvalidInput
+from evenhand.cli.refusals import OptionError
 
 DASH = "-"
 """How standard input is written where a file could stand."""
@@ -27,21 +27,22 @@ def standard_input(argument: str, format: str | None, formats: Sequence[str]) ->
         InvalidInput: the format is missing, nothing is piped in, or another argument has it already.
     """
     if format is None:
-        raise InvalidInput(
-            f"{argument}: - is standard input; say what it is with --format {' or --format '.join(formats)}"
+        raise OptionError(
+            argument, f"- is standard input; say what it is with --format {' or --format '.join(formats)}"
         )
     if format not in formats:
-        raise InvalidInput(f"--format: {argument} may be {', '.join(formats)}; got {format!r}")
+        raise OptionError("--format", f"{argument} may be {', '.join(formats)}; got {format!r}")
     if sys.stdin is None or sys.stdin.closed:
-        raise InvalidInput(f"{argument}: - is standard input, and there is none")
+        raise OptionError(argument, "- is standard input, and there is none")
     if sys.stdin.isatty():
-        raise InvalidInput(
-            f"{argument}: - is standard input, and nothing is piped into it; "
-            f"give the name of a file, or pipe one: evenhand ... - --format {format} < FILE"
+        raise OptionError(
+            argument,
+            f"- is standard input, and nothing is piped into it; "
+            f"give the name of a file, or pipe one: evenhand ... - --format {format} < FILE",
         )
     context = click.get_current_context(silent=True)
     if context is not None:
         taken = context.meta.setdefault(_TAKEN, argument)
         if taken != argument:
-            raise InvalidInput(f"{argument}: - is standard input, which {taken} takes already; only one of them can")
+            raise OptionError(argument, f"- is standard input, which {taken} takes already; only one of them can")
     return sys.stdin.buffer

@@ -18,7 +18,7 @@ from evenhand.model.objective import Objective
 from evenhand.model.parquet import StoredArms, write_rows
 from evenhand.model.welfare import DEFAULT, Welfare, as_welfare
 from evenhand.parallel import Pool
-from evenhand.solvers.block_relaxation import BLOCK
+from evenhand.solvers.blocks import BLOCK
 from evenhand.typing import Floats, Progress, Rng
 
 

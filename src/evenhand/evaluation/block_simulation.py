@@ -37,7 +37,7 @@ from evenhand.policies.fluid import LEAST_WEIGHT, fair_worth
 from evenhand.policies.index import whittle
 from evenhand.policies.priority import ROUNDING, ExchangeablePriority, rank_scores, serveable_cells
 from evenhand.simulation.rollout import BATCH
-from evenhand.solvers.block_relaxation import BLOCK
+from evenhand.solvers.blocks import BLOCK
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress, Rng
 
 NUM_BINS = 4096

@@ -218,7 +218,7 @@ class UnderDraws(Shown):
                 told.append({"policy": row.policy, "of": name, **spread_of(draws)})
         return as_frame({name: [line[name] for line in told] for name in told[0]}, library)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form: of each policy the spread of welfare and of values, and how likely it beats each other."""
         kind = "groups" if self.problem.over == "groups" else "types" if self.rows[0].found.by_type else "arms"
         return {"draws": self.num_draws, "rows": [self._row_as_dict(row, kind) for row in self.rows]}

@@ -37,7 +37,7 @@ from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_o
 from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.evaluation.long_run import LongRun, mean_by_type, play_long_run
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, Criterion
 from evenhand.model.naming import arm_names, told_names
@@ -47,7 +47,7 @@ from evenhand.model.same_arms import all_made_for
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
-from evenhand.policies.other_numbers import fitted
+from evenhand.policies.resize import fitted
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
@@ -180,9 +180,45 @@ class Evaluation(Shown):
         found = dict(zip(names, figures, strict=True))
         return as_frame(unit_columns(self.problem, self.objective, self.by_type, found), library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        units = {"values": self.unit_values, "values_stderr": self.unit_stderr}
+        groups = dict(zip(self.groups, self.member_stderr.tolist(), strict=True)) if self.groups else {}
+        return {
+            "criterion": self.criterion,
+            "over": self.over,
+            **self.figures(),
+            "welfare_interval": list(self.welfare_interval),
+            "served_by_type": self.served,
+            "realised_gini_coefficient": self.realised_gini_coefficient,
+            "realised_gini_stderr": self.realised_gini_stderr,
+            **per_arm(self.problem, self.by_type, units),
+            **({"groups_stderr": groups} if groups else {}),
+            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """Return the JSON form without the values of arms."""
+        names = ("welfare", "welfare_stderr", "plug_in_welfare", "mean", "mean_stderr", "worst", "gini_coefficient")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        found |= {
+            "budget_used": self.budget_used.tolist(),
+            "exact": self.exact,
+            "truncation_bound": self.truncation_bound,
+            "episodes": self.num_episodes,
+            "horizon": self.horizon,
+            "seconds": self.seconds,
+        }
+        if self.groups:
+            found["groups"] = self.groups
+        if self.problem.has_floors:
+            kind = "type" if self.by_type else "arm"
+            found["floors_missed"] = [{kind: m.unit, "floor": m.floor, "served": m.served} for m in self.floors_missed]
+        return found
+
     def plot(self) -> "Figure":
         """A figure: what each type or arm gets, with 95 % error bars."""
-        figure: Figure = told_by("pictures", "evaluation_picture")(self)
+        figure: Figure = told_by("plots", "evaluation_figure")(self)
         return figure
 
     @property
@@ -317,6 +353,26 @@ def unit_columns(
     if by_type:
         columns["arms"] = problem.type_counts
     return columns | dict(figures)
+
+
+MOST_LISTED = 1_000_000
+"""Arms up to which the JSON form lists a figure per arm."""
+
+
+def per_arm(problem: Problem, by_type: bool, units: Mapping[str, Floats]) -> dict[str, Any]:
+    """Return figures per arm; beyond `MOST_LISTED` arms None, and the figures per type beside it.
+
+    Args:
+        problem: problem whose types or arms the units are.
+        by_type: whether the units are the types.
+        units: (unit,) figures by name.
+    """
+    if not by_type:
+        return {name: values.tolist() for name, values in units.items()}
+    if problem.num_arms <= MOST_LISTED:
+        return {name: values[problem.type_of_arm].tolist() for name, values in units.items()}
+    by_types = {f"{name}_by_type": values.tolist() for name, values in units.items()}
+    return {**dict.fromkeys(units), **by_types, "counts_by_type": problem.type_counts.tolist()}
 
 
 # -- evaluating ------------------------------------------------------------------------------------------------------
@@ -609,16 +665,16 @@ class _Strata(NamedTuple):
     @classmethod
     def of(cls, policy: Policy | Starting, num_episodes: int) -> "_Strata":
         """Allots episodes by the shares; a mixture of more parts than there are episodes for is played as one."""
-        # Two episodes a part at least, or it would have no known error.
-        drawn_once = isinstance(policy, Mixture) and policy.rotate is None
-        # Too few episodes for all parts: then the mixture draws its parts itself, which adds a little noise.
-        if not isinstance(policy, Mixture) or not drawn_once or num_episodes < 2 * len(policy.parts):
+        parts, shares = components_for_good(policy)
+        # Two episodes per part at least, or it would have no standard error. With too few episodes for all parts, the
+        # mixture draws its parts itself, which adds a little noise.
+        if parts == (policy,) or num_episodes < 2 * len(parts):
             return cls((policy,), np.ones(1), np.array([num_episodes]))
-        free = num_episodes - 2 * len(policy.parts)
+        free = num_episodes - 2 * len(parts)
         # Rounded running sums: what parts get beside their two differs from the shares by less than one episode, and
         # adds up.
-        ends = np.floor(np.cumsum(policy.shares) * free + 0.5).astype(np.int64)
-        return cls(policy.parts, policy.shares, 2 + np.diff(ends, prepend=0))
+        ends = np.floor(np.cumsum(shares) * free + 0.5).astype(np.int64)
+        return cls(parts, shares, 2 + np.diff(ends, prepend=0))
 
     @property
     def starts(self) -> Ints:

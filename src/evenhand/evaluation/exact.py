@@ -22,7 +22,14 @@ from evenhand.errors import NotApplicable
 from evenhand.evaluation.typed import typed_steps, typed_values
 from evenhand.kernels.lattice import lattice_size
 from evenhand.kernels.products import distinct_rows
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import (
+    CompositePolicy,
+    components,
+    is_mixture,
+    is_time_varying,
+    redraw_period,
+    steps_of,
+)
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget
@@ -69,10 +76,11 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
         NotApplicable: the policy's law is not known, or the count space is too large to tabulate it.
         TooLarge: the tables would not fit.
     """
-    if isinstance(policy, Mixture) and policy.rotate is not None:
+    if redraw_period(policy) is not None:
         raise NotApplicable("a mixture that is drawn anew now and then is only simulated")
-    if isinstance(policy, Mixture):
-        return _mixed([exact_values(part, problem) for part in policy.parts], policy.shares, problem)
+    if is_mixture(policy):
+        parts, shares = components(policy)
+        return _mixed([exact_values(part, problem) for part in parts], shares, problem)
     # Choices on many counts have a way that needs no table; for few states a table is quicker.
     steps = typed_steps(policy, problem)
     if steps and num_count_states(problem) * len(steps) > MOST_STATES:
@@ -103,7 +111,7 @@ def exact_work(policy: object, problem: CoupledMDP) -> float:
     counts take min(p, L) rows of n entries, where L is the number of ways to spread arms over distinct rows of
     transitions, and n that of the count states.
     """
-    if isinstance(policy, (Mixture, BySteps)):
+    if isinstance(policy, CompositePolicy):
         parts = {id(part): part for part in policy.parts}
         return sum(exact_work(part, problem) for part in parts.values())
     can, states = capabilities(policy), num_count_states(problem)
@@ -162,11 +170,11 @@ class _Table(NamedTuple):
 
 def _tables(policy: object, problem: CoupledMDP) -> list[_Table]:
     """The table of each step, over and over again; a single one where all steps are alike."""
-    steps: Sequence[object] = (policy,)
-    if isinstance(policy, BySteps):
+    steps = steps_of(policy)
+    if is_time_varying(policy):
         if problem.criterion.num_steps is None:
             raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
-        steps = policy.parts[: problem.criterion.num_steps]
+        steps = steps[: problem.criterion.num_steps]
     # Steps that are one object count once, as they are tabulated once.
     tabulate = _Tabulator(problem, len({id(step) for step in steps}))
     tables = [tabulate(step) for step in steps]

@@ -24,7 +24,7 @@ import numpy as np
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.exact import write_law
 from evenhand.kernels.lattice_laws import laws_of_movers
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.feasible import check_budget
 from evenhand.model.policy import Capabilities, capabilities
@@ -170,7 +170,7 @@ def write_tables(policy: object, problem: CoupledMDP) -> list[Table]:
         NotApplicable: its law is not known, or it would be too large.
     """
     # More parts than the horizon has steps are never played.
-    steps: Sequence[object] = policy.parts if isinstance(policy, BySteps) else (policy,)
+    steps = steps_of(policy)
     number = problem.criterion.num_steps
     if number is None and len(steps) > 1:
         raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")

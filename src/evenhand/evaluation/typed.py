@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.errors import NotApplicable, PolicyError
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.feasible import check_budget
 from evenhand.reductions.counts import TypedChoices
@@ -19,7 +19,7 @@ from evenhand.typing import Array, Floats, Ints
 
 def typed_steps(policy: object, problem: CoupledMDP) -> list[TypedChoices]:
     """The choices of each step of a policy that has nothing else, made for this problem; else none."""
-    parts = policy.parts if isinstance(policy, BySteps) else (policy,)
+    parts = steps_of(policy)
     found = [part for part in parts if isinstance(part, TypedChoices)]
     same = all(part.problem.under(problem.criterion) == problem for part in found)
     return found if same and len(found) == len(parts) else []

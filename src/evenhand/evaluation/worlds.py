@@ -16,7 +16,7 @@ are. Every policy meets the same random numbers, so that differences between pol
 
 A mixture that is drawn at the start is worth the shares of its parts; the parts are weighed one by one.
 
-Policies, and the draws of each, are cells (`execution.sweeps`): a cell is one policy in some of the draws, cut where
+Policies, and the draws of each, are tasks (`parallel`): a task is one policy in some of the draws, cut where
 batches are cut anyhow, so that values have the same bits however many cells there are and wherever they run.
 """
 
@@ -34,13 +34,13 @@ from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, TooLarge
 from evenhand.evaluation.evaluate import Case
 from evenhand.evaluation.long_run import mean_by_type, plain_steps
 from evenhand.evaluation.tables import values_of_tables, write_tables
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool, parts_per_task
-from evenhand.policies.other_numbers import fitted
+from evenhand.policies.resize import fitted
 from evenhand.simulation.rollout import simulate, step_weights
 from evenhand.simulation.worlds import WHOLE, Part, simulate_worlds
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
@@ -220,23 +220,22 @@ def weigh(
 
 def _leaves(policy: Policy | Starting) -> Iterator[Policy | Starting]:
     """The policies that a mixture is drawn from, its own parts first; the policy itself, if it is none."""
-    if isinstance(policy, Mixture) and policy.rotate is None:
-        for part in policy.parts:
-            yield from _leaves(part)
-    else:
-        yield policy
+    parts, _ = components_for_good(policy)
+    for part in parts:
+        yield from (policy,) if part is policy else _leaves(part)
 
 
 def _gathered(
     policy: Policy | Starting, leaves: "Iterator[WorldValues | NotApplicable | TooLarge]", problem: CoupledMDP
 ) -> "WorldValues | NotApplicable | TooLarge":
     """What a policy is worth, from what its leaves are, in the order of `_leaves`."""
-    if not (isinstance(policy, Mixture) and policy.rotate is None):
+    inner, shares = components_for_good(policy)
+    if inner == (policy,):
         return next(leaves)
-    parts = [_gathered(part, leaves, problem) for part in policy.parts]
+    parts = [_gathered(part, leaves, problem) for part in inner]
     sound = [part for part in parts if isinstance(part, WorldValues)]
     if len(sound) == len(parts):
-        return mixed(sound, policy.shares, problem)
+        return mixed(sound, shares, problem)
     return next(part for part in parts if not isinstance(part, WorldValues))
 
 

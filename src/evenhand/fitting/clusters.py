@@ -182,7 +182,7 @@ class Clusters(Shown):
         columns = {"arm": arms, "type": types, "probability": [float(chance) for chance in chances]}
         return as_frame(columns, library)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form: the numbers that were tried, and who is of which type."""
         return {
             "number": self.number,
@@ -198,7 +198,7 @@ class Clusters(Shown):
         """A figure: how well each number of types explains arms that were held out, and BIC."""
         from evenhand.display import told_by
 
-        figure: Figure = told_by("clusters", "clusters_picture")(self)
+        figure: Figure = told_by("fit_plots", "clusters_figure")(self)
         return figure
 
     def _members(self) -> Iterable[tuple[str, str, str]]:

@@ -162,7 +162,7 @@ class Fitted(Shown):
         """Credible intervals of 95 %: lower and upper ends, shaped as the transitions."""
         return self.posterior.interval(LEVEL)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form; unknown values are null."""
         lower, upper = self.interval
         arrays = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
@@ -190,8 +190,8 @@ class Fitted(Shown):
             "rows": len(self.log.arm),
             "notes": list(self.notes),
             **({} if self.log.group_of is None else {"blocks": self._blocks()}),
-            **({} if self.clusters is None else {"clusters": self.clusters.as_dict()}),
-            "diagnostics": self.diagnostics.as_dict(),
+            **({} if self.clusters is None else {"clusters": self.clusters.to_dict()}),
+            "diagnostics": self.diagnostics.to_dict(),
         }
 
     def _blocks(self) -> list[dict[str, Any]]:

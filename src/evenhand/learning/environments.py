@@ -124,7 +124,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         if self.render_mode is None:
             return None
         scene = Scene.of(self)
-        return scene.as_text() if self.render_mode == "ansi" else told_by("pictures", "scene_pixels")(scene)
+        return scene.as_text() if self.render_mode == "ansi" else told_by("plots", "scene_pixels")(scene)
 
 
 # -- what is seen of it ----------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class Trainings(Shown):
         """
         return as_frame({name: [getattr(row, name) for row in self.rows] for name in SeedRow._fields}, library)
 
-    def as_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> list[dict[str, Any]]:
         """The JSON form: one object a seed."""
         best = self.place_of_best
         return [{**row._asdict(), "best": place == best} for place, row in enumerate(self.rows)]
@@ -102,7 +102,7 @@ class Trainings(Shown):
             path: where to.
             command: what was typed to train it, for the manifest.
         """
-        self.best.save(path, command, {"seeds": self.as_dict()})
+        self.best.save(path, command, {"seeds": self.to_dict()})
 
 
 def train_seeds(

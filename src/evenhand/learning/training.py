@@ -8,6 +8,7 @@ This file is light; torch and Stable-Baselines3 are loaded when training starts 
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -20,13 +21,16 @@ from evenhand.kernels.threads import idle_threads_sleep
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator, check_problem
-from evenhand.planning.networks import save_network
+from evenhand.planning.plan_file import save_policy
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Problem: TypeAlias = CoupledMDP | Simulator
+
+LIBRARIES = ("torch", "stable_baselines3", "gymnasium")
+"""Libraries whose versions are recorded, if they took part."""
 
 Asked = ParamSpec("Asked")
 
@@ -73,9 +77,22 @@ class Training(Shown):
         steps, scores = zip(*self.curve, strict=True)
         return as_frame({"steps": list(steps), "score": list(scores)}, library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "algorithm": self.settings["algorithm"],
+            "welfare": self.score if self.settings["architecture"] == "counts" else None,
+            "mean": self.score,
+            "exact": self.exact,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "curve": [{"steps": steps, "mean": score} for steps, score in self.curve],
+            "settings": self.settings,
+        }
+
     def plot(self) -> "Figure":
         """A figure: the learning curve."""
-        figure: Figure = told_by("pictures", "training_picture")(self)
+        figure: Figure = told_by("plots", "training_figure")(self)
         return figure
 
     def save(self, path: str | Path, command: str = "", more: Mapping[str, Any] | None = None) -> None:
@@ -87,10 +104,11 @@ class Training(Shown):
             more: further facts for the manifest.
         """
         about = {"settings": self.settings, "score": self.score, "exact": self.exact, "curve": self.curve}
+        about["versions"] = {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
         about |= more or {}
         if command:
             about["command"] = command
-        save_network(self.policy, path, about)
+        save_policy(self.policy, self.policy.problem, path, about)
 
 
 def _asked_by(

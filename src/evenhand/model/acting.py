@@ -11,7 +11,7 @@ A policy that remembers starts *actors*, one for each batch of episodes, and an 
     policy.resume(memory)                       an actor that goes on where that one was, exactly
 
 Asked directly, `policy.act`, such a policy starts an actor of its own at the first call and goes on with it: one run of
-steps, until it is told to `forget`. A memory is arrays only, and lists will do when it comes back, so it can be kept as
+steps, until `forget` is called. A memory is arrays only, and lists are accepted in their place, so it can be stored as
 JSON. The generator belongs to the caller, who keeps `rng.bit_generator.state` beside it.
 """
 
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
-from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, PolicyError
+from evenhand.model.base_policy import BasePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.typing import ArrayLike, Indices, Ints, Rng
@@ -105,8 +105,8 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
     most = np.broadcast_to(sizes if any_number else sizes[problem.type_of_arm], arms)
     if len(wrong := np.argwhere(states >= most)):
         episode, arm = wrong[0]
-        told = f"arm {arm} is in state {states[episode, arm]}, and its states are 0 to {most[arm] - 1}"
-        raise InvalidInput(f"states: {told}")
+        fault = f"arm {arm} is in state {states[episode, arm]}, and its states are 0 to {most[arm] - 1}"
+        raise InvalidInput(f"states: {fault}")
 
 
 # -- actors, and policies that start them ----------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Actor(ABC):
         """What it remembers, for the policy's `resume`; arrays of its own, that do not change later."""
 
 
-class RememberingPolicy(ShownPolicy, ABC):
+class RememberingPolicy(BasePolicy, ABC):
     """A policy that starts actors, and is asked directly as well."""
 
     _own: Actor | None = None

@@ -8,9 +8,10 @@
 Both remember something, so both have `start`. They treat equal arms alike, and play by counts, where all parts do.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from evenhand.checks import as_generator, check_positive_int, check_shape
 from evenhand.display import counted
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
+from evenhand.model.base_policy import check_arrays, described
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.explanations import ServiceOrder
 from evenhand.model.policy import (
     Exchangeable,
     Policy,
@@ -29,11 +33,43 @@ from evenhand.model.policy import (
     is_exchangeable,
     plays_by_counts,
 )
-from evenhand.typing import ArrayLike, Floats, Indices, Ints, Rng
+from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints, Rng
 
 
-class BySteps(RememberingPolicy):
+class CompositePolicy(RememberingPolicy):
+    """A policy made of parts; a file holds the parts beside its own arrays."""
+
+    kind: ClassVar[str]
+    """Name of the class in files."""
+
+    parts: tuple[Policy | Starting, ...]
+    """The policies that it is made of."""
+
+    @abstractmethod
+    def with_parts(self, parts: Sequence[Policy | Starting]) -> "CompositePolicy":
+        """Return the same policy with other parts."""
+
+    @abstractmethod
+    def to_arrays(self) -> dict[str, Array]:
+        """Return its own arrays, without those of its parts."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(
+        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | Starting]
+    ) -> "CompositePolicy":
+        """Return the policy of these arrays and parts."""
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "CompositePolicy":
+        """Return the policy with resized parts; see `BasePolicy.resized`."""
+        return self.with_parts([described(part).resized(problem, types) for part in self.parts])
+
+
+class BySteps(CompositePolicy):
     """One policy for each step; after the last it begins again."""
+
+    kind = "by-steps"
+    depends_on_step = True
 
     def __init__(self, parts: Sequence[Policy]) -> None:
         """Keep the parts.
@@ -48,9 +84,40 @@ class BySteps(RememberingPolicy):
             raise InvalidInput("parts: a policy that remembers cannot be one step of another")
         for number, part in enumerate(parts):
             check_acts(part, f"parts[{number}]")
-        self.parts = tuple(parts)
+        self.parts: tuple[Policy, ...] = tuple(parts)
         self.exchangeable = all(is_exchangeable(part) for part in parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in parts)
+
+    @property
+    def decides(self) -> str:
+        """Description of how it decides."""
+        return f"{described(self.parts[0]).decides} for each step"
+
+    def with_parts(self, parts: Sequence[Policy | Starting]) -> "BySteps":
+        """Return a policy with another part for each step."""
+        return BySteps(cast(Sequence[Policy], parts))  # a stateful part is refused there
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return no arrays: it is its parts."""
+        return {}
+
+    @classmethod
+    def from_arrays(
+        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | Starting]
+    ) -> "BySteps":
+        """Return the policy of these parts."""
+        check_arrays(arrays)
+        return cls(cast(Sequence[Policy], parts))
+
+    def does_same(self, other: object) -> bool:
+        """Return whether another policy surely makes the same decisions at every step."""
+        if not isinstance(other, BySteps) or len(self.parts) != len(other.parts):
+            return False
+        return all(described(one).does_same(two) for one, two in zip(self.parts, other.parts, strict=True))
+
+    def service_order(self, step: int = 0) -> ServiceOrder | None:
+        """Return the order of one step."""
+        return described(self.parts[step % len(self.parts)]).service_order(step)
 
     def _in_short(self) -> str:
         return f"{counted(len(self.parts), 'step')}, the first {self.parts[0]!r}"
@@ -114,7 +181,7 @@ class _CountSteps(_Steps):
 # -- one part an episode ---------------------------------------------------------------------------------------------
 
 
-class Mixture(RememberingPolicy):
+class Mixture(CompositePolicy):
     """Draws one policy at the start of an episode, by its share, and keeps it; or draws again every few steps.
 
     Its values are the values of its parts, mixed by their shares: so a mixture can be fairer than each of its parts.
@@ -127,13 +194,15 @@ class Mixture(RememberingPolicy):
         array([0, 0, 1], dtype=int32)
     """
 
+    kind = "mixture"
+
     def __init__(self, parts: Sequence[Policy | Starting], shares: ArrayLike, rotate: int | None = None) -> None:
-        """Keep the parts that have a share.
+        """Store the parts that have a share.
 
         Args:
             parts: (part,) policies.
             shares: (part,) not negative; they sum to 1.
-            rotate: steps after which a part is drawn anew; when absent the first draw holds for good.
+            rotate: steps after which a part is drawn again; by default never.
         """
         if not len(parts):
             raise InvalidInput("parts: expected at least one policy, got none")
@@ -148,12 +217,28 @@ class Mixture(RememberingPolicy):
         if not (given.min() >= 0 and abs(given.sum() - 1) <= 1e-8):
             raise InvalidInput("shares: expected none negative, and a sum of 1")
         # Parts without a share are dropped here, so that they cost no actor and no capability.
-        kept = given > 0
-        self.parts = tuple(part for part, keep in zip(parts, kept, strict=True) if keep)
-        self.shares: Floats = given[kept] / given[kept].sum()
+        positive = given > 0
+        self.parts = tuple(part for part, keep in zip(parts, positive, strict=True) if keep)
+        self.shares: Floats = given[positive] / given[positive].sum()
         self.rotate = None if rotate is None else check_positive_int(rotate, "rotate")
         self.exchangeable = all(is_exchangeable(part) for part in self.parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in self.parts)
+
+    def with_parts(self, parts: Sequence[Policy | Starting]) -> "Mixture":
+        """Return a mixture of other parts with the same shares."""
+        return Mixture(parts, self.shares, self.rotate)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the shares, and the steps after which a part is drawn again (0 for never)."""
+        return {"shares": self.shares, "rotate": np.array(self.rotate or 0)}
+
+    @classmethod
+    def from_arrays(
+        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | Starting]
+    ) -> "Mixture":
+        """Return the mixture of these parts."""
+        check_arrays(arrays, shares="f1", rotate="iu0")
+        return cls(parts, arrays["shares"], int(arrays["rotate"]) or None)
 
     def _in_short(self) -> str:
         shares = ", ".join(f"{share:.3g}" for share in self.shares[:5])
@@ -195,7 +280,7 @@ class Mixture(RememberingPolicy):
             }
             known |= {f"{number}.{name}" for name in inner}
             playing.append(_Playing(number, rows, self._resumed(number, len(rows), inner)))
-        # What no part claims is told rather than dropped: it may be the memory of another mixture.
+        # An entry of no part is an error: it may be the memory of another mixture.
         if strange := sorted(set(memory) - known):
             raise PolicyError(f"memory: {strange[0]!r} is nothing that this policy remembers")
         return self._actor(len(read["part"]), playing, int(read["step"]))
@@ -207,7 +292,7 @@ class Mixture(RememberingPolicy):
         if can.starts is None and can.acts is not None:
             return can.acts
         if can.resumes is None:
-            raise NotApplicable(_cannot_be_kept(number, part))
+            raise NotApplicable(_cannot_be_stored(number, part))
         try:
             actor = can.resumes.resume(memory)
         except PolicyError as error:
@@ -234,9 +319,39 @@ class Mixture(RememberingPolicy):
         return playing
 
 
-def _cannot_be_kept(number: int, part: object) -> str:
+def components(policy: Any) -> tuple[tuple[Any, ...], Floats]:
+    """Return the parts of a mixture and their shares; another policy itself with share 1."""
+    return (policy.parts, policy.shares) if isinstance(policy, Mixture) else ((policy,), np.ones(1))
+
+
+def components_for_good(policy: Any) -> tuple[tuple[Any, ...], Floats]:
+    """The same, but a mixture whose part is drawn again within an episode counts as one policy."""
+    return components(policy) if redraw_period(policy) is None else ((policy,), np.ones(1))
+
+
+def is_mixture(policy: object) -> bool:
+    """Return whether one of several policies is drawn."""
+    return isinstance(policy, Mixture)
+
+
+def redraw_period(policy: object) -> int | None:
+    """Return the steps after which a mixture draws a part again; None if it never does."""
+    return policy.rotate if isinstance(policy, Mixture) else None
+
+
+def is_time_varying(policy: object) -> bool:
+    """Return whether a policy has one part per step."""
+    return isinstance(policy, BySteps)
+
+
+def steps_of(policy: Any) -> tuple[Any, ...]:
+    """Return the policies of the steps of a time-varying policy; another policy itself."""
+    return policy.parts if is_time_varying(policy) else (policy,)
+
+
+def _cannot_be_stored(number: int, part: object) -> str:
     return (
-        f"what part {number} of the mixture remembers cannot be kept: {type(part).__name__} needs resume(memory), and "
+        f"the memory of part {number} of the mixture cannot be stored: {type(part).__name__} needs resume(memory), and "
         "its actors memory()"
     )
 
@@ -269,7 +384,7 @@ class _Mixed(Actor):
             part[rows] = number
             if isinstance(self.mixture.parts[number], Starting):
                 if not isinstance(actor, Remembers):
-                    raise NotApplicable(_cannot_be_kept(number, self.mixture.parts[number]))
+                    raise NotApplicable(_cannot_be_stored(number, self.mixture.parts[number]))
                 found |= {f"{number}.{name}": np.asarray(array) for name, array in actor.memory().items()}
         return found
 
@@ -299,7 +414,7 @@ class _Mixed(Actor):
         try:
             yield self.playing
         except BaseException:
-            self.skip_to(self.step)  # the step was not played: whoever counts steps and had acted already goes back
+            self.skip_to(self.step)  # the step was not played: parts that count steps and had acted already go back
             raise
         self.step += 1
 

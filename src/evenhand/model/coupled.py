@@ -180,7 +180,7 @@ class CoupledMDP(Shown):
         """
         faults = Faults()
         amounts = read_amounts(budget, self.resource_names, self.budget, faults)
-        faults.raise_if_any("budget")
+        faults.raise_if_any("budget", argument="budget")
         if np.array_equal(amounts, self.budget):
             return self
         same = copy.copy(self)

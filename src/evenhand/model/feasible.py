@@ -1,4 +1,4 @@
-"""The rules that every policy is held to: an action for each arm, that exists in its state, within the budget."""
+"""Rules for the actions of a policy: an action for each arm, that exists in its state, within the budget."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indi
     Args:
         actions: what a policy answered.
         states: (episode, arm) what it was asked about.
-        step: when, to be told; None where that is not known.
+        step: the step, for messages; None if it is not known.
     """
     actions = np.asarray(actions)
     if actions.dtype == np.bool_:  # a mask of who is served is a natural answer where there are two actions
@@ -25,7 +25,7 @@ def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indi
             f"got {actions.dtype} of shape {actions.shape}"
         )
     if actions.dtype.itemsize > 4:
-        actions = np.clip(actions, -1, np.iinfo(np.int32).max)  # what does not fit is no action either
+        actions = np.clip(actions, -1, np.iinfo(np.int32).max)  # other numbers are not actions either
     return np.ascontiguousarray(actions, dtype=np.int32)
 
 
@@ -36,7 +36,7 @@ def check_actions(problem: Problem, states: Indices, actions: Indices, step: int
         problem: the problem.
         states: (episode, arm) where the arms are.
         actions: (episode, arm) what was chosen.
-        step: when, to be told; None where that is not known.
+        step: the step, for messages; None if it is not known.
     """
     kinds, types = problem.type_of_arm, problem.types
     if actions.min() < 0 or actions.max() >= types.real.shape[2] or not types.real[kinds, states, actions].all():
@@ -82,7 +82,7 @@ def check_budget(problem: Problem, spent: Floats, step: int | None, first: int =
 
 
 def _when(step: int | None, episode: int | None = None, arm: int | None = None) -> str:
-    """How a message begins: `step 3, episode 7: `."""
+    """Beginning of a message: `step 3, episode 7: `."""
     places = (("step", step), ("episode", episode), ("arm", arm))
-    told = [f"{name} {number}" for name, number in places if number is not None]
-    return f"{', '.join(told)}: " if told else ""
+    texts = [f"{name} {number}" for name, number in places if number is not None]
+    return f"{', '.join(texts)}: " if texts else ""

@@ -236,6 +236,13 @@ def save(problem: CoupledMDP, path: Location) -> None:
         raise InvalidInput(f"{file}: not written: a label holds {broken!r}, which is not Unicode text") from None
 
 
+def to_npz(problem: CoupledMDP) -> bytes:
+    """Return a problem as the bytes of an `.npz` file, for `load(stream, "npz")`."""
+    stream = io.BytesIO()
+    _save_npz(problem, stream)
+    return stream.getvalue()
+
+
 def as_json(value: Any) -> Any:
     """Results as JSON has them: arrays become lists, numbers that it lacks (infinite, not a number) null."""
     if isinstance(value, Mapping):

@@ -2,7 +2,7 @@
 
 A policy needs one method, `act`; one that remembers may have `start` in its place, and those of the library have both.
 All else is optional: shown by the methods it has, or said by a class attribute where
-no method shows it. Nobody looks for these but `capabilities`, which everybody asks:
+no method shows it. Only `capabilities` tests for these:
 
     Capabilities    a policy has or says                  and so
     acts            act(states, rng)                      it can be played; states and actions are (episode, arm)
@@ -14,7 +14,7 @@ no method shows it. Nobody looks for these but `capabilities`, which everybody a
     tabulates       on(space)                             it can be written as such a table
     exchangeable    allocates, `exchangeable = True`      arms of one type are alike to it, and have equal values
     by_counts       allocates, `plays_by_counts = True`   it, or the actors it starts, can be simulated by counts
-    saves           `kind`, arrays()                      it gives itself as arrays, and can be saved
+    saves           `kind`, to_arrays()                   it can be saved
     deterministic   allocates and `deterministic = True`  its allocation is not drawn: all states are tabulated at once
 """
 
@@ -113,31 +113,31 @@ class Lawful(Protocol):
 
 @runtime_checkable
 class Savable(Protocol):
-    """A policy of one's own that gives itself as arrays; its class makes it of them again by `from_arrays`."""
+    """A policy that can be saved as arrays; its class restores it by `from_arrays`."""
 
     @property
     def kind(self) -> str:
-        """What its class is called in files, such as `first-worn-out`."""
+        """Name of its class in files, such as `first-worn-out`."""
         ...
 
-    def arrays(self) -> Mapping[str, Array]:
-        """All that it consists of, beside the problem: arrays of numbers under names."""
+    def to_arrays(self) -> Mapping[str, Array]:
+        """Return all that it consists of, beside the problem: arrays of numbers by name."""
         ...
 
 
 @runtime_checkable
 class SavableKind(Protocol):
-    """The class of such policies."""
+    """Class of policies that can be saved."""
 
     kind: str
-    """What it is called in files."""
+    """Name of the class in files."""
 
     def from_arrays(self, problem: CoupledMDP, arrays: dict[str, Array]) -> "Policy | Starting":
-        """The policy of these arrays; a class method.
+        """Return the policy of these arrays; a class method.
 
         Args:
-            problem: what it was made for.
-            arrays: what `arrays()` gave.
+            problem: the problem that it was made for.
+            arrays: the arrays of `to_arrays()`.
         """
         ...
 
@@ -214,7 +214,7 @@ class Capabilities:
     """It can be written as one."""
 
     saves: Savable | None
-    """It gives itself as arrays."""
+    """It can be saved."""
 
     exchangeable: bool
     """Arms of one type have equal values under it."""
@@ -256,10 +256,10 @@ def capabilities(policy: object) -> Capabilities:
 
 
 def check_acts(policy: object, name: str = "policy") -> None:
-    """Refuse what is no policy in the place of one, with a word on what to do.
+    """Raise PolicyError for an argument that is not a policy; says what to do.
 
     Args:
-        policy: what came.
+        policy: the argument.
         name: the argument.
     """
     expected = f"{name}: expected an object with a method act(states, rng)"

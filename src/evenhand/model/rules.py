@@ -3,7 +3,7 @@
     greedy              cells are served by falling score, as many arms as fit (`kernels.copies`)
     priority-sampling   the paper's Algorithm 1: arms are drawn by priority (`kernels.priorities`)
 
-In code an `allocation` is the array that comes of it, how many arms of a state get each action, and the rule is a
+In code an `allocation` is the resulting array, the number of arms of a state get each action, and the rule is a
 `rule`. To people, as a setting of training and in files, the rule is the kind of `allocation` they ask for.
 """
 

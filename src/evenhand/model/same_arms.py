@@ -10,16 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.errors import NotApplicable, PolicyError
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import base_names, type_names
 from evenhand.model.policy import Tabulated
 from evenhand.model.simulator import Problem, Simulator
+from evenhand.typing import Ints
 
 
 def all_made_for(policy: object) -> list[Problem]:
     """The problem that a policy was made for, if it has one; of a policy with parts, those of all parts."""
-    if isinstance(policy, (BySteps, Mixture)):
+    if isinstance(policy, CompositePolicy):
         return [problem for part in policy.parts for problem in all_made_for(part)]
     found = policy.reduction.problem if isinstance(policy, Tabulated) else getattr(policy, "problem", None)
     return [found] if isinstance(found, (CoupledMDP, Simulator)) else []
@@ -31,7 +32,7 @@ def check_places(policy: object, problem: Problem, by_counts: bool = False) -> N
     Args:
         policy: what acts; one that has no problem is trusted.
         problem: where it acts.
-        by_counts: whether it is asked for the counts of types, rather than for places.
+        by_counts: whether it acts on the counts of types, rather than on places.
     """
     if getattr(policy, "any_number", False) is True:
         return
@@ -94,6 +95,50 @@ def match_types(made_for: CoupledMDP, problem: CoupledMDP) -> list[int]:
     return [match.type_for(kind) for kind in range(problem.num_types)]
 
 
+def matched_types(made_for: Problem, problem: CoupledMDP, types: Sequence[int] | None) -> Ints:
+    """(type,) the given types, or those that `match_types` finds.
+
+    Args:
+        made_for: the problem of a policy.
+        problem: the other problem.
+        types: (type,) types of the policy's problem, if they are known.
+    """
+    if types is None:
+        if not isinstance(made_for, CoupledMDP):
+            raise NotApplicable("the policy was made for a simulator")
+        types = match_types(made_for, problem)
+    return np.asarray(types)
+
+
+def table_rows(made_for: Problem, problem: CoupledMDP, types: Sequence[int] | None) -> tuple[Ints, ...]:
+    """Index of a (type, state, action) table that selects the cells of a problem's types; see `matched_types`."""
+    _, num_states, num_actions = problem.types.valid.shape
+    return np.ix_(matched_types(made_for, problem, types), np.arange(num_states), np.arange(num_actions))
+
+
+def subproblem(problem: CoupledMDP, types: Sequence[int], counts: Ints, budget: Sequence[float]) -> CoupledMDP:
+    """Return a problem with some of the types, in other numbers, and another budget.
+
+    Args:
+        problem: the problem.
+        types: the types, in rising order.
+        counts: (type,) arms of each.
+        budget: (resource,) the budget.
+    """
+    over_groups = problem.over == "groups"
+    return CoupledMDP(
+        arms=problem.types.select(np.asarray(types)),
+        budget=np.asarray(budget, dtype=np.float64),
+        discount=problem.discount,
+        counts=np.asarray(counts),
+        resources=problem.resources,
+        groups=[problem.group_names[problem.group_of_type[kind]] for kind in types] if over_groups else (),
+        floors=problem.type_floors[np.asarray(types)],
+        criterion=problem.criterion,
+        over=problem.over,
+    )
+
+
 def _is_equal(one: CoupledMDP, other: CoupledMDP) -> bool:
     """Whether two problems surely have the same arms at the same places."""
     same = one.tables is other.tables and np.array_equal(one.counts, other.counts)
@@ -138,11 +183,13 @@ class _Match:
             if name and self.names[0][kind] == name and self._sizes(0, kind) == self._sizes(1, ours)
         ]
         found = [kind for kind in found if not self.grouped or self.groups[0][kind] == self.groups[1][ours]]
-        told = type_names(problem)[ours]
+        name_here = type_names(problem)[ours]
         if not found:
-            raise NotApplicable(f"the policy was made for other arms: it does not know {told}")
+            raise NotApplicable(f"the policy was made for other arms: it does not know {name_here}")
         if not self.grouped and len({self.groups[0][kind] for kind in found}) > 1:
-            raise NotApplicable(f"the policy tells apart arms like {told} by their groups, which are others here")
+            raise NotApplicable(
+                f"the policy distinguishes arms like {name_here} by their groups, which are others here"
+            )
         # Of several that move alike, the one with the same floor and start; else the first.
         floor, start = problem.type_floors[ours], problem.types.initial[ours]
 

@@ -3,8 +3,9 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -140,6 +141,26 @@ class Check(Shown):
 
     def __repr__(self) -> str:
         return f"Check({self.summary})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        problem = self.problem
+        return {
+            "model": self.source,
+            "sound": True,
+            "arms": problem.num_arms,
+            "criterion": problem.criterion.name,
+            "discount": problem.discount,
+            "over": problem.over,
+            "welfare": {
+                "name": self.welfare.name,
+                "weight_of_worst_tenth": None if self.weight_of_worst is None else self.weight_of_worst[1],
+            },
+            "resources": [asdict(resource) for resource in self.resources],
+            "groups": self.groups,
+            "types": [asdict(facts) for facts in self.types],
+            "notes": [asdict(note) for note in self.notes],
+        }
 
 
 def check(

@@ -30,9 +30,9 @@ from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
 from evenhand.planning.certificate import check_bound
-from evenhand.planning.chosen import Several, read_policies
+from evenhand.planning.policy_argument import Several, read_policies
+from evenhand.planning.policy_registry import NamedPolicy
 from evenhand.planning.relaxed import tightest
-from evenhand.planning.roster import RosterEntry
 from evenhand.planning.solve import solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
@@ -146,6 +146,23 @@ class Comparison(Shown):
             columns[name] = [getattr(each, name) for each in found]
         return as_frame(columns, library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "welfare": self.welfare.name,
+            "criterion": self.problem.criterion.name,
+            "over": self.problem.over,
+            "budget": self.problem.named_budget,
+            "upper_bound": self.upper_bound,
+            "bound": self.bound_name or None,
+            "rows": [
+                {"policy": row.policy, **row.evaluation.figures(), "above_bound": self.is_above_bound(row)}
+                for row in self.rows
+            ],
+            "left_out": self.left_out,
+            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
+        }
+
     def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
         """A figure of the report.
 
@@ -154,7 +171,7 @@ class Comparison(Shown):
                 policy) or `lorenz` (how evenly values are shared, by the best, the most equal and the most unequal
                 policy).
         """
-        figure: Figure = told_by("pictures", "comparison_picture")(self, kind)
+        figure: Figure = told_by("plots", "comparison_figure")(self, kind)
         return figure
 
     def report(self, path: Location, title: str | None = None, seed: int | None = None) -> None:
@@ -165,7 +182,7 @@ class Comparison(Shown):
             title: the heading; one is made up when absent.
             seed: where the randomness started, to be told on the page.
         """
-        told_by("page", "write_comparison")(self, self.problem, path, title, seed=seed)
+        told_by("comparison", "write_comparison")(self, self.problem, path, title, seed=seed)
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------
@@ -380,7 +397,7 @@ def _build(
     wanted = read_policies(policies, problem)
     for number, (name, policy) in enumerate(wanted.items()):
         # Files were read, and policies are policies: only names are to be made.
-        if not isinstance(policy, RosterEntry):
+        if not isinstance(policy, NamedPolicy):
             chosen[name] = policy
             continue
         if progress is not None:

@@ -3,7 +3,7 @@
     candidates   the plan for the model itself, and plans for some of the drawn worlds: what one would do, were one of
                  them the truth. Each is an exact plan where that is quick, else the policies of the fluid relaxation.
 
-Drawn worlds are planned for, and plans weighed, as cells (`execution.sweeps`): several at a time, where there is room.
+Drawn worlds are planned for, and plans weighed, as tasks (`parallel`): several at a time, where there is room.
 
 What is worth knowing (`knowing`) and the plan for the worst draws (`robust`) both choose among candidates. A plan for
 another world is a policy as any other; it is rebuilt for the model's own problem, so that it can be saved with it.
@@ -24,8 +24,8 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
+from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.relaxed import FLUID_TOLERANCE, build_policy
-from evenhand.planning.saved import rebuilt
 from evenhand.planning.solve import choose_method, solve
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states

@@ -256,7 +256,7 @@ def by_count_lp(task: Task) -> Solution:
     if not problem.is_symmetric and not is_mean(task.welfare, int(objective.sizes.sum())):
         raise NotApplicable(
             f"count-lp maximises the mean, which is the optimum of {task.welfare.name} only if all arms are identical; "
-            f"this problem has {problem.num_types} types. Use --method counts."
+            f"this problem has {problem.num_types} types. Use the method counts."
         )
     watch, space = Stopwatch(), Counts(problem)
     task.tell("count-lp: listing the states", 0.0)
@@ -285,7 +285,7 @@ def _within_floors(
         if len(floors):  # dynamic programming finds out how far they reach, and raises
             best_mixture(TabularPricing(mdp), Utilitarian(), objective.sizes, floors=floors)
         if isinstance(error, NotConverged):
-            raise NotConverged(f"{error}. Use --method joint or counts, by dynamic programming.") from None
+            raise NotConverged(f"{error}. Use the methods joint or counts, by dynamic programming.") from None
         raise
 
 
@@ -297,7 +297,7 @@ def _waiting(task: Task, method: str) -> Callable[[float], None]:
 def by_joint_lp(task: Task) -> Solution:
     """The paper's GGF-LP."""
     if not isinstance(task.welfare, RankWeighted) or is_lexicographic(task.welfare):
-        raise NotApplicable(f"joint-lp is for Gini-like welfare, not {task.welfare.name}. Use --method joint.")
+        raise NotApplicable(f"joint-lp is for Gini-like welfare, not {task.welfare.name}. Use the method joint.")
     watch, space, objective = Stopwatch(), Joint(task.problem), task.by_arms
     task.tell("joint-lp: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)

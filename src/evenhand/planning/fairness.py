@@ -98,6 +98,19 @@ class FairnessRow:
     solution: Solution = field(repr=False)
     """The plan, its bound and how it was found."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        names = ("welfare", "plan_of", "mean", "worst", "gini_coefficient", "price", "by", "by_stderr", "values")
+        found = {name: getattr(self, name) for name in (*names, "values_stderr", "gains", "exact")}
+        if self.groups:
+            found["groups"] = self.groups
+        solution = self.solution
+        return found | {
+            "upper_bound": solution.upper_bound,
+            "method": solution.method,
+            "seconds": solution.seconds,
+        }
+
     @property
     def exact(self) -> bool:
         """Whether these are exact values rather than estimates."""
@@ -159,6 +172,18 @@ class Fairness(Shown):
         arms = counted(self.problem.num_arms, "arm")
         return arms if self.who == "type" else f"{counted(len(self.counts), 'group')} of {arms}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "criterion": self.problem.criterion.name,
+            "over": self.problem.over,
+            "budget": self.problem.named_budget,
+            "who": self.who,
+            "counts": self.counts,
+            "rows": [row.to_dict() for row in self.rows],
+            "left_out": self.left_out,
+        }
+
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """One row a welfare: mean, price, worst, what every welfare makes of the plan, and the values of all.
 
@@ -182,7 +207,7 @@ class Fairness(Shown):
         Args:
             kind: `values` (of each type or group under each plan) or `trade` (the worst-off against the mean).
         """
-        figure: Figure = told_by("fairness", "fairness_picture")(self, kind)
+        figure: Figure = told_by("plots", "fairness_figure")(self, kind)
         return figure
 
     def report(self, path: Location, title: str | None = None, seed: int | None = None) -> None:

@@ -35,7 +35,7 @@ from evenhand.errors import NotApplicable, NotConverged, TooLarge
 from evenhand.evaluation.evaluate import knows_types, standard_errors, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import mean_by_type, play_long_run
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import Mixture, components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, Starting, plays_by_counts
 from evenhand.parallel import Pool
@@ -401,11 +401,7 @@ def mix(columns: Sequence[Column], shares: Floats) -> Policy | Starting:
     parts: list[Policy | Starting] = []
     weights: list[float] = []
     for column, share in zip(columns, shares.tolist(), strict=True):
-        inner = column.policy
-        if isinstance(inner, Mixture) and inner.rotate is None:
-            parts += inner.parts
-            weights += (share * inner.shares).tolist()
-        else:
-            parts.append(inner)
-            weights.append(share)
+        inner, own = components_for_good(column.policy)
+        parts += inner
+        weights += (share * own).tolist()
     return parts[0] if len(parts) == 1 else Mixture(parts, weights)

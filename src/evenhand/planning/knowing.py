@@ -132,7 +132,7 @@ class WorthKnowing(Shown):
         """
         return as_frame({name: [getattr(row, name) for row in self.rows] for name in RowWorth._fields}, library)
 
-    def as_dict(self, most: int | None = None) -> dict[str, Any]:
+    def to_dict(self, most: int | None = None) -> dict[str, Any]:
         """The JSON form.
 
         Args:

@@ -35,7 +35,7 @@ from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.composite import BySteps
+from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
@@ -52,12 +52,11 @@ from evenhand.planning.judging import (
     judge_those_that_settle,
     law_of,
 )
-from evenhand.planning.plain import PLAIN
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import Task
-from evenhand.policies.fluid import LEAST_WEIGHT, OccupancyPriority, fair_index, occupancy_priority
-from evenhand.policies.priority import ExchangeablePriority
+from evenhand.policies.fluid import LEAST_WEIGHT, fair_index, occupancy_priority
 from evenhand.simulation import simulate
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.solvers.mixtures import Mixture, Priced, Round, best_shares, improve
@@ -297,13 +296,7 @@ def _error(objective: Objective, columns: Sequence[Column], shares: Floats, weig
 
 def _same(one: object, other: object) -> bool:
     """Whether two policies surely do the same."""
-    if isinstance(one, BySteps) and isinstance(other, BySteps):
-        return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
-    if isinstance(one, OccupancyPriority) and isinstance(other, OccupancyPriority):
-        return np.array_equal(one.fill_ranks, other.fill_ranks) and np.allclose(one.laws, other.laws, atol=1e-9)
-    if isinstance(one, ExchangeablePriority) and isinstance(other, ExchangeablePriority):
-        return one.stop == other.stop and np.array_equal(one.ranks, other.ranks)
-    return False
+    return described(one).does_same(other)
 
 
 def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None) -> Blend:
@@ -423,9 +416,9 @@ def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Asked]:
     for name in ("fair-index", "occupancy-priority", "re-solving"):
         with contextlib.suppress(NotApplicable, TooLarge):
             yield Asked(name, build_policy(problem, relaxed, name), own)
-    for name, make in PLAIN.items():
+    for entry in (entry for entry in REGISTRY if entry.is_heuristic):
         with contextlib.suppress(NotApplicable, TooLarge):
-            yield Asked(name, make(problem), own)
+            yield Asked(entry.name, entry.build(problem), own)
 
 
 def _policies_for_others(task: Task, clock: Clock) -> Iterator[Asked]:

@@ -33,7 +33,7 @@ def by_whittle(task: Task) -> Solution:
     """Whittle indices."""
     watch = Stopwatch()
     if task.problem.has_floors:
-        raise NotApplicable("Whittle indices know no floors. Use --method fluid, or an exact method.")
+        raise NotApplicable("Whittle indices know no floors. Use the method fluid, or an exact method.")
     task.tell("indices of the arms", 0.0)
     policy = whittle(task.problem)
     watch.lap("build")

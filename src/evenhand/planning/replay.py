@@ -33,11 +33,10 @@ from evenhand.model.objective import Objective
 from evenhand.model.places import quoted
 from evenhand.model.policy import Policy, Starting
 from evenhand.model.welfare import Welfare
-from evenhand.planning.chosen import Several, read_policies
 from evenhand.planning.courses import Course, Forecast, follow
-from evenhand.planning.names import is_file
-from evenhand.planning.plans import load_plan
-from evenhand.planning.roster import RosterEntry
+from evenhand.planning.plan import load_plan
+from evenhand.planning.policy_argument import Several, read_policies
+from evenhand.planning.policy_registry import NamedPolicy, is_file
 from evenhand.typing import Floats, Ints, Rng
 
 if TYPE_CHECKING:
@@ -151,10 +150,10 @@ class Replay(Shown):
 
     def plot(self) -> "Figure":
         """A figure: how often each action was taken so far, as it came and as it was to be expected."""
-        figure: Figure = told_by("pictures", "replay_picture")(self)
+        figure: Figure = told_by("fit_plots", "replay_figure")(self)
         return figure
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "types": list(self.types),
@@ -303,7 +302,7 @@ def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | Non
         blocks = [block for block, label in enumerate(problem.tables.labels) if label[0] == name]
         if len({int(problem.group_of_block[block]) for block in blocks}) > 1:
             raise InvalidInput(
-                f"replay: the model has arms {quoted(name)} in several groups: say who is in which, --group COLUMN"
+                f"replay: the model has arms {quoted(name)} in several groups: name the column of groups"
             )
 
 
@@ -375,7 +374,7 @@ def _beside(
     found = []
     # Plans from files are fitted to these arms first; names are made for them.
     for name, chosen in read_policies(_opened(policies, judged), judged).items():
-        policy = chosen.build(judged, welfare) if isinstance(chosen, RosterEntry) else chosen
+        policy = chosen.build(judged, welfare) if isinstance(chosen, NamedPolicy) else chosen
         judgement = evaluate_policy(policy, judged, welfare, num_episodes=num_episodes, rng=rng)
         found.append(_of_evaluation(name, judged, judgement))
     return found

@@ -27,7 +27,7 @@ import numpy as np
 from evenhand.display import Shown
 from evenhand.errors import EvenhandError
 from evenhand.evaluation.worlds import Worlds, WorldValues, mixed
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import Mixture, components_for_good
 from evenhand.model.policy import Policy, Starting
 from evenhand.planning.draws import Candidates, upper_bounds
 from evenhand.planning.solution import Part
@@ -72,7 +72,7 @@ class Trade(NamedTuple):
         """What it gains in the worst draws, as a share of the mean there."""
         return _share(self.robust_tail - self.plain_tail, self.plain_tail)
 
-    def as_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """The JSON form."""
         return {**self._asdict(), "cost": self.cost, "gain": self.gain}
 
@@ -130,13 +130,13 @@ class Robust(Shown):
             costs = f"gains {_percent(-cost)} on average and {gains.removeprefix('gains ')}"
         return f"{costs} in the worst {_percent(self.share)} of draws ({where})"
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
             "share": self.share,
             "draws": self.num_draws,
-            "seen": self.seen.as_dict(),
-            "held_out": None if self.held_out is None else self.held_out.as_dict(),
+            "seen": self.seen.to_dict(),
+            "held_out": None if self.held_out is None else self.held_out.to_dict(),
             "upper_bound": self.bound,
             "plans": self.num_plans,
             "rounds": self.rounds,
@@ -240,10 +240,9 @@ def _mix(candidates: Candidates, shares: Floats) -> Policy | Starting:
     parts: list[Policy | Starting] = []
     weights: list[float] = []
     for i in np.flatnonzero(shares > 0).tolist():
-        inner = candidates.policies[i]
-        flat = isinstance(inner, Mixture) and inner.rotate is None
-        parts += inner.parts if isinstance(inner, Mixture) and flat else [inner]
-        weights += (shares[i] * inner.shares).tolist() if isinstance(inner, Mixture) and flat else [float(shares[i])]
+        inner, own = components_for_good(candidates.policies[i])
+        parts += inner
+        weights += (shares[i] * own).tolist()
     return parts[0] if len(parts) == 1 else Mixture(parts, np.array(weights) / sum(weights))
 
 

@@ -8,12 +8,13 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, told_by
 from evenhand.evaluation.draws import UnderDraws
-from evenhand.evaluation.evaluate import evaluate, standard_errors, unit_columns
+from evenhand.evaluation.evaluate import evaluate, per_arm, standard_errors, unit_columns
 from evenhand.evaluation.fairness import gini_coefficient
 from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
+from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, Starting
+from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.certificate import check_bound, rounding
 from evenhand.planning.relaxed import resource_prices
 from evenhand.typing import Floats
@@ -182,6 +183,48 @@ class Solution(Shown):
         """
         return as_frame(unit_columns(self.problem, self.objective, self.by_type, {"value": self.unit_values}), library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; it computes prices, and shares of time served if there are floors."""
+        worst = weight_of_worst(self.objective.welfare, 0.1, num_members(self.problem))
+        units = {"values": self.unit_values, "values_stderr": self.unit_stderr, "served": self.unit_served}
+        draws = {"draws": self.draws, "worth_knowing": self.worth_knowing, "robust": self.robust}
+        found: dict[str, Any] = {
+            "method": self.method,
+            "reason": self.reason,
+            "welfare": {
+                "name": self.objective.welfare.name,
+                "value": self.welfare,
+                "upper_bound": self.upper_bound,
+                "gap": self.gap,
+                "stderr": self.welfare_stderr,
+                "interval": list(self.welfare_interval),
+            },
+            "criterion": self.problem.criterion.name,
+            "over": self.problem.over,
+            "weight_of_worst_tenth": worst[1] if worst is not None else None,
+            "budget": self.problem.named_budget,
+            "prices": self.prices,
+            "gini_coefficient": self.gini_coefficient,
+            **per_arm(self.problem, self.by_type, {name: v for name, v in units.items() if v is not None}),
+            **{name: each.to_dict() for name, each in draws.items() if each is not None},
+            "seconds": self.seconds,
+        }
+        if self.groups:
+            found["groups"] = self.groups
+            if self.group_stderr is not None:
+                found["groups_stderr"] = dict(zip(self.groups, self.group_stderr.tolist(), strict=True))
+        if self.parts:
+            rotate = getattr(self.policy, "rotate", None)
+            found |= {
+                "realised_gini_coefficient": self.realised_gini,
+                "realised_gini_stderr": self.realised_gini_stderr,
+                "parts": [{"policy": part.name, "share": part.share} for part in self.parts],
+                "optimism": self.optimism,
+                "rotate": rotate,
+                **({"kept_welfare": self.kept_welfare} if rotate else {}),
+            }
+        return found
+
     def plot(self, kind: Literal["values", "history"] = "values") -> "Figure":
         """A figure.
 
@@ -189,7 +232,7 @@ class Solution(Shown):
             kind: `values` (what each type or arm gets) or `history` (how the search went on; only where the policy is
                 a mixture found by playing).
         """
-        figure: Figure = told_by("pictures", "solution_picture")(self, kind)
+        figure: Figure = told_by("plots", "solution_figure")(self, kind)
         return figure
 
     @property

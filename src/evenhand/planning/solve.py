@@ -30,7 +30,7 @@ from evenhand.model.naming import type_names
 from evenhand.model.objective import read_welfare
 from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, Starting
-from evenhand.model.simulator import needs_tables
+from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import PowerMean, Welfare
 from evenhand.parallel import Pool
 from evenhand.planning import exact, played
@@ -277,6 +277,24 @@ class _Choice(NamedTuple):
 def choose_method(problem: CoupledMDP) -> tuple[str, str]:
     """The exact method that fits this problem and machine, else the fluid policies; and why."""
     return _choose(problem)[:2]
+
+
+def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | Starting:
+    """Return the policy of the exact method that fits.
+
+    Args:
+        problem: the problem.
+        welfare: welfare that is maximised.
+        name: name for messages.
+
+    Raises:
+        TooLarge: no exact method fits.
+    """
+    known = needs_tables(problem, name)
+    method, reason = choose_method(known)
+    if method == "fluid":
+        raise TooLarge(reason)
+    return solve(known, welfare, method).policy
 
 
 def _choose(problem: CoupledMDP) -> _Choice:

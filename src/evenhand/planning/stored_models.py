@@ -31,7 +31,7 @@ from evenhand.model.parquet import (
     KEY,
     MOST_FAULTS,
     VERSION,
-    Piece,
+    FileRows,
     RowFaults,
     RowRange,
     StoredArms,
@@ -46,7 +46,7 @@ from evenhand.model.parquet import (
 )
 from evenhand.model.welfare import Welfare, check_welfare, is_named
 from evenhand.parallel import Pool, Report
-from evenhand.planning.names import find_name
+from evenhand.planning.policy_registry import find_policy
 from evenhand.planning.task import gap_share
 from evenhand.policies.index import TypeIndices
 from evenhand.solvers.block_relaxation import solve_blocks
@@ -54,6 +54,9 @@ from evenhand.typing import Floats, Indices, Progress, Rng
 
 TOLERANCE = 1e-4
 """Default relative gap of the relaxation."""
+
+SHOWN_VALUES = 200_000
+"""Rows up to which the JSON form has the value of every row."""
 
 
 # -- solve ------------------------------------------------------------------------------------------------------------
@@ -112,6 +115,27 @@ class Relaxation(Shown):
             f"Relaxation({self.objective.welfare.name} {self.welfare:.6g}, at most {self.upper_bound:.6g}, "
             f"gap {100 * self.gap:.3f} %, {counted(self.model.num_arms, 'arm')})"
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; above SHOWN_VALUES rows without values."""
+        return {
+            "method": self.method,
+            "criterion": self.model.criterion.name,
+            "welfare": {
+                "of": "relaxation",
+                "name": self.objective.welfare.name,
+                "value": self.welfare,
+                "upper_bound": self.upper_bound,
+                "gap": self.gap,
+            },
+            "values": self.values.tolist() if len(self.values) <= SHOWN_VALUES else None,
+            "prices": self.prices,
+            "budget_used": self.budget_used,
+            "arms": self.model.num_arms,
+            "rounds": self.rounds,
+            "backend": self.backend,
+            "seconds": {"solve": self.seconds},
+        }
 
     def save(self, path: Location) -> None:
         """Write the value and weight of every row: a plan.
@@ -204,7 +228,7 @@ def evaluate_stored(
     if isinstance(policy, (Relaxation, TablePlan)):
         weights, policy = policy.weights, policy.policy
     elif isinstance(policy, str):
-        policy = BlockPolicy(find_name(policy).name)
+        policy = BlockPolicy(find_policy(policy).name)
     if not isinstance(policy, BlockPolicy):
         raise NotApplicable(
             "policy: a large opened model takes whittle, random, never-act, or a relaxation or plan of that model; "
@@ -243,6 +267,33 @@ class StoredCheck(Shown):
 
     def __repr__(self) -> str:
         return f"StoredCheck({counted(self.model.num_arms, 'arm')}, sound)"
+
+    @property
+    def resources(self) -> list[dict[str, Any]]:
+        """Name, budget and largest use of each resource."""
+        columns = (self.model.resource_names, self.model.budget.tolist(), self.most_used.tolist())
+        return [
+            {"name": name, "budget": budget, "most_used": most} for name, budget, most in zip(*columns, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        model = self.model
+        return {
+            "model": model.path,
+            "sound": True,
+            "arms": model.num_arms,
+            "rows": model.num_rows,
+            "criterion": model.criterion.name,
+            "discount": model.discount,
+            "over": model.over,
+            "states": list(self.states),
+            "actions": list(self.actions),
+            "rewards": list(self.rewards),
+            "resources": self.resources,
+            "unserved": self.num_unserved,
+            "notes": [{"message": note} for note in self.notes],
+        }
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -365,6 +416,10 @@ class TableDecisions(Shown):
     out: str
     """The table of the actions."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"arms": self.num_arms, "served": self.num_served, "used": self.used, "out": self.out}
+
 
 @dataclass(frozen=True, eq=False)
 class TablePlan(Shown):
@@ -429,7 +484,7 @@ def _said(path: Location) -> dict[str, Any]:
 
 
 def is_table_plan(path: Location) -> bool:
-    """Whether a file or folder is a plan for an opened model."""
+    """Return True if a file or folder is a plan for an opened model."""
     return is_stored(path) and Path(path).exists() and "plan" in _said(path)
 
 
@@ -461,12 +516,12 @@ def load_table_plan(path: Location, model: Location | None = None) -> TablePlan:
     return TablePlan(policy, opened, weights)
 
 
-def _pieces(path: Location) -> list[Piece]:
+def _pieces(path: Location) -> list[FileRows]:
     faults: list[Fault] = []
     found = [(str(file), schema_of(file, faults)) for file in parts_of(Path(path))[0]]
     if faults:
         raise TableError(faults, str(path))
-    return [Piece(file, 0, schema[1]) for file, schema in found if schema is not None]
+    return [FileRows(file, 0, schema[1]) for file, schema in found if schema is not None]
 
 
 def _column(path: Location, name: str) -> list[Any]:

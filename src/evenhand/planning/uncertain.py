@@ -14,7 +14,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.parallel import Pool
 from evenhand.planning.draws import Candidates, add_drawn_plans
 from evenhand.planning.knowing import worth_knowing
-from evenhand.planning.plain import PLAIN
+from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.robust import RobustPlan, robust_plan
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch
@@ -87,9 +87,10 @@ def over_draws(solution: Solution, asked: Asked, sweep: Pool, progress: Progress
     decided = solution
     if asked.share is not None:
         plain = {}
-        for name, make in PLAIN.items():  # none of them may be better in the worst draws than the plan for them
+        # None of them may be better in the worst draws than the plan for them.
+        for entry in (entry for entry in REGISTRY if entry.is_heuristic):
             with contextlib.suppress(NotApplicable, TooLarge):
-                plain[name] = make(worlds.problem)
+                plain[entry.name] = entry.build(worlds.problem)
         candidates.add_all(plain, if_they_fit=True)
         plan = robust_plan(candidates, asked.share, asked.held_out)
         rows, decided = (candidates.row("robust plan", plan.found), first), _robust_solution(solution, plan, asked.seed)

@@ -19,6 +19,7 @@ the error of a step.
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from evenhand.checks import as_seed
 from evenhand.display import heard, in_turn, shows_bar
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
+from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
@@ -34,10 +36,9 @@ from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare, is_lexicographic
 from evenhand.planning.compare import Comparison, compare
 from evenhand.planning.mixed import AS_GOOD
-from evenhand.planning.plans import Plan, plan_of
+from evenhand.planning.plan import Plan, plan_of
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import DEFAULT_TOLERANCE, choose_method, solve
-from evenhand.policies.other_numbers import fit_policy
 from evenhand.typing import Floats, Progress, Rng
 
 Budget = float | Sequence[float] | Floats | Mapping[str, float]
@@ -84,6 +85,11 @@ class BudgetRow:
     beside: tuple[Step, ...] = ()
     """The change from each of the known plans, in their order."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        own = {"budget": self.budget, **_step_dict(self.step), "kept_from": self.kept_from}
+        return own | self.solution.to_dict() | {"policy": None}
+
 
 @dataclass(frozen=True, eq=False)
 class BudgetComparison:
@@ -103,6 +109,17 @@ class BudgetComparison:
 
     step: Step | None
     """What the change from a smaller budget above is worth to the best; None where no row above has one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        found = self.evaluation
+        best = {"policy": self.best, "welfare": found.welfare, "welfare_stderr": found.welfare_stderr}
+        return {"budget": self.budget, "best": best, **_step_dict(self.step), **self.comparison.to_dict()}
+
+
+def _step_dict(step: Step | None) -> dict[str, Any]:
+    names = {"step": "welfare", "step_stderr": "stderr", "step_from": "since", "step_measurable": "measurable"}
+    return {key: None if step is None else getattr(step, name) for key, name in names.items()}
 
 
 @shows_bar
@@ -343,7 +360,7 @@ def _candidates(
     for plan in known:
         if not _fits(plan.problem, problem):
             with contextlib.suppress(NotApplicable):  # a table for its own budget alone
-                found[f"plan for {budget_in_words(plan.problem)}"] = fit_policy(plan.policy, problem, kinds)
+                found[f"plan for {budget_in_words(plan.problem)}"] = described(plan.policy).resized(problem, kinds)
     return found
 
 

@@ -5,6 +5,7 @@ PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the 
 JointNetworkPolicy), and any function (from_function).
 """
 
+from evenhand.model.composite import BySteps, Mixture
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
 from evenhand.policies.functions import FunctionPolicy, from_function
@@ -12,8 +13,28 @@ from evenhand.policies.index import whittle
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
+from evenhand.reductions.counts import CountChoices, CountTable, TypedChoices
+from evenhand.reductions.joint import JointTable
+
+SAVABLE = (
+    BySteps,
+    Mixture,
+    CountChoices,
+    CountNetworkPolicy,
+    CountTable,
+    ExchangeablePriority,
+    JointNetworkPolicy,
+    JointTable,
+    OccupancyPriority,
+    PriorityPolicy,
+    Resolving,
+    RoundRobin,
+    TypedChoices,
+)
+"""Classes of policies that plan files may hold, each known by its `kind`."""
 
 __all__ = [
+    "SAVABLE",
     "CountNetworkPolicy",
     "ExchangeablePriority",
     "FunctionPolicy",

@@ -14,10 +14,10 @@ are ranked by how far each type has come down from its best state to its worst,
 
     wear(s)  =  (max idle - idle(s)) / (max idle - min idle)           1 in the worst state of every type, 0 in its best
 
-and 0 throughout where all states of a type are worth the same; what an action has ahead is weighed on the same scale.
+and 0 throughout where all states of a type are worth the same; what an action has ahead is measured on the same scale.
 Arms of one type are in the order of idle(s).
 
-All of them respect several actions and several resources, break ties at random unless told otherwise, and treat arms
+All of them respect several actions and several resources, break ties at random by default, and treat arms
 of one type and state alike.
 """
 
@@ -165,7 +165,7 @@ def myopic(problem: Problem, ties: Ties = "random") -> PriorityPolicy:
     idle_rewards = np.take_along_axis(types.rewards, types.idle[:, :, None], axis=2)
     # 0.3 - 0.1 is more than 0.2 in doubles; such a gain is none.
     gains = types.rewards - idle_rewards
-    # Rewards may be given with rounding of their own: what is left of equal ones is no gain.
+    # Rewards may be given with rounding of their own: the difference of equal ones does not count.
     least = NOISE * np.abs(types.rewards[types.valid]).max(initial=0.0)
     return _priority(problem, np.where(gains > least, gains, 0.0), threshold=0.0, ties=ties)
 

@@ -20,20 +20,23 @@ With a finite horizon each of these has one table a step. A floor holds in the r
 policies only lean towards it. `planning.mixed` mixes such that it holds for what is played (`planning.floors`).
 """
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import product
 
 import numpy as np
 
 from evenhand.checks import as_numbers, check_memory, check_positive_int, check_shape
-from evenhand.display import ShownPolicy
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
-from evenhand.model.composite import BySteps
+from evenhand.model.base_policy import BasePolicy, check_arrays
+from evenhand.model.composite import BySteps, steps_of
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
+from evenhand.model.same_arms import matched_types, table_rows
 from evenhand.policies.priority import (
     COMPILE_FROM,
     NOISE,
@@ -45,7 +48,7 @@ from evenhand.policies.priority import (
 )
 from evenhand.reductions.counts import count_states
 from evenhand.solvers.arms import SingleArms, action_values, gains_at
-from evenhand.typing import ArrayLike, Bools, Floats, Indices, Ints, Rng
+from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
 
 LEAST_WEIGHT = 1e-6
 """Arms of less weight than this, relative to the largest, count as if they had it."""
@@ -60,7 +63,10 @@ LOOK_AHEAD = 20.0
 """Steps for which re-solving under the average balances use and budget; as a discount of 0.95 would."""
 
 UNSEEN = -1
-"""The place of prices before they were looked at."""
+"""The place of prices before the first search."""
+
+MOST_POINTS = 10_000
+"""Largest number of prices per resource that a file may ask for."""
 
 
 # -- fair-index: the order of service at given prices ----------------------------------------------------------------
@@ -75,7 +81,7 @@ def fair_index(
         problem: the problem.
         weights: (type,) what a unit of an arm's value is worth, from the relaxation.
         prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
-        floor_prices: (type,) what being served is worth in itself; nothing when absent.
+        floor_prices: (type,) value of being served in itself; none by default.
 
     Example:
         >>> import evenhand as eh
@@ -102,7 +108,7 @@ def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats, floor_p
 
     With a finite horizon (step, type, state, action). The actions that are best at the prices come before all others;
     within each kind worth per price decides. Only the order matters, so worth of any size, down to arms of hardly any
-    weight, is told apart. At the relaxation's own prices some actions are worth exactly their price: best but for
+    weight, is distinguished. At the relaxation's own prices some actions are worth exactly their price: best but for
     rounding is best, worth equal but for rounding is equal.
     """
     scores = [scores for scores, _ in _service(problem, weights, prices, floor_prices)]
@@ -118,7 +124,7 @@ def _service(
     by_step = steps is not None and prices.ndim == 2
     shape: dict[str, int | None] = {"step": steps} if by_step else {}
     check_shape(prices, {**shape, "resource": problem.num_resources}, "prices")
-    # Arms without weight wait until the others have what they need, but are not left in the lurch.
+    # Arms without weight wait until the others have what they need, but are served then.
     weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
     worth = action_values(types, weights, prices, problem.criterion, floor_prices)
     best = np.where(types.valid if steps is None else types.valid[:, None], worth, -np.inf).max(axis=-1)
@@ -227,7 +233,7 @@ def occupancy_priority(
         occupancy: (type, state, action) the relaxation's visits; with a finite horizon (type, step, state, action).
         weights: (type,) what a unit of an arm's value is worth.
         prices: (resource,) what a unit of a resource is worth; or (step, resource).
-        floor_prices: (type,) what being served is worth in itself; nothing when absent.
+        floor_prices: (type,) value of being served in itself; none by default.
 
     Example:
         >>> import evenhand as eh
@@ -250,10 +256,12 @@ def occupancy_priority(
     return BySteps(parts)
 
 
-class OccupancyPriority(ShownPolicy):
+class OccupancyPriority(BasePolicy):
     """Draws what the relaxation would do, then repairs and fills."""
 
     exchangeable = True
+    kind = "occupancy-priority"
+    decides = "by ranks, with draws"
 
     def __init__(
         self,
@@ -270,7 +278,7 @@ class OccupancyPriority(ShownPolicy):
             occupancy: (type, state, action) the relaxation's visits.
             weights: (type,) what a unit of an arm's value is worth.
             prices: (resource,) what a unit of a resource is worth.
-            floor_prices: (type,) what being served is worth in itself; nothing when absent.
+            floor_prices: (type,) value of being served in itself; none by default.
         """
         if problem.criterion.num_steps is not None:
             raise NotApplicable("with a finite horizon the relaxation has a table a step; use occupancy_priority")
@@ -300,6 +308,73 @@ class OccupancyPriority(ShownPolicy):
         self.drawn_ranks = rank_scores(cells, -np.inf)
         fill = rank_scores(cells, 0.0)
         self.fill_ranks = np.where(fill >= 0, fill + self.drawn_ranks.max() + 1, -1).astype(np.int32)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the tables of probabilities and scores."""
+        return {"probabilities": self.laws, "scores": self.scores}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "OccupancyPriority":
+        """Return the policy of these tables."""
+        check_arrays(arrays, probabilities="f3", scores="f3")
+        chances, scores = arrays["probabilities"], arrays["scores"]
+        if chances.shape != problem.types.valid.shape or scores.shape != chances.shape:
+            raise PolicyError("its tables do not fit the problem")
+        # Padding may hold anything.
+        sums, real = np.where(problem.types.real, chances, 0.0).sum(axis=2), problem.types.real.any(axis=2)
+        if not (np.isfinite(scores).all() and (chances >= 0).all() and (np.abs(sums[real] - 1) <= 1e-8).all()):
+            raise PolicyError("its probabilities do not sum to 1, or its scores are not finite")
+        return cls.of_tables(problem, chances, scores)
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "OccupancyPriority":
+        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
+        cells = table_rows(self.problem, problem, types)
+        return OccupancyPriority.of_tables(problem, self.laws[cells], self.scores[cells])
+
+    def ranks_at(self, decision: DecisionStep) -> Indices:
+        """(arm, action) ranks behind a decision: drawn actions before those that fill up the budget."""
+        # A copy of the stream: the draw must be the one behind the decision, and must not use up the stream.
+        drawn, _ = self.draw(decision.states[None], copy.deepcopy(decision.rng))
+        return self._ranks_of(decision, drawn[0])
+
+    def _ranks_of(self, decision: DecisionStep, drawn: Indices) -> Indices:
+        cells = decision.types, decision.states
+        hit = drawn[:, None] == np.arange(self.laws.shape[2])
+        return np.where(hit, self.drawn_ranks[cells], self.fill_ranks[cells])
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action: the draw, then repair and filling up by rank."""
+        drawn = self.draw(decision.states[None], copy.deepcopy(decision.rng))[0][0]
+        num_drawn = int(self.drawn_ranks.max()) + 1
+        num_ranks = max(int(self.fill_ranks.max()) + 1, num_drawn)
+        service = RankedService(decision, self._ranks_of(decision, drawn), num_ranks, num_drawn)
+        chances = self.laws[decision.types, decision.states, drawn]
+        columns = decision.types, decision.states, drawn, decision.actions
+        cells = list(zip(*(column.tolist() for column in columns), strict=True))
+        reasons = {}  # arms that agree in all of these share a reason
+        for cell, arm in first_of_each(cells).items():
+            chance, served = float(chances[arm]), bool(decision.served[arm])
+            # Probabilities come from linear programs: 1 may lack a little.
+            often = "always" if chance > 0.9995 else f"{100 * chance:.3g} of 100 times"
+            meant = f"the plan gives {service.labels.doing(cell[0], cell[2])} here {often}"
+            waits = not served and service.level[arm] >= 0
+            if cell[3] == cell[2] and not waits:
+                reasons[cell] = f"{meant}, {service.reason(arm)}" if served else meant
+            else:
+                filled = " there was budget to fill up," if served else ""
+                reasons[cell] = f"{meant};{filled} {service.reason(arm)}"
+        return [reasons[cell] for cell in cells]
+
+    def service_order(self, step: int = 0) -> ServiceOrder:
+        """Return the conditions by rank: what may be drawn, then what fills up the budget."""
+        ranks = np.where(self.laws > 0, self.drawn_ranks, self.fill_ranks).astype(np.int32)
+        return order_by_rank(self.problem, ranks, self.decides, self.laws, int(self.drawn_ranks.max()) + 1)
+
+    def does_same(self, other: object) -> bool:
+        """Return whether another policy surely makes the same decisions."""
+        if not isinstance(other, OccupancyPriority) or not np.array_equal(self.fill_ranks, other.fill_ranks):
+            return False
+        return np.allclose(self.laws, other.laws, atol=1e-9)
 
     @cached_property
     def _cumulative(self) -> Floats:
@@ -347,6 +422,7 @@ class Resolving(RememberingPolicy):
     """Serves by worth per price, at prices that fit where the arms are now. Plays by counts too."""
 
     plays_by_counts = True
+    kind = "re-solving"
 
     def __init__(
         self,
@@ -364,9 +440,9 @@ class Resolving(RememberingPolicy):
             weights: (type,) what a unit of an arm's value is worth.
             prices: (resource,) the relaxation's prices, in the middle of the grid; or (step, resource), which are
                 all raised and lowered together.
-            every: steps between two looks at the prices.
+            every: steps between two searches for prices.
             points: prices tried for one resource; for two, the square root of it each way, but at least 9.
-            floor_prices: (type,) what being served is worth in itself; nothing when absent.
+            floor_prices: (type,) value of being served in itself; none by default.
         """
         check_positive_int(every, "every")
         weights, prices, floor_prices = _read(weights, prices, floor_prices)
@@ -389,6 +465,47 @@ class Resolving(RememberingPolicy):
         self.values, self.rent = _price_tables(self)
         self._policies: dict[int, ExchangeablePriority | BySteps] = {}
 
+    def to_arrays(self) -> dict[str, Array]:
+        """Return weights and prices, and how often and how finely prices are searched."""
+        found = {"weights": self.weights, "prices": self.prices}
+        found |= {"every": np.array(self.every), "points": np.array(self.points)}
+        return found if self.floor_prices is None else found | {"floor_prices": self.floor_prices}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "Resolving":
+        """Return the policy of these weights and prices."""
+        check_arrays(arrays, ["floor_prices"], weights="f1", prices="f12", every="iu0", points="iu0", floor_prices="f1")
+        points = int(arrays["points"])
+        if not 1 <= points <= MOST_POINTS or not all(np.isfinite(array).all() for array in arrays.values()):
+            raise PolicyError(f"its weights and prices must be finite, and its points 1 to {MOST_POINTS}")
+        every, floor_prices = int(arrays["every"]), arrays.get("floor_prices")
+        return cls(problem, arrays["weights"], arrays["prices"], every, points, floor_prices)
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "Resolving":
+        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
+        rows = matched_types(self.problem, problem, types)
+        floor_prices = None if self.floor_prices is None else self.floor_prices[rows]
+        return Resolving(problem, self.weights[rows], self.prices, self.every, self.points, floor_prices)
+
+    def _policy_now(self, decision: DecisionStep) -> ExchangeablePriority:
+        assert isinstance(decision.actor, ResolvingActor)
+        return self.policy_at(int(decision.actor.place[0]), decision.step)
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action, by rank at the present prices."""
+        return self._policy_now(decision).explain(decision)
+
+    def ranks_at(self, decision: DecisionStep) -> Indices | None:
+        """(arm, action) ranks at the present prices."""
+        return self._policy_now(decision).ranks_at(decision)
+
+    def service_order(self, step: int = 0) -> ServiceOrder:
+        """Return the conditions by rank at the prices of the expected initial counts."""
+        problem = self.problem
+        start = np.round(problem.type_counts[:, None] * problem.types.initial).astype(np.int64)
+        ranks = self.policy_at(int(self.best_prices(start[None], step)[0]), step).ranks
+        return order_by_rank(problem, ranks, "by ranks that follow the states of the arms")
+
     def prices_at(self, place: int) -> Floats:
         """(resource,), or (step, resource): the prices at a place in the grid."""
         return np.asarray(self.grid[place] if self.prices.ndim == 1 else self.prices * self.factors[place])
@@ -398,14 +515,12 @@ class Resolving(RememberingPolicy):
         return None if self.floor_prices is None else np.asarray(self.floor_prices * self.factors[place].max())
 
     def policy_at(self, place: int, step: int) -> ExchangeablePriority:
-        """How arms are served at a step, at a place in the grid; made when it is first asked for."""
+        """Return the policy of a step at a place in the grid; built at the first call."""
         if place not in self._policies:
             given = (self.weights, self.prices_at(place), self.pay_at(place))
             self._policies[place] = fair_index(self.problem, *given)
-        found = self._policies[place]
-        if not isinstance(found, BySteps):
-            return found
-        part = found.parts[step % len(found.parts)]
+        parts = steps_of(self._policies[place])
+        part = parts[step % len(parts)]
         assert isinstance(part, ExchangeablePriority)
         return part
 
@@ -488,8 +603,8 @@ class ResolvingActor(Actor):
         return {"step": np.array(self.step), "place": self.place.astype(np.int64)}
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
-        """Look at the prices now and then; serve by score at them."""
-        # Unseen prices are looked at whatever the step: an actor may have been told to go on in the middle.
+        """Search prices now and then; serve by score at them."""
+        # Prices that were never searched are searched at any step: an actor may start in the middle.
         if self.step % self.policy.every == 0 or self.place.min() == UNSEEN:
             self._look(count_states(self.policy.problem, states))
         step, self.step = self.step, self.step + 1

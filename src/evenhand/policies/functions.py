@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput
 from evenhand.model.acting import on_batches
+from evenhand.model.base_policy import BasePolicy
 from evenhand.model.feasible import check_actions, checked_shape
 from evenhand.model.simulator import Problem
 from evenhand.typing import Array, Indices
@@ -16,8 +16,8 @@ Choose: TypeAlias = Callable[[Indices, np.random.Generator], Array]
 """(states, rng) -> actions, of all episodes at once, (episode, arm), or of one, (arm,)."""
 
 
-class FunctionPolicy(ShownPolicy):
-    """A function that chooses actions; what it answers is checked before anybody acts on it."""
+class FunctionPolicy(BasePolicy):
+    """A function that chooses actions; its actions are checked before they are used."""
 
     def __init__(
         self, function: Choose, problem: Problem, *, exchangeable: bool = False, one_by_one: bool = False
@@ -28,7 +28,7 @@ class FunctionPolicy(ShownPolicy):
             function: (states, rng) -> actions.
             problem: whose rules it is held to.
             exchangeable: whether it treats arms of one type alike, which then have equal values.
-            one_by_one: whether it is asked for one episode at a time.
+            one_by_one: whether it takes one episode at a time.
         """
         if not callable(function):
             raise InvalidInput(f"function: expected a function of (states, rng), got {function!r}")

@@ -47,11 +47,11 @@ class TypeIndices(Shown):
     """(type, state) the action that is not idle; the idle one if the budget allows no other."""
 
     problem: CoupledMDP | StoredArms
-    """Whose types they are; of a large opened model every row is a type."""
+    """The problem; of a large opened model every row is a type."""
 
     @cached_property
     def names(self) -> list[str]:
-        """(type,) names of the types; empty if they have none."""
+        """(type,) what the types are called; empty where they have no name."""
         return [] if isinstance(self.problem, StoredArms) else told_names(self.problem)
 
     @property
@@ -72,12 +72,11 @@ class TypeIndices(Shown):
         """One row a type and state, for a finite horizon also a step: labels where there are any, and the index.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         if isinstance(self.problem, StoredArms):
-            types, states = np.nonzero(np.isfinite(self.indices))
-            columns = {"type": types, "state": states, "index": self.indices[types, states]}
-            return as_frame(columns, library)
+            kinds, states = np.nonzero(np.isfinite(self.indices))
+            return as_frame({"type": kinds, "state": states, "index": self.indices[kinds, states]}, library)
         types = self.problem.types
         # Padding is left out; with a horizon, every step has the same real states.
         real = np.arange(self.indices.shape[-1]) < types.num_states[:, None]
@@ -94,9 +93,35 @@ class TypeIndices(Shown):
         columns |= {"indexable": self.indexable[kinds], "index": self.indices[tuple(rows.T)]}
         return as_frame(columns, library)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; of a large opened model totals instead of indices."""
+        if isinstance(self.problem, StoredArms):
+            real = self.indices[np.isfinite(self.indices)]
+            return {
+                "criterion": self.problem.criterion.name,
+                "rows": len(self.indexable),
+                "indexable": int(self.indexable.sum()),
+                "undefined": len(self.result.refused),
+                "first_without": (np.flatnonzero(~self.indexable)[:5] + 1).tolist(),
+                "lowest": float(real.min(initial=np.inf)),
+                "highest": float(real.max(initial=-np.inf)),
+            }
+        return {"criterion": self.problem.criterion.name, "arms": [self._type_dict(t) for t in range(len(self.names))]}
+
+    def _type_dict(self, kind: int) -> dict[str, Any]:
+        assert isinstance(self.problem, CoupledMDP)
+        indexable, size = bool(self.indexable[kind]), self.problem.types.num_states[kind]
+        return {
+            "name": self.names[kind],
+            "count": int(self.problem.type_counts[kind]),
+            "indexable": None if kind in self.result.refused else indexable,
+            "indices": self.indices[kind, ..., :size].tolist() if indexable else None,
+            "reason": None if indexable else self.result.explain(kind),
+        }
+
     def plot(self) -> "Figure":
         """A figure: the index of each state; for a finite horizon by the steps that are left."""
-        figure: Figure = told_by("pictures", "indices_picture")(self)
+        figure: Figure = told_by("plots", "indices_figure")(self)
         return figure
 
 
@@ -114,7 +139,7 @@ def indices(
 
     Args:
         problem: arms with two actions, one of them idle; or an opened Parquet model.
-        criterion: `discounted`, `average` or `finite:T`; by default the problem's.
+        criterion: `discounted`, `average` or `finite:T`; by default the problem's own.
         backend: where the rows of a large opened model are computed.
         progress: called with the current activity and the completed share, for a large opened model.
 
@@ -147,15 +172,16 @@ def _indices_by_rows(model: StoredArms, backend: str | Pool | None, progress: Re
         parts = pool.map(_indices_of_rows, tasks, [f"rows from {row}" for row in starts], progress)
     results, active = zip(*parts, strict=True)
     width = max(part.indices.shape[1] for part in results)
-    wide = [
-        np.pad(part.indices, ((0, 0), (0, width - part.indices.shape[1])), constant_values=np.nan) for part in results
-    ]
-    columns = [
-        np.concatenate([getattr(part, name) for part in results]) for name in ("indexable", "regained", "witnesses")
-    ]
+    wide = [_widened(part.indices, width, np.nan) for part in results]
+    names = ("indexable", "regained", "witnesses")
+    columns = [np.concatenate([getattr(part, name) for part in results]) for name in names]
     refused = {row + arm: text for row, part in zip(starts, results, strict=True) for arm, text in part.refused.items()}
-    padded = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in active]
-    return TypeIndices(WhittleResult(np.concatenate(wide), *columns, refused=refused), np.concatenate(padded), model)
+    found = WhittleResult(np.concatenate(wide), *columns, refused=refused)
+    return TypeIndices(found, np.concatenate([_widened(part, width, 0) for part in active]), model)
+
+
+def _widened(part: Any, width: int, filling: float) -> Any:
+    return np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=filling)
 
 
 def _indices_of_rows(
@@ -181,10 +207,10 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     types, choices = problem.types, num_choices(problem)
     if len(odd := np.flatnonzero(choices != 2)):
         called = types.labels[odd[0]][0] if types.labels else ""
-        told = f"type {odd[0]} has {choices[odd[0]]}" + (
+        choice = f"type {odd[0]} has {choices[odd[0]]}" + (
             f" ({called})" if called and not called.startswith("type ") else ""
         )
-        raise NotApplicable(f"Whittle indices are for arms with two actions; {told}")
+        raise NotApplicable(f"Whittle indices are for arms with two actions; {choice}")
     others = serveable_cells(problem)
     only_idle = np.asarray(~others.any(axis=2))
     active = np.where(only_idle, types.idle, others.argmax(axis=2)).astype(np.int32)
@@ -228,7 +254,7 @@ def whittle(
         array([0, 0, 1], dtype=int32)
     """
     problem = needs_tables(problem, "whittle")
-    # With several resources a charge per step is no price.
+    # With several resources a charge per step is not a price.
     if problem.num_resources != 1:
         raise NotApplicable(f"Whittle indices are for one resource; this problem has {problem.num_resources}")
     found = indices_of(problem)
@@ -241,7 +267,7 @@ def whittle(
     indices = settle(indices, axis=tuple(range(1, indices.ndim)))  # all states, and all steps if there are any
     if paper_compat:
         indices = np.where(np.abs(indices) <= TRUNCATED_AT, indices, 0.0)
-    # At or below the threshold nobody is served: just below 0 lets indices of 0 through.
+    # At or below the threshold no arm is served: just below 0 lets indices of 0 through.
     threshold = float(np.nextafter(0.0, -1.0)) if paper_compat else 0.0
     if indices.ndim == 2:
         return _by_index(problem, indices / use[:, None], found.active, threshold)
@@ -253,7 +279,7 @@ def whittle(
 def _by_index(problem: CoupledMDP, indices: Floats, active: Indices, threshold: float) -> ExchangeablePriority:
     """The highest indices first, by (type, state)."""
     scores = np.zeros(problem.types.valid.shape)
-    # Scores stand at the active action; idle ones are never looked at.
+    # Scores stand at the active action; idle ones are not used.
     kinds, states = np.indices(active.shape)
     scores[kinds, states, active] = indices
     return ExchangeablePriority(problem, scores, threshold=threshold)

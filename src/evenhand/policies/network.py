@@ -18,7 +18,7 @@ so that spending nothing, one unit, ..., everything are equally wide, and the on
 
 Joint policy (the paper's Vanilla-DRL). The input is the raw state of every arm, s / (S - 1); the output has one logit
 an arm for each of the b draws, and the arm with the largest logit of a draw is served. With N logits a draw, as the
-paper has it, the budget is always spent; with N + 1 the last one stands for nobody.
+paper has it, the budget is always spent; with N + 1 the last one stands for no arm.
 """
 
 from collections.abc import Sequence
@@ -28,18 +28,19 @@ from typing import Protocol
 
 import numpy as np
 
-from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.kernels.copies import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
+from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.explanations import DecisionStep, explain_by_rank
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
-from evenhand.model.simulator import Simulator
-from evenhand.reductions.counts import assign
+from evenhand.model.simulator import Simulator, needs_tables
+from evenhand.reductions.counts import assign, count_states
 from evenhand.reductions.joint import Joint, JointTable
-from evenhand.typing import Floats, Indices, Ints, Singles
+from evenhand.typing import Array, Floats, Indices, Ints, Singles
 
 LEAST_PRIORITY = 1e-3
 """Priorities are in [LEAST_PRIORITY, 1]: never 0, so that every cell can be drawn."""
@@ -107,9 +108,26 @@ class Network:
         outputs += self.biases[-1]
         return np.tanh(outputs, out=outputs) if self.squash else outputs
 
+    def to_arrays(self) -> dict[str, Array]:
+        """Return weights and biases by layer, and whether the output is squashed."""
+        arrays: dict[str, Array] = {"squash": np.array(self.squash)}
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays |= {f"weight_{layer}": weight, f"bias_{layer}": bias}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Array]) -> "Network":
+        """Return the network of these layers."""
+        layers = range((len(arrays) - 1) // 2)
+        weights, biases = ([f"{part}_{layer}" for layer in layers] for part in ("weight", "bias"))
+        check_arrays(arrays, squash="b0", **dict.fromkeys(weights, "f2"), **dict.fromkeys(biases, "f1"))
+        if any(arrays[name].dtype != np.float32 for name in (*weights, *biases)):
+            raise PolicyError("its weights and biases must be numbers of single precision")
+        return cls([arrays[name] for name in weights], [arrays[name] for name in biases], bool(arrays["squash"]))
+
 
 class Answering(Protocol):
-    """Whatever turns observations into outputs: a network, or somebody else's model."""
+    """A function from observations to outputs: a network, or another model."""
 
     @property
     def num_inputs(self) -> int:
@@ -124,6 +142,12 @@ class Answering(Protocol):
     def __call__(self, inputs: Singles) -> Singles:
         """(batch, output) from (batch, input)."""
         ...
+
+
+def _network_arrays(network: Answering) -> dict[str, Array]:
+    if not isinstance(network, Network):
+        raise NotApplicable(f"a policy that calls {network!r} cannot be saved: save that model itself")
+    return network.to_arrays()
 
 
 def usage_of(problem: CoupledMDP | Simulator) -> Floats:
@@ -155,7 +179,7 @@ def observe(counts: Ints, num_arms: Ints, budget: Floats, usage: Floats) -> Sing
 
 
 def budget_shares(num_arms: Ints, budget: Floats, usage: Floats) -> Floats:
-    """(copy, resource) min(1, b / (N max d)), and 1 for a resource that nobody uses: it is not scarce."""
+    """(copy, resource) min(1, b / (N max d)), and 1 for a resource that no action uses: it is not scarce."""
     # The most that any action uses of a resource: the head's max d_k.
     most = usage.max(axis=(0, 1))
     shares = np.minimum(1.0, budget / (num_arms[:, None] * np.where(most > 0, most, 1.0)))
@@ -201,10 +225,13 @@ def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
 # -- acting by counts ------------------------------------------------------------------------------------------------
 
 
-class CountNetworkPolicy(ShownPolicy):
+class CountNetworkPolicy(BasePolicy):
     """A network on count proportions, for identical arms; one network serves any number of arms and any budget."""
 
+    kind = "count-network"
+    decides = "by a trained network"
     any_number = True
+    transfers = True
 
     def __init__(self, problem: CoupledMDP | Simulator, network: Answering, rule: AllocationRule = "greedy") -> None:
         """Fit the network to a problem.
@@ -270,6 +297,43 @@ class CountNetworkPolicy(ShownPolicy):
         inputs[:, num_states:] = self._shares
         return self.network(inputs)
 
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the network, and the number of the allocation rule."""
+        return _network_arrays(self.network) | {"allocation": np.array(ALLOCATION_RULES.index(self.rule))}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP | Simulator, arrays: dict[str, Array]) -> "CountNetworkPolicy":
+        """Return the policy of this network."""
+        layers = {name: array for name, array in arrays.items() if name != "allocation"}
+        check_arrays({name: arrays[name] for name in arrays.keys() - layers.keys()}, allocation="iu0")
+        network, rule = Network.from_arrays(layers), int(arrays["allocation"])
+        if not 0 <= rule < len(ALLOCATION_RULES):
+            raise PolicyError(f"its allocation rule {rule} is not known to this version")
+        return cls(problem, network, ALLOCATION_RULES[rule])
+
+    def resized(self, problem: CoupledMDP | Simulator, types: Sequence[int] | None = None) -> "CountNetworkPolicy":
+        """Return the same network for other numbers of arms; see `BasePolicy.resized`."""
+        return CountNetworkPolicy(problem, self.network, self.rule)
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action: the network's priorities, or the order of its scores."""
+        outputs = self.outputs(count_states(decision.problem, decision.states[None])[:, 0])
+        if self.rule != "greedy":
+            priorities, _ = read_priorities(outputs, decision.problem.budget_limit[None], self.usage)
+            own = priorities[0][decision.states, decision.actions]
+            return [f"drawn by the network's priorities ({value:.2f} for this)" for value in own.tolist()]
+        scores = read_scores(outputs, self.usage)[0]
+        # The place of every (state, action) in the order of falling scores; of equals the first.
+        place = np.empty(scores.size, dtype=np.int64)
+        place[np.argsort(-scores.reshape(-1), kind="stable")] = np.arange(scores.size)
+        place = place.reshape(scores.shape)
+        idle = decision.problem.types.idle[0]
+        above = place < place[np.arange(len(idle)), idle][:, None]  # once idling is passed, the rest of a state idles
+        order = np.full(scores.shape, -1, dtype=np.int32)
+        order[above] = np.argsort(np.argsort(place[above]))
+        never = "the network puts idling first in this condition, with the arms as they are"
+        return explain_by_rank(decision, order[None], never, ", by the network's scores with the arms as they are")
+
     def _serve(self, outputs: Singles, counts: Ints, limit: Floats) -> Ints:
         return serve_greedily_fast(read_scores(outputs, self.usage), counts, limit, self.usage)
 
@@ -288,18 +352,22 @@ def num_draws(problem: CoupledMDP) -> int:
     return draws
 
 
-class JointNetworkPolicy(ShownPolicy):
+class JointNetworkPolicy(BasePolicy):
     """The paper's Vanilla-DRL: a network on the raw joint state that says which arms to serve."""
+
+    kind = "joint-network"
+    decides = "by a trained network"
+    transfers = True
 
     def __init__(self, problem: CoupledMDP, network: Network) -> None:
         self.draws = num_draws(problem)
         arms = problem.num_arms
-        # As the paper has it, or with one logit more for nobody.
+        # As the paper has it, or with one more logit for no arm.
         outputs = arms * self.draws, (arms + 1) * self.draws
         if network.num_inputs != arms or network.num_outputs not in outputs:
             raise PolicyError(
                 f"the network has {network.num_inputs} inputs and {network.num_outputs} outputs; {arms} arms served "
-                f"{self.draws} at a time need {arms} and {outputs[0]} (or {outputs[1]}, where nobody may be served)"
+                f"{self.draws} at a time need {arms} and {outputs[0]} (or {outputs[1]}, if no arm may be served)"
             )
         self.problem, self.network = problem, network
         self.idle = problem.types.idle[0]
@@ -310,6 +378,15 @@ class JointNetworkPolicy(ShownPolicy):
         logits = self.network(observe_arms(states, len(self.idle)))
         chosen = logits.reshape(len(states), self.draws, -1).argmax(axis=2)
         return serve_chosen(states, chosen, self.idle)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the network."""
+        return _network_arrays(self.network)
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "JointNetworkPolicy":
+        """Return the policy of this network."""
+        return cls(needs_tables(problem, "a joint network"), Network.from_arrays(arrays))
 
     def on(self, space: Joint) -> JointTable:
         """The same policy as a table over the product space, for exact evaluation."""
@@ -325,9 +402,9 @@ def observe_arms(states: Indices, num_states: int) -> Singles:
 
 
 def serve_chosen(states: Indices, chosen: Ints, idle: Indices) -> Indices:
-    """(episode, arm) actions: the (episode, draw) chosen arms are served, the others idle; N stands for nobody."""
+    """(episode, arm) actions: the (episode, draw) chosen arms are served, the others idle; N stands for no arm."""
     actions = idle[states]
-    # N is no arm: that draw serves nobody.
+    # A draw of N serves no arm.
     rows, draws = np.nonzero(chosen < states.shape[1])
     arms = chosen[rows, draws]
     # With two actions, the one that is not idle.

@@ -11,22 +11,25 @@ drawn with probability proportional to the arms left in each cell whose usage st
 The law of the allocation follows by unrolling these draws; allocations reached by several orders are merged.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import comb
 
 import numpy as np
 
 from evenhand.checks import check_shape
-from evenhand.display import ShownPolicy
 from evenhand.errors import InvalidInput, TooLarge
 from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
-from evenhand.model.coupled import MOST_ARMS
+from evenhand.model.base_policy import BasePolicy, check_arrays
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.simulator import Problem
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.model.explanations import DecisionStep, ServiceOrder, explain_by_rank, order_by_rank
+from evenhand.model.same_arms import table_rows
+from evenhand.model.simulator import Problem, needs_tables
+from evenhand.typing import Array, Floats, Indices, Ints
 
 COMPILE_FROM = 50_000
 """Arms in one batch from which the compiled choice is used at once; both give the same actions."""
@@ -41,8 +44,11 @@ NOISE = 1e-12
 """The same as a share of the largest score: what is left of a number that should be 0."""
 
 
-class PriorityPolicy(ShownPolicy):
+class PriorityPolicy(BasePolicy):
     """Serves the highest scores first; of equal scores the first arm."""
+
+    kind = "ordered-priority"
+    decides = "by fixed ranks, of equals the first arm"
 
     shuffle = False
     stop = False
@@ -51,7 +57,7 @@ class PriorityPolicy(ShownPolicy):
         """Prepare the ranks.
 
         Args:
-            problem: the problem, or a simulator: only usage is looked at.
+            problem: the problem, or a simulator: only usage is used.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
         """
@@ -61,7 +67,7 @@ class PriorityPolicy(ShownPolicy):
         )
         if np.isnan(scores[types.valid]).any():
             raise InvalidInput("scores: some are not numbers")
-        if np.isnan(threshold):  # nothing would be above it, and nobody served
+        if np.isnan(threshold):  # nothing would be above it, and no arm served
             raise InvalidInput("threshold: expected a number, got nan")
         self.problem = problem
         self.scores = scores
@@ -78,6 +84,20 @@ class PriorityPolicy(ShownPolicy):
         kinds, limit = problem.type_of_arm, problem.budget_limit
         return do(kinds, self.ranks, types.usage, types.idle, limit, states, key, self.stop, self.shuffle)
 
+    def to_arrays(self) -> dict[str, Array]:
+        """Return scores and threshold."""
+        return {"scores": self.scores, "threshold": np.array(self.threshold)}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "PriorityPolicy":
+        """Return the policy of these scores."""
+        check_arrays(arrays, scores="f3", threshold="f0")
+        return cls(problem, arrays["scores"], float(arrays["threshold"]))
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "PriorityPolicy":
+        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
+        return PriorityPolicy(problem, self.scores[table_rows(self.problem, problem, types)], self.threshold)
+
 
 # -- equal scores in random order: by counts, and their law ----------------------------------------------------------
 
@@ -85,13 +105,15 @@ class PriorityPolicy(ShownPolicy):
 class ExchangeablePriority(PriorityPolicy):
     """Serves the highest scores first; equal scores in random order."""
 
+    kind = "priority"
+    decides = "by fixed ranks"
     shuffle = True
 
     def __init__(self, problem: Problem, scores: Floats, threshold: float = -np.inf, stop: bool = False) -> None:
         """Prepare the ranks.
 
         Args:
-            problem: the problem, or a simulator: only usage is looked at.
+            problem: the problem, or a simulator: only usage is used.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
             stop: whether stopping competes as one more candidate; only where all scores are equal.
@@ -100,6 +122,43 @@ class ExchangeablePriority(PriorityPolicy):
         if stop and self.ranks.max() > 0:
             raise InvalidInput("stop: stopping can compete only where all scores are equal")
         self.stop = stop
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return scores and threshold, and whether stopping competes."""
+        return {**super().to_arrays(), "stop": np.array(self.stop)}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "ExchangeablePriority":
+        """Return the policy of these scores."""
+        check_arrays(arrays, scores="f3", threshold="f0", stop="b0")
+        return cls(problem, arrays["scores"], float(arrays["threshold"]), bool(arrays["stop"]))
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "ExchangeablePriority":
+        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
+        scores = self.scores[table_rows(self.problem, problem, types)]
+        return ExchangeablePriority(problem, scores, self.threshold, self.stop)
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action, by rank."""
+        if self.stop:
+            return decision.each("drawn at random", "not drawn; who is served is random")
+        return explain_by_rank(decision, self.ranks)
+
+    def ranks_at(self, decision: DecisionStep) -> Indices | None:
+        """(arm, action) ranks behind a decision; None if it is random."""
+        return None if self.stop else self.ranks[decision.types, decision.states]
+
+    def service_order(self, step: int = 0) -> ServiceOrder:
+        """Return the conditions by rank."""
+        if self.stop:
+            return ServiceOrder((), "arms drawn at random", ranked=True)
+        return order_by_rank(needs_tables(self.problem, "an order of service"), self.ranks, self.decides)
+
+    def does_same(self, other: object) -> bool:
+        """Return whether another policy surely makes the same decisions."""
+        if not isinstance(other, ExchangeablePriority):
+            return False
+        return self.stop == other.stop and np.array_equal(self.ranks, other.ranks)
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """Serve each episode's crowds by score."""
@@ -111,7 +170,7 @@ class ExchangeablePriority(PriorityPolicy):
         for group, usage, equal in self._groups_to_serve:
             serve = self._serve_equal if equal else self._serve_one_by_one
             serve(group, usage, left, budget, allocation, rng)
-        # Whoever was not served idles.
+        # Arms that were not served idle.
         kinds, states = np.indices(types.idle.shape)
         allocation[:, kinds, states, types.idle] += left
         return allocation
@@ -127,7 +186,7 @@ class ExchangeablePriority(PriorityPolicy):
         found = []
         for group in self._groups:
             usage = self.problem.types.usage[tuple(group.T)]
-            # One action a state: then nobody is drawn twice, and equal usage makes all draws alike.
+            # One action a state: then no arm is drawn twice, and equal usage makes all draws alike.
             one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
             found.append((group, usage, one_action and bool((usage == usage[0]).all())))
         return found
@@ -176,7 +235,7 @@ class ExchangeablePriority(PriorityPolicy):
             point = rng.random(len(left)) * total
             # Beyond all arms lies stopping, the cell after the last.
             cell = (point[:, None] >= sums).sum(axis=1)
-            # An episode ends when nobody fits, or stopping was drawn.
+            # An episode ends when no arm fits, or stopping was drawn.
             live &= (sums[:, -1] > 0) & (cell < len(group))
             rows, chosen = episodes[live], cell[live]
             kind, state, action = group[chosen].T
@@ -212,7 +271,7 @@ class ExchangeablePriority(PriorityPolicy):
     def _law_of_group(self, group: Ints, counts: Ints, law: dict[bytes, float]) -> dict[bytes, float]:
         """Unroll the draws within one rank, from every allocation reached so far."""
         if not counts[group[:, 0], group[:, 1]].any():
-            return law  # nobody is there to be drawn
+            return law  # no arm can be drawn
         types, limit = self.problem.types, self.problem.budget_limit
         usage = types.usage[tuple(group.T)]
         done: dict[bytes, float] = {}
@@ -224,7 +283,7 @@ class ExchangeablePriority(PriorityPolicy):
                 budget = limit - np.einsum("tsa,tsak->k", allocation, types.usage)
                 crowd = left * (usage <= budget).all(axis=1)
                 total = int(crowd.sum())
-                # Nobody fits: this allocation is final. With stopping it may be final with chance 1 / (total + 1).
+                # No arm fits: this allocation is final. With stopping it may be final with chance 1 / (total + 1).
                 if total == 0 or self.stop:
                     done[key] = done.get(key, 0.0) + chance * (1.0 if total == 0 else 1.0 / (total + 1))
                 for cell in np.flatnonzero(crowd):

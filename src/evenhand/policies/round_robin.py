@@ -1,31 +1,64 @@
 """EQR, equal resources: every arm is served once a round, whatever its state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from evenhand.checks import as_generator
+from evenhand.display import counted
 from evenhand.errors import PolicyError
 from evenhand.model.acting import Actor, Memory, Remembered, RememberingPolicy, read_memory
+from evenhand.model.base_policy import check_arrays
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.explanations import DecisionStep, ServiceOrder
 from evenhand.model.simulator import Problem
-from evenhand.typing import ArrayLike, Floats, Indices, Ints, Rng
+from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints, Rng
 
 
 class RoundRobin(RememberingPolicy):
     """Serves the arms in turn; with unit usage and budget b, each arm once every N / b steps (the paper's EQR).
 
-    The reading taken: each episode has its own random order of the arms, kept for all its rounds. A step serves the
+    The reading taken: each episode has its own random order of the arms for all its rounds. A step serves the
     arms at the head of the order while the head fits the budget that is left; an arm that does not fit waits at the
-    head for the next step, so nobody loses a turn. The served arm takes the action that uses the largest share of
+    head for the next step, so no arm loses a turn. The served arm takes the action that uses the largest share of
     the budget among those that fit a whole step's budget in its present state (the first such action on a tie), and
     an arm for which nothing fits loses its turn. The policy remembers the order and whose turn it is.
     """
 
     exchangeable = True
+    kind = "round-robin"
+    depends_on_step = True
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.service = _largest_action(problem)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return no arrays: it follows from the problem."""
+        return {}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "RoundRobin":
+        """Return the policy of a problem."""
+        check_arrays(arrays)
+        return cls(problem)
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "RoundRobin":
+        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
+        return RoundRobin(problem)
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the place of each arm in the round, after this step."""
+        actor, number = decision.actor, len(decision.states)
+        assert isinstance(actor, RoundRobinActor)
+        waits = (np.argsort(actor.order[0]) - actor.head[0]) % number
+        texts = [f"its turn comes after {counted(wait, 'other')}" if wait else "it is next" for wait in waits.tolist()]
+        served = decision.served.tolist()
+        return ["its turn has come in the round" if busy else text for busy, text in zip(served, texts, strict=True)]
+
+    def service_order(self, step: int = 0) -> ServiceOrder:
+        """Return an order without ranks."""
+        return ServiceOrder((), "every arm in turn, whatever its state", ranked=True)
 
     def start(self, num_episodes: int, rng: Rng = None) -> "RoundRobinActor":
         """An actor at the first step of `num_episodes` episodes."""
@@ -56,6 +89,25 @@ class RoundRobinActor(Actor):
     def memory(self) -> Memory:
         """(episode, arm) `order` of the arms, and (episode,) `head`, who comes next in it."""
         return {"order": self.order.copy(), "head": self.head.copy()}
+
+    def advance(self, states: Indices, steps: int, rng: np.random.Generator) -> None:
+        """Play a number of steps as if the arms of one episode stayed in their states.
+
+        The head of the order decides the next one, so after at most as many steps as there are arms it goes in cycles;
+        whole cycles are skipped.
+        """
+        seen: dict[int, int] = {}
+        number = 0
+        while number < steps:
+            head = int(self.head[0])
+            if head in seen:
+                cycle = number - seen[head]
+                number, seen = number + (steps - number) // cycle * cycle, {}
+                if number >= steps:
+                    break
+            seen[head] = number
+            self.act(states, rng)
+            number += 1
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve the next arms of every episode."""

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from evenhand.errors import Conflict, Fault
+from evenhand.model.labels import quantity
 from evenhand.model.places import quoted
 from evenhand.model.whereabouts import SHOWN_FAULTS, Table
-from evenhand.planning.labels import quantity
 from evenhand.programme import schema
 from evenhand.programme.deciding import PlanRow
 from evenhand.programme.knowing import SEEN, Known
@@ -41,7 +41,7 @@ class Accepted:
     used: dict[str, float]
     """Use per resource."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 

@@ -107,13 +107,13 @@ class ArmRow:
     service: Service
     earned: Earned
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 
     def as_row(self) -> dict[str, Any]:
         """Row of a table: all numbers side by side."""
-        own = self.as_dict()
+        own = self.to_dict()
         service, earned = own.pop("service"), own.pop("earned")
         return {**own, **service, **earned}
 
@@ -253,7 +253,7 @@ class Audit:
         rows = [row.as_row() for row in self.arms]
         return as_frame({name: [row[name] for row in rows] for name in rows[0]}, library)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form, with None for undefined numbers."""
         more = {"override_cost": self.override_cost, "overrides_by": self.by_who(), "warnings": self.warnings}
         found: dict[str, Any] = _finite(asdict(self) | more)
@@ -389,7 +389,7 @@ class Part:
     groups: dict[str, Earned]
     """Groups that took part."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 

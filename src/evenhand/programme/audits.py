@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from evenhand.errors import NotConverged
-from evenhand.planning.plans import Plan
+from evenhand.planning.plan import Plan
 from evenhand.planning.what_if import Budget
 from evenhand.programme import roster, schema
 from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level

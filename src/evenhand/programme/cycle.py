@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select
 from evenhand.errors import Conflict, Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.whereabouts import Table
-from evenhand.planning.plans import Decisions
+from evenhand.planning.plan import Decisions
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.accepting import (
@@ -133,7 +133,7 @@ class Cycle:
 
             def do() -> dict[str, Any]:
                 event = keep_policy(tx, digest, row.model, body, numbers_of(arms), facts, who)
-                return _solved(event, digest, facts).as_dict()
+                return _solved(event, digest, facts).to_dict()
 
             return Solved(**once(tx, key, "solve", request, do)[0])
 
@@ -298,7 +298,7 @@ class Cycle:
                 now, said = fresh, decisions if fresh.digest == inputs.digest else self.decide(tx, fresh)
             same = same_plan(tx, now)
             words = self._library.model(tx, now.model)[1]
-            return (same or keep_plan(tx, now, said, words, _late(tx, now.step), who)).as_dict()
+            return (same or keep_plan(tx, now, said, words, _late(tx, now.step), who)).to_dict()
 
         return do
 
@@ -421,7 +421,7 @@ class Cycle:
         body = {"plan": plan, "step": row.step, "overrides": content, "used": used, "outputs": row.outputs}
         event = append(tx, "accepted", who, body)
         write_accepted(tx, plan, rows, overrides, who, event)
-        return Accepted(event, plan, row.step, len(changed), used).as_dict()
+        return Accepted(event, plan, row.step, len(changed), used).to_dict()
 
     def _overrides(self, tx: Connection, plan: int, table: Table | None) -> tuple[Any, Cells, list[Override]]:
         """A plan that may be accepted now, its arms, and the overrides of a table."""
@@ -552,7 +552,7 @@ class Cycle:
         seen = [(one.row.arm.id, one.row.step + 1, one.next_state) for one in found if one.next_state is not None]
         keep_observations(tx, seen, source, event)
         late = sum(step < present - 1 for step in steps)
-        return Recorded(event, len(found), late, corrected, differing, len(seen)).as_dict()
+        return Recorded(event, len(found), late, corrected, differing, len(seen)).to_dict()
 
 
 def keep_policy(

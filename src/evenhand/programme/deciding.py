@@ -16,7 +16,7 @@ from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Missing
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.plans import Decisions, Plan
+from evenhand.planning.plan import Decisions, Plan
 from evenhand.programme import schema
 from evenhand.programme.knowing import BELIEVED, Known
 from evenhand.programme.ledger import add_rows, append, as_text, change_rows, digest_of, now
@@ -58,7 +58,7 @@ class Planned:
     replaced: int | None
     """The plan of the same step that it takes the place of."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 
@@ -106,7 +106,7 @@ class PlanRow:
     arm_id: int = 0
     """The number of the arm in the store."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         content = dict(vars(self))
         del content["arm_id"]
@@ -172,11 +172,11 @@ class KeptPlan:
     rows: tuple[PlanRow, ...]
     """Arms in the order in which they joined; empty in lists of plans."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         content = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        content["certificate"] = None if self.certificate is None else self.certificate.as_dict()
-        content["rows"] = [row.as_dict() for row in self.rows]
+        content["certificate"] = None if self.certificate is None else self.certificate.to_dict()
+        content["rows"] = [row.to_dict() for row in self.rows]
         return content
 
 

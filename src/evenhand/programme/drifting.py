@@ -71,7 +71,7 @@ class Bounds:
     records: int = 100
     """Reports between two drift tests."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 
@@ -129,7 +129,7 @@ class ModelDrift:
     chance: float
     """Bound of the probability of ever seeing this evidence against a correct model."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self) | {"why": list(self.why)}
 

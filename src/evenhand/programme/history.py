@@ -74,7 +74,7 @@ class Entry:
     at: str | None = None
     """When it was written down."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form, without what is absent."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select
 
 from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.plans import Plan
+from evenhand.planning.plan import Plan
 from evenhand.programme import roster, schema
 from evenhand.programme.ledger import answered
 from evenhand.programme.modelling import Words, from_bytes, of_roster

@@ -9,15 +9,13 @@ import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import load, save
+from evenhand.model.files import load, to_npz
 from evenhand.model.places import quoted
 from evenhand.typing import Ints
 
@@ -80,10 +78,7 @@ def names_of(model: CoupledMDP) -> list[tuple[str, str]]:
 
 def to_bytes(model: CoupledMDP) -> tuple[str, bytes]:
     """The digest and the bytes of a model, as an `.npz` file."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "model.npz"
-        save(model, file)
-        body = file.read_bytes()
+    body = to_npz(model)
     return hashlib.sha256(body).hexdigest(), body
 
 

@@ -35,7 +35,7 @@ class Observed:
     corrected: int
     """Number of rows that differ from the report before."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 

@@ -56,7 +56,7 @@ class Changed:
     step: int
     """The first step at which they take part, or no longer do."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self) | {"arms": list(self.arms)}
 
@@ -103,7 +103,7 @@ class Status:
     events: int
     """Number of events: the version of the store."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 
@@ -334,7 +334,7 @@ class Programme:
                 first = present_step(tx) if step is None else check_step(step)
                 event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
                 _join(tx, newcomers, first, event)
-                return Changed(event, tuple(new.name for new in newcomers), first).as_dict()
+                return Changed(event, tuple(new.name for new in newcomers), first).to_dict()
 
             return Changed.of(once(tx, key, "join", request, do)[0])
 
@@ -363,7 +363,7 @@ class Programme:
                 leaving, step = find(tx), present_step(tx)
                 event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
                 roster.leave(tx, leaving, step, event, reason)
-                return Changed(event, tuple(names), step).as_dict()
+                return Changed(event, tuple(names), step).to_dict()
 
             return Changed.of(once(tx, key, "leave", request, do)[0])
 
@@ -400,7 +400,7 @@ class Programme:
                 content = [[row.arm.name, row.step, state] for row, state in found]
                 event = append(tx, "observed", who, {"source": said, "seen": content})
                 keep_observations(tx, seen, said, event)
-                return Observed(event, len(seen), late, corrected).as_dict()
+                return Observed(event, len(seen), late, corrected).to_dict()
 
             return Observed(**once(tx, key, "observe", request, do)[0])
 

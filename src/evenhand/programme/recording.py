@@ -47,7 +47,7 @@ class Recorded:
     observations: int
     """Number of rows with a next state."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 

@@ -16,8 +16,8 @@ from evenhand.errors import Conflict, Missing
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.fitting.posterior_files import Named
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.plans import plan_of
-from evenhand.planning.saved import rebuilt
+from evenhand.planning.plan import plan_of
+from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
@@ -58,7 +58,7 @@ class Offer:
     why: tuple[str, ...]
     """Evidence against the model in use."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return {"refit": self.refit, "why": list(self.why)}
 
@@ -233,10 +233,10 @@ class Refits:
         with self._store.writing() as tx:
 
             def do() -> dict[str, Any]:
-                found = check_bounds(bounds_of(tx).as_dict() | {n: v for n, v in given.items() if v is not None})
-                append(tx, "bounded", who, found.as_dict())
-                change_rows(tx, schema.programme, [{"id": 1, "bounds_json": ledger.as_text(found.as_dict())}])
-                return found.as_dict()
+                found = check_bounds(bounds_of(tx).to_dict() | {n: v for n, v in given.items() if v is not None})
+                append(tx, "bounded", who, found.to_dict())
+                change_rows(tx, schema.programme, [{"id": 1, "bounds_json": ledger.as_text(found.to_dict())}])
+                return found.to_dict()
 
             return Bounds(**once(tx, key, "bounds", dict(given), do)[0])
 
@@ -349,7 +349,7 @@ def _keep(
         content
         | {"id": number, "event": event, "policy": policy, "likelihood": _possible(learned.likelihood)}
         | {"moved": [vars(row) for row in learned.moved], "unseen": learned.unseen}
-    ).as_dict()
+    ).to_dict()
     stored: dict[str, Any] = {"model": digest, "facts_json": ledger.as_text(found), "posterior": learned.posterior}
     stored |= {"replaces": content["before"], "why": ledger.as_text(content["why"]) if content["why"] else None}
     add_rows(tx, table, [{"id": number, "at": at, "event": event} | stored])
@@ -368,7 +368,7 @@ def _adoptable(tx: Connection, refit: int, present: str) -> tuple[dict[str, Any]
     """Return the facts of a refit and the event of its last adoption; the first model has number 0."""
     if refit == 0 and not isinstance(refit, bool):
         first = select(schema.models.c.digest).where(schema.models.c.origin == "created")
-        return beginning(tx.execute(first).scalar_one(), present).as_dict(), None
+        return beginning(tx.execute(first).scalar_one(), present).to_dict(), None
     row = refit_row(tx, refit)
     return json.loads(row.facts_json), row.adopted_event
 

@@ -129,7 +129,7 @@ class Refitted:
     declined_event: int | None = None
     """The event by which it was declined; None where it was not."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         content = asdict(self)
         for name in ("likelihood", "unseen", "plan", "welfare", "why"):

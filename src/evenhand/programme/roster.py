@@ -51,7 +51,7 @@ class Arm:
         """Return whether it takes part at a step."""
         return self.joined_step <= step and (self.left_step is None or step < self.left_step)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         content = {"arm": self.name, "type": self.type, "group": self.group, "joined": self.joined_step}
         return content if self.left_step is None else content | {"left": self.left_step, "why": self.left_why}

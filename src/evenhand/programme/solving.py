@@ -12,11 +12,10 @@ The numbers *drift*. A policy is to be solved again (`drifted`)
 """
 
 import hashlib
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,15 +23,14 @@ import numpy as np
 from evenhand.display import counted
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.evaluate import evaluate
+from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.places import quoted
 from evenhand.planning.certificate import check_bound
-from evenhand.planning.plans import Plan, load_plan
+from evenhand.planning.plan import Plan, load_plan, save_solution
 from evenhand.planning.relaxed import relax, tightest
-from evenhand.planning.saved import save_solution
 from evenhand.planning.solution import Solution
-from evenhand.policies.other_numbers import fit_policy, other_numbers
 from evenhand.programme.ledger import digest_of
 from evenhand.programme.roster import Arm
 from evenhand.typing import Floats
@@ -75,7 +73,7 @@ class Solved:
     seconds: float
     """Seconds of computation."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 
@@ -126,7 +124,7 @@ class Certificate:
     for_roster: bool
     """Whether the policy was solved for this roster; else it was evaluated for it by simulation."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self) | {
             "numbers": [list(row) for row in self.numbers],
@@ -158,7 +156,7 @@ class Drift:
     policy: str | None
     """The digest of the policy that would be used now; None where none can be."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self) | {"why": list(self.why)}
 
@@ -179,27 +177,20 @@ def numbers_of(arms: Sequence[Arm]) -> Numbers:
 
 def to_bytes(solution: Solution) -> tuple[str, bytes]:
     """The digest and the bytes of the file of a solution's policy."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.zip"
-        save_solution(solution, file)
-        body = file.read_bytes()
-    return hashlib.sha256(body).hexdigest(), body
+    stream = io.BytesIO()
+    save_solution(solution, stream)
+    return hashlib.sha256(stream.getvalue()).hexdigest(), stream.getvalue()
 
 
 def plan_from_bytes(body: bytes) -> Plan:
     """A policy and the problem it was made for."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.zip"
-        file.write_bytes(body)
-        return load_plan(file)
+    return load_plan(body)
 
 
 def serves_any_number(solution: Solution) -> bool:
-    """Return whether a policy serves other numbers of the same kinds of arms."""
-    problem = solution.problem
-    kinds = list(range(problem.num_types))
+    """Whether a policy also serves other numbers of the same kinds of arms."""
     try:
-        fit_policy(solution.policy, other_numbers(problem, kinds, problem.type_counts, problem.budget.tolist()), kinds)
+        described(solution.policy).resized(solution.problem, range(solution.problem.num_types))
     except NotApplicable:
         return False
     return True
@@ -213,7 +204,7 @@ def facts_of(solution: Solution, digest: str, numbers: Numbers) -> dict[str, Any
         "any_number": serves_any_number(solution),
         "seconds": sum(solution.seconds.values()),
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
-        "certificate": certificate_of(solution, digest, numbers).as_dict(),
+        "certificate": certificate_of(solution, digest, numbers).to_dict(),
     }
 
 

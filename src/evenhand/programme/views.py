@@ -13,7 +13,7 @@ from typing import Any
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import DEFAULT
 from evenhand.planning.fairness import Fairness, fairness
-from evenhand.planning.plans import Plan
+from evenhand.planning.plan import Plan
 from evenhand.planning.what_if import Budget, BudgetRow, what_if
 from evenhand.programme.solving import METHOD, Certificate, Numbers, certificate_of, fields_of, to_bytes
 from evenhand.typing import Progress
@@ -58,7 +58,7 @@ class Prices:
     left_out: dict[str, str]
     """Ideas for which there is no plan, with the reason."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
 
@@ -114,11 +114,11 @@ class Supposed(Certificate):
     body: bytes = field(default=b"", repr=False)
     """The file of the plan."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form, without the file."""
-        content = super().as_dict()
+        content = super().to_dict()
         del content["body"]
-        return content | {"today": None if self.today is None else self.today.as_dict()}
+        return content | {"today": None if self.today is None else self.today.to_dict()}
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Supposed":

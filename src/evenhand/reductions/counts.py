@@ -19,8 +19,8 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from evenhand.checks import check_memory, fits_in_memory
-from evenhand.display import ShownPolicy, size_in_words
-from evenhand.errors import NotApplicable, TooLarge
+from evenhand.display import size_in_words
+from evenhand.errors import NotApplicable, PolicyError, TooLarge
 from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
 from evenhand.kernels.lattice import (
     branches,
@@ -34,12 +34,14 @@ from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
+from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.explanations import DecisionStep, explain_by_table
 from evenhand.model.simulator import Problem
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
-from evenhand.reductions.sampling import PairSampler
+from evenhand.reductions.sampling import PairSampler, table_from_arrays, table_to_arrays
 from evenhand.typing import Array, Floats, Indices, Ints
 
 COMPILE_FROM = 20_000
@@ -214,7 +216,7 @@ class Counts:
             movers = np.zeros((len(allocations), len(distinct)), dtype=np.int64)
             for s, a in np.argwhere(self.problem.types.valid[t]):
                 movers[:, rows[s, a]] += allocations[:, t, s, a]
-            # Allocations that move equally many arms by each row have one law: it is computed and kept once.
+            # Allocations that move equally many arms by each row have one law: it is computed once.
             used, number = np.unique(movers, axis=0, return_inverse=True)
             check_memory(20.0 * len(used) * self.sizes[t], "the kernel of the count space", _INSTEAD)
             laws.append(sparse.csr_array(law_of_movers(used, distinct[:, :states])))
@@ -238,8 +240,11 @@ class Counts:
 # -- policies by a table of probabilities -----------------------------------------------------------------------------
 
 
-class CountTable(ShownPolicy):
+class CountTable(BasePolicy):
     """An exchangeable policy given by a table over the pairs of the count space."""
+
+    kind = "count-table"
+    decides = "by a table"
 
     def __init__(self, reduction: Counts, probabilities: Floats) -> None:
         self.reduction = reduction
@@ -264,6 +269,23 @@ class CountTable(ShownPolicy):
         pairs = np.arange(offsets[state], offsets[state + 1])
         pairs = pairs[self.probabilities[pairs] > 0]
         return self.reduction.allocations[pairs], self.probabilities[pairs]
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the pairs of positive probability."""
+        return table_to_arrays(self.probabilities)
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "CountTable":
+        """Return the policy of these pairs."""
+        space = Counts(problem)
+        return cls(space, table_from_arrays(space.mdp.num_pairs, arrays))
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action, with the probability of the allocation."""
+        allocation = np.zeros(decision.problem.types.valid.shape, dtype=np.int64)
+        np.add.at(allocation, (decision.types, decision.states, decision.actions), 1)
+        allocations, chances = self.allocation_law(count_states(decision.problem, decision.states[None])[0])
+        return explain_by_table(decision, float(chances[(allocations == allocation).all(axis=(1, 2, 3))].sum()))
 
 
 # -- sizes, counts and assignments ------------------------------------------------------------------------------------
@@ -328,12 +350,14 @@ def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr
 # -- policies by a table of choices -----------------------------------------------------------------------------------
 
 
-class CountChoices(ShownPolicy):
+class CountChoices(BasePolicy):
     """An exchangeable policy that has one allocation for each count state of a symmetric problem.
 
     It keeps only the numbers of arms off the base action, so that a million count states are a small table.
     """
 
+    kind = "count-choices"
+    decides = "by a table"
     deterministic = True
 
     def __init__(self, problem: CoupledMDP, cells: Ints, base: Ints, amounts: Indices) -> None:
@@ -366,13 +390,47 @@ class CountChoices(ShownPolicy):
         for number, (state, action) in enumerate(self.cells):
             allocation[:, 0, state, action] += amounts[:, number]
         states = np.arange(counts.shape[2])
-        # Whoever got no cell is at the base.
+        # Arms without a cell get the base action.
         allocation[:, 0, states, self.base] += counts[:, 0] - allocation[:, 0].sum(axis=-1)
         return allocation
 
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
         """The one allocation."""
         return self._look_up(counts[None]), np.ones(1)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the table."""
+        return {"cells": self.cells, "base": self.base, "amounts": self.amounts}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "CountChoices":
+        """Return the policy of this table; the budget is checked when it is played."""
+        check_arrays(arrays, cells="iu2", base="iu1", amounts="iu2")
+        cells, base, amounts = arrays["cells"], arrays["base"], arrays["amounts"]
+        if not problem.is_symmetric:
+            raise PolicyError("it is for identical arms")
+        S, A = problem.types.valid.shape[1:]
+        fits = (
+            cells.shape == (amounts.shape[1], 2)
+            and base.shape == (S,)
+            and amounts.shape[0] == Counts(problem).num_states
+            and ((cells >= 0) & (cells < (S, A))).all()
+            and ((base >= 0) & (base < A)).all()
+            and ((amounts >= 0) & (amounts <= problem.num_arms)).all()
+        )
+        if not fits:
+            raise PolicyError("its tables do not fit the problem")
+        # Unsigned 64-bit numbers do not mix with signed ones.
+        amounts = amounts if np.can_cast(amounts.dtype, np.int64) else amounts.astype(np.int64)
+        points = lattice_points(problem.num_arms, int(problem.types.num_states[0]))
+        for state in np.unique(cells[:, 0]):
+            if (amounts[:, cells[:, 0] == state].sum(axis=1, dtype=np.int64) > points[:, state]).any():
+                raise PolicyError("it serves more arms in a state than there are")
+        return cls(problem, cells, base, amounts)
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action, by counts."""
+        return explain_by_table(decision)
 
 
 def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -> CountChoices | BySteps:
@@ -389,13 +447,15 @@ def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -
     return BySteps([CountChoices(problem, cells, base, amounts) for amounts in choices])
 
 
-class TypedChoices(ShownPolicy):
+class TypedChoices(BasePolicy):
     """An exchangeable policy that has one allocation for each count state of arms of several types.
 
-    Allocations of one type at a time are kept once, however many states they are chosen in, so that a million count
+    Allocations of one type at a time are stored once, however many states they are chosen in, so that a million count
     states are a small table.
     """
 
+    kind = "typed-choices"
+    decides = "by a table"
     deterministic = True
 
     def __init__(self, problem: CoupledMDP, allocations: Ints, picks: Array) -> None:
@@ -423,6 +483,40 @@ class TypedChoices(ShownPolicy):
         """The one allocation."""
         return self.allocations[self.picks[self.space.index(counts[None])]], np.ones(1)
 
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the table, with the narrowest integers: there are many allocations."""
+        narrow = self.allocations.astype(np.min_scalar_type(int(self.allocations.max())))
+        return {"allocations": narrow, "picks": self.picks}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "TypedChoices":
+        """Return the policy of this table; the budget is checked when it is played."""
+        check_arrays(arrays, allocations="iu3", picks="iu2")
+        allocations, picks, space = arrays["allocations"], arrays["picks"], Counts(problem)
+        fits = (
+            allocations.shape[1:] == problem.types.valid.shape[1:]
+            and picks.shape == (space.num_states, problem.num_types)
+            and ((allocations >= 0) & (allocations <= problem.num_arms)).all()
+            and ((picks >= 0) & (picks < len(allocations))).all()
+        )
+        if not fits:
+            raise PolicyError("its tables do not fit the problem")
+        wide = allocations.astype(np.int64)
+        for t, (arms, states) in enumerate(zip(problem.type_counts, problem.types.num_states, strict=True)):
+            used, number = np.unique(picks[:, t], return_inverse=True)
+            # Arms in each state, and all arms within real pairs: those in padding would be lost.
+            counts, whole = wide[used].sum(axis=2), wide[used][:, problem.types.real[t]].sum(axis=1)
+            point = (np.arange(space.num_states) // space.strides[t]) % space.sizes[t]
+            if (whole != arms).any() or (counts.sum(axis=1) != arms).any():
+                raise PolicyError("it allocates more or fewer arms than a type has")
+            if (lattice_index(counts[:, :states])[number.reshape(-1)] != point).any():
+                raise PolicyError("it allocates arms that are not in that state")
+        return cls(problem, wide, picks)
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the reason for each action, by counts."""
+        return explain_by_table(decision)
+
 
 def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array) -> TypedChoices | BySteps:
     """The policy of choices on the counts of several types: one table, or one for each step.
@@ -435,7 +529,7 @@ def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array)
     rows: list[Ints] = []
     numbers: list[Ints] = []
     for own, chosen in zip(allocations, np.moveaxis(picks, -2, 0), strict=True):
-        # Only pairs that some state takes are kept, each once.
+        # Only pairs that some state takes are stored, each once.
         used, number = np.unique(chosen, return_inverse=True)
         padded = np.zeros((len(used), *problem.types.valid.shape[1:]), dtype=np.int64)
         padded[:, : own.shape[1], : own.shape[2]] = own[used]

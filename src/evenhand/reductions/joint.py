@@ -14,16 +14,18 @@ from math import prod
 import numpy as np
 
 from evenhand.checks import check_memory, fits_in_memory, human_bytes
-from evenhand.display import ShownPolicy, size_in_words
+from evenhand.display import size_in_words
 from evenhand.errors import TooLarge
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.acting import on_batches
+from evenhand.model.base_policy import BasePolicy
 from evenhand.model.composite import BySteps
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.explanations import DecisionStep
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
-from evenhand.reductions.sampling import PairSampler
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.reductions.sampling import PairSampler, table_from_arrays, table_to_arrays
+from evenhand.typing import Array, Floats, Indices, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +199,11 @@ class Joint:
         return JointTable(self, probabilities)
 
 
-class JointTable(ShownPolicy):
+class JointTable(BasePolicy):
     """A policy given by a table over the pairs of the product space."""
+
+    kind = "joint-table"
+    decides = "by a table"
 
     def __init__(self, reduction: Joint, probabilities: Floats) -> None:
         self.reduction = reduction
@@ -209,6 +214,20 @@ class JointTable(ShownPolicy):
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw a joint action for each (episode, arm) joint state."""
         return self.reduction.actions[self._sampler.draw(states @ self.reduction.strides, rng)]
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the pairs of positive probability."""
+        return table_to_arrays(self.probabilities)
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "JointTable":
+        """Return the policy of these pairs."""
+        space = Joint(problem)
+        return cls(space, table_from_arrays(space.mdp.num_pairs, arrays))
+
+    def explain(self, decision: DecisionStep) -> list[str]:
+        """(arm,) the same reason for all: the table has no order."""
+        return ["the plan's choice where all arms are just as they are"] * len(decision.states)
 
 
 _INSTEAD = "Use fewer arms, or counts if many arms are identical, or the method fluid."

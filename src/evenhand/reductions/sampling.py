@@ -1,9 +1,27 @@
-"""Draws of pairs from a table of probabilities."""
+"""Tables of probabilities over the pairs of a space: draws, and arrays for files."""
 
 import numpy as np
 
 from evenhand.errors import PolicyError
-from evenhand.typing import Floats, Ints
+from evenhand.model.base_policy import check_arrays
+from evenhand.typing import Array, Floats, Ints
+
+
+def table_to_arrays(probabilities: Floats) -> dict[str, Array]:
+    """Return the pairs of positive probability: most have none."""
+    pairs = np.flatnonzero(probabilities)
+    return {"pairs": pairs, "probabilities": probabilities[pairs]}
+
+
+def table_from_arrays(num_pairs: int, arrays: dict[str, Array]) -> Floats:
+    """(pair,) probabilities from `table_to_arrays`."""
+    check_arrays(arrays, pairs="iu1", probabilities="f1")
+    pairs, chances = arrays["pairs"], arrays["probabilities"]
+    if pairs.shape != chances.shape or pairs.min(initial=0) < 0 or pairs.max(initial=0) >= num_pairs:
+        raise PolicyError("its pairs do not exist in this problem")
+    probabilities = np.zeros(num_pairs)
+    probabilities[pairs] = chances
+    return probabilities
 
 
 class PairSampler:

@@ -1,9 +1,29 @@
-"""Tell the figures to people: one HTML file that needs nothing else.
+"""Summaries of results, and their renderers: HTML pages, notebook cells and figures.
 
-write_comparison (into a file), comparison_page (as text). Nothing is computed here but sums for the eye: what is told
-was measured before.
+summary     Summary, Section, Table: one structure for every result
+results     summarise: the summary of any result, with models, records, comparison, fairness and audit
+html        pages and notebook cells
+plots       figures with matplotlib; fit_plots those of a fit
+format      numbers and lists as text
 """
 
-from evenhand.report.page import comparison_page, write_comparison
+from importlib import import_module
+from typing import Any
 
-__all__ = ["comparison_page", "write_comparison"]
+_EXPORTS = {
+    "Summary": "summary",
+    "summarise": "results",
+    "comparison_page": "comparison",
+    "write_comparison": "comparison",
+    "fairness_page": "fairness",
+    "write_fairness": "fairness",
+    "fit_page": "records",
+    "write_fit": "records",
+}
+"""Public names and their modules, imported on first use: a command that only prints a number draws nothing."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)

@@ -11,7 +11,7 @@ from evenhand.service.refusals import MEDIA_TYPE, RETRY_AFTER, details
 
 def accepted(job: Job) -> JSONResponse:
     """That something is being computed, and where to look for it."""
-    return JSONResponse(job.as_dict(), 202, {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)})
+    return JSONResponse(job.to_dict(), 202, {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)})
 
 
 def failed(job: Job) -> JSONResponse:

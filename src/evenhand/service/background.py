@@ -139,6 +139,6 @@ class DriftMonitor(_Periodic):
         due = await asyncio.to_thread(self._programme.question)
         if due is None:
             return
-        name = name_of("drift", due.model, due.since, due.number, due.bounds.as_dict())
+        name = name_of("drift", due.model, due.since, due.number, due.bounds.to_dict())
         secret = {"address": self._programme.store.full_address, "who": "server"}
         await self._finish(Job(name, "drift", {"seconds": self._seconds}, secret))

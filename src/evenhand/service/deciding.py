@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from evenhand.model.files import load
-from evenhand.planning.plans import Plan
+from evenhand.planning.plan import Plan
 from evenhand.programme.solving import plan_from_bytes
 from evenhand.service.jobs import Job, Jobs
 from evenhand.service.metrics import Metrics

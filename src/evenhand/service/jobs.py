@@ -92,7 +92,7 @@ class Job:
         """Whether the status is final."""
         return self.status in ("done", "failed", "cancelled")
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         names = ("id", "kind", "status", "progress", "message", "answer")
         return {name: getattr(self, name) for name in names} | {"problem": self.failed}
@@ -121,7 +121,7 @@ class Job:
         """Yield the JSON form now and after every change, and None after `beat` seconds without a change."""
         while True:
             changed = self._changed
-            yield self.as_dict()
+            yield self.to_dict()
             if self.has_ended:
                 return
             while not changed.is_set():

@@ -1,6 +1,6 @@
 """Errors as responses: problem details (RFC 9457) with every fault, or a page for browsers.
 
-    {"type": "urn:evenhand:invalid-input", "title": "...", "status": 422, "detail": "...",
+    {"type": "urn:evenhand:invalid-input", "code": "invalid-input", "title": "...", "status": 422, "detail": "...",
      "faults": [{"place": "states[3]", "message": "..."}, ...]}
 
 Errors of the library become responses here, and only here. An unexpected error is answered by 500 and a number that is
@@ -89,7 +89,12 @@ class Refusal:
 
 
 def problem(
-    scope: Scope, status: int, detail: str, faults: Sequence[Fault] = (), headers: dict[str, str] | None = None
+    scope: Scope,
+    status: int,
+    detail: str,
+    faults: Sequence[Fault] = (),
+    headers: dict[str, str] | None = None,
+    code: str = "",
 ) -> Response:
     """Return the response to a request that failed: a page for browsers, else problem details.
 
@@ -99,10 +104,11 @@ def problem(
         detail: message.
         faults: all faults.
         headers: further headers.
+        code: code of the error; by default the last part of `type`.
     """
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
     if scope["path"].startswith("/v1/") or b"text/html" not in accepted:
-        return JSONResponse(details(status, detail, faults), status, headers, MEDIA_TYPE)
+        return JSONResponse(details(status, detail, faults, code), status, headers, MEDIA_TYPE)
     if status == 401 and scope["path"] != "/login":
         return RedirectResponse("/login", 303)
     kind = KINDS.get(status, _Kind("refused", "The request failed"))
@@ -114,11 +120,12 @@ def problem(
     )
 
 
-def details(status: int, detail: str, faults: Sequence[Fault] = ()) -> dict[str, Any]:
-    """Return problem details."""
+def details(status: int, detail: str, faults: Sequence[Fault] = (), code: str = "") -> dict[str, Any]:
+    """Return problem details; `code` is that of the error, by default the last part of `type`."""
     kind = KINDS.get(status, _Kind("refused", "The request failed"))
     return {
         "type": f"urn:evenhand:{kind.name}",
+        "code": code or kind.name,
         "title": kind.title,
         "status": status,
         "detail": _sound(detail),
@@ -129,7 +136,7 @@ def details(status: int, detail: str, faults: Sequence[Fault] = ()) -> dict[str,
 def _fault(fault: Fault) -> dict[str, Any]:
     line = {} if fault.line is None else {"line": fault.line}
     named = {"named": _sound(fault.words)} if fault.words else {}
-    return {"place": _sound(fault.place), **named, **line, "message": _sound(fault.message)}
+    return {"place": _sound(fault.place), **named, **line, "message": _sound(fault.message), "code": fault.code}
 
 
 def _sound(text: str) -> str:
@@ -149,7 +156,9 @@ def message_of(error: EvenhandError) -> tuple[str, tuple[Fault, ...]]:
     faults: tuple[Fault, ...] = getattr(error, "faults", ())
     if faults:
         return text.splitlines()[0], faults
-    return text, (Fault("", text),) if isinstance(error, InvalidInput | TooLarge | NotConverged) else ()
+    return text, (Fault("", text, code=error.code),) if isinstance(
+        error, InvalidInput | TooLarge | NotConverged
+    ) else ()
 
 
 def install(app: FastAPI) -> None:
@@ -169,7 +178,7 @@ def response_to(error: Exception, scope: Scope) -> Response:
     if isinstance(error, EvenhandError):
         status = status_of(error)
         again = {"Retry-After": str(RETRY_AFTER)} if status == 503 else None
-        return problem(scope, status, *message_of(error), headers=again)
+        return problem(scope, status, *message_of(error), headers=again, code=error.code)
     if isinstance(error, RequestValidationError):
         return _invalid(scope, error)
     if isinstance(error, HTTPException):

@@ -108,6 +108,7 @@ class Fault(Strict):
 
     place: str = Field(description="Where, in the words of the request; empty for the whole.")
     message: str = Field(description="What is wrong there.")
+    code: str = Field(description="Stable name of the kind of fault.")
     line: int | None = Field(default=None, description="The line of a table or file.")
     named: str | None = Field(default=None, description="The place by the names of the model.")
 
@@ -116,6 +117,7 @@ class Problem(Strict):
     """Why something was not done (RFC 9457)."""
 
     type: str = Field(description="`urn:evenhand:` and a word for the kind.")
+    code: str = Field(description="Stable name of the kind of error.")
     title: str = Field(description="The kind in words.")
     status: int = Field(description="As the status of the answer.")
     detail: str = Field(description="What was wrong this time.")

@@ -82,7 +82,7 @@ def do(kind: str, request: dict[str, Any], body: bytes) -> tuple[Literal["done",
     try:
         return "done", *WORK[kind](request, body, _Reporter())
     except EvenhandError as error:
-        return "failed", details(status_of(error), *message_of(error)), b""
+        return "failed", details(status_of(error), *message_of(error), error.code), b""
     except MemoryError:
         return "failed", details(422, "the computation does not fit into its memory limit"), b""
     except Exception as error:  # noqa: BLE001  # the worker continues, the client gets a problem
@@ -120,7 +120,7 @@ def _solve_programme(request: dict[str, Any], _: bytes, progress: Progress) -> t
 
     payload = {name: request[name] for name in ("method", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
-        return programme.solve(**payload, progress=progress).as_dict(), b""
+        return programme.solve(**payload, progress=progress).to_dict(), b""
 
 
 def _certify(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
@@ -132,7 +132,7 @@ def _certify(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dic
         found = programme.certificate()
         if found is None:
             raise InvalidInput("no policy can serve the present roster")
-        return found.as_dict(), b""
+        return found.to_dict(), b""
 
 
 def _suppose(request: dict[str, Any], body: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
@@ -145,7 +145,7 @@ def _suppose(request: dict[str, Any], body: bytes, progress: Progress) -> tuple[
     payload = {"seconds": request["seconds"], "progress": progress, "earlier": earlier}
     with Programme.open(request["address"]) as programme:
         (found,) = programme.suppose(budgets, request["welfare"], **payload)
-        return found.as_dict(), found.body
+        return found.to_dict(), found.body
 
 
 def _price(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
@@ -153,7 +153,7 @@ def _price(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[
     from evenhand.programme.programme import Programme
 
     with Programme.open(request["address"]) as programme:
-        return programme.price_of_fairness(seconds=request["seconds"], progress=progress).as_dict(), b""
+        return programme.price_of_fairness(seconds=request["seconds"], progress=progress).to_dict(), b""
 
 
 def _refit(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
@@ -162,7 +162,7 @@ def _refit(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[
 
     payload = {name: request[name] for name in ("trust", "prior", "seconds", "who", "key")}
     with Programme.open(request["address"]) as programme:
-        return programme.refit(**payload, progress=progress).as_dict(), b""
+        return programme.refit(**payload, progress=progress).to_dict(), b""
 
 
 def _drift(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[str, Any], bytes]:
@@ -171,7 +171,7 @@ def _drift(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dict[
 
     with Programme.open(request["address"]) as programme:
         drift, fit = programme.offer_refit(seconds=request["seconds"], progress=progress, who=request["who"])
-        return {"drift": drift.as_dict(), "refit": None if fit is None else fit.id}, b""
+        return {"drift": drift.to_dict(), "refit": None if fit is None else fit.id}, b""
 
 
 WORK: dict[str, Work] = {

@@ -1,1 +1,1 @@
-"""What each command does, one file a command, imported when the command runs."""
+"""Commands, one module per command, imported when the command runs."""

@@ -1,28 +1,25 @@
 """`evenhand act`."""
 
-import csv
-import io
-import json
 import shlex
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from evenhand.cli.console import print_json, print_table
-from evenhand.cli.opened import refuse_in_memory, run_act
+from evenhand.cli.console import print_json, print_summary, table_bytes
+from evenhand.cli.large_models import refuse_in_memory, run_act
 from evenhand.cli.reading import called, check_target, read_amounts
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
-from evenhand.errors import InvalidInput, MissingExtra
-from evenhand.model.composite import Mixture
+from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.files import is_stored, write_atomically
+from evenhand.model.labels import as_key, quantity
 from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
-from evenhand.planning.plans import Decisions, Plan, load_plan
-from evenhand.planning.showing import often_each
-
-SHOWN_ARMS = 200
-"""Arms that are listed one by one; --json and --out have all of them."""
+from evenhand.planning.plan import Decisions, Plan, load_plan
+from evenhand.planning.plan_summary import part_frequencies
 
 WRITTEN, SPREADSHEETS = ("", ".csv", ".txt", ".json", ".parquet"), (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 """How the names of files for actions may end, and of what is taken for a table of them."""
@@ -54,13 +51,20 @@ def run(
     read = load_plan(plan)
     table = read_table(standard_input("STATES", format, FORMATS) if states == DASH else states, format)
     amounts = None if budget is None else read_amounts(budget)
-    decisions = read.act(table, seed, budget=amounts, step=step, part=part)
+    try:
+        decisions = read.act(table, seed, budget=amounts, step=step, part=part)
+    except NotApplicable as error:
+        raise NotApplicable(f"{error}. {_plan_again(read, states, amounts)}") from None
     if out:
-        write_atomically(out, _as_file(decisions, out))
+        rows = [{column: getattr(row, column) for column in COLUMNS} for row in decisions.rows]
+        write_atomically(out, table_bytes(rows, out))
     if as_json:
-        print_json(decisions.as_dict())
+        print_json(decisions.to_dict())
         return
-    _show(decisions, f"{plan}, for {counted(len(decisions.rows), 'arm')} of {called(states)}{_drawn(read, decisions)}")
+    from evenhand.report.results import summarise
+
+    title = f"{plan}, for {counted(len(decisions.rows), 'arm')} of {called(states)}{_drawn(read, decisions)}"
+    print_summary(summarise(decisions), title + ("" if decisions.step is None else f"; step {decisions.step}"))
     if out:
         click.echo(f"written to {out}")
 
@@ -77,53 +81,34 @@ def _check_suffix(out: str | None) -> None:
     if out is None or (suffix := Path(out).suffix.lower()) in WRITTEN:
         return
     others = "a spreadsheet opens a table in CSV" if suffix in SPREADSHEETS else "the name says which"
-    raise InvalidInput(f"--out: {out}: actions are written as .csv, .json or .parquet, and not as {suffix}; {others}")
-
-
-def _as_file(decisions: "Decisions", name: str) -> bytes:
-    """The actions as a table, in the format of the name: Parquet, JSON, else CSV."""
-    rows = [{column: getattr(row, column) for column in COLUMNS} for row in decisions.rows]
-    suffix = Path(name).suffix.lower()
-    if suffix == ".parquet":
-        try:
-            import polars
-        except ImportError:
-            raise MissingExtra("writing Parquet", "data") from None
-        body = io.BytesIO()
-        polars.DataFrame(rows).write_parquet(body)
-        return body.getvalue()
-    if suffix == ".json":
-        return json.dumps(rows, indent=1, ensure_ascii=False).encode()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
-
-
-def _printable(text: str) -> str:
-    """Without what would move the cursor: names come from a table that may be anybody's."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    raise OptionError("--out", f"{out}: actions are written as .csv, .json or .parquet, and not as {suffix}; {others}")
 
 
 def _drawn(plan: Plan, decisions: Decisions) -> str:
     """Which part of a mixture acts, and how often it does; in the words of `show`."""
-    if decisions.part is None or not isinstance(plan.policy, Mixture):
+    if decisions.part is None:
         return ""
-    what = "starts" if plan.policy.rotate is None else "times"
-    every = often_each([float(plan.policy.shares[number]) for number in plan.by_size], what)
-    return f"; part {decisions.part.number} of the mixture ({every[decisions.part.number - 1]})"
+    return f"; part {decisions.part.number} of the mixture ({part_frequencies(plan)[decisions.part.number - 1]})"
 
 
-def _show(decisions: Decisions, title: str) -> None:
-    if decisions.step is not None:
-        title += f"; step {decisions.step}"
-    rows = decisions.by_priority
-    shown = [[_printable(getattr(row, column)) for column in COLUMNS] for row in rows[:SHOWN_ARMS]]
-    print_table(title, [(column, "left") for column in COLUMNS], shown)
-    if len(rows) > SHOWN_ARMS:
-        click.echo(f"... {len(rows) - SHOWN_ARMS} more; --json and --out have all of them\n")
-    used = ", ".join(f"{name} {amount:g} of {decisions.budget[name]:g}" for name, amount in decisions.used.items())
-    click.echo(f"used: {used}")
-    if decisions.note:
-        click.echo(f"note: {decisions.note}")
+def _plan_again(plan: Plan, states: str, amounts: Any) -> str:
+    """Command that makes a plan for the arms of a table and the budget."""
+    asked = plan.about.get("asked")
+    words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
+    budget = plan.problem.budget if amounts is None else plan.problem.with_budget(amounts).budget
+    more = []
+    if budget.tolist() != plan.problem.budget.tolist():
+        more = ["--budget", ",".join(str(quantity(amount)) for amount in budget.tolist())]
+        words = _without_budget(words, plan.problem.resource_names)
+    files = ["--initial", "STATES" if states == DASH else states, "--out", plan.source]
+    return "Plan again: " + shlex.join(["evenhand", "solve", *words, *more, *files])
+
+
+def _without_budget(words: Sequence[str], resources: Sequence[str]) -> list[str]:
+    """Words of a command without its budget: `--budget`, or parameters of a built-in problem."""
+    own = {as_key(name) for name in ("budget", *resources)}
+    pairs = [(word, words[at + 1] if at + 1 < len(words) else "") for at, word in enumerate(words)]
+    drop = [
+        word == "--budget" or (word == "-p" and as_key(value.partition("=")[0].strip()) in own) for word, value in pairs
+    ]
+    return [word for at, word in enumerate(words) if not drop[at] and not (at and drop[at - 1])]

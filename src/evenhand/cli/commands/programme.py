@@ -1,7 +1,5 @@
 """`evenhand programme ...`."""
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import print_json, print_table
+from evenhand.cli.console import print_json, print_table, printable, table_bytes
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import check_target, read_amounts, read_problem
+from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
-from evenhand.errors import InvalidInput, MissingExtra
 from evenhand.model.files import Format, write_atomically
 from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
 from evenhand.programme import store
@@ -86,14 +84,14 @@ def join(
     rows = _table(table, format)
     with Programme.open(programme) as opened:
         found = opened.join(rows, step, who=who, key=key)
-    _tell(found.as_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on", as_json)
+    _tell(found.to_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on", as_json)
 
 
 def leave(programme: str, arms: Sequence[str], why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
     """Let arms take part no longer."""
     with Programme.open(programme) as opened:
         found = opened.leave(list(arms), why, who=who, key=key)
-    _tell(found.as_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on", as_json)
+    _tell(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on", as_json)
 
 
 def observe(
@@ -112,7 +110,7 @@ def observe(
     with Programme.open(programme) as opened:
         found = opened.observe(rows, source or _called(table), step=step, who=who, key=key)
     words = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
-    _tell(found.as_dict(), words, as_json)
+    _tell(found.to_dict(), words, as_json)
 
 
 def solve(
@@ -123,7 +121,7 @@ def solve(
         found = opened.solve(method=method, seconds=seconds, progress=tell, who=who, key=key)
     words = f"welfare {found.welfare:.6g}, at most {found.upper_bound:.6g}, gap {100 * found.gap:.3g} %"
     serves = "any number of such arms" if found.any_number else "just these numbers of arms"
-    _tell(found.as_dict(), f"{words}, by {found.method}; it serves {serves}", as_json)
+    _tell(found.to_dict(), f"{words}, by {found.method}; it serves {serves}", as_json)
 
 
 def plan(
@@ -145,9 +143,10 @@ def plan(
             asked = opened.plan(step=step, budget=amounts, who=who, key=key, seconds=seconds, progress=tell)
         found, notices = opened.plan_of(asked.plan), _notices(opened)
     if out:
-        write_atomically(out, _as_file(found, out))
+        rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
+        write_atomically(out, table_bytes(rows, out))
     if as_json:
-        print_json(found.as_dict() | {"notices": notices})
+        print_json(found.to_dict() | {"notices": notices})
         return
     _show_plan(found)
     for notice in notices:
@@ -169,19 +168,19 @@ def accept(
 ) -> None:
     """Accept a plan."""
     if overrides is not None and single:
-        raise InvalidInput("--override: goes with a plan alone; put all of them into the table of --overrides")
+        raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
     given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
     given = given if overrides is None else _table(overrides, format, "--overrides")
     with Programme.open(programme) as opened:
         found = opened.accept(_present(opened) if plan is None else plan, given, who=who, key=key)
     changed = f", {found.overridden} overridden" if found.overridden else ""
-    _tell(found.as_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed", as_json)
+    _tell(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed", as_json)
 
 
 def _present(opened: Programme) -> int:
     found = opened.current_plan()
     if found is None:
-        raise InvalidInput("PLAN: nothing is proposed for the present step; `evenhand programme plan` makes a plan")
+        raise OptionError("PLAN", "nothing is proposed for the present step; `evenhand programme plan` makes a plan")
     return found.id
 
 
@@ -200,7 +199,7 @@ def record(
     with Programme.open(programme) as opened:
         found = opened.record(rows, source or _called(table), who=who, key=key)
     words = f"{counted(found.records, 'record')}, {found.late} late, {found.corrected} corrected"
-    _tell(found.as_dict(), f"{words}, {found.differing} not as accepted", as_json)
+    _tell(found.to_dict(), f"{words}, {found.differing} not as accepted", as_json)
 
 
 def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
@@ -208,10 +207,10 @@ def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
     with Programme.open(programme) as opened:
         found = opened.history(arm)
     if as_json:
-        print_json({"arm": arm, "history": [entry.as_dict() for entry in found]})
+        print_json({"arm": arm, "history": [entry.to_dict() for entry in found]})
         return
     columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why")
-    rows = [[_cell(getattr(entry, column)) for column in columns] for entry in found[-SHOWN:]]
+    rows = [[printable(getattr(entry, column)) for column in columns] for entry in found[-SHOWN:]]
     print_table(f"{arm}, {counted(len(found), 'entry', 'entries')}", [(column, "left") for column in columns], rows)
 
 
@@ -230,7 +229,7 @@ def refit(
         found = opened.refit(trust=trust, prior=prior, seconds=seconds, progress=tell, who=who, key=key)
         name = _address(opened)
     if as_json:
-        print_json(found.as_dict())
+        print_json(found.to_dict())
         return
     _show_refit(found, name)
 
@@ -242,18 +241,18 @@ def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> Non
     if refit is not None:
         one = next((one for one in found if one.id == refit), None)
         if one is None:
-            raise InvalidInput(f"REFIT: there is no refit {refit}")
+            raise OptionError("REFIT", f"there is no refit {refit}")
         if as_json:
-            print_json(one.as_dict())
+            print_json(one.to_dict())
         else:
             _show_refit(one, name)
         return
     if as_json:
-        print_json({"refits": [one.as_dict() for one in found]})
+        print_json({"refits": [one.to_dict() for one in found]})
         return
     rows = [[str(one.id), str(one.event), str(one.rows), _standing(one, model), "; ".join(one.why)] for one in found]
     heads = ("refit", "event", "rows", "stands", "why")
-    shown = [[_cell(cell) for cell in row] for row in rows[:SHOWN]]
+    shown = [[printable(cell) for cell in row] for row in rows[:SHOWN]]
     print_table(f"{name}, {counted(len(found), 'refit')}", [(head, "left") for head in heads], shown)
 
 
@@ -272,14 +271,14 @@ def adopt(programme: str, refit: int, who: str, key: str | None, as_json: bool, 
     with Programme.open(programme) as opened:
         found = opened.adopt(refit, who=who, key=key)
     what = f"refit {found.id} is adopted" if found.id else "the model that the programme began with is in use again"
-    _tell(found.as_dict(), f"{what}; plan again", as_json)
+    _tell(found.to_dict(), f"{what}; plan again", as_json)
 
 
 def decline(programme: str, refit: int, why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
     """A fit that was offered is not adopted."""
     with Programme.open(programme) as opened:
         found = opened.decline(refit, why, who=who, key=key)
-    _tell(found.as_dict(), f"refit {found.id} is declined; from now on later reports alone count", as_json)
+    _tell(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count", as_json)
 
 
 def bounds(
@@ -304,7 +303,7 @@ def bounds(
         f"level    {found.level:g}: a model that is right is ever said not to fit with this chance at most",
         f"records  {found.records}: reports after which the model is tested, again and again",
     ]
-    _tell(found.as_dict(), "\n".join(lines), as_json)
+    _tell(found.to_dict(), "\n".join(lines), as_json)
 
 
 def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
@@ -351,7 +350,13 @@ def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) ->
         print_json({"events": [vars(event) for event in found]})
         return
     rows = [
-        [str(event.id), event.at, event.kind, _cell(event.who), _cell(json.dumps(event.body, ensure_ascii=False))[:80]]
+        [
+            str(event.id),
+            event.at,
+            event.kind,
+            printable(event.who),
+            printable(json.dumps(event.body, ensure_ascii=False))[:80],
+        ]
         for event in found
     ]
     print_table(
@@ -377,19 +382,13 @@ def _tell(told: dict[str, Any], words: str, as_json: bool) -> None:
         click.echo(words)
 
 
-def _cell(value: Any) -> str:
-    """As it is shown in a table: names come from anybody, and may hold what would move the cursor."""
-    text = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
 MOST_TESTED = 50_000
 """Reports beyond which a plan does not wait for the test of its model."""
 
 
 def _address(opened: Programme) -> str:
     """A programme as commands name it, without a password: what is told is kept in logs."""
-    return _cell(opened.store.address)
+    return printable(opened.store.address)
 
 
 def _notices(opened: Programme) -> list[str]:
@@ -416,9 +415,9 @@ def _tell_status(opened: Programme, as_json: bool) -> None:
     certificate = opened.certificate() if drift.policy else None
     if as_json:
         offer = opened.offered()
-        more = {"certificate": None if certificate is None else certificate.as_dict(), "solve": drift.as_dict()}
-        more |= {"model_drift": opened.model_drift().as_dict(), "offered": None if offer is None else offer.as_dict()}
-        print_json(found.as_dict() | more)
+        more = {"certificate": None if certificate is None else certificate.to_dict(), "solve": drift.to_dict()}
+        more |= {"model_drift": opened.model_drift().to_dict(), "offered": None if offer is None else offer.to_dict()}
+        print_json(found.to_dict() | more)
         return
     numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
     lines = [
@@ -438,7 +437,7 @@ def _show_plan(found: KeptPlan) -> None:
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
-    shown = [[_cell(getattr(row, column)) for column in COLUMNS] for row in rows[:SHOWN]]
+    shown = [[printable(getattr(row, column)) for column in COLUMNS] for row in rows[:SHOWN]]
     names = [column.replace("next_in_line", "next") for column in COLUMNS]
     print_table(title, [(name, "left") for name in names], shown)
     if len(rows) > SHOWN:
@@ -447,27 +446,6 @@ def _show_plan(found: KeptPlan) -> None:
     click.echo(f"used: {used}")
     if found.note:
         click.echo(f"note: {found.note}")
-
-
-def _as_file(found: KeptPlan, name: str) -> bytes:
-    """A plan as a table, in the format of the name: Parquet, JSON, else CSV."""
-    rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
-    suffix = Path(name).suffix.lower()
-    if suffix == ".parquet":
-        try:
-            import polars
-        except ImportError:
-            raise MissingExtra("writing Parquet", "data") from None
-        body = io.BytesIO()
-        polars.DataFrame(rows).write_parquet(body)
-        return body.getvalue()
-    if suffix == ".json":
-        return json.dumps(rows, indent=1, ensure_ascii=False).encode()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, WRITTEN, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 def _interval(row: "Moved") -> str:
@@ -482,7 +460,7 @@ def _show_refit(found: "Refitted", name: str) -> None:
     ]
     heads = ("type", "state", "action", "next state", "before", "after", "95 %", "seen")
     title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities that differ beyond chance"
-    print_table(title, [(head, "left") for head in heads], [[_cell(cell) for cell in row] for row in rows])
+    print_table(title, [(head, "left") for head in heads], [[printable(cell) for cell in row] for row in rows])
     before, after = found.likelihood
     told = ["impossible" if value is None else f"{value:.6g}" for value in (before, after)]
     click.echo(f"log-likelihood {told[0]} before, {told[1]} after")
@@ -493,7 +471,7 @@ def _show_refit(found: "Refitted", name: str) -> None:
     click.echo(f"welfare: {known}the new one {0.0 if then is None else then:.6g}")
     changes = "; ".join(f"{arm} {old} -> {new}" for arm, old, new in found.plan[:10])
     more = f" and {len(found.plan) - 10} more" if len(found.plan) > 10 else ""
-    click.echo(f"in a plan now: {_cell(changes)}{more}" if found.plan else "a plan now would be the same")
+    click.echo(f"in a plan now: {printable(changes)}{more}" if found.plan else "a plan now would be the same")
     for why in found.why:
-        click.echo(f"why: {_cell(why)}")
+        click.echo(f"why: {printable(why)}")
     click.echo(f"to adopt it: evenhand programme adopt {name} {found.id}")

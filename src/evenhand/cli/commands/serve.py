@@ -13,7 +13,7 @@ import click
 
 from evenhand.cli.console import print_json
 from evenhand.cli.progress import progress
-from evenhand.errors import InvalidInput
+from evenhand.cli.refusals import OptionError
 
 if TYPE_CHECKING:
     from evenhand.programme.programme import Programme
@@ -41,9 +41,9 @@ def run(
         _make_token(token_file, make_token, token_name, as_json)
         return
     if programme is None:
-        raise InvalidInput("PROGRAMME: expected a file, an address postgresql://..., or demo")
+        raise OptionError("PROGRAMME", "expected a file, an address postgresql://..., or demo")
     if keep is not None and programme != DEMO:
-        raise InvalidInput("--keep: goes with `evenhand serve demo`")
+        raise OptionError("--keep", "goes with `evenhand serve demo`")
     from evenhand.service.logs import configure
     from evenhand.service.server import listen, serve
     from evenhand.service.settings import Settings
@@ -71,7 +71,7 @@ def _make_token(file: str | None, role: "Role", name: str, as_json: bool) -> Non
     from evenhand.service.tokens import make_token
 
     if file is None:
-        raise InvalidInput("--make-token: needs --token-file FILE, where the token's digest is kept")
+        raise OptionError("--make-token", "needs --token-file FILE, where the token's digest is kept")
     token = make_token(file, role, name)
     if as_json:
         print_json({"token": token, "role": role, "name": name, "file": file})
@@ -108,7 +108,7 @@ def _say_where(listener: socket.socket, programme: "Programme", as_json: bool) -
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     where = f"http://{shown}:{port}"
-    status: dict[str, Any] = programme.status().as_dict()
+    status: dict[str, Any] = programme.status().to_dict()
     if as_json:
         click.echo(json.dumps({"address": where, "programme": status["name"], "step": status["step"]}))
     else:

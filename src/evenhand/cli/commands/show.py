@@ -7,8 +7,8 @@ from evenhand.cli.console import print_json
 
 def run(plan: str, step: int, as_json: bool, quiet: bool) -> None:
     """Tell a plan in words."""
-    from evenhand.planning.plans import load_plan
-    from evenhand.planning.showing import plan_facts
+    from evenhand.planning.plan import load_plan
+    from evenhand.planning.plan_summary import plan_facts
 
     read = load_plan(plan)
     if as_json:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import number, print_facts, print_json, print_table, seconds
+from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
-from evenhand.errors import InvalidInput
+from evenhand.cli.refusals import OptionError
 from evenhand.model.files import Format
 from evenhand.parallel import parse_backend
 
@@ -38,9 +38,9 @@ def run(
     if backend is not None:
         parse_backend(backend)
         if seeds is None:
-            raise InvalidInput("--backend: one run stays in this process; --seeds N has several, which run elsewhere")
+            raise OptionError("--backend", "one run stays in this process; --seeds N has several, which run elsewhere")
     if resume and not out:
-        raise InvalidInput("--resume: name the policy that was being trained, with --out")
+        raise OptionError("--resume", "name the policy that was being trained, with --out")
     replaced = read_fixed_budget(options)
     problem = read_problem(model, parameters, format, replaced)
     settings = read_settings(options | {"budget": ()} if replaced else options)
@@ -53,7 +53,8 @@ def run(
         for file in _checkpoints(kept, seeds, settings["seed"]):
             file.unlink(missing_ok=True)
     if as_json:
-        print_json(as_dict(training, out) | ({} if several is None else {"seeds": several.as_dict()}))
+        seeds_found = {} if several is None else {"seeds": several.to_dict()}
+        print_json(training.to_dict() | {"policy": out} | seeds_found)
         return
     _show(training, model, parameters, replaced, format, out, several)
 
@@ -116,9 +117,9 @@ def _range(text: str, option: str) -> tuple[float, float]:
         ends = [float(part) for part in text.split(":")]
         low, high = ends if len(ends) == 2 else (ends[0], ends[0])
     except ValueError:
-        raise InvalidInput(f"{option}: expected LOW:HIGH, got {text!r}") from None
+        raise OptionError(option, f"expected LOW:HIGH, got {text!r}") from None
     if len(ends) > 2 or (option == "--num-arms" and not (low.is_integer() and high.is_integer())):
-        raise InvalidInput(f"{option}: expected LOW:HIGH, got {text!r}")
+        raise OptionError(option, f"expected LOW:HIGH, got {text!r}")
     return low, high
 
 
@@ -131,38 +132,7 @@ def _units(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InvalidInput(f"--hidden: expected whole numbers separated by commas, got {text!r}") from None
-
-
-def as_dict(training: "Training", out: str | None) -> dict[str, Any]:
-    """The JSON form."""
-    return {
-        "algorithm": training.settings["algorithm"],
-        "welfare": training.score if training.settings["architecture"] == "counts" else None,
-        "mean": training.score,
-        "exact": training.exact,
-        "steps": training.steps,
-        "seconds": training.seconds,
-        "curve": [{"steps": steps, "mean": score} for steps, score in training.curve],
-        "settings": training.settings,
-        "policy": out,
-    }
-
-
-def _show_seeds(found: "Trainings") -> None:
-    """All runs, and which of them is kept."""
-    heads = [("seed", "right"), ("held out", "right"), ("±", "right"), ("best look", "right"), ("time", "right")]
-    rows = [
-        (
-            f"{row.seed} *" if place == found.place_of_best else f"{row.seed}  ",
-            number(row.held_out),
-            "exact" if found.best.exact else number(row.held_out_stderr),
-            number(row.score),
-            seconds(row.seconds),
-        )
-        for place, row in enumerate(found.rows)
-    ]
-    print_table("all seeds; * is kept, by a look that no run has had", heads, rows)
+        raise OptionError("--hidden", f"expected whole numbers separated by commas, got {text!r}") from None
 
 
 def _show(
@@ -174,17 +144,9 @@ def _show(
     out: str | None,
     several: "Trainings | None",
 ) -> None:
-    how = "exact" if training.exact else "played on a held-out stream"
-    word = "welfare" if training.settings["architecture"] == "counts" else "mean"  # joint networks favour some arms
-    facts = [
-        (word, f"{number(training.score)}  ({how}; the best of {len(training.curve)} looks)"),
-        ("last", number(training.curve[-1][1])),
-        ("steps", f"{training.steps} in {seconds(training.seconds)}"),
-        ("algorithm", f"{training.settings['algorithm']}, seed {training.settings['seed']}"),
-    ]
-    print_facts(f"{called(model)}, trained", facts)
-    if several is not None:
-        _show_seeds(several)
+    from evenhand.report.results import summarise
+
+    print_summary(summarise(training if several is None else several), f"{called(model)}, trained")
     if out is None:
         click.echo("not saved; use --out POLICY to keep it")
         return

@@ -95,7 +95,7 @@ class Diagnostics(Shown):
         left = f", {counted(len(self.left_out), 'question')} not asked" if self.left_out else ""
         return f"Diagnostics({counted(asked, 'topic')}, {counted(self.num_tests, 'test')}{left})"
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The JSON form: every field, and the sentences."""
         return {**asdict(self), "words": [{"topic": topic, "said": said} for topic, said in self.words]}
 

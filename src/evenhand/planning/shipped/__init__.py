@@ -7,11 +7,11 @@ import json
 import zipfile
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evenhand.errors import NotApplicable
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.planning.saved import load_policy
+from evenhand.planning.plan import load_policy
 from evenhand.policies.network import CountNetworkPolicy, usage_of
 
 FOLDER = Path(__file__).parent
@@ -27,10 +27,9 @@ def shipped_network(problem: Problem) -> CountNetworkPolicy:
     usage_of(problem)  # refuses arms that are not identical
     arm = problem.types.digests[0].hex()
     for path, manifest in manifests().items():
-        if manifest["problem"]["arm"] == arm and manifest["problem"]["discount"] == problem.discount:
+        if manifest["problem"]["arm"]["digest"] == arm and manifest["problem"]["discount"] == problem.discount:
             policy = load_policy(path, problem)
-            assert isinstance(policy, CountNetworkPolicy)
-            return policy
+            return cast(CountNetworkPolicy, policy)
     raise NotApplicable("no trained network ships for such arms; make one with `evenhand train`")
 
 

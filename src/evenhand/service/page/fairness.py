@@ -9,7 +9,7 @@ from markupsafe import Markup
 from evenhand.display import counted
 from evenhand.programme.auditing import Audit, Books, Earned, MemberRow, Part, audit_of, fairness_over_time
 from evenhand.programme.programme import Programme
-from evenhand.report.audit import audit_page, what_is_not_known
+from evenhand.report.audit import audit_page, unknown_facts
 from evenhand.service.page import charts
 from evenhand.service.page.telling import figure, share
 
@@ -103,7 +103,7 @@ def look_back(programme: Programme, first: int | None, last: int | None) -> Look
         waiting=audit.longest_waits(WAITING),
         cards=_cards(audit),
         cost=_cost(audit),
-        unknown=tuple(what_is_not_known(audit)),
+        unknown=tuple(unknown_facts(audit)),
     )
 
 

@@ -35,6 +35,6 @@ async def decide(payload: shapes.DecideRequest, request: Request) -> JSONRespons
     table = as_table(payload.states)
 
     def act() -> dict[str, Any]:
-        return plan.act(table, payload.seed, budget=payload.budget, step=payload.step, part=payload.part).as_dict()
+        return plan.act(table, payload.seed, budget=payload.budget, step=payload.step, part=payload.part).to_dict()
 
     return JSONResponse(await run_in_threadpool(act))

@@ -29,13 +29,13 @@ def _find(request: Request, number: str) -> Job:
 @router.get("/jobs", response_model=shapes.JobList, responses=shapes.refusals())
 async def list_jobs(request: Request) -> JSONResponse:
     """Running, waiting and recently ended jobs."""
-    return JSONResponse({"jobs": [job.as_dict() for job in service_of(request).jobs.all()]})
+    return JSONResponse({"jobs": [job.to_dict() for job in service_of(request).jobs.all()]})
 
 
 @router.get("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
 async def show_job(job: str, request: Request) -> JSONResponse:
     """Status and result of a job."""
-    return JSONResponse(_find(request, job).as_dict())
+    return JSONResponse(_find(request, job).to_dict())
 
 
 @router.delete("/jobs/{job}", response_model=shapes.JobShape, responses=shapes.refusals(404))
@@ -45,7 +45,7 @@ async def cancel_job(job: str, request: Request) -> JSONResponse:
     if not (holder.may("write") or found.owner == holder.name):
         raise Refused(403, "this token may cancel only what was begun with it")
     await service_of(request).jobs.cancel(found)
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())
 
 
 @router.get(

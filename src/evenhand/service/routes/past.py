@@ -23,7 +23,7 @@ def show_history(request: Request, arm: Annotated[shapes.Name, Query(description
     programme = service_of(request).programme
     if arm not in {one.name for one in programme.arms(gone=True)}:
         raise Missing("there is no arm of this name")
-    return JSONResponse({"arm": arm, "entries": [entry.as_dict() for entry in programme.history(arm)]})
+    return JSONResponse({"arm": arm, "entries": [entry.to_dict() for entry in programme.history(arm)]})
 
 
 @router.get("/audit", response_model=shapes.AuditShape, responses=shapes.refusals())
@@ -34,7 +34,7 @@ def show_audit(
 ) -> JSONResponse:
     """Audit a window of steps: service and waiting times, promised and realised rewards."""
     found = service_of(request).programme.audit(first, last)
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())
 
 
 # Learning
@@ -44,7 +44,7 @@ def show_audit(
 def list_refits(request: Request) -> JSONResponse:
     """Models that were fitted to the programme's own records, the newest first."""
     found = service_of(request).programme.refits()
-    return JSONResponse({"refits": [one.as_dict() for one in found]})
+    return JSONResponse({"refits": [one.to_dict() for one in found]})
 
 
 @router.post("/refits", response_model=shapes.JobShape, status_code=202, responses=shapes.refusals(409))
@@ -72,7 +72,7 @@ def adopt(
     service = service_of(request)
     found = service.programme.adopt(refit, who=who_of(request, payload.who if payload else None), key=key)
     service.look()
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())
 
 
 @router.post("/refits/{refit}/decline", response_model=Refitted, responses=shapes.refusals(404, 409))
@@ -84,4 +84,4 @@ def decline(
 ) -> JSONResponse:
     """Say that a fit that is offered is not to be adopted; only what is seen later is held against the model then."""
     found = service_of(request).programme.decline(refit, payload.why, who=who_of(request, payload.who), key=key)
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())

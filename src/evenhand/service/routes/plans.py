@@ -40,7 +40,7 @@ async def plan(
 
     def make() -> dict[str, Any]:
         found = service.programme.plan(step=payload.step, budget=payload.budget, who=who, key=key)
-        return service.programme.plan_of(found.plan).as_dict()
+        return service.programme.plan_of(found.plan).to_dict()
 
     return JSONResponse(await run_in_threadpool(make))
 
@@ -71,7 +71,7 @@ def show_plan(plan: PlanNumber, request: Request) -> Response:
 
 
 def _told(request: Request, found: KeptPlan) -> Response:
-    return tagged(request, found.as_dict(), f"{found.id}-{found.status}-{found.certificate is not None}")
+    return tagged(request, found.to_dict(), f"{found.id}-{found.status}-{found.certificate is not None}")
 
 
 @router.get("/plans", response_model=shapes.PlanList, responses=shapes.refusals())
@@ -82,7 +82,7 @@ def list_plans(
 ) -> JSONResponse:
     """Plans, the newest first, without their arms."""
     found = service_of(request).programme.plans(status, most)
-    return JSONResponse({"plans": [one.as_dict() for one in found]})
+    return JSONResponse({"plans": [one.to_dict() for one in found]})
 
 
 @router.post("/plan/{plan}/accept", response_model=Accepted, responses=shapes.refusals(404, 409))
@@ -100,7 +100,7 @@ def accept(
     overrides = as_table(payload.overrides) if payload.overrides else ()
     found = service.programme.accept(plan, overrides, who=who_of(request, payload.who), key=key)
     service.look()
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())
 
 
 # Policies

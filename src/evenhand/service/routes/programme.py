@@ -24,8 +24,8 @@ def show_programme(request: Request) -> Response:
     programme = service_of(request).programme
     status, plan, drift = programme.status(), programme.current_plan_number(), programme.needs_solving()
     offer = programme.offered()
-    fields = status.as_dict() | {"plan": plan, "drift": drift.as_dict()}
-    fields |= {"bounds": programme.bounds().as_dict(), "offered": None if offer is None else offer.as_dict()}
+    fields = status.to_dict() | {"plan": plan, "drift": drift.to_dict()}
+    fields |= {"bounds": programme.bounds().to_dict(), "offered": None if offer is None else offer.to_dict()}
     return tagged(request, fields, f"{status.events}-{drift.policy or ''}-{len(drift.why)}")
 
 
@@ -33,7 +33,7 @@ def show_programme(request: Request) -> Response:
 def show_certificate(request: Request) -> JSONResponse:
     """Certificate of the policy in use for the present roster; null without a policy."""
     found = service_of(request).programme.certificate()
-    return JSONResponse(None if found is None else found.as_dict())
+    return JSONResponse(None if found is None else found.to_dict())
 
 
 @router.post("/bounds", response_model=Bounds, responses=shapes.refusals(409))
@@ -42,7 +42,7 @@ def set_bounds(payload: shapes.BoundsRequest, request: Request, key: Key = None)
     service = service_of(request)
     found = service.programme.set_bounds(payload.model_dump(exclude={"who"}), who=who_of(request, payload.who), key=key)
     service.look()
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())
 
 
 @router.get("/events", response_model=shapes.EventList, responses=shapes.refusals())
@@ -68,7 +68,7 @@ def list_arms(
     """Arms that take part."""
     programme = service_of(request).programme
     tag = f"{programme.status().events}-{step}-{gone}"
-    return tagged(request, {"arms": [arm.as_dict() for arm in programme.arms(step, gone)]}, tag)
+    return tagged(request, {"arms": [arm.to_dict() for arm in programme.arms(step, gone)]}, tag)
 
 
 @router.post("/arms", response_model=Changed, responses=shapes.refusals(409))
@@ -78,7 +78,7 @@ def join(payload: shapes.JoinRequest, request: Request, key: Key = None) -> JSON
     rows = as_table(payload.arms)
     found = service.programme.join(rows, payload.step, who=who_of(request, payload.who), key=key)
     service.look()
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())
 
 
 @router.delete("/arms", response_model=Changed, responses=shapes.refusals(409))
@@ -93,7 +93,7 @@ def leave(
     service = service_of(request)
     found = service.programme.leave(arm, why, who=who_of(request, who), key=key)
     service.look()
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())
 
 
 # What was seen, and done
@@ -104,7 +104,7 @@ def observe(payload: shapes.ObserveRequest, request: Request, key: Key = None) -
     """Say in which states arms were seen; late and corrected reports are stored beside the old ones."""
     programme, who = service_of(request).programme, who_of(request, payload.who)
     found = programme.observe(as_table(payload.observations), payload.source, step=payload.step, who=who, key=key)
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())
 
 
 @router.post("/records", response_model=Recorded, responses=shapes.refusals(409))
@@ -112,4 +112,4 @@ def record(payload: shapes.RecordRequest, request: Request, key: Key = None) -> 
     """Say what was really done; late and corrected records are stored beside the old ones."""
     programme, who = service_of(request).programme, who_of(request, payload.who)
     found = programme.record(as_table(payload.records), payload.source, who=who, key=key)
-    return JSONResponse(found.as_dict())
+    return JSONResponse(found.to_dict())

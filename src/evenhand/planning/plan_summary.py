@@ -1,0 +1,489 @@
+"""Summary of a plan: the conditions that it serves in their order, and the value of one more unit of budget.
+
+A *condition* is a type and a state. Policies that serve by rank have an order of conditions. Tables and networks have
+none: they are simulated for a short time from the plan's own start, and conditions are ordered by the frequency of
+service,
+
+    share(t, s, a) = visits of (t, s) in which a is given / visits of (t, s),
+
+weighted over time as the criterion weights rewards. A mixture is described by the conditions that its parts have in
+common, and by those in which they differ.
+"""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evenhand.display import counted
+from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.model.base_policy import described
+from evenhand.model.composite import is_time_varying, redraw_period
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Finite
+from evenhand.model.explanations import ServedCondition, ServiceOrder
+from evenhand.model.labels import Labels, amount_of, listed, one_more, quantity
+from evenhand.model.policy import Policy, Starting, plays_by_counts
+from evenhand.planning.plan import Plan
+from evenhand.simulation import simulate, simulate_counts
+
+ARM_STEPS, STEPS = 2e4, 60
+"""Steps of arms, and steps of an episode, for which a policy without ranks is simulated."""
+
+MOST_ARMS = 2_000
+"""Arms up to which it is simulated arm by arm; beyond, by counts if it can be."""
+
+LEAST_PRESENCE, LEAST_SHARE = 1e-3, 5e-3
+"""Share of time in a condition, and share of it with service, below which a simulated condition is left out."""
+
+NOTABLE = 0.02
+"""Difference of shares from the mixture's that is notable for a part."""
+
+SHORT, LONG = 3, 12
+"""Conditions in the short and in the long form."""
+
+MOST_TYPES, MOST_STATES = 30, 8
+"""Rows and columns of the picture."""
+
+SHADES, WIDTH = "█▓▒░", 110
+"""Shades from the first to the last in the order, and characters of a line."""
+
+SLOPE_OF_BOUND = "the gain of a plan may be larger or smaller: solve again with that budget"
+"""Remark beside the slope of a bound."""
+
+ZERO_PRICE = 1e-6
+"""Share of the welfare below which a price counts as 0: the tolerance of the relaxation."""
+
+Cell = tuple[int, int, int]
+
+
+# -- the order of service --------------------------------------------------------------------------------------------
+
+
+def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> ServiceOrder:
+    """Return the order of service of a policy: its own, else the frequencies of a simulation.
+
+    Args:
+        policy: not a mixture.
+        problem: the problem it was made for.
+        step: the step of a time-varying policy, from 0.
+    """
+    own = described(policy)
+    if (order := own.service_order(step)) is not None:
+        return order
+    if problem.num_arms > MOST_ARMS and not plays_by_counts(policy):
+        return ServiceOrder((), f"{own.decides}; there are too many arms to simulate it here", ranked=False)
+    return _simulated_order(problem, policy, own.decides)
+
+
+def _simulated_order(problem: CoupledMDP, policy: Policy | Starting, how: str) -> ServiceOrder:
+    types, criterion = problem.types, problem.criterion
+    _, S, A = types.valid.shape
+    if isinstance(criterion, Finite) and criterion.steps > STEPS:
+        criterion, how = replace(criterion, steps=STEPS), f"{how}, in its first {STEPS} steps"
+    steps = criterion.num_steps or STEPS
+    episodes = int(np.clip(ARM_STEPS / (problem.num_arms * steps), 4, 50))
+    # One reward function per cell, 1 there and 0 elsewhere: returns are then visits.
+    cells = np.zeros((S * A, *types.valid.shape))
+    for number, (state, action) in enumerate(np.ndindex(S, A)):
+        cells[number, :, state, action] = 1.0
+    if problem.num_arms > MOST_ARMS:
+        by_type = simulate_counts(problem, policy, episodes, steps, 0, criterion=criterion, rewards=cells)
+        visits = by_type.returns.mean(axis=1).T
+    else:
+        by_arm = simulate(problem, policy, episodes, steps, 0, criterion=criterion, rewards=cells).returns.mean(axis=1)
+        visits = np.stack([by_arm[:, problem.type_of_arm == kind].mean(axis=1) for kind in range(problem.num_types)])
+    visits = visits.reshape(problem.num_types, S, A)
+    present = visits.sum(axis=2)
+    shares = np.where(types.served, visits, 0.0) / np.where(present > 0, present, 1.0)[:, :, None]
+    frequent = present > LEAST_PRESENCE * present.sum(axis=1, keepdims=True)
+    rows = [
+        ServedCondition(0, kind, state, int(shares[kind, state].argmax()), float(shares[kind, state].max()))
+        for kind, state in np.argwhere(frequent & (shares.max(axis=2) > LEAST_SHARE)).tolist()
+    ]
+    # Two digits decide the order: the simulation has no more.
+    rows.sort(key=lambda row: (-round(row.share or 0.0, 2), row.kind, row.state))
+    return ServiceOrder(tuple(row._replace(level=i) for i, row in enumerate(rows, start=1)), how, ranked=False)
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def often(share: float, what: str = "times") -> str:
+    """Return a frequency as `always` or `86 of 100 times`; one drawn for good is counted in `starts`."""
+    if share == 0:  # never drawn, but used to fill up the budget
+        return "if budget is left"
+    if share < 0.005:
+        return "hardly ever"
+    return "always" if share > 0.995 else f"{100 * share:.0f} of 100 {what}"
+
+
+def often_each(shares: Sequence[float], what: str = "times") -> list[str]:
+    """The same for shares that sum to 1: whole hundredths that sum to 100, by the largest remainders."""
+    hundredths = [100 * share for share in shares]
+    whole = [math.floor(share + 1e-9) for share in hundredths]
+    rest = sorted(range(len(whole)), key=lambda i: (round(whole[i] - hundredths[i], 9), i))
+    for i in rest[: round(sum(hundredths)) - sum(whole)]:
+        whole[i] += 1
+    return [often(share if part == 0 else part / 100, what) for share, part in zip(shares, whole, strict=True)]
+
+
+def levels_of(order: ServiceOrder, labels: Labels, shares: bool = True) -> list[tuple[str, ...]]:
+    """Return the conditions of each level, such as `Ford and Opel in poor (overhaul)`: types that read alike together.
+
+    Args:
+        order: an order of service.
+        labels: labels of its problem.
+        shares: whether to add frequencies.
+    """
+    levels: dict[int, dict[str, list[int]]] = {}
+    for row in order.rows:
+        share = "" if row.share is None or not shares else f", {often(row.share)}"
+        text = f"{labels.being(row.kind, row.state)} ({labels.doing(row.kind, row.action)}{share})"
+        levels.setdefault(row.level, {}).setdefault(text, []).append(row.kind)
+    return [tuple(f"{labels.types(kinds)} {text}" for text, kinds in own.items()) for own in levels.values()]
+
+
+def level_words(conditions: Sequence[str]) -> str:
+    """Return the conditions of one level in a line: two by name, of more the first."""
+    first, *rest = conditions
+    return first if not rest else f"{first} and {rest[0] if len(rest) == 1 else len(rest)} alike"
+
+
+def short_words(order: ServiceOrder, labels: Labels, skip: int = 0) -> str:
+    """Return the first few conditions in one line, without the first `skip` levels."""
+    if not order.rows:
+        return order.how
+    levels = levels_of(order, labels, shares=not order.ranked)[skip:]
+    more = f", then {len(levels) - SHORT} more" if len(levels) > SHORT else ""
+    return listed(map(level_words, levels[:SHORT])) + more if levels else "no others, in just this order"
+
+
+class PartWords(NamedTuple):
+    """Description of one part of a plan."""
+
+    number: int
+    """From 1, the largest share first."""
+
+    share: float
+    """Probability of the part."""
+
+    name: str
+    """Name of its policy, such as fair-index; may be empty."""
+
+    words: str
+    """Conditions that it serves first, after those common to all parts."""
+
+    order: ServiceOrder
+    """The whole order."""
+
+
+def parts_of(plan: Plan, step: int = 0) -> tuple[list[PartWords], list[str]]:
+    """Return the parts of a plan, the largest share first, and the levels that all of them begin with."""
+    labels, parts = Labels(plan.problem), plan.parts
+    orders = [order_of(part.policy, plan.problem, step) for part in parts]
+    if not plan.is_mixture:
+        texts, common = [short_words(orders[0], labels)], list[str]()
+    elif all(not order.ranked and order.rows for order in orders):
+        texts, common = _words_by_share(orders, [part.drawn.share for part in parts], labels)
+    else:
+        texts, common = _words_by_rank(orders, labels)
+    rows = zip(parts, texts, orders, strict=True)
+    return [PartWords(*part.drawn, text, order) for part, text, order in rows], common
+
+
+def _words_by_rank(orders: Sequence[ServiceOrder], labels: Labels) -> tuple[list[str], list[str]]:
+    """Conditions that each part serves after the levels that all begin with, and those levels."""
+    common, levels = 0, list[list[tuple[str, ...]]]([[]])
+    if all(order.ranked and order.rows for order in orders):
+        levels = [levels_of(order, labels, shares=False) for order in orders]
+        while common < min(map(len, levels)) and len({own[common] for own in levels}) == 1:
+            common += 1
+    texts = [short_words(order, labels, common) for order in orders]
+    texts = [f"{text}; {order.how}" if order.rows else text for text, order in zip(texts, orders, strict=True)]
+    return texts, [level_words(level) for level in levels[0][:common]]
+
+
+def _words_by_share(
+    orders: Sequence[ServiceOrder], shares: Sequence[float], labels: Labels
+) -> tuple[list[str], list[str]]:
+    """Conditions that each part serves more or less often than the mixture, and those that this serves most often."""
+    found: dict[Cell, list[float]] = {}
+    for place, order in enumerate(orders):
+        for row in order.rows:
+            found.setdefault((row.kind, row.state, row.action), [0.0] * len(orders))[place] = row.share or 0.0
+    mean = {cell: float(np.dot(own, shares)) for cell, own in found.items()}
+
+    def served(cell: Cell, times: str) -> str:
+        kind, state, action = cell
+        return f"{labels.type(kind)} {labels.being(kind, state)} ({labels.doing(kind, action)}, {times})"
+
+    most = sorted(mean, key=lambda cell: (-round(mean[cell], 2), cell))
+    differences: list[str] = []
+    texts: list[str] = []
+    for place, order in enumerate(orders):
+        how, best = _differences({cell: own[place] - mean[cell] for cell, own in found.items()})
+        cells = [served(cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best]
+        text = f"{how} {', '.join(cells)}".strip()
+        # Two parts may differ in rarer conditions only.
+        repeated = cells and text in differences
+        like = f", and differs from part {differences.index(text) + 1} in what is rarer" if repeated else ""
+        differences.append(text)
+        texts.append(f"{text}{like}; {order.how}")
+    return texts, [served(cell, often(mean[cell])) for cell in most[:SHORT]]
+
+
+def _differences(more: dict[Cell, float]) -> tuple[str, list[Cell]]:
+    """Direction and conditions of a part's largest differences: large ones before small, more before less."""
+    for least, adverb in ((NOTABLE, ""), (LEAST_SHARE, "a little ")):
+        for sign, direction in ((1, "more often"), (-1, "less often")):
+            notable = [cell for cell, by in more.items() if sign * by >= least]
+            if notable:
+                notable.sort(key=lambda cell, sign=sign: (-round(sign * more[cell], 2), cell))  # type: ignore[misc]
+                return f"{adverb}{direction}", notable[:2]
+    return "each condition about as often as on average, if not at the same times", []
+
+
+def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: float) -> list[str]:
+    """Return the rise of the bound by one more unit of each resource, such as `a fourth bay: nothing`, largest first.
+
+    That is the slope of the relaxation in the budget, whose bound is concave: no more than this.
+
+    Args:
+        problem: with the budget.
+        prices: dual prices by resource, or None.
+        scale: the welfare.
+    """
+    amounts = dict(zip(problem.resource_names, problem.budget.tolist(), strict=True))
+    rows = sorted(((name, price) for name, price in (prices or {}).items() if name in amounts), key=lambda row: -row[1])
+    texts = []
+    for name, price in rows:
+        rise = f"at most {price:.4f}" if price >= 5e-5 else "less than 0.0001"
+        text = "nothing" if price <= ZERO_PRICE * max(1.0, abs(scale)) else f"the bound rises by {rise}"
+        texts.append(f"{one_more(name, amounts[name])}: {text}")
+    return texts
+
+
+# -- as a picture ----------------------------------------------------------------------------------------------------
+
+
+def picture(order: ServiceOrder, problem: CoupledMDP) -> list[str]:
+    """Return a line per type and a column per state, with the place in the order and the action; empty if too large."""
+    labels, types = Labels(problem), problem.types
+    if not order.rows or problem.num_types > MOST_TYPES or types.valid.shape[1] > MOST_STATES:
+        return []
+    last = max(row.level for row in order.rows)
+    cells = {(row.kind, row.state): _cell(row, labels, last, order) for row in order.rows}
+    # One heading for all rows if all types have the same states; else each cell names its own.
+    names = [[labels.state(kind, state) for state in range(types.num_states[kind])] for kind in range(len(types))]
+    alike = all(own == names[0] for own in names)
+    lines = [["", *names[0]]] if alike else []
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for kind, own in enumerate(names):
+        texts = [cells.get((kind, state), "·") for state in range(len(own))]
+        texts = texts if alike else [f"{name}: {text}" for name, text in zip(own, texts, strict=True)]
+        rows.setdefault((labels.base(kind), *texts), []).append(kind)
+    lines += [[labels.types(kinds), *texts] for (_, *texts), kinds in rows.items()]
+    width = max(len(line) for line in lines)
+    full = [line + [""] * (width - len(line)) for line in lines]
+    widths = [max(len(line[column]) for line in full) for column in range(width)]
+    return ["  ".join(text.ljust(size) for text, size in zip(line, widths, strict=True)).rstrip() for line in full]
+
+
+def _cell(row: ServedCondition, labels: Labels, last: int, order: ServiceOrder) -> str:
+    action = labels.doing(row.kind, row.action)
+    if not order.ranked:
+        share = row.share or 0.0
+        return f"{SHADES[min(int(4 * (1 - share)), 3)]} {100 * share:.0f} % {action}"
+    times = "" if row.share is None or row.share > 0.995 else f" {100 * row.share:.0f} %" if row.share else "*"
+    return f"{SHADES[min(int(4 * (row.level - 1) / max(last, 1)), 3)]} {order.place(row)} {action}{times}"
+
+
+# -- the whole -------------------------------------------------------------------------------------------------------
+
+
+def show_plan(plan: Plan, step: int = 0) -> str:
+    """Return a plan as text and a small picture."""
+    parts, common = parts_of(plan, step)
+    lines = [*_wrapped(_title(plan)), "", *_certificate(plan)]
+    if plan.is_mixture:
+        lines += ["", *_mixture_lines(plan, parts, common)]
+    seen: dict[tuple[str, ...], int] = {}
+    for part in parts[:SHORT]:
+        drawn = picture(part.order, plan.problem) or [part.order.how]
+        # A picture that was drawn for an earlier part is not repeated.
+        lines += ["", *_part_lines(plan, part, len(parts) > 1, step, seen.setdefault(tuple(drawn), part.number))]
+    if len(parts) > SHORT:
+        lines += ["", f"... and {counted(len(parts) - SHORT, 'part')} of smaller shares"]
+    if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
+        lines += ["", f"One unit more at every step, by the bound of the fluid relaxation ({SLOPE_OF_BOUND}):"]
+        lines += [f"  {text}" for text in more]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, first: str = "", then: str = "  ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False)
+
+
+def _title(plan: Plan) -> str:
+    problem, labels = plan.problem, Labels(plan.problem)
+    # Types that differ only in their initial state are one type to a reader.
+    numbers: dict[str, int] = {}
+    for kind, count in enumerate(problem.type_counts.tolist()):
+        numbers[labels.base(kind)] = numbers.get(labels.base(kind), 0) + count
+    types = [f"{count} {name}" for name, count in numbers.items()]
+    more = f" and {counted(len(types) - LONG, 'more type')}" if len(types) > LONG else ""
+    shared = ", ".join(map(amount_of, problem.resource_names, problem.budget.tolist()))
+    welfare = f"; welfare {plan.about['welfare']}" if isinstance(plan.about.get("welfare"), str) else ""
+    criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
+    groups = f", over {counted(len(problem.group_names), 'group')}" if problem.over == "groups" else ""
+    arms = f"{counted(problem.num_arms, 'arm')} ({listed(types[:LONG])}{more})"
+    verb = "shares" if problem.num_arms == 1 else "share"
+    return f"{plan.source}: {arms} {verb} {shared}{welfare}{criterion}{groups}"
+
+
+def _certificate(plan: Plan) -> list[str]:
+    about, labels = plan.about, Labels(plan.problem)
+    lines = []
+    # Facts come from a file: only numbers are formatted.
+    if all(_is_number(about.get(key)) for key in ("value", "upper_bound", "gap")):
+        error = _number(about.get("stderr"))
+        gap = "the best there is" if error == 0 else "the simulation shows no difference"
+        gap = f"within {100 * about['gap']:.2g} % of the best" if about["gap"] > 1e-8 else gap
+        low, high = about["value"] - CONFIDENCE * error, about["value"] + CONFIDENCE * error
+        interval = f" (simulated; 95 % interval {low:.4f} to {high:.4f})" if error > 0 else ""
+        bound = f"no plan has more than {about['upper_bound']:.4f} ({gap})"
+        lines.append(f"  welfare {about['value']:.4f}{interval}; {bound}")
+    values = about.get("values")
+    if about.get("by") == "type" and isinstance(values, list) and len(values) == plan.problem.num_types <= LONG:
+        texts = [f"{labels.type(kind)} {_number(value):.4f}" for kind, value in enumerate(values)]
+        lines.append(f"  value of an arm: {listed(texts)}")
+    if _is_number(about.get("score")):
+        lines.append(f"  welfare {about['score']:.4f}, as evaluated in training")
+    return lines or ["  (its welfare was not saved with it)"]
+
+
+def drawn_words(plan: Plan) -> str:
+    """Return when the part of a mixture is drawn."""
+    period = redraw_period(plan.policy)
+    return "drawn once at the start" if period is None else f"drawn again every {period} steps"
+
+
+def part_frequencies(plan: Plan) -> list[str]:
+    """(part,) how often each part of a mixture is drawn, the largest share first."""
+    what = "starts" if redraw_period(plan.policy) is None else "times"
+    return often_each([part.drawn.share for part in plan.parts], what)
+
+
+def _mixture_lines(plan: Plan, parts: Sequence[PartWords], common: Sequence[str]) -> list[str]:
+    lines = [f"One of {len(parts)} ways to serve, {drawn_words(plan)}:"]
+    if common:
+        beginning = listed(common[:LONG]) + (" ..." if len(common) > LONG else "")
+        lines += _wrapped(f"{beginning_words(parts)} {beginning}; then", "  ", "    ")
+    for part, times in zip(parts, part_frequencies(plan), strict=True):
+        lines += _wrapped(f"{part.number}. {times}: {part.words}", "  ", "     ")
+    return lines
+
+
+def beginning_words(parts: Sequence[PartWords]) -> str:
+    """Return the words before what parts have in common."""
+    return "all of them serve first" if parts[0].order.ranked else "all of them serve most"
+
+
+def _part_lines(plan: Plan, part: PartWords, several: bool, step: int, like: int) -> list[str]:
+    labels, order = Labels(plan.problem), part.order
+    of = f", part {part.number}" if several else ""
+    when = f" at step {step}" if order.ranked and varies_by_step(plan) else ""
+    if not order.rows:
+        return [f"Who comes first{of}{when}: {order.how}"]
+    if like != part.number:
+        return [f"Who comes first{of}{when}: as in part {like} ({order.how})"]
+    if order.ranked:
+        left = ", * of what is left of the budget" if any(row.share == 0 for row in order.rows) else ""
+        head = f"Who comes first{of}{when} ({order.how}; 1 is served first{left}, · never):"
+    else:
+        head = f"Who is served how often{of}{when} ({order.how}, as simulated from the plan's start; · hardly ever):"
+    lines = [head, *(f"  {line}" for line in picture(order, plan.problem))]
+    if order.ranked and order.num_ranks > len({row.level for row in order.rows}):
+        lines.append("  (a missing number is of an action that a condition gets if the first is not available)")
+    if several and len(lines) > 1:
+        return lines
+    lines += [""] if len(lines) > 1 else []
+    levels = dict(zip(dict.fromkeys(map(order.place_text, order.rows)), levels_of(order, labels), strict=True))
+    for place, conditions in list(levels.items())[:LONG]:
+        lines += _level_lines(place, conditions)
+    return lines + ([f"  ... {len(levels) - LONG} more"] if len(levels) > LONG else [])
+
+
+def _level_lines(place: str, conditions: Sequence[str]) -> list[str]:
+    if len(conditions) == 1:
+        return _wrapped(f"{place}. {conditions[0]}", "  ", "     ")
+    lines = [f"  {place}. all of these alike:"]
+    for text in conditions[:LONG]:
+        lines += _wrapped(f"- {text}", "     ", "       ")
+    return lines + ([f"     ... {len(conditions) - LONG} more"] if len(conditions) > LONG else [])
+
+
+def varies_by_step(plan: Plan) -> bool:
+    """Return whether some part has one policy per step."""
+    return any(is_time_varying(part.policy) for part in plan.parts)
+
+
+def _prices(plan: Plan) -> dict[str, float] | None:
+    prices = plan.about.get("prices")
+    return {str(name): _number(price) for name, price in prices.items()} if isinstance(prices, dict) else None
+
+
+def _is_number(value: Any) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return whole or (isinstance(value, float) and math.isfinite(value))
+
+
+def _number(value: Any) -> float:
+    """A number of a file; 0 for anything else."""
+    return float(value) if _is_number(value) else 0.0
+
+
+def plan_facts(plan: Plan, step: int = 0) -> dict[str, Any]:
+    """Return the summary as a JSON value."""
+    problem, about, labels = plan.problem, plan.about, Labels(plan.problem)
+    parts, common = parts_of(plan, step)
+    prices = _prices(plan)
+    welfare = {"name": about.get("welfare")} | {
+        key: about.get(key) for key in ("value", "upper_bound", "gap", "stderr")
+    }
+    return {
+        "method": about.get("method"),
+        "welfare": welfare,
+        "criterion": problem.criterion.name,
+        "over": problem.over,
+        "types": [{"name": labels.type(kind), "arms": int(count)} for kind, count in enumerate(problem.type_counts)],
+        "budget": {name: quantity(b) for name, b in zip(problem.resource_names, problem.budget.tolist(), strict=True)},
+        "by": about.get("by"),
+        "values": about.get("values"),
+        "prices": prices,
+        "one_unit_more": worth_of_more(problem, prices, _number(about.get("value"))),
+        "step": step if varies_by_step(plan) else None,
+        "rotate": redraw_period(plan.policy),
+        "first": list(common),
+        "parts": [_part_facts(part, labels) for part in parts],
+    }
+
+
+def _part_facts(part: PartWords, labels: Labels) -> dict[str, Any]:
+    order = part.order
+    rows = [
+        {
+            "place": order.place(row),
+            "type": labels.type(row.kind),
+            "state": labels.state(row.kind, row.state),
+            "action": labels.action(row.kind, row.action),
+            "share": row.share,
+        }
+        for row in order.rows
+    ]
+    facts = {"number": part.number, "share": part.share, "policy": part.name, "words": part.words, "how": order.how}
+    return facts | {"order": rows}

@@ -1,0 +1,393 @@
+"""Table, notes and page of a comparison of policies."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand.display import counted
+from evenhand.evaluation.evaluate import Evaluation
+from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.model.files import Location
+from evenhand.model.naming import arm_names, told_names, type_names
+from evenhand.model.objective import num_members
+from evenhand.model.simulator import Problem
+from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.policy_registry import REGISTRY
+from evenhand.report.description import (
+    MOST_TYPES,
+    is_nameless,
+    member,
+    problem_section,
+    weights_of_time,
+    welfare_meaning,
+)
+from evenhand.report.format import capitalised, duration, fixed, listed, number, percent, shortened, spelled
+from evenhand.report.html import page, seed_sentence, write_page
+from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, Table, TableRow
+from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from evenhand.typing import Progress
+
+SAME = 1e-9
+"""Relative difference below which two figures are equal."""
+
+
+# -- the table and its notes -----------------------------------------------------------------------------------------
+
+
+def results_table(comparison: Comparison) -> Table:
+    """Return one row per policy, best first, below the bound."""
+    bound, is_share = comparison.upper_bound, comparison.upper_bound is not None and comparison.upper_bound > 0
+    of_bound = [] if bound is None else ["of bound" if is_share else "below bound"]
+    heads = ("policy", "welfare", "±", *of_bound, "mean", "worst", "Gini", "budget used", "time")
+    rows = []
+    if bound is not None:
+        kind = comparison.bound_name if comparison.bound_name not in ("optimum", "") else ""
+        note = f"{kind}: no policy can have more" if kind else "no policy can have more"
+        cells = [fixed(bound), "", percent(1.0) if is_share else fixed(0.0), "", "", "", "", ""]
+        rows.append(TableRow(comparison.bound_name or "bound", tuple(map(Cell, cells)), note=note, kind="bound"))
+    for row in comparison.rows:
+        found, welfare = row.evaluation, comparison.shown_welfare(row)
+        reached = [] if bound is None else [percent(welfare / bound) if is_share else fixed(bound - welfare)]
+        figures = [*reached, fixed(found.mean), fixed(found.worst), fixed(found.gini_coefficient)]
+        used = ", ".join(percent(float(share)) for share in found.budget_used)
+        error = Cell("exact", is_quiet=True) if found.exact else Cell(fixed(found.welfare_stderr))
+        own = (Cell(fixed(welfare), is_strong=True), error, *map(Cell, (*figures, used, duration(found.seconds))))
+        rows.append(TableRow(row.policy, own, *_abbreviation_and_summary(row.policy)))
+    return Table("Policies by welfare, best first", tuple(map(Cell, heads)), tuple(rows))
+
+
+def _abbreviation_and_summary(policy: str) -> tuple[str, str]:
+    return next(((entry.abbreviation, entry.summary) for entry in REGISTRY if entry.name == policy), ("", ""))
+
+
+def tie_notes(comparison: Comparison) -> list[str]:
+    """Return a note per policy whose estimate exceeds the bound; the table shows the bound in its place."""
+    return [
+        f"tie: {row.policy} with the {comparison.bound_name or 'bound'}: it played {fixed(row.evaluation.welfare)} ± "
+        f"{fixed(row.evaluation.welfare_stderr)}, more only by chance"
+        for row in comparison.rows
+        if comparison.is_above_bound(row)
+    ]
+
+
+def truncation_notes(comparison: Comparison) -> list[str]:
+    """Return a warning if the horizon is too short for the standard errors."""
+    found = [row.evaluation for row in comparison.rows if row.evaluation.truncation_bound is not None]
+    if not any((each.truncation_bound or 0.0) > each.welfare_stderr for each in found):
+        return []
+    most = max(each.truncation_bound or 0.0 for each in found)
+    return [f"warning: simulated values end at the horizon and may be off by {most:.2g}; use a longer one"]
+
+
+def floor_notes(found: Evaluation) -> list[str]:
+    """Return the types or arms that are served less often than their floors."""
+    kind = "type" if found.by_type else "arm"
+    names = (told_names if found.by_type else arm_names)(found.problem) if found.floors_missed else []
+    notes = [
+        f"{kind} {f'{missed.unit} {names[missed.unit]}'.strip()} is served {percent(missed.served)} of the time, "
+        f"and must be {percent(missed.floor)}"
+        for missed in found.floors_missed[:MOST_ROWS]
+    ]
+    more = len(found.floors_missed) - MOST_ROWS
+    return [*notes, f"... {more} more"] if more > 0 else notes
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def write_comparison(
+    comparison: Comparison,
+    problem: Problem,
+    path: Location,
+    title: str | None = None,
+    command: str = "",
+    progress: "Progress | None" = None,
+    seed: int | None = None,
+) -> None:
+    """Write the page of a comparison to a file, completely or not at all.
+
+    Args:
+        comparison: the comparison.
+        problem: its problem.
+        path: HTML file; an existing one is replaced.
+        title: heading; by default the number of policies.
+        command: command line that made it, stated at the end of the page.
+        progress: called with the current work and the share that is done.
+        seed: random seed, if known.
+    """
+    if progress is not None:
+        progress("figures", 0.0)
+    write_page(_page_summary(comparison, problem, title), path, command, _made(comparison, seed))
+    if progress is not None:
+        progress("report", 1.0)
+
+
+def comparison_page(
+    comparison: Comparison, problem: Problem, title: str | None = None, command: str = "", seed: int | None = None
+) -> str:
+    """Return the page of a comparison; arguments as of `write_comparison`."""
+    return page(_page_summary(comparison, problem, title), command, _made(comparison, seed))
+
+
+def _made(comparison: Comparison, seed: int | None) -> str:
+    found = [row.evaluation for row in comparison.rows]
+    exact = sum(each.exact for each in found)
+    sentences = [f"{counted(exact, 'policy was', 'policies were')} evaluated exactly."] if exact else []
+    lengths = sorted({(each.num_episodes or 0, each.horizon or 0) for each in found if not each.exact})
+    for episodes, horizon in lengths:
+        count = sum((each.num_episodes, each.horizon) == (episodes, horizon) for each in found)
+        plays = f"{counted(episodes, 'episode')} of {counted(horizon, 'step')}"
+        sentences.append(f"{counted(count, 'policy was', 'policies were')} simulated: {plays} each.")
+    return " ".join([*sentences, seed_sentence(seed)]).rstrip()
+
+
+def _page_summary(comparison: Comparison, problem: Problem, title: str | None) -> Summary:
+    from evenhand.report.results import summarise
+
+    plain = summarise(comparison)
+    shown = comparison.as_shown()
+    sections = []
+    if comparison.rows or comparison.left_out:
+        sections.append(Section("Policies", tables=plain.tables, notes=[f"{capitalised(n)}." for n in plain.notes]))
+    if comparison.rows:
+        sections += _figure_sections(shown, problem)
+    return Summary(
+        title or f"Comparison of {counted(len(comparison.rows), 'policy', 'policies')}",
+        lead=_lead(shown, problem),
+        cards=_cards(shown, problem) if comparison.rows else (),
+        sections=[*sections, problem_section(problem), Section("How to read this", facts=_glossary(shown, problem))],
+    )
+
+
+def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str]]:
+    best = comparison.rows[0]
+    found, bound = best.evaluation, comparison.upper_bound
+    error = "exact" if found.exact else f"± {number(found.welfare_stderr, 2)}"
+    cards = [("Best policy", best.policy, _abbreviation_and_summary(best.policy)[0])]
+    cards.append(("Its welfare", number(found.welfare), error))
+    if bound is not None and bound > 0:  # a share of a bound that is not positive would mislead
+        cards.append((f"Of the {bound_title(comparison)}", percent(found.welfare / bound, 2), number(bound)))
+    elif problem.num_arms > 1:
+        cards.append(("Its Gini coefficient", fixed(found.gini_coefficient, 3), "0 if all arms are equal"))
+    if problem.num_arms > 1:
+        note = "all arms are equal" if is_level(found) else f"mean {number(found.mean)}"
+        cards.append((f"Its worst-off {member(problem)}", number(found.worst), note))
+    return cards
+
+
+def bound_title(comparison: Comparison) -> str:
+    """Return `optimum` or `upper bound`."""
+    return "optimum" if comparison.bound_name == "optimum" else "upper bound"
+
+
+def is_level(evaluation: Evaluation) -> bool:
+    """Return whether all arms have the same value up to rounding."""
+    values = evaluation.unit_values
+    return float(np.ptp(values)) <= SAME * max(1.0, float(np.abs(values).max()))
+
+
+def values_by_type(evaluation: Evaluation, problem: Problem) -> Floats:
+    """Return the (type,) mean values of arms."""
+    if evaluation.by_type:
+        return evaluation.unit_values
+    sums = np.bincount(problem.type_of_arm, weights=evaluation.unit_values, minlength=problem.num_types)
+    return np.asarray(sums / problem.type_counts)
+
+
+def by_inequality(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with a Gini coefficient, the most equal first."""
+    known = [row for row in rows if math.isfinite(row.evaluation.gini_coefficient)]
+    return sorted(known, key=lambda row: row.evaluation.gini_coefficient)
+
+
+def _figure_sections(comparison: Comparison, problem: Problem) -> list[Section]:
+    from evenhand.report import plots
+
+    caption = (
+        "Error bars are 95 % confidence intervals." if any(not r.evaluation.exact for r in comparison.rows) else ""
+    )
+    if comparison.upper_bound is not None:
+        caption += f" The dashed line is the {bound_title(comparison)}."
+    sections = [Section("Welfare", figures=[Figure(plots.welfare_svg(comparison), caption.strip())])]
+    if problem.num_arms > 1:
+        sections.append(_spread_section(comparison, problem, plots.spread_svg(comparison, problem)))
+    if curves := plots.lorenz_svg(comparison):
+        caption = (
+            "Shares of the total value of the worst-off arms; the further a curve is below the diagonal, the more "
+            "unequal. Of several policies the best, the most equal and the most unequal are shown."
+        )
+        sections.append(Section("Lorenz curves", figures=[Figure(curves, caption)]))
+    return sections
+
+
+def _spread_section(comparison: Comparison, problem: Problem, svg: str | None) -> Section:
+    title = "Values of the arms"
+    if svg is None:
+        return Section(title, ["Every policy gives each arm the same value."])
+    caption = (
+        "One row per policy: the thin line runs from the worst to the best arm, the thick one holds the middle half."
+    )
+    errors = [float(row.evaluation.unit_stderr.max()) for row in comparison.rows if not row.evaluation.exact]
+    if errors and np.isfinite(errors).all():
+        caption += f" Simulated values have standard errors of up to {number(max(errors), 2)}."
+    tables = []
+    if 2 <= problem.num_types <= MOST_TYPES:
+        values = [values_by_type(row.evaluation, problem).tolist() for row in comparison.rows]
+        tables.append(_marked_table("Mean value of an arm, by type", type_names(problem), comparison, values))
+    if problem.over == "groups" and len(problem.group_names) <= MOST_TYPES:
+        values = [list(row.evaluation.groups.values()) for row in comparison.rows]
+        tables.append(_marked_table("Value of a group, the mean of its arms", problem.group_names, comparison, values))
+    return Section(title, figures=[Figure(svg, caption)], tables=tables)
+
+
+def _marked_table(
+    caption: str, names: Sequence[str], comparison: Comparison, values: Sequence[Sequence[float]]
+) -> Table:
+    """Return a table of values per policy, the smallest of each row in bold."""
+    rows = []
+    for row, own in zip(comparison.rows, values, strict=True):
+        least = fixed(min(own))
+        rows.append(TableRow(row.policy, tuple(Cell(fixed(value), is_strong=fixed(value) == least) for value in own)))
+    return Table(f"{caption}; the smallest in bold", tuple(map(Cell, ("policy", *names))), tuple(rows))
+
+
+# -- sentences -------------------------------------------------------------------------------------------------------
+
+
+def _lead(comparison: Comparison, problem: Problem) -> list[str]:
+    if not comparison.rows:
+        return [f"No policy was compared on this problem of {counted(problem.num_arms, 'arm')}."]
+    welfare = [_compared(comparison, problem), _best(comparison), *_rivals(comparison.rows)]
+    fairness = [*_worst_off(comparison.rows[0], problem), *_inequality(comparison.rows)]
+    return [" ".join(part) for part in (welfare, fairness) if part]
+
+
+def _compared(comparison: Comparison, problem: Problem) -> str:
+    rows = comparison.rows
+    policies = f"{capitalised(spelled(len(rows)))} {'policy was' if len(rows) == 1 else 'policies were'} compared on"
+    arms = "one arm that uses" if problem.num_arms == 1 else f"{spelled(problem.num_arms)} arms that share"
+    resources = f"{spelled(problem.num_resources)} resource{'s' if problem.num_resources > 1 else ''}"
+    sentence = f"{policies} {arms} {resources}."
+    if len(rows) == 1:
+        return sentence
+    in_short = getattr(comparison.welfare, "in_short", None)
+    meaning = f", which {in_short(member(problem))}" if in_short is not None and problem.num_arms > 1 else ""
+    return f"{sentence} They are ranked by the welfare “{shortened(comparison.welfare.name, 40)}”{meaning}."
+
+
+def _best(comparison: Comparison) -> str:
+    best, bound = comparison.rows[0], comparison.upper_bound
+    found = best.evaluation
+    sentence = f"The best is {best.policy}, with a welfare of {number(found.welfare)}"
+    if bound is None:
+        return f"{sentence}."
+    optimum = comparison.bound_name == "optimum"
+    # Exact figures are as close as solvers get; simulated ones must be at the bound.
+    if bound - found.welfare <= max(SAME * abs(bound), 1e-6 * abs(bound) if found.exact else 0.0):
+        certain = "" if found.exact else ", as far as the simulation can tell"
+        return f"{sentence}, which is {'the optimum' if optimum else 'as much as any policy can have'}{certain}."
+    name = f"the optimum of {number(bound)}" if optimum else f"an upper bound of {number(bound)}"
+    gap = (bound - found.welfare) / abs(bound) if bound else math.nan
+    below = percent(gap, 2 if gap >= 5e-5 else 4) if bound > 0 else number(bound - found.welfare)
+    return f"{sentence}, {below} below {name}."
+
+
+def _rivals(rows: Sequence[Row]) -> list[str]:
+    best, equal, close = rows[0].evaluation, [], []
+    for row in rows[1:]:
+        difference, found = best.welfare - row.evaluation.welfare, row.evaluation
+        chance = CONFIDENCE * math.hypot(best.welfare_stderr, found.welfare_stderr)
+        cut = (best.truncation_bound or 0.0) + (found.truncation_bound or 0.0)
+        if difference <= SAME * max(1.0, abs(best.welfare)) and found.welfare_stderr == best.welfare_stderr:
+            equal.append(row.policy)
+        elif difference <= chance + cut:
+            close.append(row.policy)
+    sentences = []
+    if equal:
+        sentences.append(f"Exactly as good: {listed(equal)}.")
+    if close:
+        sentences.append(f"Within the error of the simulation: {listed(close)}.")
+    return sentences
+
+
+def _worst_off(best: Row, problem: Problem) -> list[str]:
+    found = best.evaluation
+    if problem.num_arms == 1:
+        return []
+    if is_level(found):
+        return [f"Under {best.policy} every arm has the same value."]
+    who = worst_off_unit(found, problem)
+    return [f"Worst off under {best.policy} {who}, with {number(found.worst)} against {number(found.mean)} on average."]
+
+
+def worst_off_unit(found: Evaluation, problem: Problem) -> str:
+    """Return `is arm 3`, `are the 4 arms of type 2` or `is the group north`."""
+    if found.groups:
+        return f"is the group {min(found.groups, key=found.groups.__getitem__)}"
+    unit = int(found.unit_values.argmin())
+    if not found.by_type:
+        name = type_names(problem)[int(problem.type_of_arm[unit])]
+        return f"is arm {unit}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
+    name, count = type_names(problem)[unit], int(found.unit_counts[unit])
+    return f"is the one arm of {name}" if count == 1 else f"are the {count:,} arms of {name}"
+
+
+def _inequality(rows: Sequence[Row]) -> list[str]:
+    ordered = by_inequality(rows)
+    if len(rows) == 1 or not ordered or rows[0].evaluation.problem.num_arms == 1:
+        return []
+    even, uneven = ordered[0], ordered[-1]
+    if uneven.evaluation.gini_coefficient < 5e-5:
+        return ["No policy treats the arms unequally."]
+    who = member(uneven.evaluation.problem)
+    sentences = []
+    for title, row in (("most unequal", uneven), ("most equal", even)):
+        gini, worst = fixed(row.evaluation.gini_coefficient, 3), number(row.evaluation.worst)
+        sentences.append(f"The {title} policy is {row.policy} (Gini coefficient {gini}; worst-off {who} {worst}).")
+    return sentences
+
+
+def _glossary(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]:
+    who, found = member(problem), [row.evaluation for row in comparison.rows]
+    meaning = welfare_meaning(comparison.welfare, who, num_members(problem))
+    entries = [
+        ("Policy", "A rule that decides at every step which arms are served, and how."),
+        (f"Welfare ({shortened(comparison.welfare.name, 60)})", f"One number for the values of all {who}s. {meaning}"),
+    ]
+    if comparison.upper_bound is not None:
+        how = (
+            "computed exactly"
+            if comparison.bound_name == "optimum"
+            else f"by {comparison.bound_name or 'a relaxation'}"
+        )
+        entries.append((capitalised(bound_title(comparison)), f"No policy has more welfare than this; {how}."))
+    entries += [
+        (f"Mean and worst {who}", f"The average value of the {who}s, and the smallest."),
+        ("Gini coefficient", "Inequality of the values: 0 if all are equal, near 1 if one of many has everything."),
+        ("Budget used", f"The share of the budget that was used{weights_of_time(problem)}."),
+    ]
+    if any(each.exact for each in found):
+        entries.append(("Exact", "Computed by solving equations, without simulation."))
+    if not all(each.exact for each in found):
+        error = "Standard error of a simulated welfare. All policies were simulated with the same random numbers."
+        entries.append(("±", error))
+        entries += [entry for entry in [truncation_entry(found)] if entry is not None]
+    return [*entries, ("Time", "Time of the evaluation, not of the policy in use.")]
+
+
+def truncation_entry(found: Sequence[Evaluation]) -> tuple[str, str] | None:
+    """Return the effect of the horizon of simulations; None if there is none."""
+    bounds = [each.truncation_bound for each in found]
+    if None in bounds and not found[0].problem.criterion.is_average:
+        return (
+            "Truncation",
+            "An episode ends after a fixed number of steps; the rest cannot be bounded for a simulator.",
+        )
+    if None in bounds:
+        return "Long run", "The first steps of an episode do not count; what is left of the start is in the errors."
+    most = max((bound for bound in bounds if bound), default=0.0)
+    return ("Truncation", f"The end of an episode changes no value by more than {number(most, 2)}.") if most else None

@@ -1,0 +1,623 @@
+"""Figures with matplotlib, as inline SVG of a page and as figures of a notebook (`.plot()`), in one style.
+
+A `Plot` is a height and a function that draws into an empty figure. `svg` gives real text, no metadata, no dates, and
+the same bytes for the same data; every id has the figure's own prefix, because several figures share one page.
+`figure_of` gives a figure that a notebook shows by itself, without pyplot, and that can be changed and saved like any
+other. Colours are those of Okabe and Ito, distinct for the colour-blind too; marks and dashes differ as well.
+"""
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.evaluation.evaluate import Evaluation
+from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.model.naming import type_names
+from evenhand.model.simulator import Problem
+from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.fairness import Fairness, FairnessRow
+from evenhand.planning.solution import Solution
+from evenhand.policies.index import TypeIndices
+from evenhand.report.comparison import bound_title, by_inequality, is_level
+from evenhand.report.description import member
+from evenhand.report.format import decimals_of, fixed, number, shortened
+from evenhand.typing import Floats, Ints
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from evenhand.learning.environments import Scene
+    from evenhand.learning.training import Training
+
+BLUE, ORANGE, GREEN, RED, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+INK, FAINT = "#222222", "#8a8a8a"
+MARKS = tuple(zip((BLUE, ORANGE, GREEN, PINK, SKY, RED), "osD^vP", strict=True))
+"""Colour and shape of the marks of each type."""
+
+LINES = ((BLUE, "-"), (GREEN, (0, (5, 2))), (RED, (0, (1.5, 1.5))))
+"""Colour and dashes of Lorenz curves."""
+
+WIDTH, DPI = 4.6, 120
+"""Inches, narrow enough for a phone; dots per inch in a notebook."""
+
+MOST_DOTS, MOST_BARS = 60, 24
+"""Arms (or groups of equal ones) drawn one by one, and types or arms with a bar each."""
+
+UNEVEN = 0.05
+"""Gini coefficient from which a Lorenz curve is visibly below the diagonal."""
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "font.size": 9.0,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.6,
+    "xtick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.color": FAINT,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8.0,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+}
+
+_WHITE_EDGE: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Height in inches, and a function that draws into an empty figure."""
+
+    height: float
+    draw: Callable[[Figure], None]
+
+
+class NotebookFigure(Figure):
+    """Figure that a notebook shows by itself."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        stream = io.BytesIO()
+        # Twice the dots at the stated size: sharp on screens of high resolution.
+        self.savefig(stream, format="png", dpi=2 * DPI)
+        width, height = self.get_size_inches()
+        return stream.getvalue(), {"width": round(width * DPI), "height": round(height * DPI)}
+
+
+def figure_of(plot: Plot) -> NotebookFigure:
+    """Return the figure of a plot, for a notebook."""
+    with styled():
+        figure = NotebookFigure(figsize=(WIDTH, plot.height), dpi=DPI, layout="constrained")
+        plot.draw(figure)
+        figure.draw_without_rendering()  # ticks are made at the first drawing, in the style of that moment
+    return figure
+
+
+def svg(name: str, label: str, plot: Plot) -> str:
+    """Return the SVG element of a plot, safe to embed in a page.
+
+    Args:
+        name: name of the figure, unique on the page.
+        label: text alternative; escaped here.
+        plot: the plot.
+    """
+    stream = io.StringIO()
+    with styled({"svg.hashsalt": name}):
+        figure = Figure(figsize=(WIDTH, plot.height), layout="constrained")
+        FigureCanvasSVG(figure)
+        plot.draw(figure)
+        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    text = stream.getvalue()
+    body = re.sub(r"<!--.*?-->\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
+    opening, rest = body.split(">", 1)
+    box = re.search(r'viewBox="[^"]*"', opening)
+    rest = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", rest)
+    rest = re.sub(r"font: (\S+) [^;\"]*", r"font-size: \1", rest)
+    return f'<svg {box[0] if box else ""} role="img" aria-label="{escape(label)}">{rest.strip()}'
+
+
+@contextmanager
+def styled(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
+    """Draw in the style of the reports, independent of the user's own settings.
+
+    Args:
+        more: further settings of matplotlib.
+    """
+    with mpl.rc_context(), warnings.catch_warnings():
+        # The reader's browser has glyphs that the font used for measuring lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        mpl.rcdefaults()
+        mpl.rcParams.update({**_STYLE, **(more or {})})
+        yield
+
+
+def row_labels(axes: "Axes", names: Sequence[str], most: int = 22) -> None:
+    """Label one line of the figure per name, first on top."""
+    axes.set_yticks(range(len(names)), [shortened(name, most) for name in names])
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+
+
+# -- comparisons -----------------------------------------------------------------------------------------------------
+
+
+def comparison_figure(comparison: Comparison, kind: Literal["welfare", "spread", "lorenz"]) -> NotebookFigure:
+    """Return bars of welfare, the values of the arms, or Lorenz curves."""
+    if not comparison.rows:
+        raise NotApplicable("there is nothing to draw: no policy was compared")
+    if kind == "welfare":
+        return figure_of(_welfare_plot(comparison.as_shown()))
+    if kind == "spread":
+        return figure_of(_spread_plot(comparison.rows, comparison.problem))
+    if kind == "lorenz":
+        if not (rows := lorenz_rows(comparison.rows, 0.0)):
+            raise NotApplicable(
+                "Lorenz curves are of shares: they need values that are not negative, not all of them 0"
+            )
+        return figure_of(_lorenz_plot(rows, len(comparison.rows)))
+    raise InvalidInput(f"kind: expected 'welfare', 'spread' or 'lorenz', got {kind!r}")
+
+
+def welfare_svg(comparison: Comparison) -> str:
+    """Return bars of welfare, best on top, with 95 % error bars and the bound as a line."""
+    texts = "; ".join(f"{row.policy} {number(row.evaluation.welfare)}" for row in comparison.rows)
+    bound = "" if comparison.upper_bound is None else f"; {bound_title(comparison)} {number(comparison.upper_bound)}"
+    return svg("welfare", f"Welfare by policy: {texts}{bound}", _welfare_plot(comparison))
+
+
+def spread_svg(comparison: Comparison, problem: Problem) -> str | None:
+    """Return the values of the arms, one row per policy; None if they are equal under every policy."""
+    if all(is_level(row.evaluation) for row in comparison.rows):
+        return None
+    texts = "; ".join(
+        f"{row.policy} from {number(float(row.evaluation.unit_values.min()))} to "
+        f"{number(float(row.evaluation.unit_values.max()))}, mean {number(mean_of_arms(row.evaluation))}"
+        for row in comparison.rows
+    )
+    return svg("spread", f"Values of the arms by policy: {texts}", _spread_plot(comparison.rows, problem))
+
+
+def lorenz_svg(comparison: Comparison) -> str | None:
+    """Return Lorenz curves; None if all are nearly straight."""
+    if not (rows := lorenz_rows(comparison.rows)):
+        return None
+    texts = "; ".join(f"{row.policy}, Gini coefficient {fixed(row.evaluation.gini_coefficient, 3)}" for row in rows)
+    return svg("lorenz", f"Lorenz curves: {texts}", _lorenz_plot(rows, len(rows)))
+
+
+def mean_of_arms(found: Evaluation) -> float:
+    """Return the mean value of the arms, also if welfare is over groups."""
+    return float(np.average(found.unit_values, weights=found.unit_counts))
+
+
+def lorenz_rows(rows: Sequence[Row], uneven_from: float = UNEVEN) -> list[Row]:
+    """Return the best, the most equal and the most unequal policy; none if values are negative or nearly equal.
+
+    Args:
+        rows: policies, best first.
+        uneven_from: Gini coefficient that one of them must have.
+    """
+    sound = [row for row in rows if row.evaluation.worst >= 0]
+    ordered = by_inequality(sound)
+    if not ordered or ordered[-1].evaluation.gini_coefficient < uneven_from:
+        return []
+    best = next(row for row in sound if math.isfinite(row.evaluation.gini_coefficient))
+    return list({id(row): row for row in (best, ordered[0], ordered[-1])}.values())
+
+
+def quantile(values: Floats, counts: Ints, share: float) -> float:
+    """Return the smallest value that at least this share of the arms does not exceed.
+
+    Args:
+        values: (group,) values.
+        counts: (group,) number of arms.
+        share: from 0 to 1.
+    """
+    order = np.argsort(values)
+    below = np.cumsum(counts[order])
+    return float(values[order][np.searchsorted(below, share * below[-1])])
+
+
+def _welfare_plot(comparison: Comparison) -> Plot:
+    rows, bound = comparison.rows, comparison.upper_bound
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        welfare = np.array([row.evaluation.welfare for row in rows])
+        errors = CONFIDENCE * np.array([row.evaluation.welfare_stderr for row in rows])
+        axes.barh(range(len(rows)), welfare, height=0.62, color=[BLUE] + ["#8fbfdc"] * (len(rows) - 1))
+        _error_bars(axes, welfare, errors)
+        axes.axvline(0, color=FAINT, linewidth=0.6)
+        row_labels(axes, [row.policy for row in rows])
+        if bound is not None:
+            _mark_line(axes, bound, f"{bound_title(comparison)} {number(bound)}")
+        _numbers(axes, [fixed(value, decimals_of([*welfare])) for value in welfare], "welfare")
+        axes.margins(x=0.02)
+
+    return Plot(0.85 + 0.3 * len(rows), draw)
+
+
+def _error_bars(axes: "Axes", values: Floats, errors: Floats) -> None:
+    """Draw the error bars that are finite: a single episode has none."""
+    shown = np.flatnonzero((errors > 0) & np.isfinite(errors))
+    if len(shown):
+        axes.errorbar(values[shown], shown, xerr=errors[shown], fmt="none", ecolor=INK, elinewidth=1.1, capsize=2.5)
+
+
+def _numbers(axes: "Axes", texts: Sequence[str], title: str) -> None:
+    """Write numbers at the right edge, aligned right; their width is estimated from the number of letters."""
+    at = 1.03 + 0.021 * max(len(text) for text in (*texts, title))
+    for y, text in enumerate(texts):
+        axes.text(at, y, text, transform=axes.get_yaxis_transform(), ha="right", va="center")
+    axes.text(at, -0.62, title, transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=8, color=FAINT)
+
+
+def _mark_line(axes: "Axes", place: float, text: str) -> None:
+    """Draw a dashed vertical line with its text on top, on the side that has room."""
+    axes.axvline(place, color=RED, linewidth=1.3, linestyle=(0, (4, 2)))
+    side = "right" if place >= sum(axes.get_xlim()) / 2 else "left"
+    at = axes.get_xaxis_transform()
+    axes.text(place, 1.01, text, color="#a84700", ha=side, va="bottom", fontsize=8, transform=at)
+
+
+def _spread_plot(rows: Sequence[Row], problem: Problem) -> Plot:
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for y, row in enumerate(rows):
+            _draw_spread(axes, y, row.evaluation, problem)
+        dots = all(len(row.evaluation.unit_values) <= MOST_DOTS for row in rows)
+        names = type_names(problem) if 2 <= problem.num_types <= len(MARKS) and dots else []
+        _mark_legend(figure, axes, names)
+        row_labels(axes, [row.policy for row in rows])
+        axes.margins(x=0.04)
+        axes.set_xlabel("value of an arm")
+
+    return Plot(1.1 + 0.34 * len(rows), draw)
+
+
+def _mark_legend(figure: Figure, axes: "Axes", names: Sequence[str]) -> None:
+    """Add a legend of the mean, and of the mark of each type if they have their own."""
+    axes.plot([], [], "|", color=INK, markersize=9, markeredgewidth=1.4, label="mean")
+    for (colour, shape), name in zip(MARKS, names, strict=False):
+        axes.plot([], [], shape, color=colour, markersize=5, linestyle="", label=shortened(name, 22))
+    figure.legend(loc="outside lower center", ncols=4 if len(names) <= 3 else 3, handletextpad=0.3, columnspacing=1.4)
+
+
+def _draw_spread(axes: "Axes", y: int, found: Evaluation, problem: Problem) -> None:
+    """Draw a thin line from worst to best, and dots for arms or a thick line for the middle half."""
+    values, counts = found.unit_values, found.unit_counts
+    axes.plot([values.min(), values.max()], [y, y], color="#b5b5b5", linewidth=1.2, solid_capstyle="round")
+    if len(values) <= MOST_DOTS:
+        kinds = np.arange(problem.num_types) if found.by_type else problem.type_of_arm
+        marked = 2 <= problem.num_types <= len(MARKS)
+        for kind in np.unique(kinds):
+            colour, shape = MARKS[int(kind)] if marked else MARKS[0]
+            own = values[kinds == kind]
+            # Types are shifted a little, so that equal values do not hide each other.
+            shift = (kind - (problem.num_types - 1) / 2) * min(0.2, 0.6 / problem.num_types) * marked
+            axes.plot(own, np.full(len(own), y + shift), shape, color=colour, markersize=5.5, **_WHITE_EDGE)
+    else:
+        middle = [quantile(values, counts, share) for share in (0.25, 0.75)]
+        axes.plot(middle, [y, y], color=BLUE, linewidth=5.5, solid_capstyle="butt")
+    axes.plot([mean_of_arms(found)], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
+
+
+def _lorenz_plot(rows: Sequence[Row], compared: int) -> Plot:
+    """Return Lorenz curves of at most three policies out of those compared."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        who = member(rows[0].evaluation.problem)
+        axes.plot([0, 100], [0, 100], color=FAINT, linewidth=0.9, label=f"all {who}s equal")
+        for row, (colour, dashes) in zip(rows, LINES, strict=False):
+            arms, value = (_thinned(shares) for shares in row.evaluation.lorenz)
+            label = shortened(row.policy, 30)
+            axes.plot(100 * arms, 100 * value, color=colour, linestyle=dashes, linewidth=1.8, label=label)
+        share = "their share of all value, %"
+        axes.set(xlim=(0, 100), ylim=(0, 100), xlabel=f"worst-off {who}s, % of all", ylabel=share)
+        axes.set_aspect("equal")
+        axes.grid()
+        axes.legend(loc="upper left", handlelength=2.6)
+        if len(rows) < compared:
+            title = f"of {compared:,} policies: the best, the most equal, the most unequal"
+            axes.set_title(title, fontsize=9, loc="left")
+
+    return Plot(3.4, draw)
+
+
+def _thinned(points: Floats, most: int = 200) -> Floats:
+    """Return at most so many of the points, both ends among them."""
+    if len(points) <= most:
+        return points
+    return points[np.linspace(0, len(points) - 1, most).round().astype(np.int64)]
+
+
+# -- the price of fairness -------------------------------------------------------------------------------------------
+
+
+def fairness_figure(found: Fairness, kind: str) -> NotebookFigure:
+    """Return the values under each plan, or the mean against the worst-off."""
+    if kind == "values":
+        return figure_of(_fairness_values_plot(found))
+    if kind == "trade":
+        return figure_of(_trade_plot(found))
+    raise InvalidInput(f"kind: expected 'values' or 'trade', got {kind!r}")
+
+
+def fairness_values_svg(found: Fairness) -> str:
+    """Return the values of types or groups, one row per welfare."""
+    texts = "; ".join(f"{row.welfare} from {number(row.worst)}, mean {number(row.mean)}" for row in found.rows)
+    return svg("values", f"Values by {found.who}: {texts}", _fairness_values_plot(found))
+
+
+def _fairness_values_plot(found: Fairness) -> Plot:
+    marked = len(found.counts) <= len(MARKS)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for y, row in enumerate(found.rows):
+            values = list(row.values.values())
+            axes.plot([min(values), max(values)], [y, y], color="#b5b5b5", linewidth=1.2, solid_capstyle="round")
+            for index, value in enumerate(values):
+                colour, shape = MARKS[index] if marked else (BLUE, "o")
+                shift = (index - (len(values) - 1) / 2) * min(0.2, 0.6 / len(values)) * marked
+                axes.plot([value], [y + shift], shape, color=colour, markersize=5.5, **_WHITE_EDGE)
+            axes.plot([row.mean], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
+        _mark_legend(figure, axes, list(found.counts) if marked else [])
+        row_labels(axes, [row.welfare for row in found.rows])
+        axes.margins(x=0.04)
+        axes.set_xlabel("value of an arm" if found.who == "type" else "value of a group")
+
+    return Plot(1.0 + 0.36 * len(found.rows) + (0.25 if marked else 0.0), draw)
+
+
+def fairness_trade_svg(found: Fairness) -> str | None:
+    """Return the mean against the worst-off; None if all plans have the same."""
+    if len(_distinct_places(found)) < 2:
+        return None
+    texts = "; ".join(f"{row.welfare} {number(row.mean)} and {number(row.worst)}" for row in found.rows)
+    return svg("trade", f"Mean and worst-off by welfare: {texts}", _trade_plot(found))
+
+
+def _distinct_places(found: Fairness) -> list[list[FairnessRow]]:
+    """Return the rows by their place in the figure; nearer than three digits two marks are one."""
+    places: dict[tuple[str, str], list[FairnessRow]] = {}
+    for row in found.rows:
+        places.setdefault((f"{row.mean:.3g}", f"{row.worst:.3g}"), []).append(row)
+    return list(places.values())
+
+
+def _trade_plot(found: Fairness) -> Plot:
+    def draw(figure: Figure) -> None:
+        axes, places, who = figure.subplots(), _distinct_places(found), member(found.problem)
+        means = [rows[0].mean for rows in places]
+        middle = (min(means) + max(means)) / 2
+        for (colour, shape), rows in zip(MARKS * len(places), places, strict=False):
+            at = rows[0].mean, rows[0].worst
+            axes.plot(*at, shape, color=colour, markersize=7, markeredgecolor="white")
+            left = at[0] <= middle  # text to the side that has more room
+            names = shortened(", ".join(row.welfare for row in rows), 40)
+            offset, side = ((7, 0), "left") if left else ((-7, 0), "right")
+            axes.annotate(names, at, xytext=offset, textcoords="offset points", ha=side, va="center", fontsize=8)
+        axes.axvline(max(means), color=FAINT, linewidth=0.7, linestyle=(0, (4, 2)))
+        axes.set(xlabel=f"mean value of the {who}s", ylabel=f"value of the worst-off {who}")
+        axes.grid()
+        axes.margins(x=0.12, y=0.12)
+
+    return Plot(3.2, draw)
+
+
+# -- solutions and evaluations ---------------------------------------------------------------------------------------
+
+
+def solution_figure(solution: Solution, kind: Literal["values", "history"]) -> NotebookFigure:
+    """Return the values of types or arms, or the history of the search."""
+    if kind == "values":
+        return _values_figure(solution.problem, solution.by_type, solution.unit_values, None, solution.welfare)
+    if kind == "history":
+        if not solution.history:
+            raise NotApplicable(f"the method {solution.method} has no history: only mixtures found by playing have one")
+        return figure_of(Plot(2.6, lambda figure: _draw_history(figure, solution)))
+    raise InvalidInput(f"kind: expected 'values' or 'history', got {kind!r}")
+
+
+def evaluation_figure(found: Evaluation) -> NotebookFigure:
+    """Return the values of types or arms, with error bars of 95 % if they are estimates."""
+    errors = None if found.exact else CONFIDENCE * found.unit_stderr
+    return _values_figure(found.problem, found.by_type, found.unit_values, errors, found.welfare)
+
+
+def _values_figure(
+    problem: Problem, by_type: bool, values: Floats, errors: Floats | None, welfare: float
+) -> NotebookFigure:
+    def draw_bars(figure: Figure) -> None:
+        axes, names = figure.subplots(), type_names(problem)
+        if not by_type:
+            names = [f"{arm} {names[kind]}" for arm, kind in enumerate(problem.type_of_arm)]
+        axes.barh(np.arange(len(values)), values, height=0.62, color=BLUE)
+        if errors is not None:
+            _error_bars(axes, values, errors)
+        row_labels(axes, names)
+        axes.axvline(0, color=FAINT, linewidth=0.6)
+        _mark_line(axes, welfare, f"welfare {number(welfare)}")
+        axes.margins(x=0.02)
+        axes.set_xlabel("value of an arm")
+
+    def draw_curve(figure: Figure) -> None:
+        """Draw all arms from worst to best; each type is as wide as it has arms."""
+        axes = figure.subplots()
+        counts = problem.type_counts if by_type else np.ones(len(values), dtype=np.int64)
+        order = np.argsort(values)
+        shares = 100 * np.concatenate([[0], np.cumsum(counts[order])]) / counts.sum()
+        axes.step(shares, np.concatenate([values[order[:1]], values[order]]), where="pre", color=BLUE, linewidth=1.6)
+        axes.axhline(welfare, color=RED, linewidth=1.3, linestyle=(0, (4, 2)))
+        text, at = f"welfare {number(welfare)}", axes.get_yaxis_transform()
+        axes.text(0.01, welfare, text, color="#a84700", ha="left", va="bottom", fontsize=8, transform=at)
+        axes.grid(axis="y")
+        axes.set(xlabel="arms from worst to best, % of all", ylabel="value of an arm", xlim=(0, 100))
+
+    few = len(values) <= MOST_BARS
+    return figure_of(Plot(0.9 + 0.27 * len(values), draw_bars) if few else Plot(2.6, draw_curve))
+
+
+def _draw_history(figure: Figure, solution: Solution) -> None:
+    axes = figure.subplots()
+    policies, welfare = zip(*solution.history, strict=True)
+    axes.plot(policies, welfare, "o-", color=BLUE, markersize=4, linewidth=1.4, label="welfare of the best mixture")
+    axes.axhline(solution.upper_bound, color=RED, linewidth=1.3, linestyle=(0, (4, 2)), label="upper bound")
+    axes.grid(axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="policies so far", ylabel="welfare")
+    axes.legend(loc="lower right")
+
+
+# -- training, indices and scenes -------------------------------------------------------------------------------------
+
+
+def training_figure(training: "Training") -> NotebookFigure:
+    """Return the learning curve."""
+    return figure_of(Plot(2.6, lambda figure: _draw_learning(figure, training)))
+
+
+def _draw_learning(figure: Figure, training: "Training") -> None:
+    axes = figure.subplots()
+    steps, scores = (np.array(column, dtype=np.float64) for column in zip(*training.curve, strict=True))
+    axes.plot(steps, scores, color=BLUE, linewidth=1.5, label="the network at that moment")
+    best = np.maximum.accumulate(scores)
+    axes.plot(steps, best, color=GREEN, linewidth=1.2, linestyle=(0, (4, 2)), label="the best so far")
+    place = int(scores.argmax())
+    axes.plot(steps[place], scores[place], "o", color=GREEN, markersize=5)
+    axes.annotate(
+        number(float(scores[place])),
+        (steps[place], scores[place]),
+        xytext=(0, -12),
+        textcoords="offset points",
+        ha="right" if steps[place] > steps.max() / 2 else "left",
+        fontsize=8,
+    )
+    axes.grid(axis="y")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set(xlabel="steps played", ylabel="mean value of an arm" + ("" if training.exact else ", estimated"))
+    axes.legend(loc="lower right")
+
+
+def indices_figure(found: TypeIndices) -> NotebookFigure:
+    """Return the index of each state."""
+    if not found.indexable.any():
+        raise NotApplicable(f"no type is indexable. {found.result.explain(0)}")
+    draw = _draw_indices if found.indices.ndim == 2 else _draw_index_steps
+    return figure_of(Plot(2.8, lambda figure: draw(figure, found)))
+
+
+def _draw_indices(figure: Figure, found: TypeIndices) -> None:
+    """Draw one line per type over its states; beyond six types all are thin and grey."""
+    axes = figure.subplots()
+    problem, shown = found.problem, np.flatnonzero(found.indexable)
+    names = type_names(problem) if len(shown) <= len(MARKS) else []
+    # Many lines make a band; more of them would only take time.
+    for place, kind in enumerate(shown[:200]):
+        own = found.indices[kind, : problem.types.num_states[kind]]
+        states = np.arange(len(own))
+        if names:
+            colour, shape = MARKS[place]
+            axes.plot(
+                states, own, shape + "-", color=colour, markersize=5, linewidth=1.2, label=shortened(names[kind], 22)
+            )
+        else:
+            axes.plot(states, own, "-", color=FAINT, linewidth=0.6, alpha=0.6)
+    axes.axhline(0, color=FAINT, linewidth=0.6)
+    _label_states(axes, found)
+    axes.grid(axis="y")
+    axes.set_ylabel("Whittle index")
+    if len(names) > 1:
+        axes.legend(loc="best")
+
+
+def _label_states(axes: "Axes", found: TypeIndices) -> None:
+    """Label the states if all types share their labels, else number them."""
+    labels = {states for _, states, _ in found.problem.types.labels}
+    num_states = found.indices.shape[-1]
+    if len(labels) == 1 and (own := next(iter(labels))) and num_states <= 8:
+        axes.set_xticks(range(num_states), [shortened(label, 12) for label in own])
+        return
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("state")
+
+
+def _draw_index_steps(figure: Figure, found: TypeIndices) -> None:
+    """Draw one line per state of the first indexable type over the steps to go."""
+    axes = figure.subplots()
+    kind = int(np.flatnonzero(found.indexable)[0])
+    num_states, num_steps = int(found.problem.types.num_states[kind]), found.indices.shape[1]
+    labels = found.problem.types.labels[kind][1] if found.problem.types.labels else ()
+    for state in range(num_states):
+        colour, shape = MARKS[state % len(MARKS)]
+        name = shortened(labels[state], 18) if labels else f"state {state}"
+        style = {"marker": shape, "markersize": 3.5, "markevery": max(1, num_steps // 12)}
+        # Steps to go, so that the end is on one side for any horizon.
+        left = num_steps - np.arange(num_steps)
+        axes.plot(left, found.indices[kind, :, state], color=colour, linewidth=1.2, label=name, **style)
+    axes.axhline(0, color=FAINT, linewidth=0.6)
+    axes.grid(axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    title = f", {shortened(type_names(found.problem)[kind], 22)}" if found.problem.num_types > 1 else ""
+    axes.set(xlabel="steps to go", ylabel=f"Whittle index{title}")
+    if num_states <= 8:
+        axes.legend(loc="best")
+
+
+def scene_pixels(scene: "Scene") -> "NDArray[np.uint8]":
+    """Return (height, width, 3) colours: the arms per state, and the actions of the last step."""
+    # The canvas that gives pixels is loaded only here.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with styled():
+        figure = Figure(figsize=(WIDTH, 1.3 + 0.3 * len(scene.states)), dpi=DPI, layout="constrained")
+        canvas = FigureCanvasAgg(figure)
+        _draw_scene(figure, scene)
+        canvas.draw()  # type: ignore[no-untyped-call]
+        return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()  # type: ignore[no-untyped-call]
+
+
+def _draw_scene(figure: Figure, scene: "Scene") -> None:
+    """Draw bars of arms, and above each a thinner one of the last actions."""
+    axes = figure.subplots()
+    # Actions of the last step side by side, above the arms that are there now.
+    places = np.arange(len(scene.states))
+    axes.barh(places + 0.14, scene.counts, height=0.42, color="#c9c9c9", label="arms now")
+    left = np.zeros(len(places))
+    for action, name in enumerate(scene.actions):
+        colour = MARKS[action % len(MARKS)][0]
+        served = scene.allocation[:, action]
+        axes.barh(places - 0.24, served, left=left, height=0.24, color=colour, label=f"was given {shortened(name, 14)}")
+        left = left + served
+    axes.set_yticks(places, [shortened(name, 18) for name in scene.states])
+    axes.set_ylim(len(places) - 0.45, -0.55)
+    axes.set_xlim(0, max(1, int(scene.counts.sum())))  # the same from frame to frame
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title(scene.title, fontsize=9, loc="left")
+    figure.legend(loc="outside lower center", ncols=3, handlelength=1.2, columnspacing=1.2)

@@ -1,0 +1,600 @@
+"""Summaries of results: `summarise` returns the one of any result, problem, arm or policy.
+
+Nothing is computed here: resource prices and shares of time served are shown only if they were computed before.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from itertools import pairwise
+from typing import Any
+
+from evenhand.display import counted
+from evenhand.evaluation.draws import PolicyDraws, UnderDraws, member_names, spread_of
+from evenhand.evaluation.evaluate import Evaluation
+from evenhand.fitting.clusters import Clusters
+from evenhand.fitting.diagnostics import Diagnostics
+from evenhand.fitting.result import Fitted
+from evenhand.learning.seeds import Trainings
+from evenhand.learning.training import Training
+from evenhand.model.arm import Arm
+from evenhand.model.composite import redraw_period
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.naming import arm_names, told_names
+from evenhand.model.objective import num_members
+from evenhand.model.simulator import Problem, Simulator
+from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
+from evenhand.planning.check import Check, TypeFacts, starts_in_words
+from evenhand.planning.check import listed as shown_labels
+from evenhand.planning.compare import Comparison, Row
+from evenhand.planning.fairness import Fairness
+from evenhand.planning.knowing import WorthKnowing
+from evenhand.planning.plan import Decisions, Plan, plan_of
+from evenhand.planning.plan_summary import (
+    SLOPE_OF_BOUND,
+    beginning_words,
+    drawn_words,
+    often_each,
+    parts_of,
+    varies_by_step,
+    worth_of_more,
+)
+from evenhand.planning.replay import Replay
+from evenhand.planning.robust import Robust
+from evenhand.planning.solution import Solution
+from evenhand.planning.what_if import BudgetComparison, BudgetRow
+from evenhand.policies.index import TypeIndices
+from evenhand.report import models, records
+from evenhand.report.comparison import floor_notes, results_table, tie_notes, truncation_notes
+from evenhand.report.fairness import fairness_tables
+from evenhand.report.format import amount, duration, fixed, percent
+from evenhand.report.summary import MOST_ROWS, Summary, Table, table
+from evenhand.typing import Floats
+
+MOST_PARTS, MOST_COMMON = 6, 3
+"""Parts of a mixture that are described, and common first states of all parts."""
+
+MOST_DECISIONS, MOST_TYPES = 200, 50
+"""Arms whose decision is listed, and types in tables of a model."""
+
+MOST_STEPS = 7
+"""Steps of a finite horizon whose indices are listed; of more the first two, the middle and the last three."""
+
+LARGE_GAP = 0.01
+"""Gap from which on a summary warns that the time limit ended the search."""
+
+
+@singledispatch
+def summarise(thing: object) -> Summary:
+    """Return the summary of a result, a problem, an arm or a policy."""
+    return models.policy_summary(thing)
+
+
+for _kind, _function in (
+    (CoupledMDP, models.problem_summary),
+    (Arm, models.arm_summary),
+    (Simulator, models.simulator_summary),
+    (Fitted, records.fit_summary),
+    (Clusters, records.clusters_summary),
+    (Diagnostics, records.diagnostics_summary),
+    (Replay, records.replay_summary),
+):
+    summarise.register(_kind, _function)
+
+
+def setting(problem: Problem) -> str:
+    """Return the continuation of a title: criterion and groups, if they are not the default."""
+    criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
+    return criterion + (f", over {counted(len(problem.group_names), 'group')}" if problem.over == "groups" else "")
+
+
+def budget_text(budget: Mapping[str, float]) -> str:
+    """Return `bays 4, technicians 4`, or `4` for one resource without a name."""
+    if list(budget) == ["resource 0"]:
+        return amount(budget["resource 0"])
+    return ", ".join(f"{name} {amount(value)}" for name, value in budget.items())
+
+
+# -- values of types, arms and groups --------------------------------------------------------------------------------
+
+
+def units_table(problem: Problem, by_type: bool, columns: Mapping[str, Floats | None]) -> Table:
+    """Return the figures of the first types or arms; columns that are None are omitted.
+
+    Args:
+        problem: problem whose types or arms they are.
+        by_type: whether the figures are per type rather than per arm.
+        columns: (unit,) figures by their heads; `served` is a share.
+    """
+    given = {name: values for name, values in columns.items() if values is not None}
+    names = [
+        f"{unit} {name}".strip() for unit, name in enumerate(told_names(problem) if by_type else arm_names(problem))
+    ]
+    rows = []
+    for unit, name in enumerate(names[:MOST_ROWS]):
+        cells = [percent(v[unit]) if head == "served" else fixed(float(v[unit])) for head, v in given.items()]
+        rows.append([name, str(problem.type_counts[unit]) if by_type else "1", *cells])
+    kind = "type" if by_type else "arm"
+    return table(f"values by {kind}", [kind, "arms", *given], rows, len(names) - MOST_ROWS)
+
+
+def groups_table(groups: Mapping[str, float], errors: Floats | None) -> Table:
+    """Return the values of the first groups, with standard errors if there are any."""
+    rows = []
+    for place, (name, value) in enumerate(list(groups.items())[:MOST_ROWS]):
+        rows.append([name, fixed(value), *([] if errors is None else [fixed(float(errors[place]))])])
+    heads = ["group", "value"] + ([] if errors is None else ["±"])
+    return table("values by group", heads, rows, len(groups) - MOST_ROWS)
+
+
+def _realised(level: float | None, error: float | None, over: str) -> str:
+    """Return the inequality within an episode, as the continuation of a sentence."""
+    if level is None:
+        return ""
+    known = "" if error is None or fixed(error) == fixed(None) else f" ± {error:.1g}"
+    return f"; {fixed(level)}{known} of what {over} really get in an episode"
+
+
+# -- solutions -------------------------------------------------------------------------------------------------------
+
+
+@summarise.register
+def _(solution: Solution) -> Summary:
+    problem, computed = solution.problem, vars(solution)
+    low, high = solution.welfare_interval
+    error = f"  (simulated; 95 % interval {fixed(low)} to {fixed(high)})" if solution.welfare_stderr else ""
+    facts = [
+        ("welfare", fixed(solution.welfare, 6) + error),
+        ("upper bound", fixed(solution.upper_bound, 6)),
+        ("gap", f"{solution.gap:.2g}"),
+        *_weight_facts(solution),
+        *_service_facts(solution),
+        *_mixture_facts(solution),
+        *_price_facts(solution, computed.get("prices")),
+        ("method", f"{solution.method}: {solution.reason}"),
+        ("time", " + ".join(f"{duration(value)} {stage}" for stage, value in solution.seconds.items())),
+    ]
+    tables = [groups_table(solution.groups, solution.group_stderr)] if solution.groups else []
+    columns = {"value": solution.unit_values, "±": solution.unit_stderr, "served": computed.get("unit_served")}
+    tables.append(units_table(problem, solution.by_type, columns))
+    notes = []
+    if solution.stopped and solution.gap > LARGE_GAP:
+        better = f"the best plan may be up to {percent(solution.gap)} better than this one"
+        notes.append(f"warning: the time limit ended the search early; {better}. More seconds may find a better one")
+    title = f"Solution, welfare {solution.objective.welfare.name}{setting(problem)}"
+    return Summary(title, f"for {counted(problem.num_arms, 'arm')}", facts, tables, notes=notes)
+
+
+def _weight_facts(solution: Solution) -> list[tuple[str, str]]:
+    """Return the weight of the worst-off tenth; nothing if every plan has the same."""
+    problem, welfare = solution.problem, solution.objective.welfare
+    members = num_members(problem)
+    worst, one = (weight_of_worst(welfare, part, members) for part in (0.1, 0.0))
+    alike = problem.is_symmetric and problem.over == "arms"
+    if worst is None or one is None or is_mean(welfare, members) or one[1] == 1 or alike:
+        return []
+    few, share = worst
+    who = "groups" if problem.over == "groups" else "arms"
+    have = f"{few} of {members} {who} {'has' if few == 1 else 'have'}"
+    return [("weights", f"the worst-off {have} {percent(share)} of the weight")]
+
+
+def _service_facts(solution: Solution) -> list[tuple[str, str]]:
+    """Return the first cells in the order of service."""
+    plan = plan_of(solution)
+    parts, common = parts_of(plan)
+    if not plan.is_mixture:
+        when = "; at the first step" if varies_by_step(plan) and parts[0].order.ranked else ""
+        return [("serves first" if parts[0].order.ranked else "serves most", parts[0].words + when)]
+    facts = [("plan", f"one of these, {drawn_words(plan)}")]
+    if common:
+        more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
+        facts.append(("", f"{beginning_words(parts)} {', '.join(common[:MOST_COMMON])}{more}; then"))
+    shown, rest = parts[:MOST_PARTS], parts[MOST_PARTS:]
+    others = [sum(part.share for part in rest)] if rest else []
+    what = "starts" if redraw_period(plan.policy) is None else "times"
+    texts = [*(part.words for part in shown), f"{len(rest)} others"]
+    often = often_each([*(part.share for part in shown), *others], what)
+    return facts + [("", f"{times}: {text}") for times, text in zip(often, texts, strict=False)]
+
+
+def _mixture_facts(solution: Solution) -> list[tuple[str, str]]:
+    """Return selection bias and inequality of a plan chosen by simulation."""
+    if not solution.parts:
+        return []
+    facts = []
+    if solution.kept_welfare is not None:
+        facts.append(("if kept", f"welfare {fixed(solution.kept_welfare, 6)}, were it drawn once and kept"))
+    if solution.optimism is not None and solution.welfare_stderr > 0:
+        facts.append(("optimism", f"{solution.optimism:+.2g} on the episodes it was chosen on, beside fresh ones"))
+    realised = _realised(solution.realised_gini, solution.realised_gini_stderr, solution.problem.over)
+    facts.append(("inequality", f"Gini coefficient {fixed(solution.gini_coefficient)} of expected values{realised}"))
+    return facts
+
+
+def _price_facts(solution: Solution, prices: dict[str, float] | None) -> list[tuple[str, str]]:
+    """Return the largest increase of the bound per unit of each resource, since it is concave in the budget."""
+    if not prices:
+        return []
+    if solution.problem.resources:
+        rises = "; ".join(worth_of_more(solution.problem, prices, solution.welfare))
+    else:
+        rises = f"the bound rises by at most {', '.join(f'{fixed(p)} for {name}' for name, p in prices.items())}"
+    whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
+    return [("one unit more", f"{rises} (a step{whose}; {SLOPE_OF_BOUND})")]
+
+
+# -- evaluations and comparisons -------------------------------------------------------------------------------------
+
+
+@summarise.register
+def _(found: Evaluation) -> Summary:
+    low, high = found.welfare_interval
+    sure = "exact" if found.exact else f"95 % interval {fixed(low)} to {fixed(high)}"
+    realised = _realised(found.realised_gini_coefficient, found.realised_gini_stderr, found.over)
+    facts = [
+        ("welfare", f"{fixed(found.welfare)}  ({sure})"),
+        *_plug_in_facts(found),
+        ("mean", fixed(found.mean) + ("" if found.exact else f" ± {fixed(found.mean_stderr)}")),
+        ("worst group" if found.groups else "worst arm", fixed(found.worst)),
+        ("Gini coefficient", fixed(found.gini_coefficient) + (realised and f" of expected values{realised}")),
+        ("budget used", ", ".join(percent(share) for share in found.budget_used)),
+        *_truncation_facts(found),
+        ("time", duration(found.seconds)),
+        *(("floor missed", line) for line in floor_notes(found)),
+    ]
+    errors = None if found.exact else found.unit_stderr
+    tables = [groups_table(found.groups, None if found.exact else found.member_stderr)] if found.groups else []
+    served = found.unit_served if found.problem.has_floors else None
+    tables.append(
+        units_table(found.problem, found.by_type, {"value": found.unit_values, "±": errors, "served": served})
+    )
+    played = "computed exactly"
+    if found.num_episodes is not None and found.horizon is not None:
+        played = f"{counted(found.num_episodes, 'episode')} of {counted(found.horizon, 'step')}"
+    title = f"Evaluation, welfare {found.objective.welfare.name}{setting(found.problem)}"
+    return Summary(title, played, facts, tables)
+
+
+def _plug_in_facts(found: Evaluation) -> list[tuple[str, str]]:
+    if found.exact or found.groups:
+        return []
+    if found.plug_in_welfare is None:
+        return [("plug-in welfare", "not followed arm by arm")]
+    return [
+        (
+            "plug-in welfare",
+            f"{fixed(found.plug_in_welfare)} (the paper's figure; biased downwards where arms are equal)",
+        )
+    ]
+
+
+def _truncation_facts(found: Evaluation) -> list[tuple[str, str]]:
+    """Return the effect of the horizon on simulated values."""
+    if found.exact or found.truncation_bound == 0:
+        return []
+    if found.truncation_bound is None:
+        steps = f"{found.horizon} steps, the first of which do not count; what is left of the start is in ±"
+        return [("long run", steps)]
+    facts = [("cut off at horizon", f"no value changes by more than {found.truncation_bound:.2g}")]
+    if found.truncation_bound > found.welfare_stderr:
+        facts.append(("warning", "the horizon is too short for these errors; use a longer one"))
+    return facts
+
+
+@summarise.register
+def _(row: Row) -> Summary:
+    found = summarise(row.evaluation)
+    return Summary(row.policy, found.aside, found.facts, found.tables)
+
+
+@summarise.register
+def _(comparison: Comparison) -> Summary:
+    policies = counted(len(comparison.rows), "policy", "policies")
+    title = f"{policies} on {counted(comparison.problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
+    tables = [results_table(comparison)] if comparison.rows else []
+    if comparison.draws is not None:
+        tables.append(rivals_table(comparison.draws))
+    notes = [*tie_notes(comparison), *truncation_notes(comparison)]
+    for row in comparison.rows:
+        notes += [f"floor missed: {row.policy}: {line}" for line in floor_notes(row.evaluation)]
+    return Summary(title + setting(comparison.problem), tables=tables, notes=[*notes, *left_out_notes(comparison)])
+
+
+def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
+    """Return the policies and the bound that are missing, with reasons.
+
+    Args:
+        comparison: the comparison.
+        at: budget, as ` at bays 2`, if there are several.
+    """
+    notes = [f"left out{at}: {name}: {reason}" for name, reason in comparison.policies_left_out.items()]
+    return notes + ([f"no upper bound{at}: {comparison.no_bound}"] if comparison.no_bound else [])
+
+
+# -- several budgets -------------------------------------------------------------------------------------------------
+
+BudgetRows = Sequence[BudgetRow | BudgetComparison]
+
+
+def budgets_summary(rows: BudgetRows) -> Summary:
+    """Return the table of several budgets: the best plan or policy for each, and the gain per step."""
+    first = rows[0]
+    names = list(first.budget)
+    heads = [*(["budget"] if names == ["resource 0"] else names), "welfare", "±", "upper bound"]
+    steps_heads, steps = _step_columns(rows)
+    is_sweep = isinstance(first, BudgetRow)
+    last = "plan" if is_sweep else "best policy"
+    cells = []
+    for row, step in zip(rows, steps, strict=True):
+        _, error, bound = _estimate(row)
+        figures = [fixed(_shown_welfare(row)), fixed(error) if error else "exact", fixed(bound)]
+        gap = [f"{row.solution.gap:.2g}"] if isinstance(row, BudgetRow) else []
+        name = _plan_name(row) if isinstance(row, BudgetRow) else row.best
+        cells.append([*(amount(row.budget[name]) for name in names), *figures, *gap, *step, name])
+    tables = [table("", [*heads, *(["gap"] if is_sweep else []), *steps_heads, last], cells, text=[last])]
+    notes = _budget_ties(rows)
+    source: Any = first.solution if isinstance(first, BudgetRow) else first.comparison
+    welfare_name = source.objective.welfare.name if isinstance(first, BudgetRow) else source.welfare.name
+    if not is_sweep:
+        comparisons = [row for row in rows if isinstance(row, BudgetComparison)]
+        tables.append(_every_policy(comparisons))
+        notes += [n for row in comparisons for n in left_out_notes(row.comparison, f" at {budget_text(row.budget)}")]
+    return Summary(f"Budgets, welfare {welfare_name}{setting(source.problem)}", tables=tables, notes=notes)
+
+
+def _estimate(row: BudgetRow | BudgetComparison) -> tuple[float, float, float | None]:
+    """Return the welfare of a row, its standard error and its bound."""
+    if isinstance(row, BudgetRow):
+        return row.solution.welfare, row.solution.welfare_stderr, row.solution.upper_bound
+    return row.evaluation.welfare, row.evaluation.welfare_stderr, row.comparison.upper_bound
+
+
+def _shown_welfare(row: BudgetRow | BudgetComparison) -> float:
+    """Return the welfare as shown: an estimate above the bound is at the bound."""
+    welfare, error, bound = _estimate(row)
+    return min(welfare, bound) if bound is not None and error > 0 else welfare
+
+
+def _budget_ties(rows: BudgetRows) -> list[str]:
+    notes = []
+    for row in rows:
+        welfare, error, _ = _estimate(row)
+        if _shown_welfare(row) < welfare:
+            played = f"{fixed(welfare)} ± {fixed(error)}"
+            at = budget_text(row.budget)
+            notes.append(f"tie at {at}: with the upper bound; it played {played}, more only by chance")
+    return notes
+
+
+def _plan_name(row: BudgetRow) -> str:
+    """Return the origin of a plan in short."""
+    if row.kept_from is not None:
+        return f"that for {budget_text(row.kept_from)}"
+    parts = row.solution.parts
+    if len(parts) > 1:
+        return f"a mixture of {len(parts)}"
+    return parts[0].name if parts else f"by {row.solution.method}"
+
+
+def _every_policy(rows: Sequence[BudgetComparison]) -> Table:
+    found = [{row.policy: row.evaluation.welfare for row in one.comparison.as_shown().rows} for one in rows]
+    names = list(dict.fromkeys(name for one in found for name in one))
+    heads = ["policy", *(f"at {budget_text(row.budget)}" for row in rows)]
+    return table("welfare of every policy", heads, [[name, *(fixed(one.get(name)) for one in found)] for name in names])
+
+
+def _step_columns(rows: BudgetRows) -> tuple[list[str], list[list[str]]]:
+    """Return heads and cells of the gain per step; with the earlier budget, if that is not the row above."""
+    cells, shown = [], {tuple(row.budget.values()): _shown_welfare(row) for row in rows}
+    for row in rows:
+        step = row.step
+        if step is None:
+            cells.append(["", "", ""])
+            continue
+        gain = f"{_shown_welfare(row) - shown[tuple(step.since.values())]:+.4f}"
+        error = fixed(step.stderr) if step.stderr else "exact"
+        since = ",".join(amount(value) for value in step.since.values())
+        cells.append([gain if step.measurable else "no measurable difference", error, since])
+    plain = all(row.step is not None and row.step.since == last.budget for last, row in pairwise(rows))
+    heads = ["step", "± of step", "step from"]
+    return (heads[:2], [own[:2] for own in cells]) if plain else (heads, cells)
+
+
+# -- draws of a posterior --------------------------------------------------------------------------------------------
+
+SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
+
+
+@summarise.register
+def _(found: UnderDraws) -> Summary:
+    return Summary(_draws_title(found), tables=[draws_table(found, row) for row in found.rows])
+
+
+def _draws_title(found: UnderDraws) -> str:
+    return f"Welfare over {found.num_draws} draws of the posterior"
+
+
+def draws_table(found: UnderDraws, row: PolicyDraws) -> Table:
+    """Return the quantiles of one policy's welfare and values over draws."""
+    names = ("welfare", *member_names(found.problem, row.found.by_type))
+    values = (row.welfare, *row.members.T)
+    rows = [
+        [name, *(fixed(figure) for figure in list(spread_of(own).values())[1:])]
+        for name, own in list(zip(names, values, strict=True))[: MOST_ROWS + 1]
+    ]
+    how = "exact" if row.exact else f"{row.num_episodes} episodes in each, noise {row.noise:.2g} removed"
+    caption = f"{row.policy}: over {found.num_draws} draws of the posterior, {how}"
+    return table(caption, ["of", *SPREAD], rows, len(names) - MOST_ROWS - 1)
+
+
+def rivals_table(found: UnderDraws) -> Table:
+    """Return the quantiles of each policy's welfare, and the probability that it beats the first."""
+    first = found.rows[0].policy
+    rows = []
+    for row in found.rows:
+        spread = [fixed(row.quantile(share)) for share in (0.05, 0.5, 0.95)]
+        better = "" if row.policy == first else percent(found.chance_better(row.policy, first))
+        rows.append([row.policy, *spread, fixed(row.tail(0.1)), better])
+    return table(_draws_title(found), ["policy", *SPREAD, f"better than {first}"], rows)
+
+
+@summarise.register
+def _(found: WorthKnowing) -> Summary:
+    rows = [[row.type, row.state, row.action, fixed(row.worth), fixed(row.stderr)] for row in found.sure[:MOST_ROWS]]
+    heads = ["type", "state", "action", "value", "±"]
+    facts = [("perfect information adds", fixed(found.total)), ("to a mean welfare of", fixed(found.welfare))]
+    tables = [table("", heads, rows, text=heads[:3])] if rows else []
+    return Summary("Value of information", facts=facts, tables=tables, notes=[found.words])
+
+
+@summarise.register
+def _(found: Robust) -> Summary:
+    facts = []
+    for name, trade in (("draws chosen on", found.seen), ("draws held out", found.held_out)):
+        if trade is not None:
+            worst = f"worst {percent(found.share)}: {fixed(trade.plain_tail)} -> {fixed(trade.robust_tail)}"
+            facts.append((name, f"{worst}; mean: {fixed(trade.plain_mean)} -> {fixed(trade.robust_mean)}"))
+    if found.bound is not None:
+        facts.append(("at most", f"{fixed(found.bound)} in the worst {percent(found.share)}, by the draws' own bounds"))
+    facts.append(("in words", found.words))
+    return Summary(f"Robust plan for the worst {percent(found.share)} of {found.num_draws} draws", facts=facts)
+
+
+# -- models, indices, plans, fairness --------------------------------------------------------------------------------
+
+
+@summarise.register
+def _(found: Check) -> Summary:
+    heads = ["type", "arms", "states", "starts in", "actions", "served by", "service adds at most"]
+    heads += ["group"] * bool(found.groups) + ["floor"] * found.problem.has_floors
+    rows = [[_type_facts(t, one)[head] for head in heads] for t, one in enumerate(found.types[:MOST_TYPES])]
+    words = {"states", "starts in", "actions", "served by", "group"}
+    types = table("types", heads, rows, len(found.types) - MOST_TYPES, words)
+    return Summary(found.summary, facts=found.facts, tables=[types], notes=[str(note) for note in found.notes])
+
+
+def _type_facts(t: int, one: TypeFacts) -> dict[str, str]:
+    return {
+        "type": f"{t} {one.name}".strip(),
+        "arms": str(one.count),
+        "states": shown_labels(one.states),
+        "starts in": starts_in_words(one),
+        "actions": shown_labels(one.actions),
+        "served by": shown_labels(one.served_by) or "nothing",
+        "service adds at most": fixed(one.service_worth),
+        "group": one.group,
+        "floor": percent(one.floor),
+    }
+
+
+@summarise.register
+def _(found: TypeIndices) -> Summary:
+    problem, num_steps = found.problem, found.problem.criterion.num_steps
+    rows: list[list[str]] = []
+    for t in range(min(problem.num_types, MOST_TYPES)):
+        verdict = "yes" if found.indexable[t] else "undefined" if t in found.result.refused else "no"
+        first = [f"{t} {found.names[t]}".strip(), str(problem.type_counts[t]), verdict]
+        if num_steps is None:
+            rows.append([*first, _indices_text(found, t, found.indices[t])])
+            continue
+        for step in _listed_steps(num_steps) if found.indexable[t] else [0]:
+            rows.append([*first, str(step), str(num_steps - step), _indices_text(found, t, found.indices[t, step])])
+            first = ["", "", ""]
+    heads = ["type", "arms", "indexable", *(["step", "steps to go"] if num_steps is not None else []), "index by state"]
+    words = ["indexable", "index by state"]
+    without = [t for t in range(problem.num_types) if not found.indexable[t]][:MOST_TYPES]
+    name = problem.criterion.name
+    return Summary(
+        "Whittle indices" if name == "discounted" else f"Whittle indices, {name}",
+        "the charge per active step at which idling is as good",
+        tables=[table("", heads, rows, problem.num_types - MOST_TYPES, words)],
+        notes=[f"type {t}: {found.result.explain(t)}" for t in without],
+    )
+
+
+def _listed_steps(num_steps: int) -> list[int]:
+    if num_steps <= MOST_STEPS:
+        return list(range(num_steps))
+    return [0, 1, num_steps // 2, num_steps - 3, num_steps - 2, num_steps - 1]
+
+
+def _indices_text(found: TypeIndices, t: int, indices: Floats) -> str:
+    types = found.problem.types
+    states = types.labels[t][1] if types.labels else ()
+    return ", ".join(
+        f"{states[s] if states else s}: {fixed(float(indices[s]))}" for s in range(int(types.num_states[t]))
+    )
+
+
+@summarise.register
+def _(found: Fairness) -> Summary:
+    notes = [
+        f"best for {row.welfare}: the plan for {row.plan_of}, which is better than its own"
+        for row in found.rows
+        if row.plan_of != row.welfare
+    ]
+    notes += [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    title = f"Price of fairness: {counted(len(found.rows), 'welfare')} on {found.members_words}"
+    return Summary(title + setting(found.problem), tables=fairness_tables(found), notes=notes)
+
+
+@summarise.register
+def _(plan: Plan) -> Summary:
+    title, _, rest = plan.show().partition("\n")
+    return Summary(title, text=rest.strip("\n"))
+
+
+@summarise.register
+def _(found: Decisions) -> Summary:
+    used = ", ".join(f"{name} {amount(v)} of {amount(found.budget[name])}" for name, v in found.used.items())
+    heads = ["arm", "type", "state", "action", "reason"]
+    rows = [[_printable(getattr(row, head)) for head in heads] for row in found.by_priority[:MOST_DECISIONS]]
+    decisions = table("", heads, rows, len(found.rows) - MOST_DECISIONS, heads)
+    aside = "" if found.step is None else f"step {found.step}"
+    if found.part is not None:
+        aside += f"{'; ' if aside else ''}part {found.part.number} of the mixture, {found.part.name}"
+    notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
+    return Summary(f"Decisions for {counted(len(found.rows), 'arm')}", aside, tables=[decisions], notes=notes)
+
+
+def _printable(text: str) -> str:
+    """Return the text without control characters, which could move the cursor of a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@summarise.register
+def _(training: Training) -> Summary:
+    how = "exact" if training.exact else "simulated on a held-out stream"
+    counts = training.settings.get("architecture", "counts") == "counts"  # joint networks favour some arms
+    facts = [
+        (
+            "welfare" if counts else "mean",
+            f"{fixed(training.score)}  ({how}; the best of {len(training.curve)} evaluations)",
+        ),
+        ("last", fixed(training.curve[-1][1])),
+        ("steps", f"{training.steps} in {duration(training.seconds)}"),
+        ("algorithm", f"{training.settings.get('algorithm')}, seed {training.settings.get('seed')}"),
+        ("policy", repr(training.policy)),
+    ]
+    return Summary("Trained policy", f"for {counted(training.problem.num_arms, 'arm')}", facts)
+
+
+@summarise.register
+def _(found: Trainings) -> Summary:
+    rows = [
+        [
+            f"{row.seed} *" if place == found.place_of_best else f"{row.seed}",
+            fixed(row.held_out),
+            "exact" if found.best.exact else fixed(row.held_out_stderr),
+            fixed(row.score),
+            duration(row.seconds),
+        ]
+        for place, row in enumerate(found.rows)
+    ]
+    heads = ["seed", "held out", "±", "best evaluation", "time"]
+    caption = "all seeds; * is the best in a held-out evaluation"
+    best = summarise(found.best)
+    return Summary(best.title, best.aside, best.facts, tables=[table(caption, heads, rows)])

@@ -1,0 +1,119 @@
+"""Summary of a result: one structure that the console, a notebook cell and an HTML page render.
+
+A summary is text in its place: nothing is computed and nothing is escaped here. `report.results.summarise` makes one
+of any result, and the renderers are `cli.console.print_summary`, `report.html.cell` and `report.html.page`.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+MOST_ROWS = 20
+"""Rows of a table of types, arms, groups or draws; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text of a cell and its emphasis."""
+
+    text: str
+    is_strong: bool = False
+    is_quiet: bool = False
+    is_text: bool = False
+    """Words rather than a number: aligned left, in several lines."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """Row of a table: its name and its cells."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    short: str = ""
+    """Abbreviation of the name."""
+    note: str = ""
+    """Line below the name."""
+    kind: str = ""
+    """`bound` for an upper bound."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table with its caption."""
+
+    caption: str
+    heads: tuple[Cell, ...]
+    rows: tuple[TableRow, ...]
+    more: int = 0
+    """Number of rows left out."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Figure of a page."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """Section of a page."""
+
+    title: str
+    paragraphs: Sequence[str] = ()
+    figures: Sequence[Figure] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Summary of a result."""
+
+    title: str
+    aside: str = ""
+    """Words that follow the title."""
+    facts: Sequence[tuple[str, str]] = ()
+    """Terms and their values; an empty term continues the one above."""
+    tables: Sequence[Table] = ()
+    folded: Sequence[Table] = ()
+    """Tables that a notebook opens by a click; the console omits them."""
+    text: str = ""
+    """Preformatted text."""
+    notes: Sequence[str] = ()
+    lead: Sequence[str] = ()
+    """Paragraphs that open a page."""
+    cards: Sequence[tuple[str, str, str]] = ()
+    """Key figures of a page: term, figure and remark."""
+    sections: Sequence[Section] = ()
+    """Body of a page."""
+
+
+def table(
+    caption: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    more: int = 0,
+    text: Collection[str] = (),
+) -> Table:
+    """Return a table of plain texts.
+
+    Args:
+        caption: text above it; may be empty.
+        heads: heads of all columns; the first column names the row.
+        rows: texts of all columns per row.
+        more: number of rows left out.
+        text: heads of columns of words, which are aligned left.
+    """
+    return Table(
+        caption,
+        tuple(Cell(head, is_text=head in text) for head in heads),
+        tuple(
+            TableRow(
+                row[0], tuple(Cell(cell, is_text=head in text) for head, cell in zip(heads[1:], row[1:], strict=True))
+            )
+            for row in rows
+        ),
+        max(more, 0),
+    )

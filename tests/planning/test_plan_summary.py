@@ -1,0 +1,312 @@
+"""Plans in words: the order that is told is the policy's own, and what parts have in common is told once."""
+
+import re
+
+import numpy as np
+import pytest
+
+from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.labels import Labels, amount_of, listed, one_more
+from evenhand.planning.plan import Plan, plan_of
+from evenhand.planning.plan_summary import (
+    levels_of,
+    often,
+    often_each,
+    order_of,
+    parts_of,
+    picture,
+    plan_facts,
+    short_words,
+    worth_of_more,
+)
+from evenhand.planning.solve import solve
+from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
+from evenhand.problems import heterogeneous_machine_replacement
+from evenhand.reductions.counts import Counts
+
+from .test_plan import ACTIONS, MACHINES, POLICIES, fleet, saved
+
+KINDS = sorted(POLICIES)
+
+
+def ranked(*scores, problem=None):
+    """A policy by scores of (type, state, action), given as rows of (type, state, action, score)."""
+    problem = problem or fleet()
+    table = np.zeros(problem.types.valid.shape)
+    for kind, state, action, score in scores:
+        table[kind, state, action] = score
+    return ExchangeablePriority(problem, table, threshold=0.0)
+
+
+class TestOrders:
+    def test_is_that_of_the_ranks(self):
+        policy = ranked((0, 2, 2, 5.0), (1, 2, 2, 4.0), (0, 2, 1, 3.0), (1, 1, 1, 3.0), (0, 1, 1, 3.0))
+        rows = [(row.level, row.kind, row.state, row.action) for row in order_of(policy, fleet()).rows]
+        assert rows == [(1, 0, 2, 2), (2, 1, 2, 2), (3, 0, 1, 1), (3, 1, 1, 1)]
+        told = [("Ford in bad (renew)",), ("Opel in bad (renew)",), ("Ford and Opel in worn (mend)",)]
+        assert levels_of(order_of(policy, fleet()), Labels(fleet())) == told
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_kind_has_words(self, kind):
+        text = saved(kind).show()
+        assert text.endswith("\n")
+        assert max(map(len, text.splitlines())) <= 130
+        facts = plan_facts(saved(kind))
+        assert sum(part["share"] for part in facts["parts"]) == pytest.approx(1)
+        assert all(part["words"] for part in facts["parts"])
+
+    def test_what_is_played_is_told_by_how_often(self):
+        order = order_of(solve(MACHINES).policy, MACHINES)
+        assert not order.ranked
+        assert [(row.state, row.action) for row in order.rows] == [(2, 1), (1, 1)]  # the oldest most often
+        shares = [row.share for row in order.rows]
+        assert 1 >= shares[0] > shares[1] > 0
+
+    def test_a_table_that_serves_by_rank_is_served_so(self):
+        """Played, the Whittle policy serves what it ranks first most often."""
+        by_rank = [row.state for row in order_of(whittle(MACHINES), MACHINES).rows]
+        assert [row.state for row in order_of(solve(MACHINES).policy, MACHINES).rows] == by_rank
+
+    def test_those_without_an_order(self):
+        for policy, told in (
+            (RoundRobin(MACHINES), "every arm in turn"),
+            (random_feasible(MACHINES), "at random"),
+            (never_act(MACHINES), "no arm"),
+        ):
+            assert told in Plan(policy, MACHINES).show()
+
+    def test_of_many_arms_by_counts(self):
+        many = CoupledMDP(MACHINES.arms, [700.0], 0.95, [3000])
+        order = order_of(POLICIES["network"][1]().__class__(many, POLICIES["network"][1]().network), many)
+        assert order.rows
+
+    def test_steps(self):
+        plan = Plan(BySteps([ranked((0, 2, 2, 1.0)), ranked((1, 2, 2, 1.0))]), fleet().under("finite:2"))
+        assert "Who comes first at step 0" in plan.show()
+        assert "1. Ford in bad (renew)" in plan.show(0)
+        assert "1. Opel in bad (renew)" in plan.show(1)
+
+    def test_tables_by_steps_are_played_as_a_whole(self):
+        problem = MACHINES.under("finite:2")
+        plan = plan_of(solve(problem))
+        assert plan.show(0) == plan.show(1)
+        assert "by a table for each step" in plan.show()
+
+    def test_long_tables_are_played_for_their_first_steps(self):
+        assert "by a table for each step, in its first 60 steps" in plan_of(solve(MACHINES.under("finite:70"))).show()
+
+    def test_a_table_for_a_larger_budget_is_still_a_table(self):
+        larger = MACHINES.with_budget(2)
+        assert "(by a table, as simulated" in Plan(plan_of(solve(MACHINES)).fitted(larger), larger).show()
+
+    def test_draws(self):
+        order = order_of(POLICIES["occupancy-priority"][1](), fleet())
+        shares = [row.share for row in order.rows]
+        assert all(share is not None for share in shares)
+        drawn = [share > 0 for share in shares]
+        assert drawn == sorted(drawn, reverse=True)  # what the budget is filled with comes last
+
+    def test_draws_say_what_is_given_only_if_budget_is_left(self):
+        plan = Plan(POLICIES["occupancy-priority"][1](), fleet())
+        order = order_of(plan.policy, fleet())
+        filled = next(row for row in order.rows if row.share == 0)
+        shown = plan.show()
+        assert "* of what is left of the budget" in shown
+        assert f" {order.place(filled)} {ACTIONS[filled.action]}*" in shown
+
+    @pytest.mark.parametrize("name", ["occupancy-priority", "fair-index"])
+    def test_the_priorities_are_those_that_act_tells(self, name):
+        plan = Plan(POLICIES[name][1](), fleet())
+        order = order_of(plan.policy, fleet())
+        places = {(Labels(fleet()).type(row.kind), row.state): order.place_text(row) for row in order.rows}
+        told = 0
+        for kind, state in places:
+            arms = [{"arm": f"{k}{i}", "type": k, "state": 0} for k in ("Ford", "Opel") for i in range(2)]
+            arms[0] = {"arm": "it", "type": kind, "state": int(state)}
+            reason, place = plan.act(arms).rows[0].reason, places[kind, state]
+            found = re.search(r"priority (\d+) of \d+( for what is left)?", reason)
+            if found and "first choice" not in reason and bool(found[2]) == place.endswith("*"):
+                told += 1  # else what was drawn here is another action than the one that comes first
+                assert place.removesuffix("*") == found[1]
+        assert told > 1
+
+    def test_conditions_of_one_rank_stand_below_each_other(self):
+        policy = ranked((0, 2, 2, 5.0), (1, 2, 1, 5.0), (0, 1, 1, 5.0), (1, 1, 2, 3.0), (0, 2, 1, 4.0))
+        shown = Plan(policy, fleet()).show()
+        assert "1. all of these alike:\n     - Ford in worn (mend)\n     - Ford in bad (renew)" in shown
+        assert "  3. Opel in worn (renew)" in shown  # 2 is what a Ford in bad gets if it cannot be renewed
+        assert "a missing number is of" in shown
+        assert " and 2 alike, Opel in worn (renew)" in short_words(order_of(policy, fleet()), Labels(fleet()))
+
+
+FORDS = [(0, 2, 2, 9.0), (0, 1, 2, 8.0), (1, 2, 2, 7.0), (1, 1, 2, 6.0)]
+OPELS = [(1 - kind, state, action, score) for kind, state, action, score in FORDS]
+
+
+def table_of(policy):
+    """The same as a table over counts."""
+    space = Counts(policy.problem)
+    table = np.zeros(space.mdp.num_pairs)
+    for state, counts in enumerate(space.states):
+        allocations, chances = policy.allocation_law(counts)
+        pairs = np.arange(space.mdp.offsets[state], space.mdp.offsets[state + 1])
+        for allocation, chance in zip(allocations, chances, strict=True):
+            table[pairs[(space.allocations[pairs] == allocation).all(axis=(1, 2, 3))]] += chance
+    return space.lift(table)
+
+
+class TestMixtures:
+    def test_are_told_by_where_they_part(self):
+        same = [(0, 2, 2, 9.0), (1, 2, 2, 8.0)]
+        one, other = ranked(*same, (0, 1, 1, 7.0)), ranked(*same, (1, 1, 1, 7.0))
+        parts, common = parts_of(Plan(Mixture([one, other], [0.25, 0.75]), fleet()))
+        assert common == ["Ford in bad (renew)", "Opel in bad (renew)"]
+        assert [(part.number, part.share) for part in parts] == [(1, 0.75), (2, 0.25)]
+        assert [part.words for part in parts] == [
+            "Opel in worn (mend); by fixed ranks",
+            "Ford in worn (mend); by fixed ranks",
+        ]
+        text = Plan(Mixture([one, other], [0.25, 0.75]), fleet()).show()
+        assert "all of them serve first Ford in bad (renew), Opel in bad (renew); then" in text
+        assert "1. 75 of 100 starts: Opel in worn (mend)" in text
+
+    def test_parts_in_the_same_order_are_drawn_once(self):
+        text = Plan(Mixture([ranked((0, 2, 2, 9.0)), ranked((0, 2, 2, 5.0))], [0.5, 0.5]), fleet()).show()
+        assert "part 2: as in part 1" in text
+
+    def test_of_tables_are_told_by_what_they_serve_more_often(self):
+        one, other = (table_of(ranked(*scores)) for scores in (FORDS, OPELS))
+        parts, common = parts_of(Plan(Mixture([one, other], [0.4, 0.6]), fleet()))
+        assert len(common) == 3
+        assert parts[0].words.startswith("more often Opel in ")
+        assert parts[1].words.startswith("more often Ford in ")
+        same, _ = parts_of(Plan(Mixture([one, one], [0.4, 0.6]), fleet()))
+        alike = "each condition about as often as on average, if not at the same times; by a table"
+        assert [part.words for part in same] == [alike, alike]
+        many, _ = parts_of(Plan(Mixture([one, one, other], [0.45, 0.45, 0.1]), fleet()))
+        assert all("more often" in part.words or "less often" in part.words for part in many)
+
+
+class TestPicture:
+    def test_has_a_line_a_type_and_a_column_a_state(self):
+        policy = ranked((0, 2, 2, 5.0), (1, 2, 1, 4.0), (0, 1, 1, 3.0))
+        lines = [re.split(r"\s{2,}", line.strip()) for line in picture(order_of(policy, fleet()), fleet())]
+        assert lines == [
+            ["good", "worn", "bad"],
+            ["Ford", "·", "▒ 3 mend", "█ 1 renew"],
+            ["Opel", "·", "·", "▓ 2 mend"],
+        ]
+
+    def test_types_that_differ_in_their_start_alone_share_a_line(self):
+        started = fleet().starting_at(
+            [{"arm": name, "type": "Ford", "state": name} for name in ("good", "worn", "bad")]
+        )
+        scores = [(kind, 2, 2, 5.0 if kind else 6.0) for kind in range(3)]
+        lines = picture(order_of(ranked(*scores, problem=started), started), started)
+        assert [re.split(r"\s{2,}", line)[0] for line in lines[1:]] == ["Ford from good", "Ford from worn, bad"]
+
+    def test_too_wide_is_left_out(self):
+        wide = CoupledMDP(MACHINES.arms, [1.0], 0.9, [1])
+        assert picture(order_of(whittle(wide), wide), wide)
+        assert "1. " in Plan(POLICIES["whittle"][1](), MACHINES).show()
+
+
+class TestWorth:
+    def test_in_words(self):
+        problem = fleet(budget=(3, 4))
+        told = worth_of_more(problem, {"bays": 0.0, "technicians": 0.002}, 20.0)
+        assert told == ["a fifth technician: the bound rises by at most 0.0020", "a fourth bay: nothing"]
+        assert worth_of_more(problem, None, 20.0) == []
+        assert worth_of_more(problem, {"bays": 3e-5}, 1.0) == ["a fourth bay: the bound rises by less than 0.0001"]
+
+    @pytest.mark.parametrize(
+        ("name", "amount", "told"),
+        [
+            ("bays", 0, "a first bay"),
+            ("hours", 7, "an eighth hour"),
+            ("hours", 10, "an eleventh hour"),
+            ("supplies", 2, "a third supply"),
+            ("boxes", 2, "a third box"),
+            ("benches", 1, "a second bench"),
+            ("resource 0", 2, "one unit more of resource 0"),
+            ("crew", 2, "one unit more of crew"),
+            ("glass", 2, "one unit more of glass"),
+            ("bays", 2.5, "one unit more of bays"),
+            ("bays", 500, "one unit more of bays"),
+        ],
+    )
+    def test_one_more(self, name, amount, told):
+        assert one_more(name, amount) == told
+
+    @pytest.mark.parametrize(
+        ("name", "amount", "told"),
+        [
+            ("bays", 1, "1 bay"),
+            ("bays", 3, "3 bays"),
+            ("resource 0", 1, "1 unit of resource 0"),
+            ("money", 2.5, "2.5 units of money"),
+        ],
+    )
+    def test_amounts(self, name, amount, told):
+        assert amount_of(name, amount) == told
+
+    def test_names_with_commas_are_parted_by_semicolons(self):
+        assert listed(["Ford (serviced, always)", "Opel"]) == "Ford (serviced, always), Opel"
+        problem = heterogeneous_machine_replacement(num_arms=12)
+        title = " ".join(Plan(whittle(problem), problem).show().split())
+        assert "(1 machine, quadratic cost; 4 machine, random cost; 3 machine, exponential cost; 4 machine, " in title
+
+    def test_how_often(self):
+        shares = (0.0, 0.001, 0.86, 0.999)
+        assert list(map(often, shares)) == ["if budget is left", "hardly ever", "86 of 100 times", "always"]
+
+
+def test_the_whole():
+    solution = solve(fleet(), "gini:1.5", "counts")
+    text = plan_of(solution).show()
+    assert "PLAN: 4 arms (2 Ford, 2 Opel) share 1 bay, 2 technicians; welfare gini:1.5" in text
+    assert f"welfare {solution.welfare:.4f}; no plan has more than {solution.upper_bound:.4f}" in text
+    assert "One unit more at every step, by the bound of the fluid relaxation (" in text
+
+
+def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
+    now, then = (solve(MACHINES.under("average").with_budget(budget)) for budget in (2, 3))
+    assert "budget):\n  one unit more of resource 0: nothing" in plan_of(now).show()
+    assert then.welfare > now.welfare * 1.001
+
+
+@pytest.mark.parametrize(
+    "strange", [None, "x", [], {}, [None, "y"], True, float("nan"), 10**400, {"bays": "much"}], ids=str
+)
+def test_facts_of_strangers_do_no_harm(strange):
+    """What a file tells of itself may be anything."""
+    keys = ("value", "upper_bound", "gap", "stderr", "welfare", "values", "prices", "parts", "method", "score", "asked")
+    for policy in (whittle(MACHINES), Mixture([whittle(MACHINES), never_act(MACHINES)], [0.5, 0.5])):
+        plan = Plan(policy, MACHINES, dict.fromkeys(keys, strange) | {"by": "type"})
+        assert "Who comes first" in plan.show()
+        assert plan_facts(plan)["parts"]
+        assert plan.act([0, 1, 2, 2]).rows
+
+
+class TestOftenEach:
+    def test_hundredths_add_up(self):
+        assert often_each([0.515, 0.455, 0.03]) == ["52 of 100 times", "45 of 100 times", "3 of 100 times"]
+        assert often_each([1 / 3] * 3, "starts") == ["34 of 100 starts", "33 of 100 starts", "33 of 100 starts"]
+        assert often_each([0.998, 0.002]) == ["always", "hardly ever"]
+        assert often_each([1.0]) == ["always"]
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_of_any_shares(self, seed):
+        shares = np.random.default_rng(seed).dirichlet(np.ones(6))
+        told = [0 if text == "hardly ever" else int(text.split()[0]) for text in often_each(shares.tolist())]
+        assert sum(told) == 100
+        assert np.abs(np.array(told) - 100 * shares).max() < 1
+
+
+def test_an_interval_is_told_as_such():
+    """A plus-minus is one standard error everywhere else: the interval is spelled out."""
+    problem = fleet(budget=(3, 4))
+    about = {"welfare": "gini:2", "value": 17.5, "upper_bound": 18.0, "gap": 0.03, "stderr": 0.01}
+    text = Plan(never_act(problem), problem, about).show()
+    assert "welfare 17.5000 (simulated; 95 % interval 17.4804 to 17.5196)" in text and "±" not in text
