@@ -354,7 +354,7 @@ class Pool:
             num_workers: of a Ray cluster; by default one per processor.
         """
         self._shared = backend if isinstance(backend, Pool) else None
-        self.name = backend.name if isinstance(backend, Pool) else backend or "threads"
+        self.name: str = backend.name if isinstance(backend, Pool) else backend or "threads"
         self._kind, self._number, self._address = parse_backend(self.name)
         self._number = num_workers or self._number
         self.used, self._slots, self._leave = False, list[_Slot](), False
@@ -466,7 +466,7 @@ class Pool:
                 slot.close()
             raise
 
-    def blocks(self, builders: Sequence[Callable[[], State]]) -> "Blocks[State]":
+    def blocks(self, builders: "Sequence[Callable[[], State]]") -> "Blocks[State]":
         """Blocks of data, each with one worker.
 
         Args:

@@ -58,20 +58,20 @@ def test_saved_problem_reads_back_equal(problem, tmp_path):
 
 
 @settings(max_examples=25, deadline=None)
-@given(number=st.integers(1, 30), parts=st.integers(1, 4), shards=st.integers(1, 12), seed=st.integers(0, 99))
-def test_ranges_of_rows_contain_the_same_arms_for_any_cuts(number, parts, shards, seed, tmp_path_factory):
+@given(number=st.integers(1, 30), parts=st.integers(1, 4), cuts=st.integers(1, 12), seed=st.integers(0, 99))
+def test_ranges_of_rows_contain_the_same_arms_for_any_cuts(number, parts, cuts, seed, tmp_path_factory):
     problem = random_problem(seed, number)
     folder = tmp_path_factory.mktemp("parts")
     eh.save(problem, folder / "whole.parquet")
     _split(folder / "whole.parquet", parts)
     arms = open_arms(folder)
-    cuts = sorted({*np.linspace(0, number, shards + 1).astype(int).tolist()})
-    read = [arms.row_reader(start, stop)() for start, stop in pairwise(cuts)]
+    ends = sorted({*np.linspace(0, number, cuts + 1).astype(int).tolist()})
+    read = [arms.row_reader(start, stop)() for start, stop in pairwise(ends)]
     assert np.array_equal(np.concatenate([rows.counts for rows in read]), problem.counts)
     assert np.array_equal(np.concatenate([rows.floors for rows in read]), problem.floors)
     assert [group for rows in read for group in rows.groups] == list(problem.groups)
-    assert [arms.arms_before(row) for row in cuts] == np.concatenate([[0], np.cumsum(problem.counts)])[cuts].tolist()
-    rows = [arm for shard in read for arm in shard.tables]
+    assert [arms.arms_before(row) for row in ends] == np.concatenate([[0], np.cumsum(problem.counts)])[ends].tolist()
+    rows = [arm for part in read for arm in part.tables]
     for got, wanted in zip(rows, problem.tables, strict=True):
         assert np.array_equal(got.transitions, wanted.transitions)
         assert np.array_equal(got.usage, wanted.usage)

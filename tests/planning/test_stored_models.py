@@ -61,7 +61,7 @@ def test_indices_and_their_plan(problem, model, tmp_path):
 
     found, expected = eh.indices(model), eh.indices(problem)
     assert np.array_equal(found.indices, expected.indices[problem.type_of_block], equal_nan=True)
-    assert len(found.to_frame()) == 90
+    assert len(found.to_frame()) == 90 and "30 rows" in repr(found)
     save_indices(found, tmp_path / "plan")
     plan = eh.load_plan(tmp_path / "plan")
     states = np.random.default_rng(0).integers(3, size=30)
@@ -90,3 +90,16 @@ def test_arguments_that_need_the_model_in_memory_are_refused(model):
         eh.evaluate("oldest-first", model)
     with pytest.raises(NotApplicable):
         eh.indices(model, "finite:3")
+
+
+def test_results_have_summaries(model, tmp_path):
+    from evenhand.report.results import summarise
+
+    relaxation, indices = eh.solve(model, "gini:2"), eh.indices(model)
+    relaxation.save(tmp_path / "plan.parquet")
+    plan = eh.load_plan(tmp_path / "plan.parquet")
+    decided = plan.act(np.zeros(30, dtype=int), tmp_path / "actions.parquet")
+    evaluation = eh.evaluate(relaxation, model, num_episodes=3, horizon=5)
+    for found in (model, relaxation, indices, eh.check(model), plan, decided, evaluation):
+        assert summarise(found).facts, found
+    assert relaxation.to_dict()["welfare"]["gap"] == relaxation.gap

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import print_facts, print_json, print_summary
+from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts, refuse_several
 from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
 from evenhand.model.files import is_stored
 from evenhand.parallel import parse_backend
-from evenhand.report.format import duration, fixed, percent
 
 if TYPE_CHECKING:
     from evenhand.model.parquet import StoredArms
@@ -74,8 +73,10 @@ def _title(arms: "StoredArms") -> str:
     return criterion + (", over groups" if arms.over == "groups" else "")
 
 
-def _range(both: tuple[int, int]) -> str:
-    return str(both[0]) if both[0] == both[1] else f"{both[0]} to {both[1]}"
+def _show(found: object, title: str) -> None:
+    from evenhand.report.results import summarise  # it imports all results
+
+    print_summary(summarise(found), title)
 
 
 def run_check(arms: "StoredArms", backend: str | None, as_json: bool, quiet: bool) -> None:
@@ -87,19 +88,7 @@ def run_check(arms: "StoredArms", backend: str | None, as_json: bool, quiet: boo
     if as_json:
         print_json(found.to_dict())
         return
-    facts = [
-        ("arms", f"{arms.num_arms} in {arms.num_rows} rows"),
-        ("states", _range(found.states)),
-        ("actions", _range(found.actions)),
-        ("rewards", f"{fixed(found.rewards[0])} to {fixed(found.rewards[1])}"),
-        *(
-            (f"budget of {one['name']}", f"{one['budget']:g} of at most {one['most_used']:g}")
-            for one in found.resources
-        ),
-    ]
-    print_facts(f"{arms.path}{_title(arms)}", facts)
-    for note in found.notes:
-        click.echo(f"  - {note}")
+    _show(found, f"{arms.path}{_title(arms)}")
 
 
 def run_indices(arms: "StoredArms", backend: str | None, out: str | None, as_json: bool, quiet: bool) -> None:
@@ -107,20 +96,15 @@ def run_indices(arms: "StoredArms", backend: str | None, out: str | None, as_jso
     check_table(out, "--out")
     with progress(quiet) as tell:
         from evenhand.planning.stored_models import save_indices
-        from evenhand.policies.index import indices
+        from evenhand.policies.index import indices_by_row
 
-        found = indices(arms, backend=backend, progress=tell)
+        found = indices_by_row(arms, backend, tell)
         if out is not None:
             save_indices(found, out)
-    facts = found.to_dict()
     if as_json:
-        print_json(facts | {"out": out})
+        print_json(found.to_dict() | {"out": out})
         return
-    rows = [
-        (name.replace("_", " "), fixed(value) if isinstance(value, float) else str(value))
-        for name, value in facts.items()
-    ]
-    print_facts(f"Whittle indices of {called(arms.path)}", rows)
+    _show(found, f"Whittle indices of {called(arms.path)}")
     click.echo(f"written to {out}" if out else "--out FILE.parquet writes them, row by row")
 
 
@@ -143,26 +127,10 @@ def run_evaluate(
 
         found = evaluate_stored(arms, policy, welfare, episodes, horizon, seed, tell, backend, values)
     if as_json:
-        names = ("criterion", "over", "welfare", "welfare_stderr", "mean", "mean_stderr", "worst", "gini_coefficient")
-        names += ("budget_used", "exact", "truncation_bound")
         more = {"arms": arms.num_arms, "values": values, **({"groups": found.groups} if found.groups else {})}
-        print_json({name: getattr(found, name) for name in names} | more)
+        print_json({"criterion": found.criterion, "over": found.over} | found.figures() | more)
         return
-    facts = [
-        ("welfare", f"{fixed(found.welfare)} ± {fixed(found.welfare_stderr)}"),
-        ("mean", f"{fixed(found.mean)} ± {fixed(found.mean_stderr)}"),
-        ("worst group" if found.groups else "worst arm", fixed(found.worst)),
-        ("Gini coefficient", fixed(found.gini_coefficient)),
-        ("budget used", ", ".join(percent(share) for share in found.budget_used)),
-        ("simulated", f"{found.num_episodes} episodes of {found.horizon} steps"),
-        ("time", duration(found.seconds)),
-    ]
-    print_facts(f"{policy} on {called(arms.path)}, welfare {found.objective.welfare.name}{_title(arms)}", facts)
-    if found.groups:
-        from evenhand.report.results import groups_table
-        from evenhand.report.summary import Summary
-
-        print_summary(Summary("", tables=[groups_table(found.groups, found.member_stderr)]))
+    _show(found, f"{policy} on {called(arms.path)}, welfare {found.objective.welfare.name}{_title(arms)}")
     click.echo(f"written to {values}" if values else "--values FILE.parquet writes the values, row by row")
 
 
@@ -189,20 +157,8 @@ def run_solve(
     if as_json:
         print_json(found.to_dict() | {"policy": out})
         return
-    facts = [
-        ("relaxation", f"{fixed(found.welfare, 6)}, with a budget that holds on average"),
-        ("upper bound", f"{fixed(found.upper_bound, 6)}, for every policy"),
-        ("gap", f"{found.gap:.2g} of the relaxation"),
-        *(
-            (f"one unit of {name}", f"raises the bound by at most {fixed(price)} (per step)")
-            for name, price in found.prices.items()
-        ),
-        ("budget used", ", ".join(percent(share) for share in found.budget_used)),
-        ("found in", f"{found.rounds} rounds on {found.backend}, {counted(found.num_blocks, 'block')}"),
-        ("time", duration(found.seconds)),
-    ]
     title = f"{called(arms.path)}, {counted(arms.num_arms, 'arm')}, welfare {found.objective.welfare.name}"
-    print_facts(f"{title}{_title(arms)}", facts)
+    _show(found, f"{title}{_title(arms)}")
     if out:
         click.echo(f"written to {out}; evenhand evaluate {arms.path} {out} simulates it")
     else:
@@ -223,7 +179,4 @@ def run_act(
     if as_json:
         print_json(found.to_dict())
         return
-    used = [(f"used of {name}", f"{amount:g} of {found.budget[name]:g}") for name, amount in found.used.items()]
-    title = f"{plan}, for {counted(found.num_arms, 'arm')} of {called(states)}"
-    print_facts(title, [("arms", str(found.num_arms)), ("served", str(found.num_served)), *used])
-    click.echo(f"written to {found.out}")
+    _show(found, f"{plan}, for {counted(found.num_arms, 'arm')} of {called(states)}")

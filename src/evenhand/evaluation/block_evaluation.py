@@ -92,7 +92,7 @@ def evaluate_blocks(
             horizon=len(time_weights),
             seconds=work_clock() - start,
             objective=objective,
-            problem=model,
+            problem=model,  # type: ignore[arg-type]  # every row is a type
         )
     if out is not None:
         write_rows(out, model, {"value": values, "stderr": errors[0], "served": served})

@@ -31,7 +31,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem
-from evenhand.parallel import Pool
+from evenhand.parallel import Blocks, Pool
 from evenhand.policies.baselines import never_act, random_feasible
 from evenhand.policies.fluid import LEAST_WEIGHT, fair_worth
 from evenhand.policies.index import whittle
@@ -241,7 +241,7 @@ class SimulatedBlock:
         )
 
     def _bins(self, ranks: Array) -> Ints:
-        return ranks.astype(np.int64) * self.num_bins // self.num_ranks
+        return np.asarray(ranks.astype(np.int64) * self.num_bins // self.num_ranks)
 
     def _eligible(self, episode: int, start: int, stop: int, left: Floats) -> tuple[Array, Array]:
         """Waiting arms with candidates in some bins, and (arm, action) ranks; num_ranks for those that do not fit."""
@@ -361,7 +361,9 @@ class BlockSimulation:
         arms = [model.arms_before(row) for row in self.cuts]
         shared = (model.num_arms, model.budget, model.discount, model.criterion, policy)
         starts = zip(pairwise(self.cuts), arms[:-1], strict=True)
-        self.blocks = pool.blocks([_Builder(model.row_reader(*rows), first, *shared) for rows, first in starts])
+        self.blocks: Blocks[SimulatedBlock] = pool.blocks(
+            [_Builder(model.row_reader(*rows), first, *shared) for rows, first in starts]
+        )
         own = [None] * len(self.blocks) if weights is None else np.split(weights, self.cuts[1:-1])
         facts = self.blocks.map(SimulatedBlock.facts, each=[(part,) for part in own])
         scores, preferred, rewards, actions, least = zip(*facts, strict=True)
@@ -445,8 +447,8 @@ class BlockSimulation:
 
     def _accept(self, starts: Ints, left: Floats) -> tuple[Ints, Floats]:
         """Serve the bins that fit entirely; (episode,) the bin after them, -1 if all fit, and what is left."""
-        sums = np.cumsum(np.sum(self.ask("histogram", starts, left), axis=0), axis=1)
-        fits = (sums <= left[:, None]).all(axis=2)
+        sums: Floats = np.cumsum(np.sum(self.ask("histogram", starts, left), axis=0), axis=1)
+        fits = np.asarray((sums <= left[:, None]).all(axis=2))
         number = np.where(fits.all(axis=1), self.num_bins, fits.argmin(axis=1))
         undecided = starts >= 0
         stops = np.where(undecided, number, starts)
@@ -495,7 +497,7 @@ def serve_in_order(arms: Ints, usage: Floats, left: Floats) -> tuple[Bools, Floa
     while len(rest := rest[(usage[rest] <= left).all(axis=1)]):
         first = np.sort(np.unique(arms[rest], return_index=True)[1])  # the first candidate of every arm, in order
         sums = np.cumsum(usage[rest[first]], axis=0)
-        fits = (sums <= left).all(axis=1)
+        fits = np.asarray((sums <= left).all(axis=1))
         number = len(fits) if fits.all() else int(fits.argmin())
         if number:
             taken[rest[first[:number]]] = True

@@ -168,10 +168,12 @@ def _by_name(
             if model.is_large:
                 from evenhand.planning.stored_models import evaluate_stored
 
-                names = ("welfare", "num_episodes", "horizon", "rng", "progress", "backend")
-                return evaluate_stored(model, policy, **{name: given[name] for name in names})  # type: ignore[return-value]
+                names = ("welfare", "num_episodes", "horizon", "rng", "backend")
+                report = given["progress"] if callable(given["progress"]) else None
+                settings = {name: given[name] for name in names}
+                return evaluate_stored(model, policy, progress=report, **settings)  # type: ignore[return-value]
             given["problem"] = model.problem()
-            return called(*asked.args, **asked.kwargs)  # type: ignore[arg-type]
+            return called(*asked.args, **asked.kwargs)
         check_problem(asked.arguments["problem"], f"{function.__name__}(policy, problem)")
         # Named policies are made for the criterion of the evaluation.
         evaluated = asked.arguments["problem"].under(criterion, over)

@@ -48,7 +48,7 @@ from evenhand.model.welfare import Welfare, check_welfare, is_named
 from evenhand.parallel import Pool, Report
 from evenhand.planning.policy_registry import find_policy
 from evenhand.planning.task import gap_share
-from evenhand.policies.index import TypeIndices
+from evenhand.policies.index import RowIndices
 from evenhand.solvers.block_relaxation import solve_blocks
 from evenhand.typing import Floats, Indices, Progress, Rng
 
@@ -331,9 +331,15 @@ def check_stored(model: StoredArms, progress: Report | None = None, backend: str
         raise TableError(faults, model.path)
     lows, highs, used, unserved, normalised = zip(*parts, strict=True)
     low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-    ranges = [(int(low[k]), int(high[k])) for k in (0, 1)]
-    rewards = (float(low[2]), float(high[2]))
-    return StoredCheck(model, *ranges, rewards, np.sum(used, axis=0), sum(unserved), sum(normalised))
+    return StoredCheck(
+        model=model,
+        states=(int(low[0]), int(high[0])),
+        actions=(int(low[1]), int(high[1])),
+        rewards=(float(low[2]), float(high[2])),
+        most_used=np.sum(used, axis=0),
+        num_unserved=sum(unserved),
+        num_normalised=sum(normalised),
+    )
 
 
 def _facts(task: tuple[RowRange, Floats], progress: Report | None = None) -> Any:
@@ -375,7 +381,7 @@ def plan_metadata(policy: BlockPolicy, model: StoredArms) -> dict[bytes, bytes]:
     return {KEY: json.dumps({"version": VERSION, "plan": plan, "model": str(Path(model.path).resolve())}).encode()}
 
 
-def save_indices(found: TypeIndices, path: Location) -> None:
+def save_indices(found: RowIndices, path: Location) -> None:
     """Write the Whittle indices of an opened model: a plan.
 
     Args:
@@ -385,8 +391,6 @@ def save_indices(found: TypeIndices, path: Location) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    model = found.problem
-    assert isinstance(model, StoredArms)
     lists = list_column(found.indices, (np.isfinite(found.indices).sum(axis=1),))
     undefined = np.zeros(len(found.indexable), dtype=np.bool_)
     undefined[list(found.result.refused)] = True
@@ -394,7 +398,7 @@ def save_indices(found: TypeIndices, path: Location) -> None:
         "indexable": pa.array(found.indexable, mask=undefined),
         "indices": pc.if_else(pa.array(found.indexable), lists, pa.nulls(len(lists), lists.type)),
     }
-    write_rows(path, model, columns, plan_metadata(BlockPolicy("whittle"), model))
+    write_rows(path, found.model, columns, plan_metadata(BlockPolicy("whittle"), found.model))
 
 
 @dataclass(frozen=True)
@@ -481,11 +485,6 @@ def _said(path: Location) -> dict[str, Any]:
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
-
-
-def is_table_plan(path: Location) -> bool:
-    """Return True if a file or folder is a plan for an opened model."""
-    return is_stored(path) and Path(path).exists() and "plan" in _said(path)
 
 
 def load_table_plan(path: Location, model: Location | None = None) -> TablePlan:

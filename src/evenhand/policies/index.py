@@ -46,13 +46,13 @@ class TypeIndices(Shown):
     active: Indices
     """(type, state) the action that is not idle; the idle one if the budget allows no other."""
 
-    problem: CoupledMDP | StoredArms
-    """The problem; of a large opened model every row is a type."""
+    problem: CoupledMDP
+    """Whose types they are."""
 
     @cached_property
     def names(self) -> list[str]:
         """(type,) what the types are called; empty where they have no name."""
-        return [] if isinstance(self.problem, StoredArms) else told_names(self.problem)
+        return told_names(self.problem)
 
     @property
     def indices(self) -> Floats:
@@ -74,9 +74,6 @@ class TypeIndices(Shown):
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
-        if isinstance(self.problem, StoredArms):
-            kinds, states = np.nonzero(np.isfinite(self.indices))
-            return as_frame({"type": kinds, "state": states, "index": self.indices[kinds, states]}, library)
         types = self.problem.types
         # Padding is left out; with a horizon, every step has the same real states.
         real = np.arange(self.indices.shape[-1]) < types.num_states[:, None]
@@ -94,22 +91,10 @@ class TypeIndices(Shown):
         return as_frame(columns, library)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; of a large opened model totals instead of indices."""
-        if isinstance(self.problem, StoredArms):
-            real = self.indices[np.isfinite(self.indices)]
-            return {
-                "criterion": self.problem.criterion.name,
-                "rows": len(self.indexable),
-                "indexable": int(self.indexable.sum()),
-                "undefined": len(self.result.refused),
-                "first_without": (np.flatnonzero(~self.indexable)[:5] + 1).tolist(),
-                "lowest": float(real.min(initial=np.inf)),
-                "highest": float(real.max(initial=-np.inf)),
-            }
+        """Return the JSON form."""
         return {"criterion": self.problem.criterion.name, "arms": [self._type_dict(t) for t in range(len(self.names))]}
 
     def _type_dict(self, kind: int) -> dict[str, Any]:
-        assert isinstance(self.problem, CoupledMDP)
         indexable, size = bool(self.indexable[kind]), self.problem.types.num_states[kind]
         return {
             "name": self.names[kind],
@@ -125,6 +110,54 @@ class TypeIndices(Shown):
         return figure
 
 
+@dataclass(frozen=True, eq=False)
+class RowIndices(Shown):
+    """Whittle indices of all rows of a large opened model."""
+
+    result: WhittleResult
+    """Indices by (row, state), and the verdicts."""
+
+    model: StoredArms
+    """The model."""
+
+    @property
+    def indices(self) -> Floats:
+        """(row, state) indices; nan if not indexable, or only idling is within the budget."""
+        return self.result.indices
+
+    @property
+    def indexable(self) -> Bools:
+        """(row,) whether each row is indexable."""
+        return self.result.indexable
+
+    def __repr__(self) -> str:
+        sound = int(self.indexable.sum())
+        return f"RowIndices({counted(len(self.indexable), 'row')}, {sound} indexable, {self.model.criterion.name})"
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row per row and state: the index.
+
+        Args:
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
+        """
+        rows, states = np.nonzero(np.isfinite(self.indices))
+        columns: dict[str, Any] = {"row": rows, "state": states, "index": self.indices[rows, states]}
+        return as_frame(columns, library)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return totals in JSON form."""
+        real = self.indices[np.isfinite(self.indices)]
+        return {
+            "criterion": self.model.criterion.name,
+            "rows": len(self.indexable),
+            "indexable": int(self.indexable.sum()),
+            "undefined": len(self.result.refused),
+            "first_without": (np.flatnonzero(~self.indexable)[:5] + 1).tolist(),
+            "lowest": float(real.min(initial=np.inf)),
+            "highest": float(real.max(initial=-np.inf)),
+        }
+
+
 def _label(labels: Sequence[str], state: int) -> str:
     return labels[state] if labels else str(state)
 
@@ -138,7 +171,8 @@ def indices(
     """The Whittle indices of every type of arm, with a proved verdict on indexability.
 
     Args:
-        problem: arms with two actions, one of them idle; or an opened Parquet model.
+        problem: arms with two actions, one of them idle; or an opened Parquet model. Of more than 100,000 rows the
+            result has indices per row (`RowIndices`).
         criterion: `discounted`, `average` or `finite:T`; by default the problem's own.
         backend: where the rows of a large opened model are computed.
         progress: called with the current activity and the completed share, for a large opened model.
@@ -157,12 +191,23 @@ def indices(
     """
     if isinstance(problem, StoredArms):
         model = problem.under(criterion)
-        return _indices_by_rows(model, backend, progress) if model.is_large else indices_of(model.problem())
+        if not model.is_large:
+            return indices_of(model.problem())
+        return indices_by_row(model, backend, progress)  # type: ignore[return-value]  # documented above
     return indices_of(needs_tables(problem, "Whittle indices").under(criterion))
 
 
-def _indices_by_rows(model: StoredArms, backend: str | Pool | None, progress: Report | None) -> TypeIndices:
-    """The indices of every row of an opened model."""
+def indices_by_row(model: StoredArms, backend: str | Pool | None = None, progress: Report | None = None) -> RowIndices:
+    """The Whittle indices of every row of an opened model.
+
+    Args:
+        model: the model.
+        backend: where rows are computed.
+        progress: called with the current activity and the completed share.
+
+    Raises:
+        NotApplicable: some arm has other than two actions, or the horizon is finite.
+    """
     if model.criterion.num_steps is not None:
         raise NotApplicable("indices of a finite horizon differ by step; read the model into memory")
     starts = range(0, model.num_rows, BATCH_ROWS)
@@ -170,32 +215,31 @@ def _indices_by_rows(model: StoredArms, backend: str | Pool | None, progress: Re
     tasks = [(model.row_reader(row, min(row + BATCH_ROWS, model.num_rows)), *shared) for row in starts]
     with Pool(backend) as pool:
         parts = pool.map(_indices_of_rows, tasks, [f"rows from {row}" for row in starts], progress)
-    results, active = zip(*parts, strict=True)
-    width = max(part.indices.shape[1] for part in results)
-    wide = [_widened(part.indices, width, np.nan) for part in results]
-    names = ("indexable", "regained", "witnesses")
-    columns = [np.concatenate([getattr(part, name) for part in results]) for name in names]
-    refused = {row + arm: text for row, part in zip(starts, results, strict=True) for arm, text in part.refused.items()}
-    found = WhittleResult(np.concatenate(wide), *columns, refused=refused)
-    return TypeIndices(found, np.concatenate([_widened(part, width, 0) for part in active]), model)
+    width = max(part.indices.shape[1] for part in parts)
+    wide = [
+        np.pad(part.indices, ((0, 0), (0, width - part.indices.shape[1])), constant_values=np.nan) for part in parts
+    ]
+    found = WhittleResult(
+        indices=np.concatenate(wide),
+        indexable=np.concatenate([part.indexable for part in parts]),
+        regained=np.concatenate([part.regained for part in parts]),
+        witnesses=np.concatenate([part.witnesses for part in parts]),
+        refused={
+            row + arm: text for row, part in zip(starts, parts, strict=True) for arm, text in part.refused.items()
+        },
+    )
+    return RowIndices(found, model)
 
 
-def _widened(part: Any, width: int, filling: float) -> Any:
-    return np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=filling)
-
-
-def _indices_of_rows(
-    task: tuple[RowRange, Floats, float, Criterion], progress: Report | None = None
-) -> tuple[WhittleResult, Indices]:
-    """The indices of some rows, and their active actions."""
+def _indices_of_rows(task: tuple[RowRange, Floats, float, Criterion], progress: Report | None = None) -> WhittleResult:
+    """The indices of some rows."""
     reader, budget, discount, criterion = task
     rows = reader()
     problem = CoupledMDP(rows.tables, budget, discount, criterion=criterion)
-    found, kinds = indices_of(problem), problem.type_of_block[rows.kinds]
-    result = found.result
+    result, kinds = indices_of(problem).result, problem.type_of_block[rows.kinds]
     refused = {row: result.refused[kind] for row, kind in enumerate(kinds.tolist()) if kind in result.refused}
     columns = (result.indices[kinds], result.indexable[kinds], result.regained[kinds], result.witnesses[kinds])
-    return WhittleResult(*columns, refused=refused), found.active[kinds]
+    return WhittleResult(*columns, refused=refused)
 
 
 def indices_of(problem: CoupledMDP) -> TypeIndices:

@@ -119,7 +119,7 @@ def solve_blocks(
             BlockBuilder(source.row_reader(start, stop), source.budget, source.criterion, rows)
             for start, stop in pairwise(cuts)
         ]
-        blocks = pool.blocks(builders)
+        blocks: Blocks[Block] = pool.blocks(builders)
         try:
             search = kind(
                 blocks,
@@ -179,7 +179,8 @@ class BlockSearch(PriceSearch[BlockCut, _Proof, BlockSolution]):
         self.num_arms, self._cuts = int(self.counts.sum()), list(cuts)
         self._samples = self._sample(self.unit)
         self.scale = max(sample.largest for sample in self._samples)
-        self._numbers, self._grid = 0, None
+        self._numbers = 0
+        self._grid: LevelGrid | None = None
         if isinstance(welfare, RankWeighted):
             welfare.check_num_arms(self.num_arms)
 
@@ -229,7 +230,7 @@ class BlockSearch(PriceSearch[BlockCut, _Proof, BlockSolution]):
 
     def total(self, mixture: Mixture) -> Floats:
         """(resource + 1,) use and value of all arms."""
-        return np.sum(self.blocks.map(Block.total, mixture), axis=0)
+        return np.asarray(np.sum(self.blocks.map(Block.total, mixture), axis=0))
 
     def cut(self, prices: Floats, stop: Callable[[Floats], Floats], at: Floats | None = None) -> BlockCut:
         """The cut of a response; with several resources, on the frontiers of given prices."""

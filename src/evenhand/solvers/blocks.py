@@ -292,7 +292,8 @@ class Block:
             measure = self.model.occupancy_at(self.frontiers(unit), self.values(mixture))
         else:
             parts = ((share, rule, self.frontiers(rule.prices)) for share, rule in mixture)
-            measure = sum(share * self.model.occupancy_at(at, self.follow(rule)) for share, rule, at in parts)
+            found = (share * self.model.occupancy_at(at, self.follow(rule)) for share, rule, at in parts)
+            measure = np.asarray(sum(found))
         if excess > 0:
             free = self.frontiers(unit)
             measure = (1 - excess) * measure + excess * self.model.occupancy_at(free, free.values[free.first])

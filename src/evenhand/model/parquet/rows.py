@@ -357,7 +357,8 @@ def _stacked(lists: Mapping[str, _Lists], keys: Ints, num_resources: int) -> dic
             if len(sizes) == 1:
                 arrays[name] = part
             else:
-                arrays[name][(mine, *map(slice, part.shape[1:]))] = part
+                corner: tuple[Any, ...] = tuple(slice(size) for size in part.shape[1:])
+                arrays[name][(mine, *corner)] = part
     return arrays
 
 

@@ -256,8 +256,9 @@ def open_arms(path: Location, in_memory_rows: int = IN_MEMORY_ROWS) -> StoredArm
         raise TableError(faults, str(path))
     header = headers[types or files[0]]
     assert header is not None
-    about = (str(path), parts, str(types) if types else None, tuple(schemas[files[0]][0].names))
-    stored = StoredArms(*(getattr(header, field.name) for field in fields(Header)), *about)
+    shared = {one.name: getattr(header, one.name) for one in fields(Header)}
+    names = tuple(schemas[files[0]][0].names)
+    stored = StoredArms(**shared, path=str(path), parts=parts, types=str(types) if types else None, columns=names)
     return replace(stored, ends=_arm_ends(stored), in_memory_rows=in_memory_rows)
 
 
