@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING
 from evenhand._version import __version__
 
 if TYPE_CHECKING:
-    from evenhand import errors, policies, problems
-    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
+    from evenhand import errors, policies, problems, uncertainty
+    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve
     from evenhand.fitting.fit import fit
-    from evenhand.fitting.result import Fitted
+    from evenhand.fitting.result import FitResult
     from evenhand.learning import Training, Trainings, train, train_seeds
     from evenhand.model.arm import Arm
-    from evenhand.model.composite import BySteps, Mixture
+    from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
     from evenhand.model.coupled import CoupledMDP
-    from evenhand.model.files import load, save
+    from evenhand.model.io import load, save
     from evenhand.model.parquet import ArmWriter, StoredArms, open_arms, write_arms
     from evenhand.model.policy import Policy
     from evenhand.model.simulator import Simulator
     from evenhand.model.welfare import (
         AlphaFair,
         Gini,
-        GiniHalf,
         Leximin,
         Maximin,
-        RegularisedMaximin,
         Utilitarian,
         Welfare,
         WelfareCheck,
@@ -35,16 +33,17 @@ if TYPE_CHECKING:
         parse_welfare,
         register_welfare,
     )
+    from evenhand.planning.backtest import Backtest, backtest
+    from evenhand.planning.budget_sweep import BudgetSweep
     from evenhand.planning.check import Check, check
     from evenhand.planning.compare import Comparison, compare
-    from evenhand.planning.fairness import Fairness, fairness
     from evenhand.planning.plan import Decisions, Plan, load_plan, load_policy, save_solution
     from evenhand.planning.plan_file import save_policy
     from evenhand.planning.policy_argument import evaluate, make_policy
-    from evenhand.planning.replay import Replay, replay
+    from evenhand.planning.price_of_fairness import PriceOfFairness, price_of_fairness
     from evenhand.planning.solution import Solution
     from evenhand.planning.solve import solve
-    from evenhand.planning.what_if import compare_budgets, what_if
+    from evenhand.planning.task import SolveMethod
     from evenhand.policies.index import TypeIndices, indices
     from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
 
@@ -52,24 +51,24 @@ _HOMES = {
     "errors": "",
     "policies": "",
     "problems": "",
+    "uncertainty": "",
     "Evaluation": "evaluation",
     "evaluate": "planning.policy_argument",
     "make_policy": "planning.policy_argument",
     "gini_coefficient": "evaluation",
     "lorenz_curve": "evaluation",
-    "price_of_fairness": "evaluation",
     "fit": "fitting.fit",
-    "Fitted": "fitting.result",
+    "FitResult": "fitting.result",
     "Training": "learning",
     "Trainings": "learning",
     "train": "learning",
     "train_seeds": "learning",
     "Arm": "model.arm",
-    "BySteps": "model.composite",
-    "Mixture": "model.composite",
+    "TimeVaryingPolicy": "model.composite",
+    "MixturePolicy": "model.composite",
     "CoupledMDP": "model.coupled",
-    "load": "model.files",
-    "save": "model.files",
+    "load": "model.io",
+    "save": "model.io",
     "ArmWriter": "model.parquet",
     "StoredArms": "model.parquet",
     "open_arms": "model.parquet",
@@ -78,10 +77,8 @@ _HOMES = {
     "Simulator": "model.simulator",
     "AlphaFair": "model.welfare",
     "Gini": "model.welfare",
-    "GiniHalf": "model.welfare",
     "Leximin": "model.welfare",
     "Maximin": "model.welfare",
-    "RegularisedMaximin": "model.welfare",
     "Utilitarian": "model.welfare",
     "Welfare": "model.welfare",
     "WelfareCheck": "model.welfare",
@@ -92,20 +89,20 @@ _HOMES = {
     "check": "planning.check",
     "Comparison": "planning.compare",
     "compare": "planning.compare",
-    "Fairness": "planning.fairness",
-    "fairness": "planning.fairness",
+    "PriceOfFairness": "planning.price_of_fairness",
+    "price_of_fairness": "planning.price_of_fairness",
     "Decisions": "planning.plan",
     "Plan": "planning.plan",
     "load_plan": "planning.plan",
-    "Replay": "planning.replay",
-    "replay": "planning.replay",
+    "Backtest": "planning.backtest",
+    "backtest": "planning.backtest",
     "load_policy": "planning.plan",
     "save_policy": "planning.plan_file",
     "save_solution": "planning.plan",
     "Solution": "planning.solution",
     "solve": "planning.solve",
-    "compare_budgets": "planning.what_if",
-    "what_if": "planning.what_if",
+    "SolveMethod": "planning.task",
+    "BudgetSweep": "planning.budget_sweep",
     "TypeIndices": "policies.index",
     "indices": "policies.index",
     "Rollout": "simulation",
@@ -119,27 +116,27 @@ __all__ = [
     "AlphaFair",
     "Arm",
     "ArmWriter",
-    "BySteps",
+    "Backtest",
+    "BudgetSweep",
     "Check",
     "Comparison",
     "CoupledMDP",
     "Decisions",
     "Evaluation",
-    "Fairness",
-    "Fitted",
+    "FitResult",
     "Gini",
-    "GiniHalf",
     "Leximin",
     "Maximin",
-    "Mixture",
+    "MixturePolicy",
     "Plan",
     "Policy",
-    "RegularisedMaximin",
-    "Replay",
+    "PriceOfFairness",
     "Rollout",
     "Simulator",
     "Solution",
+    "SolveMethod",
     "StoredArms",
+    "TimeVaryingPolicy",
     "Training",
     "Trainings",
     "TypeIndices",
@@ -147,14 +144,13 @@ __all__ = [
     "Welfare",
     "WelfareCheck",
     "__version__",
+    "backtest",
     "check",
     "check_policy",
     "check_welfare",
     "compare",
-    "compare_budgets",
     "errors",
     "evaluate",
-    "fairness",
     "fit",
     "gini_coefficient",
     "indices",
@@ -169,7 +165,6 @@ __all__ = [
     "price_of_fairness",
     "problems",
     "register_welfare",
-    "replay",
     "save",
     "save_policy",
     "save_solution",
@@ -178,7 +173,7 @@ __all__ = [
     "solve",
     "train",
     "train_seeds",
-    "what_if",
+    "uncertainty",
     "write_arms",
 ]
 

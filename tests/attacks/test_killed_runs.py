@@ -164,6 +164,7 @@ def trained_here(run):
     return lambda _: Forked(call)
 
 
+@pytest.mark.slow
 def test_training_ends_as_if_it_had_not_been_killed(tmp_path):
     run = Training(tmp_path)
     attack(run, trained_here(run), 6, np.random.default_rng(3))

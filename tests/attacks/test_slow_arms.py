@@ -135,7 +135,7 @@ def test_the_exact_evaluation_of_a_policy_of_slow_arms():
     moves = [[1 - rate, rate], [rate, 1 - rate]]
     arm = eh.Arm(np.stack([moves, moves], axis=1), [[1, 1], [0, 0]], [[0], [1]], [1, 0])
     problem = eh.CoupledMDP([arm], [1], 1, [2], criterion="average")
-    found = eh.evaluate("never-act", problem, "utilitarian")
+    found = eh.evaluate(problem, "never-act", "utilitarian")
     assert found.exact
     assert found.welfare == pytest.approx(0.5, rel=1e-12)
 

@@ -74,7 +74,7 @@ def test_evaluate_by_blocks_is_that_in_memory(fleet):
     assert there["budget_used"] == pytest.approx(here["budget_used"], rel=1e-12)
     values = pq.read_table("values.parquet").to_pydict()
     assert values["value"] == pytest.approx(eh.evaluate(
-        "whittle", eh.load("fleet.parquet"), num_episodes=5, horizon=20, method="monte-carlo"
+        eh.load("fleet.parquet"), "whittle", num_episodes=5, horizon=20, method="monte-carlo"
     ).values.tolist())  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_small_models_are_read_into_memory(fleet):
         (["indices", "machine-replacement", "--out", "i.parquet"], "--out"),
         (["act", "fleet.parquet", "fleet.parquet", "--out", "a.parquet"], "not a plan"),
         (["solve", "fleet.parquet", "--method", "whittle", "--out", "p.parquet"], "--method"),
-        (["solve", "fleet.parquet", "--rotate", "3", "--out", "p.parquet"], "--rotate"),
+        (["solve", "fleet.parquet", "--redraw-every", "3", "--out", "p.parquet"], "--redraw-every"),
         (["solve", "fleet.parquet", "--tolerance", "3", "--out", "p.parquet"], "tolerance"),
         (["solve", "fleet.parquet", "--out", "no/plan.parquet"], "--out"),
     ],

@@ -146,7 +146,7 @@ def test_evaluation_is_that_in_memory(over, tmp_path):
     eh.save(problem, tmp_path / "m.parquet")
     model = eh.open_arms(tmp_path / "m.parquet")
     found = evaluate_blocks(model, BlockPolicy("random"), "alpha:1", 40, 30, rng=5, block_rows=2)
-    expected = eh.evaluate("random", problem, "alpha:1", 40, 30, rng=5, method="monte-carlo")
+    expected = eh.evaluate(problem, "random", "alpha:1", 40, 30, rng=5, method="monte-carlo")
     for name in ("welfare", "mean", "mean_stderr", "worst", "gini_coefficient", "truncation_bound"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12), name
     assert found.welfare_stderr == pytest.approx(expected.welfare_stderr, rel=0.05)  # no correction for kinks
@@ -162,7 +162,7 @@ def test_policies_that_depend_on_other_arms_are_refused(tmp_path):
     with pytest.raises(NotApplicable):
         BlockPolicy("oldest-first")
     with pytest.raises(NotApplicable, match="finite horizon"):
-        evaluate_blocks(model.under("finite:5"), BlockPolicy("never-act"))
+        evaluate_blocks(model.with_criterion("finite:5"), BlockPolicy("never-act"))
     with pytest.raises(NotApplicable):
         evaluate_blocks(model, BlockPolicy("fair-index"))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.kernels.copies import serve_greedily, serve_greedily_fast, step_copies_fast, step_sampled_fast
@@ -50,7 +50,6 @@ def batches(draw):
 
 class TestGreedyAllocation:
     @given(batch=batches())
-    @settings(deadline=None, max_examples=150)
     def test_both_roads_do_what_the_words_say(self, batch):
         scores, counts, budget, usage = batch
         expected = [in_its_own_words(*copy, usage) for copy in zip(scores, counts, budget, strict=True)]
@@ -60,7 +59,6 @@ class TestGreedyAllocation:
             assert np.array_equal(allocation, expected)
 
     @given(seed=st.integers(0, 2**32), most=st.sampled_from([3, 10**4, 10**8]))
-    @settings(deadline=None, max_examples=60)
     def test_amounts_of_any_size_stay_within_the_budget(self, seed, most):
         rng = np.random.default_rng(seed)
         usage = rng.random((3, 3, 2)) * (rng.random((3, 3, 2)) < 0.7)

@@ -11,7 +11,7 @@ from evenhand.kernels.crowds import step_crowds, step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.reductions.counts import Counts
 
-from ..conftest import PROBLEMS, chessboard
+from ..conftest import PROBLEMS, crossed
 
 TINY, HUGE = 1e-9, 10**8
 BINOMIALS = [
@@ -89,7 +89,7 @@ def crowd_of(problem, seed):
 
 
 class TestStep:
-    @chessboard(("small_problem", "seed"), PROBLEMS, range(3), colours=3)
+    @pytest.mark.parametrize(("small_problem", "seed"), crossed(PROBLEMS, range(3)), indirect=["small_problem"])
     def test_all_roads_have_the_exact_law(self, small_problem, chi_square, seed):
         space, allocation, law = crowd_of(small_problem, seed)
         table = small_problem.types.transitions

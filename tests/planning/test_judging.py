@@ -4,34 +4,35 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.evaluation.evaluate import mean_by_type, standard_errors
+from evenhand.evaluation.evaluate import mean_by_type
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import Mixture
+from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.model.composite import MixturePolicy
 from evenhand.planning import judging
 from evenhand.planning.judging import Column, Judge, law_of, mix
 from evenhand.planning.relaxed import fluid_policies, relax
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.simulation import simulate
 
-from ..conftest import chessboard
+from ..conftest import crossed
 from ..oracles.problems import FIXED
 
 CRITERIA = ["discounted", "average", "finite:6"]
 
 
 @pytest.fixture
-def played(monkeypatch):
+def played(effort):
     """Nothing is so small that it is evaluated exactly."""
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+    effort(exact_states=0)
 
 
-@chessboard(("criterion", "name"), CRITERIA, ["symmetric", "typed"])
+@pytest.mark.parametrize(("criterion", "name"), crossed(CRITERIA, ["symmetric", "typed"]))
 def test_played_values_are_those_of_exact_evaluation(name, criterion, played):
-    problem = FIXED[name]().under(criterion)
+    problem = FIXED[name]().with_criterion(criterion)
     law = law_of(problem, relax(problem, "gini:2").occupancy)
     judge = Judge(problem, True, 4e5, 5, most_episodes=800, left_out=1e-6)
     for make in (worst_first, random_feasible, never_act):
-        column, exact = judge("it", make(problem), law), exact_values(make(problem), problem)
+        column, exact = judge("it", make(problem), law), exact_values(problem, make(problem))
         error = standard_errors(column.returns)
         np.testing.assert_array_less(np.abs(column.values - exact.values), 4.5 * error + 2e-3 * np.abs(exact.values))
         spread = 4.5 * column.served_error + 2e-3
@@ -91,7 +92,7 @@ def test_counts_and_arms_are_judged_alike(played, monkeypatch):
 def test_long_runs_are_shorter_where_time_is_short():
     machines = eh.problems.machine_replacement(num_arms=3)
     for criterion, steps in (("average", (1000, 500, 200)), ("finite:7", (7, 7, 7))):
-        judges = [Judge(machines.under(criterion), True, 1e3, 0, pace=pace) for pace in (1.0, 0.5, 0.01)]
+        judges = [Judge(machines.with_criterion(criterion), True, 1e3, 0, pace=pace) for pace in (1.0, 0.5, 0.01)]
         assert tuple(judge.horizon for judge in judges) == steps
 
 
@@ -100,7 +101,7 @@ def test_small_problems_are_judged_exactly(by_type):
     problem = FIXED["typed"]()
     law = law_of(problem, relax(problem, "gini:2").occupancy)
     column = Judge(problem, by_type, 1e4, 0)("it", worst_first(problem), law)
-    exact = exact_values(worst_first(problem), problem).values
+    exact = exact_values(problem, worst_first(problem)).values
     assert column.exact and column.error(np.ones(len(column.values))) == 0
     np.testing.assert_allclose(column.values, exact if by_type else exact[problem.type_of_arm], rtol=1e-9)
 
@@ -131,8 +132,8 @@ def test_laws_are_choices_and_idle_where_nothing_goes():
 
 def test_mixtures_among_the_parts_are_taken_apart():
     problem, law = FIXED["typed"](), np.zeros(0)
-    inner = Mixture([never_act(problem), random_feasible(problem)], [0.25, 0.75])
-    turning = inner.rotating(3)
+    inner = MixturePolicy([never_act(problem), random_feasible(problem)], [0.25, 0.75])
+    turning = inner.with_redraw_every(3)
     columns = [Column("it", part, law, np.zeros((1, 2)), np.zeros((1, 2))) for part in (inner, turning)]
     mixed = mix(columns, np.array([0.4, 0.6]))
     assert mixed.shares.tolist() == pytest.approx([0.1, 0.3, 0.6])
@@ -148,6 +149,6 @@ def test_what_lies_beyond_a_horizon_that_is_cut_short_goes_on_as_before(played, 
     column = Judge(problem, True, 4e6, 3, left_out=1e-5)(
         "it", policy, law_of(problem, relax(problem, "gini:2").occupancy)
     )
-    exact, error = exact_values(policy, problem).values, standard_errors(column.returns)
+    exact, error = exact_values(problem, policy).values, standard_errors(column.returns)
     np.testing.assert_array_less(np.abs(column.values - exact), 4.5 * error + 0.02 * column.beyond + 1e-6)
     assert column.beyond.max() > 10 * error.max()

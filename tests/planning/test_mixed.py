@@ -9,7 +9,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.explanations import policy_family
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
@@ -23,6 +23,8 @@ from evenhand.policies import never_act
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.solvers.fluid import model_of, solve_fluid, solve_weighted
 
+from ..conftest import mentions
+
 
 def outreach(**changes):
     return eh.problems.health_outreach(**{"num_arms": 6, "num_states": 2, "num_groups": 3, "budget": 1, **changes})
@@ -34,10 +36,8 @@ def brief(**changes):
 
 
 @pytest.fixture
-def few_episodes(monkeypatch):
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
-    monkeypatch.setattr(mixed, "REPORTING", 1e6)
-    monkeypatch.setattr(playing, "SEEN", 1e4)
+def few_episodes(effort):
+    effort(arm_steps=1e5, report_steps=1e6, inequality_steps=1e4)
 
 
 @pytest.mark.parametrize("welfare", ["gini:2", "maximin"])
@@ -85,8 +85,8 @@ def test_rounds_never_lose(few_episodes):
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_plan(few_episodes, monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 2)
+def test_the_same_seed_gives_the_same_plan(few_episodes, effort):
+    effort(rounds=2)
     problem = brief(num_arms=6)
     first, second, other = (eh.solve(problem, "gini:2", "fluid", rng=seed) for seed in (1, 1, 2))
     assert first.welfare == second.welfare and first.parts == second.parts
@@ -94,8 +94,8 @@ def test_the_same_seed_gives_the_same_plan(few_episodes, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_same_generator_gives_the_same_plan(few_episodes, monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 2)
+def test_the_same_generator_gives_the_same_plan(few_episodes, effort):
+    effort(rounds=2)
     problem = brief(num_arms=6)
     drawn = [eh.solve(problem, rng=np.random.default_rng(3), method="fluid").welfare for _ in range(2)]
     assert drawn[0] == drawn[1]
@@ -105,11 +105,11 @@ def test_the_time_ends_the_search(few_episodes, monkeypatch):
     ticks = iter(range(10**6))
     for module in (mixed, playing):
         monkeypatch.setattr(module, "work_clock", lambda: float(next(ticks)))
-    hurried = eh.solve(brief(), "gini:2", "fluid", seconds=4.0)
+    hurried = eh.solve(brief(), "gini:2", eh.SolveMethod("fluid", seconds=4.0))
     assert "of 8 policies, 0 rounds, stopped by the time given" in hurried.reason
     assert eh.solve(brief(), "gini:2", "fluid").history[-1][0] > 8
     with pytest.raises(InvalidInput, match="seconds: expected a positive number"):
-        eh.solve(outreach(), seconds=0)
+        eh.solve(outreach(), method=eh.SolveMethod(seconds=0))
 
 
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:300"])
@@ -131,7 +131,7 @@ def test_all_stages_together_take_no_more_than_twice_the_time(criterion, few_epi
         monkeypatch.setattr(module, "work_clock", lambda: sum(played) / 1e5, raising=False)
     arms = [eh.Arm(*own) for own in _random_arms(50)]
     problem = eh.CoupledMDP(arms, [10], 0.99, criterion=criterion)
-    found = eh.solve(problem, "gini:half=0.75", "fluid", seconds=3.0)
+    found = eh.solve(problem, "gini:half=0.75", eh.SolveMethod("fluid", seconds=3.0))
     assert found.stopped
     assert sum(played) / 1e5 <= 6.0
 
@@ -147,10 +147,10 @@ def test_the_memory_ends_the_search(few_episodes, monkeypatch):
     assert found.history[-1][0] == 1 and found.welfare > 0
 
 
-def test_short_episodes_are_many(few_episodes, monkeypatch):
+def test_short_episodes_are_many(few_episodes, effort):
     """With a finite horizon nothing stands for chance but more episodes: all steps that there are for a policy."""
-    problem = outreach(num_arms=9, num_states=3, budget=2).under("finite:5")
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 1)
+    problem = outreach(num_arms=9, num_states=3, budget=2).with_criterion("finite:5")
+    effort(rounds=1)
     task = Task(problem, as_welfare("gini:2", 9), 1e-5, None)
     plan = mixed.find_mixture(task, relax(problem, "gini:2"))
     assert len(plan.columns[0].returns) > 1e5 // (9 * 5) > mixed.MOST_EPISODES
@@ -160,11 +160,14 @@ class TestRotating:
     @pytest.mark.slow
     def test_both_are_reported(self, few_episodes):
         problem = brief(num_arms=6)
-        kept, drawn = (eh.solve(problem, "maximin", "fluid", rotate=rotate) for rotate in (None, 4))
-        assert kept.policy.rotate is None and drawn.policy.rotate == 4
-        assert drawn.kept_welfare == kept.welfare
-        assert kept.kept_welfare is None
-        again = eh.evaluate(drawn.policy, problem, "maximin", 400, rng=5)
+        kept, drawn = (
+            eh.solve(problem, "maximin", eh.SolveMethod("fluid", redraw_every=redraw_every))
+            for redraw_every in (None, 4)
+        )
+        assert kept.policy.redraw_every is None and drawn.policy.redraw_every == 4
+        assert drawn.welfare_without_redraw == kept.welfare
+        assert kept.welfare_without_redraw is None
+        again = eh.evaluate(problem, drawn.policy, "maximin", 400, rng=5)
         assert again.welfare == pytest.approx(
             drawn.welfare, abs=4 * np.hypot(again.welfare_stderr, drawn.welfare_stderr)
         )
@@ -174,8 +177,10 @@ class TestRotating:
         arm = eh.Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0], [1]])
         problem = eh.CoupledMDP([arm, eh.Arm(np.ones((1, 2, 1)), [[0.0, 1.1]], [[0], [1]])], [1], 0.95)
         parts = [PriorityPolicy(problem, np.array(scores)[:, None, None] + [0.0, 0.0]) for scores in ([2, 1], [1, 2])]
-        kept = Mixture(parts, [0.5, 0.5])
-        first, second = (eh.evaluate(policy, problem, "gini:2", 200, rng=0) for policy in (kept, kept.rotating(1)))
+        kept = MixturePolicy(parts, [0.5, 0.5])
+        first, second = (
+            eh.evaluate(problem, policy, "gini:2", 200, rng=0) for policy in (kept, kept.with_redraw_every(1))
+        )
         assert first.realised_gini_coefficient == pytest.approx(0.5, abs=1e-9)
         assert second.realised_gini_coefficient < 0.2
         assert second.welfare == pytest.approx(first.welfare, abs=4 * second.welfare_stderr)
@@ -185,47 +190,49 @@ class TestRotating:
         arm = eh.Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0], [1]])
         problem = eh.CoupledMDP([arm, arm], [1], 1.0, criterion="finite:6")
         serve, wait = PriorityPolicy(problem, np.ones(problem.types.valid.shape)), never_act(problem)
-        policy = BySteps([wait, wait, wait, wait, serve, serve])
-        twice = Mixture([policy, policy], [0.5, 0.5], rotate=2)
-        for drawn in (twice, Mixture([twice, twice], [0.5, 0.5], rotate=3)):
-            assert eh.evaluate(drawn, problem, "utilitarian", 20, rng=0).mean == pytest.approx(1.0)
+        policy = TimeVaryingPolicy([wait, wait, wait, wait, serve, serve])
+        twice = MixturePolicy([policy, policy], [0.5, 0.5], redraw_every=2)
+        for drawn in (twice, MixturePolicy([twice, twice], [0.5, 0.5], redraw_every=3)):
+            assert eh.evaluate(problem, drawn, "utilitarian", 20, rng=0).mean == pytest.approx(1.0)
 
     def test_resolving_looks_at_its_prices_when_it_is_drawn(self):
-        problem = outreach(num_arms=9, num_states=3).under("finite:12")
+        problem = outreach(num_arms=9, num_states=3).with_criterion("finite:12")
         policy = fluid_policy(problem, "gini:2", "re-solving")
-        drawn = Mixture([policy, policy], [0.5, 0.5], rotate=3)
-        alone, anew = (eh.evaluate(it, problem, "utilitarian", 400, rng=0) for it in (policy, drawn))
+        drawn = MixturePolicy([policy, policy], [0.5, 0.5], redraw_every=3)
+        alone, anew = (eh.evaluate(problem, it, "utilitarian", 400, rng=0) for it in (policy, drawn))
         assert anew.mean >= alone.mean - 4 * np.hypot(alone.mean_stderr, anew.mean_stderr)
 
     def test_nonsense_is_refused(self):
-        with pytest.raises(InvalidInput, match="rotate"):
-            eh.solve(outreach(), rotate=0)
+        with pytest.raises(InvalidInput, match="redraw_every"):
+            eh.solve(outreach(), method=eh.SolveMethod(redraw_every=0))
 
 
+@pytest.mark.slow
 def test_candidates_that_tell_equal_arms_apart_are_judged_by_arms(few_episodes):
     problem = outreach()
     first = PriorityPolicy(problem, np.ones(problem.types.valid.shape))
     assert not is_exchangeable(first)
-    found = eh.solve(problem, "gini:2", candidates={"the first": first})
+    found = eh.solve(problem, "gini:2", eh.SolveMethod(candidates={"the first": first}))
     assert not found.by_type and found.unit_values.shape == (6,)
     exact = eh.solve(problem, "gini:2").welfare
     assert found.welfare <= exact + 4 * found.welfare_stderr
 
 
+@pytest.mark.slow
 def test_a_candidate_that_tells_more_types_apart_is_judged_by_arms(few_episodes):
     """Made for groups, it favours one of two groups of equal arms: their mean would hide that."""
     problem = eh.CoupledMDP(outreach().arms[:1] * 2, [2], 0.95, counts=[8, 8], groups=["north", "south"])
-    by_groups = problem.under(over="groups")
+    by_groups = problem.with_criterion(over="groups")
     scores = np.zeros(by_groups.types.valid.shape)
     scores[0, :, 1], scores[1, :, 1] = 2, 1
     partial = ExchangeablePriority(by_groups, scores)
-    found = eh.solve(problem, "maximin", candidates={"partial": partial})
+    found = eh.solve(problem, "maximin", eh.SolveMethod(candidates={"partial": partial}))
     assert not found.by_type
-    apart = eh.evaluate(partial, problem, "maximin", 100, rng=0)
+    apart = eh.evaluate(problem, partial, "maximin", 100, rng=0)
     judged = mixed.Judge(problem, False, 2e5, 0)("partial", partial, mixed.law_of(problem, relaxed_visits(problem)))
     assert judged.values.min() == pytest.approx(apart.worst, abs=0.2)
     assert judged.values[8:].mean() < judged.values[:8].mean() - 0.5
-    told = eh.evaluate(Mixture([partial, found.policy], [0.5, 0.5]), problem, "maximin", 100, rng=0)
+    told = eh.evaluate(problem, MixturePolicy([partial, found.policy], [0.5, 0.5]), "maximin", 100, rng=0)
     assert not told.by_type and not told.exact
 
 
@@ -236,7 +243,7 @@ def relaxed_visits(problem):
 def test_a_candidate_is_tried_however_little_time_there_is(few_episodes):
     problem = outreach()
     best = eh.solve(problem, "gini:2")
-    found = eh.solve(problem, "gini:2", candidates={"best": best.policy}, seconds=1e-9)
+    found = eh.solve(problem, "gini:2", eh.SolveMethod(seconds=1e-9, candidates={"best": best.policy}))
     assert found.welfare >= best.welfare - 1e-6 - 3 * found.welfare_stderr
 
 
@@ -266,10 +273,11 @@ class Nash:
 def test_a_welfare_that_single_policies_are_no_domain_of(seconds, within, few_episodes):
     """Who is never served has nothing: the policies that serve one arm alone are of use in a mixture only."""
     arms = [eh.Arm(np.ones((1, 2, 1)), [[0.0, reward]], [[0], [1]]) for reward in (1.0, 1.1)]
-    found = eh.solve(eh.CoupledMDP(arms, [1], 0.95), Nash(), "fluid", seconds=seconds)
+    found = eh.solve(eh.CoupledMDP(arms, [1], 0.95), Nash(), eh.SolveMethod("fluid", seconds=seconds))
     assert found.welfare == pytest.approx(np.log([10, 11]).mean(), abs=within)
 
 
+@pytest.mark.slow
 def test_a_relaxation_that_does_not_converge_ends_no_search(few_episodes, monkeypatch):
     def fail(*given):
         raise NotConverged("not today")
@@ -283,7 +291,7 @@ def test_floors_that_are_known_exactly_are_kept_exactly(few_episodes):
     problem = brief(num_arms=6)
     floors = [0.13, 0.17, 0.11]
     floored = eh.CoupledMDP(problem.arms, problem.budget, problem.discount, counts=problem.counts, floors=floors)
-    found = eh.evaluate(eh.solve(floored, "gini:2", "fluid").policy, floored, "gini:2")
+    found = eh.evaluate(floored, eh.solve(floored, "gini:2", "fluid").policy, "gini:2")
     assert found.exact and not found.floors_missed
 
 
@@ -296,19 +304,19 @@ def test_an_arm_that_the_budget_never_serves_has_no_floor(few_episodes):
 
 
 @pytest.mark.slow
-def test_a_candidate_by_arms_goes_with_floors(few_episodes, monkeypatch):
+def test_a_candidate_by_arms_goes_with_floors(few_episodes, effort):
     """Policies that treat equal arms alike are judged by the means of types, or some arm would seem to miss a floor."""
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 1)
+    effort(rounds=1)
     problem = brief(num_arms=60, num_states=3, budget=12)
     floored = eh.CoupledMDP(problem.arms, problem.budget, problem.discount, counts=problem.counts, floors=[0.1] * 3)
     first = PriorityPolicy(floored, np.ones(floored.types.valid.shape))
-    found = eh.solve(floored, "gini:2", candidates={"the first": first})
-    assert not eh.evaluate(found.policy, floored, "gini:2", 200, rng=1).floors_missed
+    found = eh.solve(floored, "gini:2", eh.SolveMethod(candidates={"the first": first}))
+    assert not eh.evaluate(floored, found.policy, "gini:2", 200, rng=1).floors_missed
 
 
 @pytest.mark.slow
-def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes, monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 6)
+def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes, effort):
+    effort(rounds=6)
     dull = eh.Arm(np.ones((1, 2, 1)), [[0.01, 0.01]], [[0], [1]])
     problem = outreach(num_arms=8, num_groups=4)
     hopeless = eh.CoupledMDP([*problem.arms, dull], problem.budget, problem.discount, counts=[*problem.counts, 1])
@@ -320,14 +328,14 @@ def test_leximin_goes_on_where_the_worst_off_cannot_be_helped(few_episodes, monk
 def test_a_candidate_that_is_optimal_is_taken(few_episodes):
     problem = outreach()
     best = eh.solve(problem, "gini:2")
-    found = eh.solve(problem, "gini:2", candidates={"best": best.policy})
+    found = eh.solve(problem, "gini:2", eh.SolveMethod(candidates={"best": best.policy}))
     assert found.welfare >= best.welfare - 1e-6 - 3 * found.welfare_stderr
 
 
 @pytest.mark.parametrize("candidates", [{"m": 3}, ["fair-index"]])
 def test_candidates_that_are_no_policies_are_refused(candidates):
     with pytest.raises(InvalidInput, match="candidates: "):
-        eh.solve(outreach(), candidates=candidates)
+        eh.solve(outreach(), method=eh.SolveMethod(candidates=candidates))
 
 
 def test_what_joins_for_the_floors_is_named_after_its_policy(few_episodes, monkeypatch):
@@ -359,7 +367,7 @@ class TestOracle:
             weights = rng.dirichlet(np.ones(3)) / problem.type_counts
             bound = solve_weighted(model_of(problem), weights).upper_bound
             for welfare in ("utilitarian", "maximin"):
-                values = exact_values(eh.solve(problem, welfare).policy, problem).values
+                values = exact_values(problem, eh.solve(problem, welfare).policy).values
                 assert (problem.type_counts * weights) @ values <= bound * (1 + 1e-9)
 
     def test_pay_for_service_serves(self):
@@ -395,7 +403,7 @@ class TestOracle:
 
     @pytest.mark.parametrize("criterion", ["discounted", "finite:4"])
     def test_the_same_policy_is_not_tried_twice(self, criterion, few_episodes):
-        problem = outreach().under(criterion)
+        problem = outreach().with_criterion(criterion)
         task = Task(problem, as_welfare("gini:2", 6), 1e-5, None)
         judge = mixed.Judge(problem, True, 1e5, 0)
         oracle = mixed.WeightedIndices(problem, task.by_types, judge)
@@ -410,12 +418,12 @@ class TestOracle:
 @pytest.mark.slow
 def test_named_policies_are_tried_however_short_the_time(few_episodes):
     problem = eh.problems.health_outreach(num_arms=12, budget=2)
-    plan = eh.solve(problem, "gini:2", "fluid", seconds=1e-3)
+    plan = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3))
     task = Task(problem, as_welfare("gini:2", 12), 1e-5, None)
     named = list(mixed._named_policies(task, relax(problem, "gini:2")))
     assert len(named) - 1 <= plan.history[-1][0] <= len(named)  # two of them may be the same
     assert "stopped by the time given" in plan.reason
-    whole = eh.solve(problem, "gini:2", "fluid", seconds=1e3)
+    whole = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e3))
     assert "stopped" not in whole.reason and whole.history[-1][0] > plan.history[-1][0]
 
 
@@ -430,29 +438,31 @@ def test_errors_of_units_are_those_of_the_parts_put_together():
     assert not Samples(np.zeros(0), (), np.zeros(2)).unit_errors().any()
 
 
+@pytest.mark.slow
 def test_one_policy_is_one(few_episodes, monkeypatch):
     found = playing.find_mixture
     monkeypatch.setattr(playing, "find_mixture", lambda *asked: replace(found(*asked), tried=1, rounds=1))
-    assert "of 1 policy, 1 round: " in eh.solve(brief(num_arms=3), "gini:2", "fluid").reason
+    assert mentions("1 policy", "1 round")(eh.solve(brief(num_arms=3), "gini:2", "fluid").reason)
 
 
 class TestRealisedInequality:
     """What members really get is no more equal than what they may expect."""
 
-    def test_haste_does_not_leave_it_to_a_few_episodes(self, monkeypatch):
+    def test_haste_does_not_leave_it_to_a_few_episodes(self, effort):
         """Twenty episodes tell an inequality so roughly that it may seem below that of expected values."""
-        monkeypatch.setattr(playing, "SEEN", 1e5)
+        effort(inequality_steps=1e5)
         task = Task(brief(), as_welfare("gini:2", 9), 1e-5, None, seconds=1.0)
         policy = eh.policies.worst_first(task.problem)
         hasty, whole = (playing._seen(task, policy, most) for most in (1e2, np.inf))
         assert hasty.num_episodes == whole.num_episodes > 100
         assert hasty.realised_gini_stderr < 0.05 * hasty.realised_gini_coefficient
 
+    @pytest.mark.slow
     def test_its_error_covers_it(self):
         problem = brief()
         policy = eh.policies.worst_first(problem)
-        many = eh.evaluate(policy, problem, "gini:2", 2000, rng=1, method="monte-carlo")
-        few = [eh.evaluate(policy, problem, "gini:2", 40, rng=seed, method="monte-carlo") for seed in range(20)]
+        many = eh.evaluate(problem, policy, "gini:2", 2000, rng=1, method="monte-carlo")
+        few = [eh.evaluate(problem, policy, "gini:2", 40, rng=seed, method="monte-carlo") for seed in range(20)]
         apart = [
             (one.realised_gini_coefficient - many.realised_gini_coefficient) / one.realised_gini_stderr for one in few
         ]

@@ -6,6 +6,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInput, NotApplicable, TableError
+from evenhand.planning.task import SolveMethod
 from evenhand.solvers.fluid import solve_fluid
 
 
@@ -25,7 +26,7 @@ def test_small_models_give_the_results_of_problems(tmp_path):
     eh.save(machines, tmp_path / "m.parquet")
     model = eh.open_arms(tmp_path / "m.parquet")
     assert eh.solve(model, "gini:2").welfare == eh.solve(machines, "gini:2").welfare
-    assert eh.evaluate("whittle", model, "gini:2").welfare == eh.evaluate("whittle", machines, "gini:2").welfare
+    assert eh.evaluate(model, "whittle", "gini:2").welfare == eh.evaluate(machines, "whittle", "gini:2").welfare
     assert np.array_equal(eh.indices(model).indices, eh.indices(machines).indices)
     assert [note.kind for note in eh.check(model).notes] == [note.kind for note in eh.check(machines).notes]
 
@@ -36,12 +37,12 @@ def test_solve_returns_the_relaxation_and_its_policy(problem, model, tmp_path):
     assert (found.method, len(found.values)) == ("fluid", 30)
     assert found.welfare == pytest.approx(whole.welfare, rel=1e-9)
     assert found.upper_bound == pytest.approx(whole.upper_bound, rel=1e-9)
-    simulated = eh.evaluate(found, model, "gini:2", num_episodes=5, horizon=20)
+    simulated = eh.evaluate(model, found, "gini:2", num_episodes=5, horizon=20)
     found.save(tmp_path / "plan.parquet")
-    again = eh.evaluate(str(tmp_path / "plan.parquet"), model, "gini:2", num_episodes=5, horizon=20)
+    again = eh.evaluate(model, str(tmp_path / "plan.parquet"), "gini:2", num_episodes=5, horizon=20)
     assert simulated.welfare == again.welfare
     policy = eh.policies.fair_index(problem, found.weights, np.array(found.policy.prices))
-    expected = eh.evaluate(policy, problem, "gini:2", num_episodes=5, horizon=20, method="monte-carlo")
+    expected = eh.evaluate(problem, policy, "gini:2", num_episodes=5, horizon=20, method="monte-carlo")
     assert simulated.mean == pytest.approx(expected.mean, rel=1e-12)
     assert "30 arms" in repr(found)
 
@@ -83,11 +84,15 @@ def test_check_counts_and_notes(model):
 
 
 def test_arguments_that_need_the_model_in_memory_are_refused(model):
-    for arguments in ({"method": "whittle"}, {"seconds": 3.0}, {"draws": 20}, {"rotate": 2}):
+    for arguments in (
+        {"method": "whittle"},
+        {"method": SolveMethod("fluid", seconds=3.0)},
+        {"method": SolveMethod(redraw_every=2)},
+    ):
         with pytest.raises(NotApplicable):
             eh.solve(model, **arguments)
     with pytest.raises(NotApplicable):
-        eh.evaluate("oldest-first", model)
+        eh.evaluate(model, "oldest-first")
     with pytest.raises(NotApplicable):
         eh.indices(model, "finite:3")
 
@@ -99,7 +104,7 @@ def test_results_have_summaries(model, tmp_path):
     relaxation.save(tmp_path / "plan.parquet")
     plan = eh.load_plan(tmp_path / "plan.parquet")
     decided = plan.act(np.zeros(30, dtype=int), tmp_path / "actions.parquet")
-    evaluation = eh.evaluate(relaxation, model, num_episodes=3, horizon=5)
+    evaluation = eh.evaluate(model, relaxation, num_episodes=3, horizon=5)
     for found in (model, relaxation, indices, eh.check(model), plan, decided, evaluation):
         assert summarise(found).facts, found
     assert relaxation.to_dict()["welfare"]["gap"] == relaxation.gap

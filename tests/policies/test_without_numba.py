@@ -24,7 +24,7 @@ from evenhand.simulation import check_policy, simulate, simulate_counts
 
 machines = machine_replacement(num_arms=10, budget=2)
 shipped = find_policy("cp-drl").build(machines, "gini:2")
-found = {"exact": evaluate(shipped, machines).welfare}
+found = {"exact": evaluate(machines, shipped).welfare}
 played = simulate(machines, shipped, 1000, 300, rng=3)  # large enough to be compiled where that is possible
 found["returns"] = played.returns.mean(axis=0).tolist()
 states = np.random.default_rng(0).integers(0, 3, (3000, 10)).astype(np.int32)
@@ -37,7 +37,7 @@ shapes = [(4, 8), (8, 7)]
 network = Network([rng.standard_normal(shape).astype(np.float32) for shape in shapes],
                   [np.zeros(size, dtype=np.float32) for _, size in shapes])
 drawn = CountNetworkPolicy(machines, network, "priority-sampling")
-check_policy(drawn, machines)
+check_policy(machines, drawn)
 allocations = drawn.allocate(np.tile([[[4, 3, 3]]], (20_000, 1, 1)), np.random.default_rng(6))
 found["drawn"] = allocations.mean(axis=(0, 1)).tolist()
 assert "numba" not in sys.modules or not WALLED
@@ -92,5 +92,5 @@ def test_and_as_this_process_does(found):
     machines = machine_replacement(num_arms=10, budget=2)
     policy = find_policy("cp-drl").build(machines, "gini:2")
     assert isinstance(policy, CountNetworkPolicy)
-    assert evaluate(policy, machines).welfare == pytest.approx(found[True]["exact"], rel=1e-12)
+    assert evaluate(machines, policy).welfare == pytest.approx(found[True]["exact"], rel=1e-12)
     assert simulate(machines, policy, 1000, 300, rng=3).returns.mean(axis=0) == pytest.approx(found[True]["returns"])

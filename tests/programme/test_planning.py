@@ -7,7 +7,7 @@ from sqlalchemy import select, text
 from evenhand.errors import Conflict, InvalidInput, TableError
 from evenhand.planning.plan import load_plan
 from evenhand.programme import schema
-from evenhand.programme.knowing import most_likely
+from evenhand.programme.belief import most_likely
 from evenhand.programme.programme import Programme
 
 

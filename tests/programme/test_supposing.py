@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.programme.certificates import plan_from_bytes
+from evenhand.programme.counterfactuals import Supposed
 from evenhand.programme.programme import Programme
-from evenhand.programme.solving import plan_from_bytes
-from evenhand.programme.views import Supposed
 
 HASTE = 1e-3
 """Seconds: each search is over before it began."""
@@ -62,4 +62,4 @@ def test_a_plan_kept_from_a_smaller_budget_is_the_plan_that_its_figures_are_for(
     assert one.kept_from == {"calls": 2.0}
     plan = plan_from_bytes(one.body)
     assert plan.problem.named_budget == {"calls": 2.0}
-    assert eh.evaluate(plan.policy, plan.problem, "gini:2").welfare == pytest.approx(one.welfare)
+    assert eh.evaluate(plan.problem, plan.policy, "gini:2").welfare == pytest.approx(one.welfare)

@@ -8,7 +8,7 @@ from evenhand.errors import Infeasible, OutOfDomain
 from evenhand.model.welfare import AlphaFair, Maximin, RankWeighted, Welfare, parse_welfare
 from evenhand.solvers.mixtures import best_shares, masters
 
-from ..conftest import chessboard
+from ..conftest import crossed, mentions
 
 WELFARES = ["gini:2", "gini:1.1", "maximin", "maximin:0.1", "utilitarian", "alpha:0.5", "alpha:1", "alpha:2", "alpha:5"]
 
@@ -58,7 +58,7 @@ def check(matrix: np.ndarray, welfare: Welfare, counts: np.ndarray, best: float,
     assert bound == pytest.approx(best, abs=slack)
 
 
-@chessboard(("seed", "text"), range(3), WELFARES, colours=3)
+@pytest.mark.parametrize(("seed", "text"), crossed(range(3), WELFARES))
 def test_against_cvxpy(text: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     matrix, counts = rng.random((6, 5 + seed)) + 0.1, rng.integers(1, 4, 6)
@@ -134,12 +134,12 @@ def test_vectors_outside_the_domain_still_mix() -> None:
 
 
 def test_no_mixture_in_the_domain_is_refused() -> None:
-    with pytest.raises(OutOfDomain, match=r"worst-off has at most -0\.5"):
+    with pytest.raises(OutOfDomain, check=mentions("-0.5")):
         best_shares(np.array([[-1.0, 0.0], [0.0, -1.0]]), AlphaFair(1.0), np.ones(2, dtype=np.int64))
 
 
 def test_floors_out_of_reach_are_refused() -> None:
-    with pytest.raises(Infeasible, match=r"missed by at least 0\.25"):
+    with pytest.raises(Infeasible, check=mentions(0.25)):
         best_shares(np.array([[1.0, 2.0], [0.25, 0.5]]), Maximin(), np.ones(1, dtype=np.int64), [0.75])
 
 

@@ -54,7 +54,7 @@ def test_as_in_memory(welfare, num_resources):
 
 @pytest.mark.parametrize("criterion", ["average", "finite:6"])
 def test_under_other_criteria(criterion):
-    problem = problem_of(12).under(criterion)
+    problem = problem_of(12).with_criterion(criterion)
     found = solved(problem, "gini:2", 5)
     assert found.upper_bound >= solve_fluid(problem, "gini:2").welfare * (1 - 1e-9)
     assert found.gap <= 1e-4

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -104,7 +104,6 @@ def test_the_bound_lies_between_the_optimum_and_that_of_the_plain_relaxation(wel
     assert bound < plain - 0.2 * (plain - best)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_no_policy_is_better_than_the_bound(seed):
     rng = np.random.default_rng(seed)
@@ -155,7 +154,7 @@ def test_it_is_for_discounted_problems_of_a_size_that_fits(monkeypatch):
     problem = fleet()
     plain = relax(problem, "maximin")
     for criterion in ("average", "finite:5"):
-        other = problem.under(criterion)
+        other = problem.with_criterion(criterion)
         assert solve_opening(other, "maximin", relax(other, "maximin")) is None
     monkeypatch.setattr(fluid_programs, "MOST_COLUMNS_BY_STEP", 30)
     assert solve_opening(problem, "maximin", plain) is None

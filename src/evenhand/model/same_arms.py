@@ -37,13 +37,13 @@ def check_places(policy: object, problem: Problem, by_counts: bool = False) -> N
     if getattr(policy, "any_number", False) is True:
         return
     for made_for in all_made_for(policy):
-        here = problem.under(over=made_for.over)
+        here = problem.with_criterion(over=made_for.over)
         fits = same_types(made_for, here) if by_counts else same_places(made_for, here)
         # Another number of arms is refused by `act`, which says both numbers.
         if not fits and (by_counts or made_for.num_arms == problem.num_arms):
             raise PolicyError(
                 "the policy was made for other arms, or for these in another order; "
-                "make_policy(policy, problem) fits it to this problem if that is possible"
+                "make_policy(problem, policy) fits it to this problem if that is possible"
             )
 
 

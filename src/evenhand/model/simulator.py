@@ -242,7 +242,7 @@ class Simulator(Shown):
 
     # -- the same arms, otherwise; and their steps -------------------------------------------------------------------
 
-    def under(self, criterion: str | Criterion | None = None, over: str | None = None) -> "Simulator":
+    def with_criterion(self, criterion: str | Criterion | None = None, over: str | None = None) -> "Simulator":
         """The same arms and budget under another criterion.
 
         Args:

@@ -13,7 +13,7 @@ from evenhand.checks import plain
 from evenhand.display import Shown
 from evenhand.errors import Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import Loaded, Location, load_noting
+from evenhand.model.io import Loaded, Location, load_noting
 from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.parquet import StoredArms
 from evenhand.model.places import called
@@ -196,7 +196,7 @@ def check(
         ('replace',)
     """
     if isinstance(model, StoredArms):
-        opened = model.under(criterion, over)  # type: ignore[arg-type]  # checked where it is read
+        opened = model.with_criterion(criterion, over)  # type: ignore[arg-type]  # checked where it is read
         if opened.is_large:
             from evenhand.planning.stored_models import check_stored
 
@@ -208,7 +208,7 @@ def check(
     # A criterion may make a file readable that has no discount: it is told while reading.
     loaded = Loaded(model) if isinstance(model, CoupledMDP) else load_noting(model, criterion=criterion)
     # And again for a problem that was made in Python.
-    return check_loaded(replace(loaded, problem=loaded.problem.under(criterion, over)), welfare)
+    return check_loaded(replace(loaded, problem=loaded.problem.with_criterion(criterion, over)), welfare)
 
 
 def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
@@ -291,13 +291,7 @@ def _arms_in_words(problem: CoupledMDP) -> str:
 
 
 def _criterion_in_words(problem: CoupledMDP) -> str:
-    name = problem.criterion.name
-    if name == "average":
-        return "average: the long-run mean reward of a step"
-    if name == "discounted":
-        return f"discounted: a reward one step later counts {plain(problem.discount)} of one now"
-    less = "" if problem.discount == 1 else f", each step counting {plain(problem.discount)} of the one before"
-    return f"{name}: the rewards of {problem.criterion.num_steps} steps{less}"
+    return f"{problem.criterion.name}: {problem.criterion.description}"
 
 
 def _resource_in_words(resource: ResourceFacts) -> str:

@@ -17,15 +17,12 @@ from evenhand.errors import (
     OutOfDomain,
     TooLarge,
 )
-from evenhand.evaluation.drawing import playing_seed, read_worlds
-from evenhand.evaluation.draws import PolicyDraws, UnderDraws, rows_over_draws
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
-from evenhand.evaluation.worlds import Worlds
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.objective import read_welfare
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
@@ -34,12 +31,15 @@ from evenhand.planning.policy_argument import Several, read_policies
 from evenhand.planning.policy_registry import NamedPolicy
 from evenhand.planning.relaxed import tightest
 from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
 from evenhand.typing import Progress, Rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from evenhand.planning.budget_sweep import Budget, BudgetComparison, BudgetSweep
 
 OPTIMAL = 1e-5
 """The relative gap up to which a bound counts as the optimum."""
@@ -90,8 +90,8 @@ class Comparison(Shown):
     problem: Problem = field(repr=False)
     """What they were compared on, under the criterion and over the members that were asked for."""
 
-    draws: UnderDraws | None = field(default=None, repr=False)
-    """The same policies over draws of the posterior, in the same order, where draws were asked for."""
+    policies: dict[str, Policy | StatefulPolicy] = field(default_factory=dict, repr=False)
+    """The policies by name, in the order of the rows."""
 
     @property
     def no_bound(self) -> str:
@@ -160,7 +160,6 @@ class Comparison(Shown):
                 for row in self.rows
             ],
             "left_out": self.left_out,
-            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
         }
 
     def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
@@ -201,10 +200,9 @@ def compare(
     solve_up_to: int = 3_000,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-    draws: int | None = None,
-    posterior: Any = None,
+    budgets: "Sequence[Budget] | None" = None,
     backend: str | Pool | None = None,
-) -> Comparison:
+) -> "Comparison | BudgetSweep[BudgetComparison]":
     """Evaluate policies on one problem, all in the same world.
 
     Args:
@@ -223,11 +221,10 @@ def compare(
         criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
             and the bound are made for it.
         over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
-        draws: over how many draws of the posterior to compare them, too, where the model was fitted.
-        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
-            of the posterior itself, or what `fit` gave.
-        backend: where policies are simulated and draws evaluated: `threads:2`, `processes:2`, `ray`, `ray://host:port`,
-            or a pool; this process, one after the other, by default. Results do not depend on it.
+        budgets: several budgets, each as of `CoupledMDP.with_budget`, to compare under each; the best policy is never
+            worse under a larger one. By default the problem's own budget.
+        backend: where policies are simulated: `threads:2`, `processes:2`, `ray`, `ray://host:port`, or a
+            pool; in this process, one after the other, when absent. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -238,14 +235,21 @@ def compare(
         ['whittle', 'PriorityPolicy', 'never-act']
     """
     check_problem(problem, "compare(problem, policies)")
-    judged = problem.under(criterion, over)
+    judged = problem.with_criterion(criterion, over)
     judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
     weighed_by = read_welfare(judged, welfare)
     told, seed = heard(progress), as_seed(rng)
-    # Draws are read first: a posterior that does not fit the model is refused before any work.
-    worlds = None
-    if draws is not None:
-        worlds, _ = read_worlds(needs_tables(judged, "draws"), posterior, draws, seed)
+    if budgets is not None:
+        from evenhand.planning.budget_sweep import compare_budgets  # it imports this module
+
+        def under_budget(budgeted: CoupledMDP, tell: Progress | None) -> Comparison:
+            found = compare(
+                budgeted, policies, weighed_by, num_episodes, horizon, seed, method, tell, solve_up_to, backend=backend
+            )
+            assert isinstance(found, Comparison)
+            return found
+
+        return compare_budgets(needs_tables(judged, "several budgets"), budgets, under_budget, told)
     chosen, left_out = _build(judged, weighed_by, policies, _share_of(told, 0.0, MAKING))
     bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(told, MAKING, BOUNDING))
     # It was found on the way to the bound, and costs nothing more.
@@ -261,13 +265,12 @@ def compare(
                 refused[name], left_out[name] = found, str(found)
             else:
                 rows.append(Row(name, found))
-        if not rows:
-            raise _none_applies(refused)
-        _check_bound(rows, bound)
-        ranked = _best_first(rows, bound)
-        named = {row.policy: chosen[row.policy] for row in ranked}
-        known = None if worlds is None else _over_draws(named, worlds, weighed_by, seed, left_out, told, sweep)
-    return Comparison(weighed_by, ranked, left_out, bound, bound_name, judged, known)
+    if not rows:
+        raise _none_applies(refused)
+    _check_bound(rows, bound)
+    ranked = _best_first(rows, bound)
+    named = {row.policy: chosen[row.policy] for row in ranked}
+    return Comparison(weighed_by, ranked, left_out, bound, bound_name, judged, named)
 
 
 Asked = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -278,7 +281,7 @@ Asked = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def _judged(
-    policies: Mapping[str, Policy | Starting], asked: Asked, sweep: Pool, progress: Progress | None
+    policies: Mapping[str, Policy | StatefulPolicy], asked: Asked, sweep: Pool, progress: Progress | None
 ) -> dict[str, Evaluation | EvenhandError]:
     """What each policy is worth, or why it does not apply: each is a cell."""
     sweep.check_picklable({"the problem": asked[0][0]})
@@ -287,35 +290,14 @@ def _judged(
     return dict(zip(policies, sweep.map(_judge, cells, list(policies), progress), strict=True))
 
 
-def _judge(cell: tuple[Policy | Starting, Asked], tell: Progress | None = None) -> Evaluation | EvenhandError:
+def _judge(cell: tuple[Policy | StatefulPolicy, Asked], tell: Progress | None = None) -> Evaluation | EvenhandError:
     """One policy, here and now."""
     policy, (first, last) = cell
     try:
         given = (*first, tell, *last)
-        return evaluate(policy, *given)
+        return evaluate(given[0], policy, *given[1:])
     except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
         return error
-
-
-def _over_draws(
-    policies: Mapping[str, Policy | Starting],
-    worlds: Worlds,
-    welfare: Welfare,
-    seed: int,
-    left_out: dict[str, str],
-    progress: Progress | None,
-    sweep: Pool,
-) -> UnderDraws | None:
-    """The same policies over draws; who is out of the welfare's domain in some of them is left out."""
-    rows: list[PolicyDraws] = []
-    for name, found in rows_over_draws(policies, worlds, welfare, playing_seed(seed), progress, sweep).items():
-        if isinstance(found, PolicyDraws):
-            rows.append(found)
-        elif isinstance(found, (OutOfDomain, TooLarge)):
-            left_out[f"{name} over draws"] = str(found)
-        else:
-            raise found
-    return UnderDraws(worlds.problem, welfare, tuple(rows)) if rows else None
 
 
 def _check_bound(rows: Sequence[Row], bound: float | None) -> None:
@@ -361,7 +343,7 @@ def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
 
 def _bound(
     given: Problem, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
-) -> tuple[float | None, str, Policy | Starting | None]:
+) -> tuple[float | None, str, Policy | StatefulPolicy | None]:
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
     if progress is not None:
         progress("upper bound", 0.0)
@@ -369,7 +351,7 @@ def _bound(
         problem = needs_tables(given, "a bound")
         # The sizes of the tables, before any of them is built.
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
-            best = solve(problem, welfare, "auto", 1e-6, progress)
+            best = solve(problem, welfare, SolveMethod(tolerance=1e-6), progress=progress)
             # It may have chosen fluid all the same: then its bound is one of the relaxation, and those are found below.
             if best.method != "fluid":
                 return best.upper_bound, "optimum" if best.gap <= OPTIMAL else "upper bound", best.policy
@@ -390,9 +372,9 @@ def _share_of(progress: Progress | None, begin: float, end: float) -> Progress |
 
 def _build(
     problem: Problem, welfare: Welfare, policies: Several | None, progress: Progress | None
-) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
+) -> tuple[dict[str, Policy | StatefulPolicy], dict[str, str]]:
     """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
-    chosen: dict[str, Policy | Starting] = {}
+    chosen: dict[str, Policy | StatefulPolicy] = {}
     refused: dict[str, EvenhandError] = {}
     wanted = read_policies(policies, problem)
     for number, (name, policy) in enumerate(wanted.items()):

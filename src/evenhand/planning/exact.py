@@ -13,12 +13,12 @@ from collections.abc import Callable
 import numpy as np
 
 from evenhand.errors import Infeasible, NotApplicable, NotConverged
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.tabular import TabularMDP
-from evenhand.model.welfare import RankWeighted, Utilitarian, is_lexicographic, is_mean
+from evenhand.model.welfare import Utilitarian
 from evenhand.planning.certificate import rounding
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch, Task, gap_share
@@ -63,7 +63,7 @@ def by_counts(task: Task) -> Solution:
     watch, told = Stopwatch(), _Told(task)
     told.tell("listing the allocations")
     plan = task.typed_plan or plan_types(task.problem)
-    if plan.num_pairs * (task.problem.criterion.num_steps or 1) > TABLES_UP_TO:
+    if plan.num_pairs * task.problem.criterion.num_layers > TABLES_UP_TO:
         try:
             return _by_types(task, plan, told, watch)
         except (NotApplicable, NotConverged):  # the same
@@ -154,7 +154,7 @@ def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> S
         upper_bound=max(mixture.upper_bound, welfare) if problem.has_floors else mixture.upper_bound,
         unit_values=values,
         by_type=True,
-        policy=parts[0] if len(parts) == 1 else Mixture(parts, mixture.shares[used]),
+        policy=parts[0] if len(parts) == 1 else MixturePolicy(parts, mixture.shares[used]),
         problem=problem,
         seconds=watch.seconds,
     )
@@ -243,17 +243,17 @@ def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: 
         )
 
 
-def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | Starting:
+def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | StatefulPolicy:
     if len(parts) == 1:
         return space.lift(parts[0][1])
-    return Mixture([space.lift(table) for _, table in parts], [share for share, _ in parts])
+    return MixturePolicy([space.lift(table) for _, table in parts], [share for share, _ in parts])
 
 
 def by_count_lp(task: Task) -> Solution:
     """The paper's count dual LP."""
     problem, objective = task.problem, task.by_types
     # With several types the best mean is not the best of other welfares.
-    if not problem.is_symmetric and not is_mean(task.welfare, int(objective.sizes.sum())):
+    if not problem.is_symmetric and not objective.structure.is_mean:
         raise NotApplicable(
             f"count-lp maximises the mean, which is the optimum of {task.welfare.name} only if all arms are identical; "
             f"this problem has {problem.num_types} types. Use the method counts."
@@ -296,7 +296,8 @@ def _waiting(task: Task, method: str) -> Callable[[float], None]:
 
 def by_joint_lp(task: Task) -> Solution:
     """The paper's GGF-LP."""
-    if not isinstance(task.welfare, RankWeighted) or is_lexicographic(task.welfare):
+    structure = task.by_arms.structure
+    if structure.ranked is None or structure.lexicographic:
         raise NotApplicable(f"joint-lp is for Gini-like welfare, not {task.welfare.name}. Use the method joint.")
     watch, space, objective = Stopwatch(), Joint(task.problem), task.by_arms
     task.tell("joint-lp: listing the states", 0.0)
@@ -304,7 +305,7 @@ def by_joint_lp(task: Task) -> Solution:
     watch.lap("build")
     task.tell("joint-lp: solving", 0.1)
     # w_1 >= ... >= w_N of the paper's LP.
-    ranks = task.welfare.rank_weights(len(objective.sizes))
+    ranks = structure.ranked.rank_weights(len(objective.sizes))
     waiting = _waiting(task, "joint-lp")
     solved = _within_floors(
         lambda: gini_lp(mdp, ranks, floors, time_limit=MOST_SECONDS, waiting=waiting), mdp, objective, floors

@@ -32,20 +32,19 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.errors import NotApplicable, NotConverged, TooLarge
-from evenhand.evaluation.evaluate import knows_types, standard_errors, treats_alike
+from evenhand.evaluation.evaluate import knows_types, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import mean_by_type, play_long_run
-from evenhand.model.composite import Mixture, components_for_good
+from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.model.composite import MixturePolicy, components_for_good
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting, plays_by_counts
+from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
 from evenhand.parallel import Pool
+from evenhand.planning.effort import current_effort
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
 from evenhand.solvers.arms import action_values
 from evenhand.typing import Floats, Progress, Rng
-
-MOST_EXACT = 500
-"""Count states, over all steps, up to which policies are evaluated exactly rather than played."""
 
 QUICK = 1e6
 """Operations that exact values may always take here: a fraction of a second, for there are many policies."""
@@ -76,7 +75,7 @@ class Column:
     name: str
     """For people."""
 
-    policy: Policy | Starting
+    policy: Policy | StatefulPolicy
     """What acts."""
 
     law: Floats
@@ -186,7 +185,7 @@ class Judge:
         # A step costs about as much with few episodes as with many, so that long runs must be shorter, too.
         return replace(self, arm_steps=arm_steps, least_episodes=FEWEST_HURRIED, pace=self.pace * share)
 
-    def __call__(self, name: str, policy: Policy | Starting, law: Floats, rng: Rng = None) -> Column:
+    def __call__(self, name: str, policy: Policy | StatefulPolicy, law: Floats, rng: Rng = None) -> Column:
         """What a policy is worth.
 
         Args:
@@ -195,8 +194,8 @@ class Judge:
             law: (type, state, action) what it does, more or less; or (type, step, state, action).
             rng: seed or generator; that of all policies when absent.
         """
-        native, alike = knows_types(policy, self.problem), treats_alike(policy, self.problem)
-        small = native and self._is_small and is_quick(policy, self.problem, self.arm_steps, QUICK)
+        native, alike = knows_types(self.problem, policy), treats_alike(self.problem, policy)
+        small = native and self._is_small and is_quick(self.problem, policy, self.arm_steps, QUICK)
         if small and (found := self._exactly(name, policy, law)) is not None:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
@@ -230,7 +229,7 @@ class Judge:
             by_counts,
             usual=self.horizon,
             # Those that remember must be played step by step.
-            longest=LONGEST / 20 if isinstance(asked.policy, Starting) else LONGEST,
+            longest=LONGEST / 20 if isinstance(asked.policy, StatefulPolicy) else LONGEST,
         )
         returns, served = run.estimates, run.rollout.served
         if pools:
@@ -239,12 +238,12 @@ class Judge:
 
     @cached_property
     def _is_small(self) -> bool:
-        return num_count_states(self.problem) * (self.problem.criterion.num_steps or 1) <= MOST_EXACT
+        return num_count_states(self.problem) * self.problem.criterion.num_layers <= current_effort().exact_states
 
-    def _exactly(self, name: str, policy: Policy | Starting, law: Floats) -> Column | None:
+    def _exactly(self, name: str, policy: Policy | StatefulPolicy, law: Floats) -> Column | None:
         """Exact values, where the law of the policy is known."""
         try:
-            found = exact_values(policy, self.problem)
+            found = exact_values(self.problem, policy)
         except (NotApplicable, TooLarge):
             return None
         if found.by_type == self.by_type:
@@ -261,7 +260,7 @@ class Judge:
     def _controls(self, law: Floats, episodes: int) -> tuple[Floats, Floats]:
         """(table, type, state, action) what is played in place of rewards, and (table, type) what is known before."""
         problem, criterion = self.problem, self.problem.criterion
-        if criterion.num_steps is not None:
+        if not criterion.is_stationary:
             return problem.types.rewards[None], np.zeros((1, problem.num_types))
         usual = _values_of(problem, law, criterion.factor)
         # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.
@@ -286,7 +285,7 @@ class Asked(NamedTuple):
     name: str
     """For people."""
 
-    policy: Policy | Starting
+    policy: Policy | StatefulPolicy
     """What acts."""
 
     law: Floats
@@ -391,17 +390,17 @@ def law_of(problem: CoupledMDP, occupancy: Floats) -> Floats:
     return np.where(seen, visits / np.where(seen, sums, 1.0), idle)
 
 
-def mix(columns: Sequence[Column], shares: Floats) -> Policy | Starting:
+def mix(columns: Sequence[Column], shares: Floats) -> Policy | StatefulPolicy:
     """One policy of columns and shares; parts that are mixtures themselves are taken apart.
 
     Args:
         columns: the parts.
         shares: (column,) that sum to 1.
     """
-    parts: list[Policy | Starting] = []
+    parts: list[Policy | StatefulPolicy] = []
     weights: list[float] = []
     for column, share in zip(columns, shares.tolist(), strict=True):
         inner, own = components_for_good(column.policy)
         parts += inner
         weights += (share * own).tolist()
-    return parts[0] if len(parts) == 1 else Mixture(parts, weights)
+    return parts[0] if len(parts) == 1 else MixturePolicy(parts, weights)

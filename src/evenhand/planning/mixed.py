@@ -16,7 +16,7 @@ is near the best for g where arms are many; what a single one cannot give (whom 
              the error of simulation, the bound is met, or the time is over
     polish   the parts of the mixture are played again on other episodes, and the shares chosen anew on all of them;
              parts of hardly any share are left out
-    report   on episodes that no choice has seen. What the choice was too hopeful about is told: `optimism`
+    report   on episodes that no choice has seen. What the choice was too hopeful about is told: `selection_bias`
 
 Members are types or arms (`Judge`). With floors, shares of time join the vectors, less MARGIN standard errors.
 
@@ -39,8 +39,8 @@ from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
-from evenhand.model.policy import Policy, Starting
-from evenhand.model.welfare import Gini, Welfare, as_welfare, is_lexicographic
+from evenhand.model.policy import Policy, StatefulPolicy
+from evenhand.model.welfare import Gini, Welfare, as_welfare
 from evenhand.parallel import Pool
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.judging import (
@@ -62,21 +62,12 @@ from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.solvers.mixtures import Mixture, Priced, Round, best_shares, improve
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
-ARM_STEPS = 2e6
-"""Simulated steps of arms by which a policy is judged while columns are looked for."""
-
 MOST_EPISODES, MOST_SHORT = 500, 4000
 """Episodes at the most in which they are spent; with a finite horizon, where rewards are played as they are, more."""
 
 POLISHING = 8.0
 """How many times as many are spent on the parts of the mixture, by their shares, before these are settled; a part gets
 at least half of what a policy is judged by."""
-
-REPORTING = 1.5e7
-"""Simulated steps of arms on which the plan is reported."""
-
-MOST_ROUNDS = 30
-"""Rounds of column generation."""
 
 LEAST_GAP = 1e-4
 """The relative gap at which no more columns are looked for: policies of single arms do not come nearer."""
@@ -206,7 +197,7 @@ class WeightedIndices:
 
     def _policies(
         self, relaxed: FluidSolution, weights: Floats, pay: Floats | None
-    ) -> Iterator[tuple[str, Policy | Starting]]:
+    ) -> Iterator[tuple[str, Policy | StatefulPolicy]]:
         prices, scale = relaxed.prices, PRICE_SCALES[self.asked % len(PRICE_SCALES)]
         self.asked += 1
         yield "fair-index", fair_index(self.problem, weights, scale * prices, pay)
@@ -259,7 +250,7 @@ class WeightedIndices:
     def room(self) -> int:
         """How many more columns there may be before they take more than their share of the memory."""
         rows = 2 * self.judge.episodes(by_counts=False) * self.objective.num_values
-        size = 8.0 * (rows + 4 * self.problem.types.valid.size * (self.problem.criterion.num_steps or 1))
+        size = 8.0 * (rows + 4 * self.problem.types.valid.size * self.problem.criterion.num_layers)
         return int(MEMORY * available_memory() / size) - len(self.columns) - 1
 
     @property
@@ -311,10 +302,10 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
         NotConverged: no mixture was found that keeps the floors, or no policy reaches its long run in time.
     """
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
-    by_type = all(treats_alike(policy, task.problem) for policy in task.candidates.values())
+    by_type = all(treats_alike(task.problem, policy) for policy in task.candidates.values())
     objective = task.by_types if by_type else task.by_arms
-    most = MOST_EPISODES if task.problem.criterion.num_steps is None else MOST_SHORT
-    judge = Judge(task.problem, by_type, ARM_STEPS, int(choosing.integers(2**63)), most_episodes=most)
+    most = MOST_EPISODES if task.problem.criterion.is_stationary else MOST_SHORT
+    judge = Judge(task.problem, by_type, task.effort.arm_steps, int(choosing.integers(2**63)), most_episodes=most)
     oracle, clock = WeightedIndices(task.problem, objective, judge, task.sweep), Clock(task, begin)
     own, named = law_of(task.problem, relaxed.occupancy), list(_named_policies(task, relaxed))
     wanted = [Asked(name, policy, own) for name, policy in task.candidates.items()]
@@ -331,7 +322,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
             clock.pace = max(clock.pace, oracle.judge.work / max(work_clock() - start, 1e-9))
         oracle.judge = clock.hurried(judge, number)
     # None of the named ones may be better than the plan, unless they are too large for the time.
-    hurried = oracle.judge.work > LEAST_HASTE * ARM_STEPS
+    hurried = oracle.judge.work > LEAST_HASTE * task.effort.arm_steps
 
     def go_on() -> bool:
         late = hurried and clock.is_over and _is_defined(objective, oracle.columns)
@@ -395,13 +386,13 @@ class Clock:
 
     def hurried(self, judge: Judge, number: int) -> Judge:
         """A judge of so few steps that this many policies take a quarter of the time, or of the least that is shown."""
-        return judge.limited(max(self.steps(TRYING) / number, LEAST_HASTE * ARM_STEPS))
+        return judge.limited(max(self.steps(TRYING) / number, LEAST_HASTE * self.task.effort.arm_steps))
 
 
 def _pace(problem: CoupledMDP, asked: Sequence[Asked]) -> float:
     """Steps of arms that are played in a second, by a few steps of some policies."""
     horizon = problem.criterion.judging_steps()
-    horizon = min(horizon, PILOT) if problem.criterion.num_steps is None else horizon
+    horizon = min(horizon, PILOT) if problem.criterion.is_stationary else horizon
     start = work_clock()
     for one in asked:
         simulate(problem, one.policy, FEWEST_HURRIED, horizon, 0)
@@ -455,7 +446,7 @@ def _improve(
 
     def go_on(now: Round) -> bool:
         history.append((len(oracle.columns), now.welfare))
-        clock.tell(f"mixing {len(oracle.columns)} policies", 0.1 + 0.6 * now.number / MOST_ROUNDS)
+        clock.tell(f"mixing {len(oracle.columns)} policies", 0.1 + 0.6 * now.number / clock.task.effort.rounds)
         return not (clock.is_over or oracle.is_full)
 
     mixture = improve(
@@ -469,7 +460,7 @@ def _improve(
         least_gain=lambda shares, support: max(
             0.2 * oracle.error(shares, support.weights[: len(objective.sizes)]), LEAST_GAIN * abs(upper)
         ),
-        most_rounds=MOST_ROUNDS,
+        most_rounds=clock.task.effort.rounds,
         go_on=go_on,
         doubt=lambda shares, weights: DOUBT * oracle.error(shares, weights),
     )
@@ -527,7 +518,7 @@ def _simplest(
 
 def _is_as_good(objective: Objective, part: Column, reached: Floats) -> bool:
     """Whether a part alone has the welfare of some values; by leximin, whose number is the least, those themselves."""
-    if is_lexicographic(objective.welfare):
+    if objective.structure.lexicographic:
         short = objective.members(reached) - objective.members(part.values)
         return bool((short <= AS_GOOD * np.abs(reached).max()).all())
     most = objective(reached)
@@ -595,9 +586,10 @@ def report_parts(
     """
     stream = np.random.default_rng(task.rng).spawn(3)[2]
     by_type = objective.num_values == task.problem.num_types
-    most = max(most, LEAST_HASTE * REPORTING)
+    steps = task.effort.report_steps
+    most = max(most, LEAST_HASTE * steps)
     judges = [
-        Judge(task.problem, by_type, REPORTING * share, 0, 6, 4000, left_out=JUDGED).limited(most * share)
+        Judge(task.problem, by_type, steps * share, 0, 6, 4000, left_out=JUDGED).limited(most * share)
         for share in shares.tolist()
     ]
     asked = [_asked(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]

@@ -19,7 +19,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import block_names
 from evenhand.model.objective import num_members
 from evenhand.model.places import called, quoted
-from evenhand.model.welfare import DEFAULT, Welfare, is_lexicographic, weight_of_worst
+from evenhand.model.welfare import DEFAULT, Welfare, structure, weight_of_worst
 from evenhand.solvers.service import reached, worth_of_service
 from evenhand.typing import Bools, Floats, Ints
 
@@ -326,10 +326,10 @@ def _never_helped(study: Study) -> Iterator[Note]:
 
 
 def _unreached(study: Study) -> Iterator[Note]:
-    types, steps = study.problem.types, study.problem.criterion.num_steps
+    types, criterion = study.problem.types, study.problem.criterion
     # Padding is never reached, and is no state.
     real = np.arange(types.rewards.shape[1]) < types.num_states[:, None]
-    within = "" if steps is None else f" within {steps} steps"
+    within = "" if criterion.is_stationary else f" within {criterion.num_layers} steps"
     for t in np.flatnonzero((real & ~study.reached).any(axis=1)).tolist():
         block, states = int(study.blocks[t]), np.flatnonzero(real[t] & ~study.reached[t])
         verb = "are" if len(states) > 1 else "is"
@@ -376,7 +376,7 @@ def _disguised(study: Study) -> Iterator[Note]:
     members = num_members(study.problem)
     worst = weight_of_worst_tenth(study.welfare, members)
     # These names say it themselves.
-    open_about_it = is_lexicographic(study.welfare) or study.welfare.name.startswith("maximin")
+    open_about_it = structure(study.welfare, members).lexicographic or study.welfare.name.startswith("maximin")
     if worst is None or open_about_it or members < 10 or worst[1] < IN_DISGUISE:
         return
     few, share = worst

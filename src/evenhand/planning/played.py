@@ -6,18 +6,15 @@ from evenhand.display import counted
 from evenhand.errors import NotApplicable
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.composite import Mixture
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.composite import MixturePolicy
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.planning.judging import FEWEST_HURRIED, Column, law_of, mix
-from evenhand.planning.mixed import REPORTED, REPORTING, WATCHED, Blend, find_mixture, report_parts
+from evenhand.planning.mixed import REPORTED, WATCHED, Blend, find_mixture, report_parts
 from evenhand.planning.relaxed import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.task import Stopwatch, Task
 from evenhand.policies.index import whittle
 from evenhand.solvers.fluid import FluidSolution
-
-SEEN = 2e6
-"""Simulated steps of arms on which realised values are looked at."""
 
 LEAST_SEEN = 1e5
 """The same where time is short: a fraction of a second."""
@@ -77,9 +74,12 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     policy = mix(plan.columns, plan.shares)
     values, welfare, error, kept = found.values, found.welfare, found.stderr, None
     errors = found.samples.unit_errors()
-    if rotates := task.rotate is not None and isinstance(policy, Mixture):
-        policy = policy.rotating(task.rotate)
-    seen = _watch_it(task, policy, REPORTING, REPORTED * given) if rotates else _seen(task, policy, WATCHED * given)
+    if rotates := task.redraw_every is not None and isinstance(policy, MixturePolicy):
+        policy = policy.with_redraw_every(task.redraw_every)
+    if rotates:
+        seen = _watch_it(task, policy, task.effort.report_steps, REPORTED * given)
+    else:
+        seen = _seen(task, policy, WATCHED * given)
     if rotates:
         values, welfare, error, kept = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
         errors = seen.unit_stderr
@@ -100,8 +100,8 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
         problem=task.problem,
         seconds=watch.seconds,
         parts=tuple(Part(plan.columns[i].name, float(plan.shares[i])) for i in order),
-        optimism=None if np.isnan(plan.welfare) else plan.welfare - found.welfare,
-        kept_welfare=kept,
+        selection_bias=None if np.isnan(plan.welfare) else plan.welfare - found.welfare,
+        welfare_without_redraw=kept,
         samples=None if rotates else found.samples,
         realised_gini=seen.realised_gini_coefficient,
         realised_gini_stderr=seen.realised_gini_stderr,
@@ -110,24 +110,24 @@ def _solution(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidS
     )
 
 
-def _seen(task: Task, policy: Policy | Starting, most: float) -> Evaluation:
+def _seen(task: Task, policy: Policy | StatefulPolicy, most: float) -> Evaluation:
     """What arms really get: on few episodes where these tell their inequality, else on as many as there is time for.
 
     A few episodes show an inequality now above that of the expected values and now below it, where it cannot be.
     """
-    found = _watch_it(task, policy, SEEN, HURRIED * most)
+    found = _watch_it(task, policy, task.effort.inequality_steps, HURRIED * most)
     level, error = found.realised_gini_coefficient, found.realised_gini_stderr
     if level is not None and error is not None and error > KNOWN_TO * abs(level) and np.isfinite(most):
-        return _watch_it(task, policy, SEEN, max(most, LEAST_SEEN))
+        return _watch_it(task, policy, task.effort.inequality_steps, max(most, LEAST_SEEN))
     return found
 
 
-def _watch_it(task: Task, policy: Policy | Starting, arm_steps: float, most: float) -> Evaluation:
+def _watch_it(task: Task, policy: Policy | StatefulPolicy, arm_steps: float, most: float) -> Evaluation:
     """Play a policy as it is, and see what arms really get; on no more steps of arms than there is time for."""
     horizon = task.problem.criterion.judging_steps()
     size = task.problem.num_arms * horizon
     episodes = int(max(FEWEST_HURRIED, min(np.clip(arm_steps / size, 20, 2000), most / size)))
     stream = np.random.default_rng(task.rng).spawn(4)[3]
     # An average is played until it has forgotten its start, however long that takes.
-    steps = None if task.problem.criterion.is_average else horizon
-    return evaluate(policy, task.problem, task.welfare, episodes, steps, stream, method="monte-carlo")
+    steps = task.problem.criterion.fixed_steps(horizon)
+    return evaluate(task.problem, policy, task.welfare, episodes, steps, stream, method="monte-carlo")

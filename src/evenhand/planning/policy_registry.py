@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evenhand.errors import UnknownName
 
 if TYPE_CHECKING:
-    from evenhand.model.policy import Policy, Starting
+    from evenhand.model.policy import Policy, StatefulPolicy
     from evenhand.model.simulator import Problem
     from evenhand.model.welfare import Welfare
 
@@ -40,7 +40,7 @@ class NamedPolicy:
         """Whether it needs neither a relaxation nor a trained network: it depends on the problem alone."""
         return self.maker.startswith("policies:")
 
-    def build(self, problem: "Problem", welfare: "str | Welfare | None" = None) -> "Policy | Starting":
+    def build(self, problem: "Problem", welfare: "str | Welfare | None" = None) -> "Policy | StatefulPolicy":
         """Make the policy.
 
         Args:
@@ -53,7 +53,7 @@ class NamedPolicy:
         """
         module, name = self.maker.split(":")
         make = getattr(import_module(f"evenhand.{module}"), name)
-        policy: Policy | Starting = make(problem, welfare, self.name) if self.fair else make(problem)
+        policy: Policy | StatefulPolicy = make(problem, welfare, self.name) if self.fair else make(problem)
         return policy
 
 

@@ -14,9 +14,9 @@ from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Opening
 from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.model.welfare import MOST_APART, PowerMean, RankWeighted, Welfare, check_welfare, is_named
+from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
 from evenhand.solvers.service import best_values
@@ -83,8 +83,7 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
 
 def _is_same(first: Welfare, second: Welfare) -> bool:
     """Whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
-    known = isinstance(first, (RankWeighted, PowerMean)) and type(first) is type(second)
-    return first is second or (known and bool(first == second))
+    return first is second or (is_named(first) and bool(first == second))
 
 
 def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidSolution | None = None) -> FluidSolution:
@@ -136,25 +135,25 @@ def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
     if not relaxed.by_step:
         return relaxed.prices * problem.criterion.total
     criterion, steps = problem.criterion, len(relaxed.prices)
-    weights = criterion if criterion.num_steps is not None else Opening(problem.discount, steps - 1)
+    weights = Opening(problem.discount, steps - 1) if criterion.is_stationary else criterion
     return np.asarray(weights.time_weights(steps) @ relaxed.prices)
 
 
-def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | Starting]:
+def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | StatefulPolicy]:
     """The policies that a solution of the relaxation gives, by name.
 
     Args:
         problem: the problem.
         relaxed: a solution of its relaxation.
     """
-    found: dict[str, Policy | Starting] = {}
+    found: dict[str, Policy | StatefulPolicy] = {}
     for name in ("occupancy-priority", "fair-index", "re-solving"):
         with contextlib.suppress(NotApplicable, TooLarge):
             found[name] = build_policy(problem, relaxed, name)
     return found
 
 
-def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | Starting:
+def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | StatefulPolicy:
     """One policy of the relaxation.
 
     Args:
@@ -169,7 +168,7 @@ def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> 
     return build_policy(known, relax(known, welfare), name)
 
 
-def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | Starting:
+def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | StatefulPolicy:
     """One policy of a solution of the relaxation.
 
     Args:

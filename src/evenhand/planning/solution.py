@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, told_by
-from evenhand.evaluation.draws import UnderDraws
-from evenhand.evaluation.evaluate import evaluate, per_arm, standard_errors, unit_columns
-from evenhand.evaluation.fairness import gini_coefficient
-from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
+from evenhand.evaluation.evaluate import evaluate, per_arm, unit_columns
+from evenhand.evaluation.inequality import gini_coefficient
+from evenhand.evaluation.standard_errors import CONFIDENCE, bias_error, standard_errors, welfare_error
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective, num_members
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.certificate import check_bound, rounding
 from evenhand.planning.relaxed import resource_prices
@@ -21,9 +20,6 @@ from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from evenhand.planning.knowing import WorthKnowing
-    from evenhand.planning.robust import Robust
 
 
 # -- what is known of the errors -------------------------------------------------------------------------------------
@@ -113,7 +109,7 @@ class Solution(Shown):
     by_type: bool
     """Whether the units are the types."""
 
-    policy: Policy | Starting = field(repr=False)
+    policy: Policy | StatefulPolicy = field(repr=False)
     """What to do."""
 
     problem: CoupledMDP = field(repr=False)
@@ -129,10 +125,10 @@ class Solution(Shown):
     parts: tuple[Part, ...] = ()
     """The policies that were chosen by playing, the largest share first; empty for exact methods."""
 
-    optimism: float | None = None
+    selection_bias: float | None = None
     """By how much the welfare was higher on the episodes that parts and shares were chosen on; None if none was."""
 
-    kept_welfare: float | None = None
+    welfare_without_redraw: float | None = None
     """The welfare of the mixture if it is drawn once and kept, where the policy draws anew every few steps."""
 
     realised_gini: float | None = None
@@ -153,15 +149,6 @@ class Solution(Shown):
 
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
-
-    draws: UnderDraws | None = field(default=None, repr=False)
-    """What the plan is worth over draws of the posterior, where they were asked for."""
-
-    worth_knowing: "WorthKnowing | None" = field(default=None, repr=False)
-    """Which transitions, if known better, would make for a better plan, where draws were asked for."""
-
-    robust: "Robust | None" = field(default=None, repr=False)
-    """What the plan gains in the worst draws, and what that costs, where it was made for them."""
 
     def __post_init__(self) -> None:
         episodes = min((len(part) for part in self.samples.returns), default=None) if self.samples else None
@@ -187,7 +174,6 @@ class Solution(Shown):
         """Return the JSON form; it computes prices, and shares of time served if there are floors."""
         worst = weight_of_worst(self.objective.welfare, 0.1, num_members(self.problem))
         units = {"values": self.unit_values, "values_stderr": self.unit_stderr, "served": self.unit_served}
-        draws = {"draws": self.draws, "worth_knowing": self.worth_knowing, "robust": self.robust}
         found: dict[str, Any] = {
             "method": self.method,
             "reason": self.reason,
@@ -206,7 +192,6 @@ class Solution(Shown):
             "prices": self.prices,
             "gini_coefficient": self.gini_coefficient,
             **per_arm(self.problem, self.by_type, {name: v for name, v in units.items() if v is not None}),
-            **{name: each.to_dict() for name, each in draws.items() if each is not None},
             "seconds": self.seconds,
         }
         if self.groups:
@@ -214,14 +199,14 @@ class Solution(Shown):
             if self.group_stderr is not None:
                 found["groups_stderr"] = dict(zip(self.groups, self.group_stderr.tolist(), strict=True))
         if self.parts:
-            rotate = getattr(self.policy, "rotate", None)
+            redraw_every = getattr(self.policy, "redraw_every", None)
             found |= {
                 "realised_gini_coefficient": self.realised_gini,
                 "realised_gini_stderr": self.realised_gini_stderr,
                 "parts": [{"policy": part.name, "share": part.share} for part in self.parts],
-                "optimism": self.optimism,
-                "rotate": rotate,
-                **({"kept_welfare": self.kept_welfare} if rotate else {}),
+                "selection_bias": self.selection_bias,
+                "redraw_every": redraw_every,
+                **({"welfare_without_redraw": self.welfare_without_redraw} if redraw_every else {}),
             }
         return found
 
@@ -273,7 +258,7 @@ class Solution(Shown):
         """
         if not self.problem.has_floors:
             return None
-        found = evaluate(self.policy, self.problem, self.objective.welfare, rng=0)
+        found = evaluate(self.problem, self.policy, self.objective.welfare, rng=0)
         # The policy may have been judged arm by arm, or type by type; here it is wanted as this solution has it.
         if self.by_type:
             return found.served

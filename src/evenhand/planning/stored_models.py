@@ -24,7 +24,7 @@ from evenhand.evaluation.block_evaluation import evaluate_blocks, objective_of
 from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.model.arm import ROOM
-from evenhand.model.files import Location, is_stored
+from evenhand.model.io import Location, is_stored
 from evenhand.model.objective import Objective
 from evenhand.model.parquet import (
     BATCH_ROWS,
@@ -502,7 +502,7 @@ def load_table_plan(path: Location, model: Location | None = None) -> TablePlan:
     if said.get("version") != VERSION or not isinstance(plan, dict):
         raise InvalidInput(f"{path}: not a plan for an opened model; write one with solve or indices")
     policy = BlockPolicy(plan["policy"], tuple(plan.get("prices", ())), float(plan.get("largest_weight", 1.0)))
-    opened = open_arms(said["model"] if model is None else model).under(plan["criterion"])
+    opened = open_arms(said["model"] if model is None else model).with_criterion(plan["criterion"])
     opened = replace(opened, budget=np.array(plan["budget"], dtype=np.float64))
     if policy.name != "fair-index":
         return TablePlan(policy, opened)

@@ -33,7 +33,7 @@ from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
 from evenhand.model.base_policy import BasePolicy, check_arrays
-from evenhand.model.composite import BySteps, steps_of
+from evenhand.model.composite import TimeVaryingPolicy, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
 from evenhand.model.same_arms import matched_types, table_rows
@@ -74,7 +74,7 @@ MOST_POINTS = 10_000
 
 def fair_index(
     problem: CoupledMDP, weights: ArrayLike, prices: ArrayLike, floor_prices: ArrayLike | None = None
-) -> ExchangeablePriority | BySteps:
+) -> ExchangeablePriority | TimeVaryingPolicy:
     """Serve by worth per price, weighted by the welfare; by step with a finite horizon.
 
     Args:
@@ -92,7 +92,7 @@ def fair_index(
     """
     service = _service(problem, *_read(weights, prices, floor_prices))
     parts = [ExchangeablePriority(problem, scores, threshold=0.0) for scores, _ in service]
-    return parts[0] if problem.criterion.num_steps is None else BySteps(parts)
+    return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
 
 
 def _read(
@@ -112,7 +112,7 @@ def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats, floor_p
     rounding is best, worth equal but for rounding is equal.
     """
     scores = [scores for scores, _ in _service(problem, weights, prices, floor_prices)]
-    return scores[0] if problem.criterion.num_steps is None else np.stack(scores)
+    return scores[0] if problem.criterion.is_stationary else np.stack(scores)
 
 
 def _service(
@@ -225,7 +225,7 @@ def occupancy_priority(
     weights: ArrayLike,
     prices: ArrayLike,
     floor_prices: ArrayLike | None = None,
-) -> "OccupancyPriority | BySteps":
+) -> "OccupancyPriority | TimeVaryingPolicy":
     """Draw what the relaxation would do, then repair and fill; by step with a finite horizon.
 
     Args:
@@ -245,7 +245,7 @@ def occupancy_priority(
     """
     occupancy = as_numbers(occupancy, "occupancy")
     weights, prices, floor_prices = _read(weights, prices, floor_prices)
-    if problem.criterion.num_steps is None:
+    if problem.criterion.is_stationary:
         return OccupancyPriority(problem, occupancy, weights, prices, floor_prices)
     service = _service(problem, weights, prices, floor_prices)
     parts = []
@@ -253,7 +253,7 @@ def occupancy_priority(
         # Where the relaxation never goes it says nothing: the preferred action stands in.
         laws = _laws(problem, occupancy[:, step], preferred)
         parts.append(OccupancyPriority.of_tables(problem, laws, scores))
-    return BySteps(parts)
+    return TimeVaryingPolicy(parts)
 
 
 class OccupancyPriority(BasePolicy):
@@ -280,7 +280,7 @@ class OccupancyPriority(BasePolicy):
             prices: (resource,) what a unit of a resource is worth.
             floor_prices: (type,) value of being served in itself; none by default.
         """
-        if problem.criterion.num_steps is not None:
+        if not problem.criterion.is_stationary:
             raise NotApplicable("with a finite horizon the relaxation has a table a step; use occupancy_priority")
         occupancy = as_numbers(occupancy, "occupancy")
         weights, prices, floor_prices = _read(weights, prices, floor_prices)
@@ -454,7 +454,7 @@ class Resolving(RememberingPolicy):
         # With a price a step, the largest stands for all of them in the grid.
         largest = prices.reshape(-1, problem.num_resources).max(axis=0)
         self.grid = np.array(list(product(*(_price_grid(price, each) for price in largest))))
-        types, steps = problem.types, problem.criterion.num_steps or 1
+        types, steps = problem.types, problem.criterion.num_layers
         # Values and ranks of every place, type, state and action, at every step.
         size = 60.0 * len(self.grid) * types.valid.size * steps
         check_memory(size, "the tables of prices", "Use the fair-index policy.")
@@ -463,7 +463,7 @@ class Resolving(RememberingPolicy):
         # By how much all prices are raised or lowered at each place.
         self.factors = self.grid / np.where(largest > 0, largest, 1.0)
         self.values, self.rent = _price_tables(self)
-        self._policies: dict[int, ExchangeablePriority | BySteps] = {}
+        self._policies: dict[int, ExchangeablePriority | TimeVaryingPolicy] = {}
 
     def to_arrays(self) -> dict[str, Array]:
         """Return weights and prices, and how often and how finely prices are searched."""
@@ -540,7 +540,7 @@ class Resolving(RememberingPolicy):
 
     def best_prices(self, counts: Ints, step: int = 0) -> Indices:
         """(episode,) the place in the grid of the prices that fit (episode, type, state) counts best at a step."""
-        # Played for longer than the horizon it begins again, as `BySteps` does.
+        # Played for longer than the horizon it begins again, as `TimeVaryingPolicy` does.
         now = step % self.values.shape[1]
         # The dual at every place of the grid: what arms are worth at the prices, and what the budget costs.
         dual = np.einsum("ets,gts->eg", counts, self.values[:, now]) + self.rent[:, now]

@@ -18,7 +18,7 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
 from evenhand.errors import NotApplicable
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import told_names
@@ -190,11 +190,11 @@ def indices(
         [[-0.6767, 0.2923, 5.0112]]
     """
     if isinstance(problem, StoredArms):
-        model = problem.under(criterion)
+        model = problem.with_criterion(criterion)
         if not model.is_large:
             return indices_of(model.problem())
         return indices_by_row(model, backend, progress)  # type: ignore[return-value]  # documented above
-    return indices_of(needs_tables(problem, "Whittle indices").under(criterion))
+    return indices_of(needs_tables(problem, "Whittle indices").with_criterion(criterion))
 
 
 def indices_by_row(model: StoredArms, backend: str | Pool | None = None, progress: Report | None = None) -> RowIndices:
@@ -276,7 +276,7 @@ def num_choices(problem: CoupledMDP) -> Ints:
 
 def whittle(
     problem: Problem, paper_compat: bool = False, allow_not_indexable: bool = False
-) -> ExchangeablePriority | BySteps:
+) -> ExchangeablePriority | TimeVaryingPolicy:
     """The Whittle index policy (WIP); for a finite horizon one for each step.
 
     Ties are broken at random; budget is spent on positive indices only.
@@ -317,7 +317,7 @@ def whittle(
         return _by_index(problem, indices / use[:, None], found.active, threshold)
     # (step, type, state) prices per unit of the resource.
     steps = np.moveaxis(indices, 1, 0) / use[:, None]
-    return BySteps([_by_index(problem, now, found.active, threshold) for now in steps])
+    return TimeVaryingPolicy([_by_index(problem, now, found.active, threshold) for now in steps])
 
 
 def _by_index(problem: CoupledMDP, indices: Floats, active: Indices, threshold: float) -> ExchangeablePriority:

@@ -35,7 +35,7 @@ from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy, check_arrays
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, explain_by_table
 from evenhand.model.simulator import Problem
@@ -230,10 +230,10 @@ class Counts:
             kernel = _row_products(kernel, laws[t][combinations[:, t]])
         return outcomes.reshape(-1).astype(np.int64), kernel
 
-    def lift(self, probabilities: Floats) -> "CountTable | BySteps":
+    def lift(self, probabilities: Floats) -> "CountTable | TimeVaryingPolicy":
         """An exchangeable policy that looks up the counts; with (step, pair) probabilities, one for each step."""
         if probabilities.ndim == 2:
-            return BySteps([CountTable(self, step) for step in probabilities])
+            return TimeVaryingPolicy([CountTable(self, step) for step in probabilities])
         return CountTable(self, probabilities)
 
 
@@ -433,7 +433,7 @@ class CountChoices(BasePolicy):
         return explain_by_table(decision)
 
 
-def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -> CountChoices | BySteps:
+def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -> CountChoices | TimeVaryingPolicy:
     """The policy of choices on counts: one table, or one for each step, all within the array that was given.
 
     Args:
@@ -444,7 +444,7 @@ def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -
     """
     if choices.ndim == 2:
         return CountChoices(problem, cells, base, choices)
-    return BySteps([CountChoices(problem, cells, base, amounts) for amounts in choices])
+    return TimeVaryingPolicy([CountChoices(problem, cells, base, amounts) for amounts in choices])
 
 
 class TypedChoices(BasePolicy):
@@ -518,7 +518,7 @@ class TypedChoices(BasePolicy):
         return explain_by_table(decision)
 
 
-def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array) -> TypedChoices | BySteps:
+def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array) -> TypedChoices | TimeVaryingPolicy:
     """The policy of choices on the counts of several types: one table, or one for each step.
 
     Args:
@@ -541,4 +541,4 @@ def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array)
     choices = np.stack(numbers, axis=-1).astype(np.min_scalar_type(len(table) - 1))
     if picks.ndim == 2:
         return TypedChoices(problem, table, choices)
-    return BySteps([TypedChoices(problem, table, own) for own in choices])
+    return TimeVaryingPolicy([TypedChoices(problem, table, own) for own in choices])

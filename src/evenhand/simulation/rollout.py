@@ -4,7 +4,7 @@
 
 The weights w and the usual number of steps T are the criterion's: gamma^t where it discounts, equal shares after a
 warm-up where it averages. A policy made for a finite horizon that is played for longer begins again after its last
-step (`BySteps`).
+step (`TimeVaryingPolicy`).
 
 Randomness is split once: one stream for the world, one for the policy. The world's numbers belong to (step, episode,
 arm), so two policies given the same rng meet the same world, and an arm that both treat alike moves alike. A simulator
@@ -23,7 +23,7 @@ from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_ar
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
-from evenhand.model.policy import Policy, Starting, begin, check_acts
+from evenhand.model.policy import Policy, StatefulPolicy, begin, check_acts
 from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
@@ -80,7 +80,7 @@ class Rollout:
 @shows_bar
 def simulate(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = 0,
@@ -236,7 +236,7 @@ class _Sums:
 class _Play:
     """How one batch of episodes is played."""
 
-    policy: Policy | Starting
+    policy: Policy | StatefulPolicy
 
     weights: Floats
     """(step,)"""
@@ -266,7 +266,7 @@ class _Play:
 
 def step_weights(problem: Problem, horizon: int | None, criterion: str | Criterion | None) -> Floats:
     """(step,) what each step to be simulated counts for."""
-    chosen = problem.under(criterion).criterion
+    chosen = problem.with_criterion(criterion).criterion
     steps = chosen.simulated_steps(horizon)
     check_memory(16.0 * steps, f"a horizon of {steps} steps", "Use a shorter one.")
     return chosen.time_weights(steps)
@@ -291,7 +291,7 @@ def as_asked(returns: Floats, rewards: Floats | None) -> Floats:
 
 def middle_step(problem: Problem, criterion: str | Criterion | None, weights: Floats) -> int | None:
     """The first step of the second half of the (step,) weights of an average; None for others, or without halves."""
-    if not problem.under(criterion).criterion.is_average:
+    if not problem.with_criterion(criterion).criterion.is_average:
         return None
     number = int(np.count_nonzero(weights))
     return len(weights) - number // 2 if number > 1 else None

@@ -140,7 +140,8 @@ def _trimmed(tables: ArmTables, part: slice) -> ArmTables:
     )
 
 
-class BlockBuilder(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class BlockBuilder:
     """Builds a block where it will stay."""
 
     reader: Callable[[], RowTables]

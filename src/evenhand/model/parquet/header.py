@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.checks import Faults, plain
+from evenhand.checks import Faults, plain, read_names
 from evenhand.errors import Fault, MissingExtra, ModelError
-from evenhand.model.coupled import Over, read_budget, read_criterion, read_names, read_over, read_welfare_text
+from evenhand.model.coupled import Over, read_budget, read_criterion, read_over, read_welfare_text
 from evenhand.model.criterion import Criterion
 from evenhand.typing import Floats
 

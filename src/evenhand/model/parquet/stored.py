@@ -14,7 +14,7 @@ from evenhand.errors import Fault, TableError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over
 from evenhand.model.criterion import Criterion, parse_criterion
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.parquet.header import KEY, Header, check_columns, needs_pyarrow, read_header
 from evenhand.model.parquet.rows import (
     BATCH_ROWS,
@@ -136,7 +136,7 @@ class StoredArms(Header, Shown):
             f"StoredArms({counted(self.num_arms, 'arm')}{rows}, {counted(self.num_resources, 'resource')}, {criterion})"
         )
 
-    def under(self, criterion: str | Criterion | None = None, over: Over | None = None) -> "StoredArms":
+    def with_criterion(self, criterion: str | Criterion | None = None, over: Over | None = None) -> "StoredArms":
         """The same arms under another criterion, or with welfare over other members."""
         chosen = parse_criterion(criterion, self.discount) if isinstance(criterion, str) else criterion
         return replace(self, criterion=chosen or self.criterion, over=over or self.over)

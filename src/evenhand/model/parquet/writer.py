@@ -14,7 +14,7 @@ from evenhand.errors import InvalidInput
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.files import Location, replacing, sweep
+from evenhand.model.io import Location, replacing, sweep
 from evenhand.model.parquet.header import KEY, Header, header_of, needs_pyarrow
 from evenhand.model.parquet.rows import BATCH_ROWS, TYPES
 from evenhand.model.parquet.stored import StoredArms
