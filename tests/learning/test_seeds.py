@@ -1,6 +1,7 @@
 """Training over several seeds: each run is that of its seed alone, wherever it goes on; the best is told fairly."""
 
 import json
+import threading
 import zipfile
 from pathlib import Path
 
@@ -134,8 +135,11 @@ def test_what_is_asked_wrongly_is_told_before_any_run(asked, words):
 
 
 def test_a_simulator_that_cannot_be_sent_is_told():
+    lock = threading.Lock()
+
     def sample(states, actions, rng):
-        return states, states * 0.0
+        with lock:
+            return states, states * 0.0
 
     own = eh.Simulator(sample, lambda n, rng: rng.integers(0, 2, n), [[0], [1]], 2, 3, [1], 0.9)
     with pytest.raises(InvalidInput, check=mentions("on")):

@@ -1,5 +1,7 @@
 """Policies compared on other processes: the same rows, wherever they are played."""
 
+import threading
+
 import pytest
 
 import evenhand as eh
@@ -37,6 +39,9 @@ def test_a_policy_that_cannot_be_sent_is_told():
     problem = eh.problems.machine_replacement(num_arms=3)
 
     class Mine:
+        def __init__(self):
+            self.lock = threading.Lock()
+
         def act(self, states, rng):
             return states * 0
 

@@ -1,5 +1,7 @@
 """Plans whose policies are tried, and draws weighed, as cells: the same bits in this process, in others and on Ray."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -87,9 +89,9 @@ class TestColumns:
 
     def test_what_runs_in_this_process_alone_is_refused_or_told(self):
         problem = eh.problems.machine_replacement(num_arms=3)
-        with pytest.raises(InvalidInput, match="the method counts works in this process"):
+        with pytest.raises(InvalidInput, match="method counts"):
             eh.solve(problem, method="counts", backend="processes:2")
-        with pytest.raises(InvalidInput, match="expected local"):
+        with pytest.raises(InvalidInput, match="moon"):
             eh.solve(problem, method="fluid", backend="moon")
         assert (
             "nothing ran on processes:2, for no policies were tried" in eh.solve(problem, backend="processes:2").reason
@@ -99,10 +101,13 @@ class TestColumns:
         problem = eh.problems.machine_replacement(num_arms=3)
 
         class Mine:
+            def __init__(self):
+                self.lock = threading.Lock()
+
             def act(self, states, rng):
                 return states * 0
 
-        with pytest.raises(InvalidInput, match="the policy mine cannot be sent to another process"):
+        with pytest.raises(InvalidInput, match="policy mine"):
             eh.solve(problem, method=eh.SolveMethod(candidates={"mine": Mine()}), backend="processes:2")
 
 
