@@ -64,7 +64,7 @@ check: $(STAMP)-dev  ## format, lint, types, import layers
 bench: $(STAMP)-dev  ## side-by-side benchmarks
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
-bench-cluster: $(STAMP)-dev  ## the fair relaxation by shards: processes, Ray, kills, growth to 10^7 arms
+bench-cluster: $(STAMP)-dev  ## the fair relaxation by blocks: processes, Ray, kills, growth to 10^7 arms
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.cluster
 
 bench-rl: $(STAMP)-dev  ## how well and how fast deep reinforcement learning does

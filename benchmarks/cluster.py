@@ -1,7 +1,7 @@
 """The fair relaxation beyond one process: the table of docs/beyond-one-machine.md.
 
     make bench-cluster
-    python -m benchmarks.cluster [local-and-ray] [growth] [kills] [nodes] [plan] [anchors] [--largest N] [--folder F]
+    python -m benchmarks.cluster [local-and-ray] [growth] [kills] [nodes] [anchors] [--largest N] [--folder F]
 
 Arms are random, all different, with three states, two actions and one resource. They are written to Parquet once, in a
 folder that is kept for the next run. Memory is the sum over all processes of what each has for itself, and of its share
@@ -26,12 +26,10 @@ import numpy as np
 import psutil
 
 from benchmarks.timing import RESULTS
-from evenhand.execution.local import processes
-from evenhand.execution.on_ray import ray_cluster
-from evenhand.model.parquet.reading import StoredArms, open_arms
-from evenhand.model.parquet.writing import ArmWriter
+from evenhand.model.parquet import ArmWriter, StoredArms, open_arms
+from evenhand.parallel import Pool
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.sharded import ShardedSolution, solve_sharded
+from evenhand.solvers.block_relaxation import BlockSolution, solve_blocks
 
 WELFARE, TOLERANCE = "gini:half=0.75", 1e-4
 AT_ONCE = 500_000
@@ -80,21 +78,21 @@ def _size(process: psutil.Process) -> float:
         return 0.0
 
 
-def bits(solution: ShardedSolution) -> tuple[Any, ...]:
+def bits(solution: BlockSolution) -> tuple[Any, ...]:
     """What must not change."""
     arrays = (solution.values, solution.weights, solution.prices, solution.use)
     return (solution.welfare, solution.upper_bound, *(array.tobytes() for array in arrays))
 
 
-def timed(arms: StoredArms, on: Any, progress: Any = None) -> tuple[ShardedSolution, float]:
+def timed(arms: StoredArms, backend: Any, progress: Any = None) -> tuple[BlockSolution, float]:
     begin = time.perf_counter()
-    solution = solve_sharded(arms, WELFARE, on=on, tolerance=TOLERANCE, progress=progress)
+    solution = solve_blocks(arms, WELFARE, backend, TOLERANCE, progress)
     return solution, time.perf_counter() - begin
 
 
 def warm(executor: Any, folder: Path) -> None:
     """Start the workers and load compiled code, which is not what is timed."""
-    solve_sharded(table_of(folder, 40_000), WELFARE, on=executor, tolerance=1e-3)
+    solve_blocks(table_of(folder, 40_000), WELFARE, executor, 1e-3)
 
 
 @contextmanager
@@ -115,13 +113,13 @@ def small_ray(cores: int = 2) -> Iterator[None]:
 def local_and_ray(folder: Path, largest: int) -> dict[str, Any]:
     """The same arms on two processes and on two Ray workers."""
     arms = table_of(folder, min(10**6, largest))
-    with processes(2) as executor:
+    with Pool("processes:2") as executor:
         warm(executor, folder)
         here, seconds_here = timed(arms, executor)
-    with small_ray(), ray_cluster(num_workers=2) as executor:
+    with small_ray(), Pool("ray", num_workers=2) as executor:
         warm(executor, folder)
         there, seconds_there = timed(arms, executor)
-    print(f"{arms.num_arms:.0e} arms: local:2 {seconds_here:.1f} s, Ray with 2 workers {seconds_there:.1f} s")
+    print(f"{arms.num_arms:.0e} arms: processes:2 {seconds_here:.1f} s, Ray with 2 workers {seconds_there:.1f} s")
     print(f"  ratio {seconds_there / seconds_here:.2f}; bitwise equal: {bits(here) == bits(there)}; gap {here.gap:.1e}")
     return {
         "local": seconds_here, "ray": seconds_there, "equal": bits(here) == bits(there), "gap": here.gap,
@@ -143,13 +141,13 @@ def growth(folder: Path, largest: int) -> list[dict[str, Any]]:
 
 def _grown(arms: StoredArms, folder: Path) -> dict[str, Any]:
     """One size; the driver's peak is also what the system says of it, which misses nothing between two looks."""
-    with processes(2) as executor:
+    with Pool("processes:2") as executor:
         warm(executor, folder)
         with watched() as seen:
             found, seconds = timed(arms, executor)
     return {
         "arms": arms.num_arms, "seconds": seconds, "gap": found.gap, "rounds": found.rounds,
-        "shards": found.num_shards, "welfare": found.welfare, "bound": found.upper_bound, **seen,
+        "blocks": found.num_blocks, "welfare": found.welfare, "bound": found.upper_bound, **seen,
         "driver_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9,
     }  # fmt: skip
 
@@ -157,7 +155,7 @@ def _grown(arms: StoredArms, folder: Path) -> dict[str, Any]:
 def _told(row: dict[str, Any]) -> str:
     return (
         f"{row['arms']:.0e} arms: {row['seconds']:7.1f} s, gap {row['gap']:.1e}, {row['rounds']} rounds, "
-        f"{row['shards']} shards, all processes {row['all']:.2f} GB, driver {row['driver']:.2f} GB "
+        f"{row['blocks']} blocks, all processes {row['all']:.2f} GB, driver {row['driver']:.2f} GB "
         f"(at its peak {row['driver_peak']:.3f} GB resident)"
     )
 
@@ -172,20 +170,24 @@ def _told_growth(first: dict[str, Any], last: dict[str, Any]) -> str:
     )
 
 
+def _process(number: int, progress: Any = None) -> int:
+    return os.getpid()
+
+
 def kills(folder: Path, largest: int) -> dict[str, Any]:
     """A worker is killed at ten random moments."""
     arms, rng = table_of(folder, min(10**5, largest)), np.random.default_rng(0)
     equal, replaced, times = 0, 0, []
-    with processes(2) as executor:
+    with Pool("processes:2") as executor:
         warm(executor, folder)
         calm, seconds = timed(arms, executor)
         for moment in rng.uniform(0.02, 0.95, size=10):
-            victim = executor._workers[int(rng.integers(2))].handle.process.pid
+            victim = executor.map(_process, [0])[0]
             killer = threading.Timer(moment * seconds, os.kill, (victim, signal.SIGKILL))
             killer.start()
             found, took = timed(arms, executor)
             killer.join()
-            equal, replaced = equal + (bits(found) == bits(calm)), replaced + found.num_replaced
+            equal, replaced = equal + (bits(found) == bits(calm)), executor.num_restarts
             times.append(took)
     print(
         f"{arms.num_arms:.0e} arms, a worker killed at 10 random moments: {equal} of 10 answers bitwise equal, "
@@ -207,7 +209,7 @@ def nodes(folder: Path, largest: int) -> dict[str, Any]:
     cluster.wait_for_nodes()
     try:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
-        with ray_cluster(num_workers=3) as executor:
+        with Pool("ray", num_workers=3) as executor:
             warm(executor, folder)
             calm, seconds = timed(arms, executor)
             lost = []
@@ -225,17 +227,7 @@ def nodes(folder: Path, largest: int) -> dict[str, Any]:
         f"{arms.num_arms:.0e} arms on 3 Ray nodes, one removed on the way: bitwise equal: {bits(found) == bits(calm)}; "
         f"{seconds:.1f} s calm, {took:.1f} s with the loss"
     )
-    return {"equal": bits(found) == bits(calm), "calm": seconds, "lost": took, "replaced": found.num_replaced}
-
-
-def plan(folder: Path, largest: int) -> dict[str, Any]:
-    """What a shard costs, and 10^8 arms on many machines by a model of that cost."""
-    from benchmarks.cluster_model import measure, simulate_table
-
-    size = min(10**6, largest)
-    costs = measure(table_of(folder, size // 5), table_of(folder, size), WELFARE, TOLERANCE)
-    print(json.dumps({name: round(value, 12) for name, value in costs.items()}, indent=1))
-    return {"costs": costs, "table": simulate_table(costs)}
+    return {"equal": bits(found) == bits(calm), "calm": seconds, "lost": took}
 
 
 def anchors(folder: Path, largest: int) -> list[dict[str, Any]]:
@@ -250,7 +242,6 @@ PARTS: dict[str, Callable[[Path, int], Any]] = {
     "growth": growth,
     "kills": kills,
     "nodes": nodes,
-    "plan": plan,
     "anchors": anchors,
 }
 

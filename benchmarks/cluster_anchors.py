@@ -15,7 +15,8 @@ from scipy import sparse
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.sharded import solve_sharded
+from evenhand.solvers.block_relaxation import solve_blocks
+from evenhand.solvers.blocks import InMemory
 
 LIMIT = 30.0
 """Seconds after which a program is stopped."""
@@ -113,7 +114,7 @@ def run() -> list[dict[str, Any]]:
                 running.discard("lagrange")
         for name, welfare in (("ours", "utilitarian"), ("fair", "gini:half=0.75")):
             begin = time.perf_counter()
-            found = solve_sharded(problem, welfare)
+            found = solve_blocks(InMemory(problem), welfare)
             row[name] = {"value": found.welfare, "bound": found.upper_bound, "seconds": time.perf_counter() - begin}
         told = [_told(row.get(name)) for name in ("simplex", "ipm", "pdlp", "lagrange")]
         print(f"{number:>8} {' '.join(f'{one:>10}' for one in told)} "

@@ -22,13 +22,13 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.effort import limited_effort
 from evenhand.problems import machine_replacement
 
-PIECES = str(Path(__file__).parent / "execution")
+TASKS = str(Path(__file__).parent / "parallel")
 """Where the work of test workers is, so that they can import it."""
 
 _PYTHONPATH = os.environ.get("PYTHONPATH", "")
 
-if PIECES not in sys.path:
-    sys.path.append(PIECES)
+if TASKS not in sys.path:
+    sys.path.append(TASKS)
 
 JointLaw = Callable[[tuple[int, ...]], dict[tuple[int, ...], float]]
 """For each joint state the possible joint actions and their probabilities."""
@@ -386,7 +386,7 @@ def small_ray():
     import ray
 
     if not ray.is_initialized():
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_PYTHONPATH, PIECES]))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_PYTHONPATH, TASKS]))
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         ray.init(
             num_cpus=3,

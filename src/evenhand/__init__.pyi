@@ -5,10 +5,6 @@ from evenhand import problems as problems
 from evenhand import uncertainty as uncertainty
 from evenhand._version import __version__ as __version__
 from evenhand.evaluation import Evaluation as Evaluation
-from evenhand.evaluation.shards.checking import check_arms as check_arms
-from evenhand.evaluation.shards.indexing import index_arms as index_arms
-from evenhand.evaluation.shards.measuring import evaluate_arms as evaluate_arms
-from evenhand.evaluation.shards.plans import act_on_arms as act_on_arms
 from evenhand.fitting.fit import fit as fit
 from evenhand.learning import train as train
 from evenhand.model.arm import Arm as Arm
@@ -17,8 +13,9 @@ from evenhand.model.composite import TimeVaryingPolicy as TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP as CoupledMDP
 from evenhand.model.io import load as load
 from evenhand.model.io import save as save
-from evenhand.model.parquet.reading import open_arms as open_arms
-from evenhand.model.parquet.writing import ArmWriter as ArmWriter
+from evenhand.model.parquet import ArmWriter as ArmWriter
+from evenhand.model.parquet import open_arms as open_arms
+from evenhand.model.parquet import write_arms as write_arms
 from evenhand.model.policy import Policy as Policy
 from evenhand.model.simulator import Simulator as Simulator
 from evenhand.model.welfare import AlphaFair as AlphaFair
@@ -31,7 +28,6 @@ from evenhand.model.welfare import check_welfare as check_welfare
 from evenhand.model.welfare import parse_welfare as parse_welfare
 from evenhand.model.welfare import register_welfare as register_welfare
 from evenhand.planning.backtest import backtest as backtest
-from evenhand.planning.by_shards import solve_arms as solve_arms
 from evenhand.planning.check import check as check
 from evenhand.planning.compare import compare as compare
 from evenhand.planning.plan import Plan as Plan

@@ -61,13 +61,13 @@ def test_a_place_changes_nothing(evenhand, model, timeless):
         ("evaluate", model, "whittle", "--draws", "20"),
         ("compare", model, "--policies", "whittle,random", "--draws", "20"),
     ):
-        here, there = (timeless(evenhand(*asked, *more, "--json").json) for more in ((), ("--on", "local")))
+        here, there = (timeless(evenhand(*asked, *more, "--json").json) for more in ((), ("--backend", "threads")))
         assert here == there
-    assert "nothing ran on local:3" in evenhand("solve", model, "--on", "local:3", "--json").json["reason"]
-    assert "joint" in evenhand("solve", model, "--method", "joint", "--on", "ray").refusal
+    assert "nothing ran on threads:3" in evenhand("solve", model, "--backend", "threads:3", "--json").json["reason"]
+    assert "joint" in evenhand("solve", model, "--method", "joint", "--backend", "ray").refusal
     assert (
-        "--on: goes with one --budget"
-        in evenhand("solve", model, "--on", "local", "--budget", "1", "--budget", "2").refusal
+        "--backend: goes with one --budget"
+        in evenhand("solve", model, "--backend", "threads", "--budget", "1", "--budget", "2").refusal
     )
 
 

@@ -217,5 +217,5 @@ class TestSeeds:
         assert "all seeds; * is the best" in shown and "held out" in shown and "not saved" in shown
 
     def test_a_place_needs_several_runs(self, folder, evenhand):
-        assert "--on: one run goes on in this process; --seeds N" in evenhand("train", *MODEL, "--on", "ray").refusal
-        assert "expected local" in evenhand("train", *MODEL, "--seeds", 2, "--on", "moon").refusal
+        assert "--seeds N" in evenhand("train", *MODEL, "--backend", "ray").refusal
+        assert "moon" in evenhand("train", *MODEL, "--seeds", 2, "--backend", "moon").refusal

@@ -1,6 +1,7 @@
 """Training over several seeds: runs depend on their seed alone, and the best is selected on held-out episodes."""
 
 import json
+import threading
 import zipfile
 from pathlib import Path
 
@@ -11,11 +12,10 @@ pytest.importorskip("stable_baselines3")
 
 import evenhand as eh
 from evenhand.errors import InvalidInput, UnknownName
-from evenhand.execution.local import processes
-from evenhand.execution.on_ray import ray_cluster
 from evenhand.learning import judging, loop
 from evenhand.learning.learners import PPOLearner
 from evenhand.learning.training_runs import SeedRow, TrainingRuns, checkpoint_of
+from evenhand.parallel import Pool
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -121,7 +121,7 @@ def test_a_finished_seed_is_read_and_a_missing_one_is_trained(three, tmp_path, m
         ({"seed": True}, "seed: expected a whole number"),
         ({"seeds": 2, "seed": 2**32 - 1}, "seed: expected a whole number"),
         ({"resume": True}, "checkpoint"),
-        ({"on": "mars"}, "on: expected local"),
+        ({"backend": "mars"}, "mars"),
         ({"stepps": 3}, "stepps"),
         ({"steps": 0}, "steps"),
     ],
@@ -132,12 +132,15 @@ def test_invalid_arguments_are_refused_before_any_run(asked, words):
 
 
 def test_a_simulator_that_cannot_be_sent_is_refused():
+    lock = threading.Lock()
+
     def sample(states, actions, rng):
-        return states, states * 0.0
+        with lock:
+            return states, states * 0.0
 
     own = eh.Simulator(sample, lambda n, rng: rng.integers(0, 2, n), [[0], [1]], 2, 3, [1], 0.9)
-    with pytest.raises(InvalidInput, match="on: the problem cannot be sent to another process"):
-        eh.train(own, seeds=2, on="local:2", **SMALL)
+    with pytest.raises(InvalidInput, match="the problem"):
+        eh.train(own, seeds=2, backend="processes:2", **SMALL)
 
 
 @pytest.mark.slow
@@ -145,8 +148,8 @@ def test_a_simulator_that_cannot_be_sent_is_refused():
 def test_runs_are_identical_on_every_backend(kind, three, tmp_path, request):
     if kind == "ray":
         request.getfixturevalue("small_ray")
-    with processes(2) if kind == "processes" else ray_cluster(num_workers=2) as executor:
-        found = eh.train(MACHINES, seeds=3, on=executor, checkpoint=tmp_path / "run", **SMALL)
+    with Pool("processes:2") if kind == "processes" else Pool("ray", num_workers=2) as executor:
+        found = eh.train(MACHINES, seeds=3, backend=executor, checkpoint=tmp_path / "run", **SMALL)
     assert [bits(run) for run in found.runs] == [bits(run) for run in three.runs]
     assert [row[:5] for row in found.rows] == [row[:5] for row in three.rows]
     assert all(run.problem is MACHINES and run.policy.problem is MACHINES for run in found.runs)

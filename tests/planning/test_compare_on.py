@@ -1,11 +1,12 @@
 """Policies compared on other processes: the same rows, wherever they are played."""
 
+import threading
+
 import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInput
-from evenhand.execution.local import processes
-from evenhand.execution.on_ray import ray_cluster
+from evenhand.parallel import Pool
 
 from ..conftest import mentions
 
@@ -14,10 +15,10 @@ pytestmark = pytest.mark.xdist_group("ray")
 POLICIES = ["whittle", "random", "never-act", "fair-index", "oldest-first"]
 
 
-def rows_of(on=None):
+def rows_of(backend=None):
     problem = eh.problems.machine_replacement(num_arms=4)
     asked = {"num_episodes": 20, "horizon": 30, "method": "monte-carlo", "solve_up_to": 0}
-    found = eh.compare(problem, POLICIES, "gini:2", on=on, **asked)
+    found = eh.compare(problem, POLICIES, "gini:2", backend=backend, **asked)
     return [(row.policy, row.evaluation.welfare, row.evaluation.values.tobytes()) for row in found.rows]
 
 
@@ -25,7 +26,7 @@ def rows_of(on=None):
 def executor(request):
     if request.param == "ray":
         request.getfixturevalue("small_ray")
-    with processes(2) if request.param == "processes" else ray_cluster(num_workers=2) as opened:
+    with Pool("processes:2") if request.param == "processes" else Pool("ray", num_workers=2) as opened:
         yield opened
 
 
@@ -38,8 +39,11 @@ def test_a_policy_that_cannot_be_sent_is_told():
     problem = eh.problems.machine_replacement(num_arms=3)
 
     class Mine:
+        def __init__(self):
+            self.lock = threading.Lock()
+
         def act(self, states, rng):
             return states * 0
 
     with pytest.raises(InvalidInput, check=mentions("on", "mine")):
-        eh.compare(problem, {"mine": Mine()}, num_episodes=2, horizon=3, on="local:1")
+        eh.compare(problem, {"mine": Mine()}, num_episodes=2, horizon=3, backend="processes:1")

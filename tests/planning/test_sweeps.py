@@ -1,14 +1,15 @@
 """Plans whose policies are tried, and draws weighed, as cells: the same bits in this process, in others and on Ray."""
 
+import threading
+
 import numpy as np
 import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInput
-from evenhand.execution.local import processes
-from evenhand.execution.on_ray import ray_cluster
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named
+from evenhand.parallel import Pool
 from evenhand.policies import random_feasible
 from evenhand.uncertainty import compare_scenarios, draw_scenarios, plan_scenarios
 
@@ -27,7 +28,7 @@ def short(effort):
 def executor(request):
     if request.param == "ray":
         request.getfixturevalue("small_ray")
-    with processes(2) if request.param == "processes" else ray_cluster(num_workers=2) as opened:
+    with Pool("processes:2") if request.param == "processes" else Pool("ray", num_workers=2) as opened:
         yield opened
 
 
@@ -66,7 +67,9 @@ class TestColumns:
         mine = {"mine": random_feasible(problem)}
         here = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", candidates=mine))
         assert len(here.parts) > 1 or here.history[-1][0] > 5
-        assert bits(eh.solve(problem, "gini:2", eh.SolveMethod("fluid", candidates=mine), on=executor)) == bits(here)
+        assert bits(eh.solve(problem, "gini:2", eh.SolveMethod("fluid", candidates=mine), backend=executor)) == bits(
+            here
+        )
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("criterion", "floor"), [("average", 0.0), ("finite:6", 0.02)])
@@ -74,31 +77,38 @@ class TestColumns:
         one = eh.problems.health_outreach(num_arms=6, budget=3)
         problem = eh.CoupledMDP(one.arms, one.budget, one.discount, one.counts, floors=[floor] * len(one.counts))
         asked = {"method": "fluid", "criterion": criterion}
-        assert bits(eh.solve(problem, "maximin", on=executor, **asked)) == bits(eh.solve(problem, "maximin", **asked))
+        assert bits(eh.solve(problem, "maximin", backend=executor, **asked)) == bits(
+            eh.solve(problem, "maximin", **asked)
+        )
 
     @pytest.mark.slow
     def test_the_time_may_be_limited_elsewhere_too(self, executor):
         problem = eh.problems.random_coupled(num_arms=6, num_types=6, budget=2)
-        found = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3), on=executor)
+        found = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3), backend=executor)
         assert "stopped by the time given" in found.reason
 
     def test_what_runs_in_this_process_alone_is_refused_or_told(self):
         problem = eh.problems.machine_replacement(num_arms=3)
-        with pytest.raises(InvalidInput, match="on: the method counts works in this process"):
-            eh.solve(problem, method="counts", on="local:2")
-        with pytest.raises(InvalidInput, match="on: expected local"):
-            eh.solve(problem, method="fluid", on="moon")
-        assert "nothing ran on local:2, for no policies were tried" in eh.solve(problem, on="local:2").reason
+        with pytest.raises(InvalidInput, match="method counts"):
+            eh.solve(problem, method="counts", backend="processes:2")
+        with pytest.raises(InvalidInput, match="moon"):
+            eh.solve(problem, method="fluid", backend="moon")
+        assert (
+            "nothing ran on processes:2, for no policies were tried" in eh.solve(problem, backend="processes:2").reason
+        )
 
     def test_a_candidate_that_cannot_be_sent_is_told(self):
         problem = eh.problems.machine_replacement(num_arms=3)
 
         class Mine:
+            def __init__(self):
+                self.lock = threading.Lock()
+
             def act(self, states, rng):
                 return states * 0
 
-        with pytest.raises(InvalidInput, match="on: the policy mine cannot be sent to another process"):
-            eh.solve(problem, method=eh.SolveMethod(candidates={"mine": Mine()}), on="local:2")
+        with pytest.raises(InvalidInput, match="policy mine"):
+            eh.solve(problem, method=eh.SolveMethod(candidates={"mine": Mine()}), backend="processes:2")
 
 
 class TestScenarios:
@@ -116,7 +126,7 @@ class TestScenarios:
 
     def test_comparisons_do_not_depend_on_the_backend(self, executor):
         problem, known = fitted()
-        compared = eh.compare(problem, ["whittle", "random"], "gini:2", num_episodes=5, on=executor)
+        compared = eh.compare(problem, ["whittle", "random"], "gini:2", num_episodes=5, backend=executor)
         scenarios = draw_scenarios(problem, known, 20)
         here, there = (compare_scenarios(scenarios, compared.policies, "gini:2", backend=on) for on in (None, executor))
         assert here.to_dict() == there.to_dict()

@@ -9,8 +9,9 @@ import evenhand as eh
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP, usable_amount
+from evenhand.solvers.block_relaxation import solve_blocks
+from evenhand.solvers.blocks import InMemory
 from evenhand.solvers.fluid import solve_fluid, solve_opening
-from evenhand.solvers.sharded.solve import solve_sharded
 
 from ..oracles.problems import seeded_problem
 from ..oracles.product_space_lp import read_problem
@@ -154,8 +155,8 @@ class TestShards:
         assert (problem.usable_budget < problem.budget).any()
         eh.save(problem, tmp_path / "arms.parquet")
         table = eh.open_arms(tmp_path / "arms.parquet")
-        for arms in (problem, table):
-            found = solve_sharded(arms, "gini:2", tolerance=1e-6)
+        for arms in (InMemory(problem), table):
+            found = solve_blocks(arms, "gini:2", tolerance=1e-6)
             assert found.upper_bound == pytest.approx(whole.upper_bound, rel=1e-5)
 
 

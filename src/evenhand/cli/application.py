@@ -7,6 +7,7 @@ import click
 from evenhand._version import __version__
 from evenhand.cli.groups import Commands
 from evenhand.cli.options import (
+    backend_option,
     budget_option,
     common,
     criterion_option,
@@ -14,10 +15,7 @@ from evenhand.cli.options import (
     fitting,
     initial_option,
     model_argument,
-    on_cells_option,
-    on_option,
     over_option,
-    place_option,
     playing,
     reading,
     training_settings,
@@ -70,7 +68,7 @@ def problems(**options: Any) -> None:
 @welfare_option
 @criterion_option
 @over_option
-@on_option
+@backend_option("blocks of a large model in Parquet are computed")
 @common(seeded=False)
 def check(**options: Any) -> None:
     """Summarise MODEL, and report what looks odd.
@@ -106,7 +104,9 @@ def check(**options: Any) -> None:
     metavar="POLICY",
     help="Let this policy (saved or named) compete with those of the method fluid; repeatable.",
 )
-@click.option("--tolerance", type=float, help="Relative gap to stop at; by default 1e-8, by shards 1e-4.")
+@click.option(
+    "--tolerance", type=float, help="Relative gap to stop at; by default 1e-8, for a large model in Parquet 1e-4."
+)
 @click.option(
     "--seconds",
     type=float,
@@ -127,21 +127,16 @@ def check(**options: Any) -> None:
     help="Of a fitted model: maximise the mean of the worst share Q of the scenarios (0.1), and report its cost. "
     "Takes the time of many plans, on top of --seconds.",
 )
-@on_cells_option("policies and scenarios are evaluated")
-@click.option(
-    "--checkpoint",
-    metavar="FILE",
-    help="By shards: file of the state of the search, resumed if it exists.",
-)
+@backend_option("policies are simulated, draws evaluated, and blocks of a large model in Parquet solved")
 @click.option("--out", metavar="POLICY", help="Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
 @common()
 def solve(**options: Any) -> None:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
-    --budget, a table: the welfare under each, and what the step from one to the next is worth. A model in Parquet with
-    --on, or of many rows, is solved by shards: the fair relaxation, its bound, and a plan in Parquet. Of any other
-    model --on says where the policies of the method fluid are tried, and scenarios evaluated.
+    --budget, a table: the welfare under each, and what the step from one to the next is worth. Of a model in
+    Parquet with more than 100,000 rows, or with --out FILE.parquet, the fair relaxation is solved: its bound, and a
+    plan in Parquet.
     """
     from evenhand.cli.commands.solve import run
 
@@ -152,8 +147,10 @@ def solve(**options: Any) -> None:
 @model_argument
 @budget_option()
 @criterion_option
-@on_option
-@click.option("--out", metavar="FILE.parquet", help="By shards: write the indices, row by row; also a plan for act.")
+@backend_option("blocks of a large model in Parquet are computed")
+@click.option(
+    "--out", metavar="FILE.parquet", help="Of a model in Parquet: write the indices, row by row; also a plan for act."
+)
 @common(seeded=False)
 def indices(**options: Any) -> None:
     """Whittle indices and the indexability verdict of each type of arm of MODEL.
@@ -176,7 +173,7 @@ def indices(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
-@place_option("policies are simulated, several at a time")
+@backend_option("policies are simulated and draws evaluated")
 @click.option("--report", metavar="FILE.html", help="Also write the comparison as a page with figures.")
 @common()
 def compare(**options: Any) -> None:
@@ -228,7 +225,7 @@ def fairness(**options: Any) -> None:
     metavar="N",
     help="Train N times, with the seeds from --seed on; the best network in a held-out evaluation is saved.",
 )
-@place_option("the runs of --seeds go on, several at a time")
+@backend_option("the runs of --seeds execute")
 @click.option("--out", metavar="POLICY", help="Save the policy; training can then be resumed, too.")
 @click.option("--resume", is_flag=True, help="Go on where an interrupted run with the same --out stopped.")
 @click.option("--tensorboard", metavar="FOLDER", help="Write TensorBoard's logs there.")
@@ -255,8 +252,10 @@ def train(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
-@on_cells_option("--draws are evaluated")
-@click.option("--values", metavar="FILE.parquet", help="By shards: write the value of each row, with its error.")
+@backend_option("draws are evaluated, and blocks of a large model in Parquet simulated")
+@click.option(
+    "--values", metavar="FILE.parquet", help="Of a model in Parquet: write the value of each row, with its error."
+)
 @common()
 def evaluate(**options: Any) -> None:
     """Evaluate POLICY on MODEL, arm by arm.
@@ -329,7 +328,7 @@ def backtest(**options: Any) -> None:
 )
 @click.option("--part", type=click.IntRange(min=1), help="Part of a mixture; by default drawn by the seed.")
 @click.option("--out", metavar="FILE.csv", help="Also write the actions as a table.")
-@on_option
+@backend_option("blocks of a large model in Parquet are computed")
 @common()
 def act(**options: Any) -> None:
     """Decide the present step, arm by arm, with a reason for each.

@@ -74,28 +74,10 @@ def over_option(command: Command) -> Command:
     )(command)
 
 
-def on_option(command: Command) -> Command:
-    """Backend of work by shards."""
-    return click.option(
-        "--on",
-        metavar="PLACE",
-        help="Of a model in Parquet: work by shards on local, local:N (N processes), ray or ray://HOST:PORT.",
-    )(command)
-
-
-def place_option(what: str) -> Callable[[Command], Command]:
-    """Backend of independent tasks."""
-    return click.option("--on", metavar="PLACE", help=f"Where {what}: local:N (N processes), ray or ray://HOST:PORT.")
-
-
-def on_cells_option(what: str) -> Callable[[Command], Command]:
-    """Backend of work by shards, and of cells if the model is in memory."""
-    return click.option(
-        "--on",
-        metavar="PLACE",
-        help="Where work runs: local, local:N (N processes), ray or ray://HOST:PORT. Of a model in Parquet by shards; "
-        f"of any other, where {what}, several at a time.",
-    )
+def backend_option(what: str) -> Callable[[Command], Command]:
+    """Where work runs."""
+    forms = "threads:N, processes:N, ray or ray://HOST:PORT"
+    return click.option("--backend", metavar="BACKEND", help=f"Where {what}: {forms}; results do not depend on it.")
 
 
 def draws_option(command: Command) -> Command:

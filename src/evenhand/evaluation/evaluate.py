@@ -47,6 +47,7 @@ from evenhand.model.policy import Policy, StatefulPolicy, is_exchangeable, plays
 from evenhand.model.same_arms import all_made_for
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.policies.resize import fitted
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, part_of, share_of_budget, simulate
@@ -384,6 +385,7 @@ def evaluate(
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
+    backend: str | Pool | None = None,
 ) -> Evaluation:
     """Evaluate a policy: exactly if possible, else by simulation.
 
@@ -401,6 +403,8 @@ def evaluate(
         progress: True shows a bar; a function is called with the current task and the share done.
         criterion: criterion, as text or object; by default the problem's own.
         over: welfare over `arms` or `groups`; by default the problem's own.
+        backend: where blocks of a large opened Parquet model are simulated; problems in memory are evaluated in this
+            process.
 
     Example:
         >>> import evenhand as eh
@@ -414,6 +418,8 @@ def evaluate(
     if not isinstance(policy, (Policy, StatefulPolicy)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(problem, policy)")
+    if backend is not None:
+        raise InvalidInput("backend: for large opened models; one policy in memory is evaluated in this process")
     # The problem with the types that the policy knows, and the requested members.
     evaluated = problem.with_criterion(criterion, over)
     policy = fitted(policy, evaluated)

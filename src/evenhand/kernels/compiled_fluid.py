@@ -8,9 +8,9 @@ to compile.
 
 import numpy as np
 
-from evenhand.execution.threads import in_order, num_threads
 from evenhand.kernels.fluid_sweeps import ADVANTAGE, SAME
 from evenhand.kernels.jit import njit
+from evenhand.parallel import in_order, num_threads
 
 SAMPLE = 63
 """Vertices of which the median is taken for a cut."""

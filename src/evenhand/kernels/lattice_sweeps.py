@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numba import njit
 
-from evenhand.execution.threads import in_order, num_threads
+from evenhand.parallel import in_order, num_threads
 
 ABREAST = 32
 """Lines that are swept side by side, so that a weight, once loaded, serves them all."""

@@ -11,8 +11,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TypeVar
 
-from evenhand.execution.threads import in_order
 from evenhand.kernels.forks import forked, one_at_a_time, start_threads
+from evenhand.parallel import in_order
 
 ALONE_BELOW = 200_000
 """Elementary operations below which one thread does the work."""

@@ -21,8 +21,8 @@ from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from evenhand.execution import Executor
     from evenhand.learning.learners import Learner
+    from evenhand.parallel import Pool
     from evenhand.typing import Progress  # it loads NumPy
 
 Architecture = Literal["counts", "joint", "joint-idle"]
@@ -124,8 +124,8 @@ class TrainingRun(TrainingSettings):
             "each run with its own checkpoint, FILE.seed-0 and so on."
         ),
     )
-    on: "str | Executor | None" = field(
-        default=None, metadata=_help("Backend of several runs: local:2, ray, ray://host:port; by default this process.")
+    backend: "str | Pool | None" = field(
+        default=None, metadata=_help("Backend of several runs: processes:2, ray, ray://host:port; by default this process.")
     )
     tensorboard: str | Path | None = field(default=None, metadata=_help("Folder for TensorBoard's logs."))
     progress: "Progress | bool | None" = field(

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from evenhand.checks import check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling
 from evenhand.errors import InvalidInput
-from evenhand.execution import Sweep
 from evenhand.learning.judging import held_out
 from evenhand.learning.settings import TrainingRun
 from evenhand.learning.training import Problem, Training, train_one
 from evenhand.model.coupled import CoupledMDP
+from evenhand.parallel import Pool
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.typing import Progress
 
@@ -113,13 +113,13 @@ def train_runs(problem: Problem, asked: TrainingRun, seeds: int | Sequence[int])
         seeds: number of seeds, from `asked.seed` on; or the seeds themselves.
     """
     runs = [_run_of(seed, asked) for seed in read_seeds(seeds, asked.seed)]
-    with Sweep(asked.on) as sweep, telling(asked.progress) as tell:
-        sweep.check_portable({"the problem": problem, "the algorithm": asked.algorithm})
+    with Pool(asked.backend) as sweep, telling(asked.progress) as tell:
+        sweep.check_picklable({"the problem": problem, "the algorithm": asked.algorithm})
         if not asked.resume:  # from here on a run whose worker dies continues from its own checkpoint
             for run in runs:
                 if run.checkpoint is not None:
                     Path(run.checkpoint).unlink(missing_ok=True)
-        found = sweep(_train_one, [(problem, run) for run in runs], [f"seed {run.seed}" for run in runs], tell)
+        found = sweep.map(_train_one, [(problem, run) for run in runs], [f"seed {run.seed}" for run in runs], tell)
     trained = tuple(_of_problem(training, problem) for training, _, _ in found)
     rows = [
         SeedRow(run.seed, one.score, mean, error, one.steps, one.seconds)
@@ -158,7 +158,7 @@ def _run_of(seed: int, asked: TrainingRun) -> TrainingRun:
         "tensorboard": logs,
         "resume": checkpoint is not None,
     }
-    return replace(asked, **own, seeds=None, on=None, progress=None)
+    return replace(asked, **own, seeds=None, backend=None, progress=None)
 
 
 def _train_one(cell: tuple[Problem, TrainingRun], progress: Progress | None = None) -> tuple[Training, float, float]:

@@ -15,8 +15,10 @@ from evenhand.errors import Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import Loaded, Location, load_noting
 from evenhand.model.objective import num_members, read_welfare
+from evenhand.model.parquet import StoredArms
 from evenhand.model.places import called
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.planning.lint_rules import Note, Study, find_oddities, per_cent, weight_of_worst_tenth
 
 SHOWN_OF_A_KIND = 20
@@ -162,10 +164,11 @@ class Check(Shown):
 
 
 def check(
-    model: CoupledMDP | Location,
+    model: CoupledMDP | StoredArms | Location,
     welfare: str | Welfare | None = None,
     criterion: str | None = None,
     over: str | None = None,
+    backend: str | Pool | None = None,
 ) -> Check:
     """Tell what a model says and what looks odd about it.
 
@@ -173,10 +176,12 @@ def check(
     that gain nothing by being served, budgets that never bind, and floors that cannot be met. None of it is an error.
 
     Args:
-        model: a problem, or the name of a model file.
+        model: a problem, the name of a model file, or an opened Parquet model. Of more than 100,000 rows the result has
+            totals instead of types (`planning.stored_models.StoredCheck`).
         welfare: the welfare; by default as in `solve`.
         criterion: in the place of the model's own.
         over: in the place of the model's own.
+        backend: where the rows of a large opened model are read.
 
     Raises:
         ModelError: the file is not sound; with every fault.
@@ -190,6 +195,13 @@ def check(
         >>> found.types[0].served_by
         ('replace',)
     """
+    if isinstance(model, StoredArms):
+        opened = model.with_criterion(criterion, over)  # type: ignore[arg-type]  # checked where it is read
+        if opened.is_large:
+            from evenhand.planning.stored_models import check_stored
+
+            return check_stored(opened, backend=backend)  # type: ignore[return-value]  # documented above
+        model = opened.problem()
     if not isinstance(model, (CoupledMDP, str, os.PathLike)):
         kind = type(model).__name__
         raise InvalidInput(f"check: expected a problem, or the name of a model file; of a {kind} nothing is known")

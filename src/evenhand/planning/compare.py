@@ -18,7 +18,6 @@ from evenhand.errors import (
     TooLarge,
 )
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
-from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.io import Location
@@ -26,6 +25,7 @@ from evenhand.model.objective import read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.planning.certificate import check_bound
 from evenhand.planning.policy_argument import Several, read_policies
 from evenhand.planning.policy_registry import NamedPolicy
@@ -201,7 +201,7 @@ def compare(
     criterion: str | Criterion | None = None,
     over: str | None = None,
     budgets: "Sequence[Budget] | None" = None,
-    on: str | Executor | None = None,
+    backend: str | Pool | None = None,
 ) -> "Comparison | BudgetSweep[BudgetComparison]":
     """Evaluate policies on one problem, all in the same world.
 
@@ -223,8 +223,8 @@ def compare(
         over: welfare over `arms` or `groups`; by default the problem's own.
         budgets: several budgets, each as of `CoupledMDP.with_budget`, to compare under each; the best policy is never
             worse under a larger one. By default the problem's own budget.
-        on: where policies are simulated, several at a time: `local:2`, `ray`, `ray://host:port`, or an
-            executor; by default this process. Results do not depend on it.
+        backend: where policies are simulated: `threads:2`, `processes:2`, `ray`, `ray://host:port`, or a
+            pool; by default this process, one after the other. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -244,7 +244,7 @@ def compare(
 
         def under_budget(budgeted: CoupledMDP, tell: Progress | None) -> Comparison:
             found = compare(
-                budgeted, policies, weighed_by, num_episodes, horizon, seed, method, tell, solve_up_to, on=on
+                budgeted, policies, weighed_by, num_episodes, horizon, seed, method, tell, solve_up_to, backend=backend
             )
             assert isinstance(found, Comparison)
             return found
@@ -259,8 +259,8 @@ def compare(
     refused: dict[str, EvenhandError] = {}
     # Policies of one's own were made for the problem as it was given.
     arguments = (problem, weighed_by, num_episodes, horizon, seed, method), (evaluated.criterion, evaluated.over)
-    with Sweep(on) as sweep:
-        for name, found in _evaluate_all(chosen, arguments, sweep, _share_of(report, BOUNDING, 1.0)).items():
+    with Pool(backend) as pool:
+        for name, found in _evaluate_all(chosen, arguments, pool, _share_of(report, BOUNDING, 1.0)).items():
             if isinstance(found, EvenhandError):
                 refused[name], left_out[name] = found, str(found)
             else:
@@ -281,13 +281,13 @@ Arguments = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def _evaluate_all(
-    policies: Mapping[str, Policy | StatefulPolicy], arguments: Arguments, sweep: Sweep, progress: Progress | None
+    policies: Mapping[str, Policy | StatefulPolicy], arguments: Arguments, pool: Pool, progress: Progress | None
 ) -> dict[str, Evaluation | EvenhandError]:
     """Return the evaluation of each policy, or the error that prevents it."""
-    sweep.check_portable({"the problem": arguments[0][0]})
-    sweep.check_portable({f"the policy {name}": policy for name, policy in policies.items()})
+    pool.check_picklable({"the problem": arguments[0][0]})
+    pool.check_picklable({f"the policy {name}": policy for name, policy in policies.items()})
     cells = [(policy, arguments) for policy in policies.values()]
-    return dict(zip(policies, sweep(_evaluate_one, cells, list(policies), progress), strict=True))
+    return dict(zip(policies, pool.map(_evaluate_one, cells, list(policies), progress), strict=True))
 
 
 def _evaluate_one(

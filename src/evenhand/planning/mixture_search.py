@@ -33,7 +33,6 @@ import numpy as np
 from evenhand.checks import available_memory
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.evaluation.evaluate import treats_alike
-from evenhand.execution import Sweep
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
@@ -41,6 +40,7 @@ from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Gini, Welfare, as_welfare
+from evenhand.parallel import Pool
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.policy_scoring import (
@@ -166,7 +166,7 @@ class WeightedIndices:
     problem: CoupledMDP
     objective: Objective
     judge: Judge
-    sweep: Sweep = field(default_factory=Sweep)
+    sweep: Pool = field(default_factory=Pool)
     columns: list[Column] = field(default_factory=list)
     asked: int = 0
     unsettled: NotConverged | None = None

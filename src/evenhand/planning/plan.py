@@ -26,6 +26,7 @@ from evenhand.model.base_policy import described
 from evenhand.model.composite import components, is_mixture, is_time_varying, redraw_period, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, policy_family, queue_places, served_places
+from evenhand.model.io import is_stored
 from evenhand.model.labels import Labels, amount_of, quantity
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin
 from evenhand.model.same_arms import subproblem
@@ -204,7 +205,8 @@ def load_plan(source: Source, kinds: Sequence[SavableKind] = ()) -> "Plan":
     """Read a plan: a saved policy with the problem that its file carries.
 
     Args:
-        source: a file name, bytes or a binary stream, from `save_solution`, `save_policy` or `Training.save`.
+        source: a file name, bytes or a binary stream, from `save_solution`, `save_policy` or `Training.save`. A
+            table in Parquet is a plan for an opened model (`planning.stored_models.TablePlan`).
         kinds: classes of policies of your own, if the plan holds such; see `load_policy`.
 
     Raises:
@@ -219,6 +221,10 @@ def load_plan(source: Source, kinds: Sequence[SavableKind] = ()) -> "Plan":
         CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
     """
     named = isinstance(source, (str, PathLike))
+    if named and is_stored(source):
+        from evenhand.planning.stored_models import load_table_plan
+
+        return load_table_plan(source)  # type: ignore[return-value, arg-type]  # documented above
     return Plan(*read_contents(source, kinds), source=str(source) if named else "PLAN")
 
 

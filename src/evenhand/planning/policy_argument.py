@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, ca
 from evenhand import evaluation
 from evenhand.errors import Fault, InvalidInput, ModelError, PolicyError
 from evenhand.model.criterion import Criterion
+from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, check_problem
 from evenhand.model.welfare import Welfare
@@ -161,6 +162,16 @@ def _by_name(
     def called(problem: Problem, policy: Chosen, *arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
         bound = signature.bind(problem, policy, *arguments, **keywords)
         bound.apply_defaults()
+        if isinstance(problem, StoredArms):
+            given = bound.arguments
+            model = problem.with_criterion(given["criterion"], given["over"])
+            if model.is_large:
+                from evenhand.planning.stored_models import evaluate_stored
+
+                report = given["progress"] if callable(given["progress"]) else None
+                chosen = {name: given[name] for name in ("welfare", "num_episodes", "horizon", "rng", "backend")}
+                return evaluate_stored(model, policy, progress=report, **chosen)  # type: ignore[return-value]
+            return called(model.problem(), policy, *arguments, **keywords)
         check_problem(problem, f"{function.__name__}(problem, policy)")
         # Named policies are made for the criterion of the evaluation.
         evaluated = problem.with_criterion(bound.arguments["criterion"], bound.arguments["over"])

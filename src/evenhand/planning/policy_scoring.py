@@ -35,10 +35,10 @@ from evenhand.evaluation.evaluate import knows_types, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
 from evenhand.evaluation.standard_errors import standard_errors
-from evenhand.execution import Sweep
 from evenhand.model.composite import MixturePolicy, components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
+from evenhand.parallel import Pool
 from evenhand.planning.effort import current_effort
 from evenhand.reductions.counts import num_count_states
 from evenhand.simulation import simulate, simulate_counts
@@ -312,7 +312,7 @@ _Seen = tuple[Floats, Floats, bool, Floats | None]
 
 
 def judge_all(
-    sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
+    sweep: Pool, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
 ) -> list[Column]:
     """Evaluate policies, several at a time.
 
@@ -333,11 +333,11 @@ def judge_all(
 
 
 def judge_those_that_settle(
-    sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
+    sweep: Pool, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
 ) -> list[Column | NotConverged]:
     """The same, with the error in place of the column of a policy that takes too long to reach its long run."""
     names = [one.name for one in asked]
-    found = sweep(_judge, list(zip(judges, asked, strict=True)), names, progress)
+    found = sweep.map(_judge, list(zip(judges, asked, strict=True)), names, progress)
     return [
         seen if isinstance(seen, NotConverged) else Column(one.name, one.policy, one.law, *seen)
         for one, seen in zip(asked, found, strict=True)

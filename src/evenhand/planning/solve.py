@@ -24,14 +24,15 @@ import numpy as np
 from evenhand.checks import as_seed, available_memory, fits_in_memory, human_bytes
 from evenhand.display import heard, shows_bar, size_in_words
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge, UnknownName
-from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import type_names
 from evenhand.model.objective import read_welfare
+from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.planning import exact, heuristic_methods
 from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
@@ -75,7 +76,7 @@ _OF_SAMPLES = (
 
 @overload
 def solve(
-    problem: CoupledMDP,
+    problem: CoupledMDP | StoredArms,
     welfare: str | Welfare | None = None,
     method: str | SolveMethod = "auto",
     *,
@@ -84,13 +85,13 @@ def solve(
     budgets: None = None,
     rng: Rng = 0,
     progress: Progress | bool | None = None,
-    on: str | Executor | None = None,
+    backend: str | Pool | None = None,
 ) -> Solution: ...
 
 
 @overload
 def solve(
-    problem: CoupledMDP,
+    problem: CoupledMDP | StoredArms,
     welfare: str | Welfare | None = None,
     method: str | SolveMethod = "auto",
     *,
@@ -99,13 +100,13 @@ def solve(
     budgets: "Sequence[Budget]",
     rng: Rng = 0,
     progress: Progress | bool | None = None,
-    on: str | Executor | None = None,
+    backend: str | Pool | None = None,
 ) -> "BudgetSweep[BudgetRow]": ...
 
 
 @shows_bar
 def solve(
-    problem: CoupledMDP,
+    problem: CoupledMDP | StoredArms,
     welfare: str | Welfare | None = None,
     method: str | SolveMethod = "auto",
     *,
@@ -114,12 +115,13 @@ def solve(
     budgets: "Sequence[Budget] | None" = None,
     rng: Rng = 0,
     progress: Progress | bool | None = None,
-    on: str | Executor | None = None,
+    backend: str | Pool | None = None,
 ) -> "Solution | BudgetSweep[BudgetRow]":
     """Find the best policy for a welfare, with an upper bound that proves how good it is.
 
     Args:
-        problem: the problem.
+        problem: the problem, or an opened Parquet model. Of more than 100,000 rows the result is the relaxation and its
+            index policy (`planning.stored_models.Relaxation`), without a search for mixtures.
         welfare: welfare to maximise, as text or object; by default the problem's own (`CoupledMDP.welfare`).
         method: name of a method, or a `SolveMethod` with settings.
         criterion: `discounted`, `average` or `finite:T`; by default the problem's own.
@@ -128,8 +130,8 @@ def solve(
             worse plan. By default the problem's own budget.
         rng: seed or generator of the simulations that whittle and fluid need.
         progress: True shows a bar; a function is called with the current task and the share done.
-        on: backend on which policies are tried in parallel: `local:2`, `ray`, `ray://host:port`, or an executor; by
-            default this process. Results do not depend on it. Only the method fluid uses it.
+        backend: where policies are simulated, and blocks of a large opened model solved: `threads:2`, `processes:2`,
+            `ray`, `ray://host:port`, or a pool; by default this process. Results do not depend on it.
 
     Returns:
         A `Solution`; with several budgets a `BudgetSweep`.
@@ -154,17 +156,22 @@ def solve(
         {'resource 0': 1.0} 14.079
         {'resource 0': 2.0} 14.252
     """
-    evaluated = needs_tables(problem, "solve", _OF_SAMPLES).with_criterion(criterion, over)
     settings = SolveMethod.of(method)
+    if isinstance(problem, StoredArms):
+        model = problem.with_criterion(criterion, over)  # type: ignore[arg-type]  # checked where it is read
+        if model.is_large and model.over == "arms" and not model.has_floors and budgets is None:
+            return _relaxed(model, welfare, settings, heard(progress), backend)  # type: ignore[return-value]
+        problem = model.problem()
+    evaluated = needs_tables(problem, "solve", _OF_SAMPLES).with_criterion(criterion, over)
     if budgets is not None:
         from evenhand.planning.budget_sweep import solve_budgets  # it calls `solve` per budget
 
-        if on is not None:
-            raise InvalidInput("on: several budgets are solved in this process")
+        if backend is not None:
+            raise InvalidInput("backend: several budgets are solved in this process")
         return solve_budgets(
             evaluated, budgets, read_welfare(evaluated, welfare), settings, heard(progress), as_seed(rng)
         )
-    _check_place(on, settings)
+    _check_place(backend, settings)
     task = Task(
         evaluated,
         read_welfare(evaluated, welfare),
@@ -174,11 +181,31 @@ def solve(
         candidates=dict(settings.candidates),
         seconds=settings.seconds,
         redraw_every=settings.redraw_every,
-        sweep=Sweep(on),
+        sweep=Pool(backend),
     )
     check_sound(evaluated, task.welfare)
     with task.sweep:
         return _told_of_place(task, _found(task, settings.name))
+
+
+def _relaxed(
+    model: StoredArms,
+    welfare: str | Welfare | None,
+    settings: SolveMethod,
+    progress: Progress | None,
+    backend: str | Pool | None,
+) -> object:
+    """The relaxation of a large opened model."""
+    from evenhand.planning.stored_models import TOLERANCE, solve_stored
+
+    others = {"candidates": settings.candidates, "seconds": settings.seconds, "redraw_every": settings.redraw_every}
+    given = [name for name, value in others.items() if value]
+    if given or settings.name not in ("auto", "fluid"):
+        raise NotApplicable(
+            f"{(given or [settings.name])[0]}: not for a large opened model, whose relaxation is solved"
+        )
+    tolerance = TOLERANCE if settings.tolerance == SolveMethod().tolerance else settings.tolerance
+    return solve_stored(model, welfare, tolerance, progress, backend)
 
 
 def _found(task: Task, method: str) -> Solution:
@@ -228,18 +255,20 @@ def _with_redraw_note(task: Task, solution: Solution) -> Solution:
     return replace(solution, reason=f"{solution.reason}; no redraw, since it is not a mixture of fluid policies")
 
 
-def _check_place(on: str | Executor | None, method: SolveMethod) -> None:
+def _check_place(backend: str | Pool | None, method: SolveMethod) -> None:
     """Refuse a backend that the method does not use, and policies that cannot be sent to it."""
-    if on is None:
+    if backend is None:
         return
     if method.name in METHODS and method.name != "fluid":
-        raise InvalidInput(f"on: the method {method.name} works in this process; only the method fluid runs elsewhere")
-    Sweep(on).check_portable({f"the policy {name}": policy for name, policy in method.candidates.items()})
+        raise InvalidInput(
+            f"backend: the method {method.name} runs in this process; only the method fluid runs elsewhere"
+        )
+    Pool(backend).check_picklable({f"the policy {name}": policy for name, policy in method.candidates.items()})
 
 
 def _told_of_place(task: Task, solution: Solution) -> Solution:
     """Say so where a place was named and nothing had to run there."""
-    if task.sweep.used or task.sweep.on is None:
+    if task.sweep.used or task.sweep.is_default:
         return solution
     return replace(solution, reason=f"{solution.reason}; nothing ran on {task.sweep.name}, for no policies were tried")
 

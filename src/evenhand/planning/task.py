@@ -8,12 +8,12 @@ import numpy as np
 
 from evenhand.checks import check_positive_int, is_number
 from evenhand.errors import InvalidInput
-from evenhand.execution import Sweep
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.planning.effort import Effort, current_effort
 from evenhand.solvers.counts import CountPlan, TypedPlan
 from evenhand.typing import Progress, Rng
@@ -111,7 +111,7 @@ class Task:
     redraw_every: int | None = None
     """Steps after which a mixture is drawn again; by default never."""
 
-    sweep: Sweep = field(default_factory=Sweep)
+    sweep: Pool = field(default_factory=Pool)
     """Backend on which policies are tried."""
 
     effort: Effort = field(default_factory=current_effort)

@@ -22,7 +22,9 @@ from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import told_names
+from evenhand.model.parquet import BATCH_ROWS, RowRange, StoredArms
 from evenhand.model.simulator import Problem, needs_tables
+from evenhand.parallel import Pool, Report
 from evenhand.policies.priority import ExchangeablePriority, serveable_cells, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
 from evenhand.typing import Bools, Floats, Indices, Ints
@@ -108,16 +110,72 @@ class TypeIndices(Shown):
         return figure
 
 
+@dataclass(frozen=True, eq=False)
+class RowIndices(Shown):
+    """Whittle indices of all rows of a large opened model."""
+
+    result: WhittleResult
+    """Indices by (row, state), and the verdicts."""
+
+    model: StoredArms
+    """The model."""
+
+    @property
+    def indices(self) -> Floats:
+        """(row, state) indices; nan if not indexable, or only idling is within the budget."""
+        return self.result.indices
+
+    @property
+    def indexable(self) -> Bools:
+        """(row,) whether each row is indexable."""
+        return self.result.indexable
+
+    def __repr__(self) -> str:
+        sound = int(self.indexable.sum())
+        return f"RowIndices({counted(len(self.indexable), 'row')}, {sound} indexable, {self.model.criterion.name})"
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row per row and state: the index.
+
+        Args:
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
+        """
+        rows, states = np.nonzero(np.isfinite(self.indices))
+        columns: dict[str, Any] = {"row": rows, "state": states, "index": self.indices[rows, states]}
+        return as_frame(columns, library)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return totals in JSON form."""
+        real = self.indices[np.isfinite(self.indices)]
+        return {
+            "criterion": self.model.criterion.name,
+            "rows": len(self.indexable),
+            "indexable": int(self.indexable.sum()),
+            "undefined": len(self.result.refused),
+            "first_without": (np.flatnonzero(~self.indexable)[:5] + 1).tolist(),
+            "lowest": float(real.min(initial=np.inf)),
+            "highest": float(real.max(initial=-np.inf)),
+        }
+
+
 def _label(labels: Sequence[str], state: int) -> str:
     return labels[state] if labels else str(state)
 
 
-def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> TypeIndices:
+def indices(
+    problem: CoupledMDP | StoredArms,
+    criterion: str | Criterion | None = None,
+    backend: str | Pool | None = None,
+    progress: Report | None = None,
+) -> TypeIndices:
     """The Whittle indices of every type of arm, with a proved verdict on indexability.
 
     Args:
-        problem: arms with two actions, one of them idle.
+        problem: arms with two actions, one of them idle; or an opened Parquet model. Of more than 100,000 rows the
+            result has indices per row (`RowIndices`).
         criterion: `discounted`, `average` or `finite:T`; by default the problem's own.
+        backend: where the rows of a large opened model are computed.
+        progress: called with the current activity and the completed share, for a large opened model.
 
     Raises:
         NotApplicable: some arm has other than two actions.
@@ -131,7 +189,57 @@ def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> Ty
         >>> found.indices.round(4).tolist()
         [[-0.6767, 0.2923, 5.0112]]
     """
+    if isinstance(problem, StoredArms):
+        model = problem.with_criterion(criterion)
+        if not model.is_large:
+            return indices_of(model.problem())
+        return indices_by_row(model, backend, progress)  # type: ignore[return-value]  # documented above
     return indices_of(needs_tables(problem, "Whittle indices").with_criterion(criterion))
+
+
+def indices_by_row(model: StoredArms, backend: str | Pool | None = None, progress: Report | None = None) -> RowIndices:
+    """The Whittle indices of every row of an opened model.
+
+    Args:
+        model: the model.
+        backend: where rows are computed.
+        progress: called with the current activity and the completed share.
+
+    Raises:
+        NotApplicable: some arm has other than two actions, or the horizon is finite.
+    """
+    if model.criterion.num_steps is not None:
+        raise NotApplicable("indices of a finite horizon differ by step; read the model into memory")
+    starts = range(0, model.num_rows, BATCH_ROWS)
+    shared = (model.budget, model.discount, model.criterion)
+    tasks = [(model.row_reader(row, min(row + BATCH_ROWS, model.num_rows)), *shared) for row in starts]
+    with Pool(backend) as pool:
+        parts = pool.map(_indices_of_rows, tasks, [f"rows from {row}" for row in starts], progress)
+    width = max(part.indices.shape[1] for part in parts)
+    wide = [
+        np.pad(part.indices, ((0, 0), (0, width - part.indices.shape[1])), constant_values=np.nan) for part in parts
+    ]
+    found = WhittleResult(
+        indices=np.concatenate(wide),
+        indexable=np.concatenate([part.indexable for part in parts]),
+        regained=np.concatenate([part.regained for part in parts]),
+        witnesses=np.concatenate([part.witnesses for part in parts]),
+        refused={
+            row + arm: text for row, part in zip(starts, parts, strict=True) for arm, text in part.refused.items()
+        },
+    )
+    return RowIndices(found, model)
+
+
+def _indices_of_rows(task: tuple[RowRange, Floats, float, Criterion], progress: Report | None = None) -> WhittleResult:
+    """The indices of some rows."""
+    reader, budget, discount, criterion = task
+    rows = reader()
+    problem = CoupledMDP(rows.tables, budget, discount, criterion=criterion)
+    result, kinds = indices_of(problem).result, problem.type_of_block[rows.kinds]
+    refused = {row: result.refused[kind] for row, kind in enumerate(kinds.tolist()) if kind in result.refused}
+    columns = (result.indices[kinds], result.indexable[kinds], result.regained[kinds], result.witnesses[kinds])
+    return WhittleResult(*columns, refused=refused)
 
 
 def indices_of(problem: CoupledMDP) -> TypeIndices:

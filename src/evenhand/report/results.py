@@ -20,6 +20,7 @@ from evenhand.model.composite import redraw_period
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import num_members
+from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.backtest import Backtest
@@ -40,7 +41,7 @@ from evenhand.planning.plan_summary import (
 from evenhand.planning.price_of_fairness import PriceOfFairness
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
-from evenhand.report import models, records
+from evenhand.report import large_models, models, records
 from evenhand.report.comparison import floor_notes, results_table, tie_notes, truncation_notes
 from evenhand.report.fairness import fairness_tables
 from evenhand.report.format import amount, duration, fixed, percent
@@ -76,6 +77,7 @@ for _kind, _function in (
     (Clusters, records.clusters_summary),
     (Diagnostics, records.diagnostics_summary),
     (Backtest, records.backtest_summary),
+    *large_models.SUMMARIES,
 ):
     summarise.register(_kind, _function)
 
@@ -245,10 +247,10 @@ def _(found: Evaluation) -> Summary:
     ]
     errors = None if found.exact else found.unit_stderr
     tables = [groups_table(found.groups, None if found.exact else found.member_stderr)] if found.groups else []
-    served = found.unit_served if found.problem.has_floors else None
-    tables.append(
-        units_table(found.problem, found.by_type, {"value": found.unit_values, "±": errors, "served": served})
-    )
+    if not isinstance(found.problem, StoredArms):  # of a large opened model every row is a type
+        served = found.unit_served if found.problem.has_floors else None
+        columns = {"value": found.unit_values, "±": errors, "served": served}
+        tables.append(units_table(found.problem, found.by_type, columns))
     played = "computed exactly"
     if found.num_episodes is not None and found.horizon is not None:
         played = f"{counted(found.num_episodes, 'episode')} of {counted(found.horizon, 'step')}"

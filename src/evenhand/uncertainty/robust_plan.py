@@ -30,11 +30,11 @@ from evenhand.checks import check_fraction
 from evenhand.display import Shown, heard, shows_bar
 from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, TooLarge
 from evenhand.evaluation.evaluate import evaluate
-from evenhand.execution import Executor, Sweep
 from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.relaxation import FLUID_TOLERANCE, build_policy
@@ -191,7 +191,7 @@ class _Candidates:
     welfare: Welfare
     seed: int
     search: PlanSearch
-    sweep: Sweep
+    sweep: Pool
     progress: Progress | None = None
     policies: dict[str, Policy | StatefulPolicy] = field(default_factory=dict)
     rows: dict[str, ScenarioValues] = field(default_factory=dict)
@@ -224,7 +224,7 @@ class _Candidates:
         """Add plans for other transitions, as policies of the model; none of a problem that cannot be solved."""
         tasks = [(problem, self.welfare, name, self.search.max_exact_states) for name, problem in problems.items()]
         found: dict[str, Policy | StatefulPolicy] = {}
-        for plans in self.sweep(_plans, tasks, [f"planning for {name}" for name in problems], self.report):
+        for plans in self.sweep.map(_plans, tasks, [f"planning for {name}" for name in problems], self.report):
             for name, policy in plans.items():
                 with contextlib.suppress(EvenhandError):  # one plan less to choose from
                     found[name] = rebuilt(policy, self.scenarios.problem)
@@ -287,7 +287,7 @@ def plan_scenarios(
     solution: Solution,
     tail: float | None = None,
     progress: Progress | bool | None = None,
-    backend: str | Executor | None = None,
+    backend: str | Pool | None = None,
     search: PlanSearch | None = None,
 ) -> ScenarioPlan:
     """Evaluate a plan over scenarios, with the value of information; or replace it by the plan with the best CVaR.
@@ -297,7 +297,7 @@ def plan_scenarios(
         solution: the plan for the model.
         tail: share of the worst scenarios whose mean welfare is maximised, such as 0.1; by default the plan stays.
         progress: True shows a bar; a function is called with the current task and the share done.
-        backend: `local:2`, `ray`, `ray://host:port` or an executor; this process by default. Results do not depend on
+        backend: `processes:2`, `ray`, `ray://host:port` or a pool; this process by default. Results do not depend on
             it.
         search: effort of the search; see `PlanSearch`.
 
@@ -306,7 +306,7 @@ def plan_scenarios(
     """
     check_tail(scenarios.problem, tail)
     watch, welfare, search = Stopwatch(), solution.objective.welfare, search or PlanSearch()
-    with Sweep(backend) as sweep:
+    with Pool(backend) as sweep:
         candidates = _Candidates(scenarios, welfare, episode_seed(scenarios.seed), search, sweep, heard(progress))
         if (errors := candidates.add({"plan": solution.policy})) and "plan" in errors:
             raise errors["plan"]

@@ -38,7 +38,6 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, show
 from evenhand.errors import EvenhandError, NotApplicable, OutOfDomain, TooLarge, UnknownName
 from evenhand.evaluation.evaluate import Case
 from evenhand.evaluation.long_run import mean_by_type, plain_steps
-from evenhand.execution import Executor, Sweep
 from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import arm_names, type_names
@@ -46,6 +45,7 @@ from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
+from evenhand.parallel import Pool
 from evenhand.policies.resize import fitted
 from evenhand.simulation.rollout import simulate, step_weights
 from evenhand.typing import Floats, Progress
@@ -343,7 +343,7 @@ def compare_scenarios(
     policies: Mapping[str, Policy | StatefulPolicy],
     welfare: str | Welfare | None = None,
     progress: Progress | bool | None = None,
-    backend: str | Executor | None = None,
+    backend: str | Pool | None = None,
     effort: EvaluationBudget | None = None,
 ) -> ScenarioComparison:
     """Evaluate policies in every scenario, all on the same random numbers.
@@ -353,7 +353,7 @@ def compare_scenarios(
         policies: policies by name.
         welfare: the welfare, as text or object; the problem's by default.
         progress: True shows a bar; a function is called with the current task and the share done.
-        backend: `local:2`, `ray`, `ray://host:port` or an executor; this process by default. Results do not depend on
+        backend: `processes:2`, `ray`, `ray://host:port` or a pool; this process by default. Results do not depend on
             it.
         effort: effort per policy; see `EvaluationBudget`.
 
@@ -361,8 +361,8 @@ def compare_scenarios(
         EvenhandError: no policy can be evaluated.
     """
     chosen = read_welfare(scenarios.problem, welfare)
-    with Sweep(backend) as sweep:
-        sweep.check_portable({f"the policy {name}": policy for name, policy in policies.items()})
+    with Pool(backend) as sweep:
+        sweep.check_picklable({f"the policy {name}": policy for name, policy in policies.items()})
         seed = episode_seed(scenarios.seed)
         found = evaluate_scenarios(scenarios, policies, chosen, seed, sweep, heard(progress), effort)
     rows = tuple(row for row in found.values() if isinstance(row, ScenarioValues))
@@ -378,7 +378,7 @@ def evaluate_scenarios(
     policies: Mapping[str, Policy | StatefulPolicy],
     welfare: Welfare,
     seed: int,
-    sweep: Sweep,
+    sweep: Pool,
     progress: Progress | None = None,
     effort: EvaluationBudget | None = None,
 ) -> "dict[str, ScenarioValues | NotApplicable | TooLarge | OutOfDomain]":
@@ -398,7 +398,7 @@ def evaluate_scenarios(
         (leaf, scenarios, welfare, seed, effort or EvaluationBudget()) for own in leaves.values() for leaf, _ in own
     ]
     titles = [f"{name} over scenarios" for name, own in leaves.items() for _ in own]
-    results = iter(sweep(_evaluate_task, tasks, titles, progress))
+    results = iter(sweep.map(_evaluate_task, tasks, titles, progress))
     found: dict[str, ScenarioValues | NotApplicable | TooLarge | OutOfDomain] = {}
     for name, own in leaves.items():
         parts = [next(results) for _ in own]

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from evenhand.cli.console import print_json, print_summary, table_bytes
+from evenhand.cli.large_models import refuse_in_memory, run_act
 from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.cli.stored import refuse_without_shards, run_act
 from evenhand.display import counted
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.model.io import is_stored, write_atomically
@@ -35,16 +35,16 @@ def run(
     step: int,
     part: int | None,
     out: str | None,
-    on: str | None,
+    backend: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Say what to do now, arm by arm."""
     if is_stored(plan):
-        run_act(plan, states, budget, out, on, seed, as_json)
+        run_act(plan, states, budget, out, backend, seed, as_json)
         return
-    refuse_without_shards(on=on)
+    refuse_in_memory(backend=backend)
     check_target(out, "--out")
     _check_suffix(out)
     _check_order(plan, states)

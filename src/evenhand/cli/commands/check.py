@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from evenhand.cli.console import print_json, print_summary
+from evenhand.cli.large_models import opened_model, run_check
 from evenhand.cli.reading import read_noting, refuse_several, start_at, with_budgets
-from evenhand.cli.stored import run_check, stored_arms
 from evenhand.model.io import Format
 
 
@@ -17,14 +17,14 @@ def run(
     welfare: str | None,
     criterion: str | None,
     over: str | None,
-    on: str | None,
+    backend: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Tell what a model says, and what looks odd."""
     refuse_several(budgets)
-    if (arms := stored_arms(model, on, budgets, criterion, over, initial)) is not None:
-        run_check(arms, on, as_json, quiet)
+    if (arms := opened_model(model, backend, budgets, criterion, over, initial)) is not None:
+        run_check(arms, backend, as_json, quiet)
         return
     loaded = read_noting(model, parameters, format, criterion)
     (problem,) = with_budgets(start_at(loaded.problem, initial), parameters, budgets)

@@ -22,9 +22,9 @@ from evenhand.cli.reading import (
     refuse_with_several,
 )
 from evenhand.display import counted
-from evenhand.execution.places import check_place
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import Format
+from evenhand.parallel import parse_backend
 from evenhand.planning.policy_registry import find_policy, is_file
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(
     horizon: int | None,
     monte_carlo: bool,
     draws: int | None,
-    on: str | None,
+    backend: str | None,
     report: str | None,
     seed: int,
     as_json: bool,
@@ -55,9 +55,9 @@ def run(
     """Compare policies and print them, best first."""
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    if on is not None:
-        check_place(on)
-    refuse_with_several(budgets, {"--report": report, "--draws": draws, "--on": on})
+    if backend is not None:
+        parse_backend(backend)
+    refuse_with_several(budgets, {"--report": report, "--draws": draws, "--backend": backend})
     posterior = None if draws is None else posterior_of(model)
     problem, *others = (
         one.with_criterion(criterion, over)
@@ -83,9 +83,9 @@ def run(
             from evenhand.uncertainty import compare_scenarios, draw_scenarios
 
             drawn = draw_scenarios(problem, posterior, draws, seed)
-        comparison: Any = compare_policies(problem, chosen, *asked, on=on)
+        comparison: Any = compare_policies(problem, chosen, *asked, backend=backend)
         if drawn is not None:
-            scenarios = compare_scenarios(drawn, comparison.policies, comparison.welfare, tell, on)
+            scenarios = compare_scenarios(drawn, comparison.policies, comparison.welfare, tell, backend)
         if report:
             if tell is not None:
                 tell("writing the report", 1.0)

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from evenhand.cli.console import print_json, print_summary, say
+from evenhand.cli.large_models import opened_model, refuse_in_memory, run_evaluate
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import budget_suffix, called, posterior_of, read_policy, read_problem
 from evenhand.cli.refusals import OptionError
-from evenhand.cli.stored import refuse_without_shards, run_evaluate, stored_arms
-from evenhand.model.io import Format
+from evenhand.model.io import Format, is_stored
 from evenhand.model.objective import read_welfare
 
 if TYPE_CHECKING:
@@ -28,25 +28,20 @@ def run(
     horizon: int | None,
     monte_carlo: bool,
     draws: int | None,
-    on: str | None,
+    backend: str | None,
     values: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Evaluate one policy and print its values."""
-    if (arms := stored_arms(model, on, budgets, criterion, over, initial, cells=True)) is not None:
+    table = values or (policy if is_stored(policy) else None)
+    if (arms := opened_model(model, backend, budgets, criterion, over, initial, table)) is not None:
         if draws is not None:
-            raise OptionError("--draws", "this is for models in memory, not by shards")
-        run_evaluate(arms, policy, welfare, episodes, horizon, seed, on, values, as_json, quiet)
+            raise OptionError("--draws", "not for a large model in Parquet")
+        run_evaluate(arms, policy, welfare, episodes, horizon, seed, backend, values, as_json, quiet)
         return
-    refuse_without_shards(values=values)
-    if on is not None and draws is None:
-        raise OptionError(
-            "--on",
-            "one policy is evaluated in this process; use it with --draws, with a model in Parquet, or with "
-            "several policies: evenhand compare",
-        )
+    refuse_in_memory(values=values)
     posterior = None if draws is None else posterior_of(model)
     problem = read_problem(model, parameters, format, budgets, criterion, initial).with_criterion(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"
@@ -64,7 +59,7 @@ def run(
             from evenhand.uncertainty import compare_scenarios, draw_scenarios
 
             drawn = draw_scenarios(problem, posterior, draws, seed)
-            scenarios = compare_scenarios(drawn, {policy: actor}, weighed_by, turn, on)
+            scenarios = compare_scenarios(drawn, {policy: actor}, weighed_by, turn, backend)
         found = evaluate_policy(problem, actor, *asked)
     if as_json:
         print_json(found.to_dict() | ({} if scenarios is None else {"draws": scenarios.to_dict()}))

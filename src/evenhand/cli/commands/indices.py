@@ -1,8 +1,8 @@
 """`evenhand indices`."""
 
 from evenhand.cli.console import print_json, print_summary
+from evenhand.cli.large_models import opened_model, refuse_in_memory, run_indices
 from evenhand.cli.reading import called, read_problem
-from evenhand.cli.stored import refuse_without_shards, run_indices, stored_arms
 from evenhand.model.io import Format
 
 
@@ -12,16 +12,16 @@ def run(
     budgets: tuple[str, ...],
     format: Format | None,
     criterion: str | None,
-    on: str | None,
+    backend: str | None,
     out: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Compute and print Whittle indices."""
-    if (table := stored_arms(model, on, budgets, criterion)) is not None:
-        run_indices(table, on, out, as_json, quiet)
+    if (arms := opened_model(model, backend, budgets, criterion, table=out)) is not None:
+        run_indices(arms, backend, out, as_json, quiet)
         return
-    refuse_without_shards(out=out)
+    refuse_in_memory(out=out)
     problem = read_problem(model, parameters, format, budgets, criterion).with_criterion(criterion)
     from evenhand.policies.index import indices_of  # after what may be refused at once
 

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from evenhand.cli.console import print_json, print_summary
+from evenhand.cli.large_models import opened_model, run_solve
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import (
     budget_suffix,
@@ -17,12 +18,11 @@ from evenhand.cli.reading import (
     refuse_with_several,
 )
 from evenhand.cli.refusals import OptionError
-from evenhand.cli.stored import refuse_without_shards, run_solve, stored_arms
 from evenhand.model.io import Format
 from evenhand.planning.policy_registry import is_file
 
 DEFAULT_TOLERANCE = 1e-8
-"""Relative gap at which exact methods stop; by shards it is that of the relaxation, 1e-4."""
+"""Relative gap at which exact methods stop."""
 
 
 def run(
@@ -41,15 +41,15 @@ def run(
     redraw_every: int | None,
     draws: int | None,
     robust: float | None,
-    on: str | None,
-    checkpoint: str | None,
+    backend: str | None,
     out: str | None,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Solve and print the certificate."""
-    if (arms := stored_arms(model, on, budgets, criterion, over, initial, cells=True)) is not None:
+    arms = opened_model(model, backend, budgets, criterion, over, initial, out)
+    if arms is not None and arms.over == "arms" and not arms.has_floors:
         memory = {
             "--candidate": candidates or None,
             "--seconds": seconds,
@@ -58,15 +58,14 @@ def run(
         }
         for option, given in (memory | {"--robust": robust}).items():
             if given is not None:
-                raise OptionError(option, "this is for models in memory, not by shards")
-        run_solve(arms, welfare, method, tolerance, on, out, checkpoint, as_json, quiet)
+                raise OptionError(option, "not for a large model in Parquet")
+        run_solve(arms, welfare, method, tolerance, backend, out, as_json, quiet)
         return
-    refuse_without_shards(checkpoint=checkpoint)
     tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
     check_target(out, "--out")
     by_name = [name for name in candidates if not is_file(name)] or None  # with several budgets plans compete
     refuse_with_several(
-        budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--on": on}
+        budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--backend": backend}
     )
     posterior = None if draws is None and robust is None else posterior_of(model)
     first, *others = (
@@ -99,11 +98,11 @@ def run(
 
             check_tail(first, robust)
             scenarios = draw_scenarios(first, posterior, draws or DEFAULT_DRAWS, seed, held_out=robust is not None)
-        where = None if posterior is not None and method != "fluid" else on
+        where = None if posterior is not None and method != "fluid" else backend
         chosen = SolveMethod(method, tolerance, seconds, tried, redraw_every)
-        solution = find_best(first, welfare, chosen, progress=tell, rng=seed, on=where)
+        solution = find_best(first, welfare, chosen, progress=tell, rng=seed, backend=where)
         if scenarios is not None:
-            plan = plan_scenarios(scenarios, solution, robust, tell, on)
+            plan = plan_scenarios(scenarios, solution, robust, tell, backend)
             solution = plan.solution
         if tell is not None:
             tell("what one unit more is worth", 1.0)

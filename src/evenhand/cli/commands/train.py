@@ -13,8 +13,8 @@ from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.cli.refusals import OptionError
-from evenhand.execution.places import check_place
 from evenhand.model.io import Format
+from evenhand.parallel import parse_backend
 
 if TYPE_CHECKING:
     from evenhand.learning import Training, TrainingRuns
@@ -25,7 +25,7 @@ def run(
     parameters: tuple[str, ...],
     format: Format | None,
     seeds: int | None,
-    on: str | None,
+    backend: str | None,
     out: str | None,
     resume: bool,
     tensorboard: str | None,
@@ -35,10 +35,10 @@ def run(
 ) -> None:
     """Train, save, and tell how good the policy is."""
     check_target(out, "--out")
-    if on is not None:
-        check_place(on)
+    if backend is not None:
+        parse_backend(backend)
         if seeds is None:
-            raise OptionError("--on", "one run goes on in this process; --seeds N has several, which run elsewhere")
+            raise OptionError("--backend", "one run stays in this process; --seeds N has several, which run elsewhere")
     if resume and not out:
         raise OptionError("--resume", "name the policy that was being trained, with --out")
     replaced = read_fixed_budget(options)
@@ -46,7 +46,7 @@ def run(
     settings = read_settings(options | {"budget": ()} if replaced else options)
     checkpoint = Path(f"{out}.checkpoint") if out else None
     asked: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "tensorboard": tensorboard, **settings}
-    training, several = _trained(problem, asked, seeds, on, quiet)
+    training, several = _trained(problem, asked, seeds, backend, quiet)
     command = f"evenhand {shlex.join(sys.argv[1:])}"
     if out:
         several.save(out, command) if several is not None else training.save(out, command)
@@ -60,7 +60,7 @@ def run(
 
 
 def _trained(
-    problem: Any, asked: dict[str, Any], seeds: int | None, on: str | None, quiet: bool
+    problem: Any, asked: dict[str, Any], seeds: int | None, backend: str | None, quiet: bool
 ) -> "tuple[Training, TrainingRuns | None]":
     """One run; or several, the best of them first."""
     from evenhand.learning import TrainingRuns, train  # after what may be refused at once
@@ -69,7 +69,7 @@ def _trained(
     if asked["resume"] and not any(file.exists() for file in files):
         click.echo(f"{files[0]} does not exist; starting from the beginning", err=True)
     with progress(quiet) as tell, _way_on(files):
-        found = train(problem, progress=tell, seeds=seeds, on=on, **asked)
+        found = train(problem, progress=tell, seeds=seeds, backend=backend, **asked)
     return (found.best, found) if isinstance(found, TrainingRuns) else (found, None)
 
 

@@ -118,7 +118,7 @@ def save(problem: CoupledMDP, path: Location) -> None:
     problem = needs_tables(problem, "a model file")
     file = as_path(path)
     if file.suffix.lower() == ".parquet":
-        from evenhand.model.parquet.writing import save_parquet  # it imports this module
+        from evenhand.model.parquet import save_parquet  # it imports this module
 
         save_parquet(problem, file)
         return
@@ -140,7 +140,7 @@ def is_stored(path: object) -> bool:
 
 
 def _load_stored(file: Path, criterion: str | None) -> CoupledMDP:
-    from evenhand.model.parquet.reading import open_arms  # it imports this module
+    from evenhand.model.parquet import open_arms  # it imports this module
 
     problem = open_arms(file).problem()
     return problem if criterion is None else problem.with_criterion(criterion)

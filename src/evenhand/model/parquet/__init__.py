@@ -1,9 +1,70 @@
-"""Arms as a table: a model in Parquet, read in batches and never all at once.
+"""Models in Parquet: written as arms come, opened without reading them, and read by rows.
 
-    schema    what stands in the metadata, which columns there are, and why a file is refused
-    decoding  rows of a file as ArmTables, every fault with its row
-    reading   `open_arms`: `StoredArms`, cut into shards that are small recipes; `read_shard`
-    writing   `write_arms`, `ArmWriter`: arms as they come, written beside and renamed; results by arm
+    metadata  `evenhand`: JSON with version, budget, discount, criterion, over, welfare, resources, states, actions
+    columns   transitions, rewards, usage           lists of numbers, one row per arm or per block of equal arms
+              initial, count, group, floor, name    optional
+              states, actions                       optional labels of a row; by default those of the metadata
 
-Only these files know PyArrow, which is imported when a table is opened.
+Lists are flat, in the order of the axes, or nested. With S states, A actions and K resources `transitions` has S A S
+numbers, `rewards` S A, `usage` A K or S A K. In a folder all files `*.parquet` are parts of one table, in the order of
+their names; if `types.parquet` is among them, it has the columns above and a `name` each, and the others have one row
+per arm with its `type`.
+
+An opened model (`StoredArms`) holds a few numbers per file, and 8 bytes per row if rows stand for several arms. Ranges
+of rows (`RowRange`) are small, can be sent to workers, and read the same wherever they are read. Only this package
+knows PyArrow, which is imported when a table is opened.
+
+    header  metadata and columns, and why a file is refused
+    rows    ranges of rows as arms, with every fault
+    stored  `open_arms`, `StoredArms`
+    writer  `ArmWriter`, `write_arms`, `save_parquet`, results per row
 """
+
+from evenhand.model.parquet.header import KEY, VERSION, Header, needs_pyarrow
+from evenhand.model.parquet.rows import (
+    BATCH_ROWS,
+    MOST_FAULTS,
+    ArmRows,
+    FileRows,
+    RowFaults,
+    RowRange,
+    batches_of,
+    parts_of,
+    schema_of,
+)
+from evenhand.model.parquet.stored import IN_MEMORY_ROWS, StoredArms, open_arms
+from evenhand.model.parquet.writer import (
+    ArmWriter,
+    TableWriter,
+    list_column,
+    save_parquet,
+    write_arms,
+    write_by_type,
+    write_rows,
+)
+
+__all__ = [
+    "BATCH_ROWS",
+    "IN_MEMORY_ROWS",
+    "KEY",
+    "MOST_FAULTS",
+    "VERSION",
+    "ArmRows",
+    "ArmWriter",
+    "FileRows",
+    "Header",
+    "RowFaults",
+    "RowRange",
+    "StoredArms",
+    "TableWriter",
+    "batches_of",
+    "list_column",
+    "needs_pyarrow",
+    "open_arms",
+    "parts_of",
+    "save_parquet",
+    "schema_of",
+    "write_arms",
+    "write_by_type",
+    "write_rows",
+]

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.execution.threads import in_order
 from evenhand.kernels.boxes import Best, Pairs, Rows
+from evenhand.parallel import in_order
 from evenhand.solvers.counts.outcomes import Moves
 from evenhand.solvers.counts.type_plan import BLOCK
 from evenhand.typing import Array, Bools, Floats, Ints

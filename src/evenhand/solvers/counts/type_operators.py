@@ -19,8 +19,8 @@ from types import ModuleType
 
 import numpy as np
 
-from evenhand.execution.threads import in_order
 from evenhand.kernels.boxes import Joined, Leaves, Rows, join
+from evenhand.parallel import in_order
 from evenhand.solvers.counts.transition import UNIT
 from evenhand.solvers.counts.type_improvement import Chooser, Seen, Side, narrow_side, whole_side
 from evenhand.solvers.counts.type_plan import TypedPlan

@@ -36,10 +36,10 @@ from functools import cached_property
 
 import numpy as np
 
-from evenhand.execution.threads import in_order
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
+from evenhand.parallel import in_order
 from evenhand.solvers.single_arm import SingleArms, gains_at
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 

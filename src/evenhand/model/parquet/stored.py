@@ -1,0 +1,289 @@
+"""`open_arms`: a model in Parquet whose arms stay in the files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.checks import Faults, check_memory
+from evenhand.display import Shown, counted
+from evenhand.errors import Fault, TableError
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over
+from evenhand.model.criterion import Criterion, parse_criterion
+from evenhand.model.io import Location
+from evenhand.model.parquet.header import KEY, Header, check_columns, needs_pyarrow, read_header
+from evenhand.model.parquet.rows import (
+    BATCH_ROWS,
+    MOST_FAULTS,
+    ArmRows,
+    FileRows,
+    RowFaults,
+    RowRange,
+    batches_of,
+    joined,
+    parts_of,
+    schema_of,
+)
+from evenhand.typing import Indices, Ints
+
+IN_MEMORY_ROWS = 100_000
+"""Default number of rows up to which a model is read into memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredArms(Header, Shown):
+    """An opened model in Parquet; its arms stay in the files.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.save(eh.problems.machine_replacement(num_arms=3), "machines.parquet")
+        >>> arms = eh.open_arms("machines.parquet")
+        >>> arms
+        StoredArms(3 arms in 1 row, 1 resource, discount 0.95)
+        >>> arms.problem()
+        CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
+    """
+
+    path: str = ""
+    """The file or folder."""
+
+    parts: tuple[FileRows, ...] = ()
+    """The files, each with all its rows."""
+
+    types: str | None = None
+    """The table of types, if rows name theirs."""
+
+    columns: tuple[str, ...] = ()
+    """Columns of the parts."""
+
+    ends: Ints | None = field(default=None, repr=False)
+    """(row,) number of arms up to and including each row; None if every row is one arm."""
+
+    in_memory_rows: int = IN_MEMORY_ROWS
+    """Rows up to which the model is read into memory; larger ones are treated block by block."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return sum(part.num_rows for part in self.parts)
+
+    @property
+    def num_arms(self) -> int:
+        """Number of arms."""
+        return self.num_rows if self.ends is None else int(self.ends[-1])
+
+    @property
+    def is_large(self) -> bool:
+        """True if the model has more rows than are read into memory."""
+        return self.num_rows > self.in_memory_rows
+
+    @property
+    def has_floors(self) -> bool:
+        """True if arms may have floors."""
+        return "floor" in self.columns
+
+    @property
+    def num_resources(self) -> int:
+        """Number of shared resources."""
+        return len(self.budget)
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """Names of the resources; `resource 0` and so on by default."""
+        return self.resources or tuple(f"resource {k}" for k in range(self.num_resources))
+
+    @property
+    def named_budget(self) -> dict[str, float]:
+        """Budget by the names of the resources."""
+        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
+
+    @property
+    def row_counts(self) -> Ints:
+        """(row,) number of arms per row."""
+        return np.broadcast_to(np.int64(1), self.num_rows) if self.ends is None else np.diff(self.ends, prepend=0)
+
+    @property
+    def type_of_arm(self) -> Indices:
+        """(arm,) row of each arm; in results every row is a type."""
+        return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_counts)
+
+    @cached_property
+    def _groups(self) -> tuple[Indices, tuple[str, ...]]:
+        numbers: dict[str, int] = {}
+        names = (name for column in self.read_column("group") for name in column.to_pylist())
+        texts = list(names) if "group" in self.columns else [None] * self.num_rows
+        codes = [numbers.setdefault(name or f"row {row + 1}", len(numbers)) for row, name in enumerate(texts)]
+        return np.array(codes, dtype=np.int32), tuple(numbers)
+
+    @property
+    def group_of_type(self) -> Indices:
+        """(row,) group of each row; a row without one is a group of its own."""
+        return self._groups[0]
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the groups."""
+        return self._groups[1]
+
+    def __repr__(self) -> str:
+        criterion = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
+        rows = "" if self.ends is None else f" in {counted(self.num_rows, 'row')}"
+        return (
+            f"StoredArms({counted(self.num_arms, 'arm')}{rows}, {counted(self.num_resources, 'resource')}, {criterion})"
+        )
+
+    def with_criterion(self, criterion: str | Criterion | None = None, over: Over | None = None) -> "StoredArms":
+        """The same arms under another criterion, or with welfare over other members."""
+        chosen = parse_criterion(criterion, self.discount) if isinstance(criterion, str) else criterion
+        return replace(self, criterion=chosen or self.criterion, over=over or self.over)
+
+    def with_budget(self, budget: Any) -> "StoredArms":
+        """The same arms with another budget, given as to `CoupledMDP.with_budget`."""
+        idle = Arm(np.ones((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, self.num_resources)))
+        one = CoupledMDP([idle], self.budget, self.discount, resources=self.resources, criterion=self.criterion)
+        return replace(self, budget=one.with_budget(budget).budget)
+
+    def row_reader(self, start: int, stop: int) -> RowRange:
+        """A small picklable function that reads some rows."""
+        pieces, first = [], 0
+        for part in self.parts:
+            low, high = max(start, first), min(stop, first + part.num_rows)
+            if low < high:
+                pieces.append(FileRows(part.path, low - first, high - low))
+            first += part.num_rows
+        return RowRange(tuple(pieces), self.num_resources, self.types)
+
+    def arms_before(self, row: int) -> int:
+        """Number of arms in the rows before one."""
+        return row if self.ends is None else 0 if row == 0 else int(self.ends[row - 1])
+
+    def read_column(self, name: str) -> Iterator[Any]:
+        """Arrow arrays of one column, some rows at a time; nothing if there is no such column."""
+        for part in self.parts if name in self.columns else ():
+            faults = RowFaults(part.path)
+            yield from (batch.column(name) for _, batch in batches_of(part, [name], faults))
+            if faults.found:
+                raise TableError(faults.found, self.path)
+
+    def find_faults(self) -> list[Fault]:
+        """Every fault of the table with its file and row, up to a limit; empty if it is sound."""
+        faults: list[Fault] = []
+        for _ in self._valid_batches(None, faults):
+            pass
+        return faults
+
+    def _valid_batches(self, labels: Any, faults: list[Fault]) -> Iterator[ArmRows]:
+        for start in range(0, self.num_rows, BATCH_ROWS):
+            try:
+                yield self.row_reader(start, min(start + BATCH_ROWS, self.num_rows))(labels)
+            except TableError as error:
+                faults.extend(error.faults)
+            if len(faults) >= MOST_FAULTS:
+                faults[MOST_FAULTS:] = [Fault("", f"... and perhaps more: reading ended at {MOST_FAULTS} faults")]
+                return
+
+    def problem(self) -> CoupledMDP:
+        """The whole model in memory, with its labels.
+
+        Raises:
+            TooLarge: it does not fit.
+            TableError: with every fault, each with its file and row.
+        """
+        size = sum(Path(part.path).stat().st_size for part in self.parts)
+        check_memory(3.0 * size, f"a table of {self.num_rows} rows", "Use the opened model (open_arms).")
+        faults: list[Fault] = []
+        read = list(self._valid_batches((self.states, self.actions), faults))
+        if faults:
+            raise TableError(faults, self.path)
+        groups = tuple(group for arms in read for group in arms.groups)
+        return CoupledMDP(
+            arms=joined([arms.expanded() for arms in read]),
+            budget=self.budget,
+            discount=self.discount,
+            counts=np.concatenate([arms.counts for arms in read]),
+            resources=self.resources,
+            groups=groups if any(groups) else (),
+            floors=np.concatenate([arms.floors for arms in read]),
+            criterion=self.criterion,
+            over=self.over,
+            welfare=self.welfare,
+        )
+
+
+def open_arms(path: Location, in_memory_rows: int = IN_MEMORY_ROWS) -> StoredArms:
+    """Open a model in Parquet; only the metadata of its files is read.
+
+    Args:
+        path: a file `.parquet`, or a folder of them.
+        in_memory_rows: rows up to which `solve` and others read the model into memory; larger ones are treated block
+            by block.
+
+    Raises:
+        TableError: with every fault of the files as a whole: columns, metadata, damage.
+        InvalidInput: the file or folder does not exist.
+
+    Example:
+        >>> import evenhand as eh
+        >>> eh.save(eh.problems.machine_replacement(num_arms=3), "machines.parquet")
+        >>> eh.open_arms("machines.parquet").num_arms
+        3
+    """
+    needs_pyarrow()
+    files, types = parts_of(Path(path))
+    faults: list[Fault] = []
+    headers, schemas = {}, {}
+    for file in [*files, types] if types else files:
+        found = schema_of(file, faults)
+        if found is None:
+            continue
+        own, by_type = Faults(), types is not None and file != types
+        check_columns(found[0], by_type, own)
+        headers[file] = None if by_type else read_header(found[0].metadata, own)
+        if file == types and "name" not in found[0].names:
+            own.add("name", "the column is missing; arms name their types by it")
+        faults.extend(Fault(f"{file}, {fault.place}", fault.message) for fault in own.found)
+        schemas[file] = found
+    if not faults:
+        _compare([(file, schemas[file][0]) for file in files], faults)
+    parts = tuple(FileRows(str(file), 0, schemas[file][1]) for file in files if file in schemas and schemas[file][1])
+    if not parts and not faults:
+        faults.append(Fault("", "there are no rows; a problem needs at least one arm"))
+    if faults:
+        raise TableError(faults, str(path))
+    header = headers[types or files[0]]
+    assert header is not None
+    shared = {one.name: getattr(header, one.name) for one in fields(Header)}
+    names = tuple(schemas[files[0]][0].names)
+    stored = StoredArms(**shared, path=str(path), parts=parts, types=str(types) if types else None, columns=names)
+    return replace(stored, ends=_arm_ends(stored), in_memory_rows=in_memory_rows)
+
+
+def _compare(parts: Sequence[tuple[Path, Any]], faults: list[Fault]) -> None:
+    """All parts must have the columns and the metadata of the first."""
+    first, expected = parts[0]
+    kinds = {field.name: str(field.type) for field in expected}
+    for file, schema in parts[1:]:
+        own = {field.name: str(field.type) for field in schema}
+        for name in dict.fromkeys((*kinds, *own)):
+            if own.get(name) != kinds.get(name):
+                message = f"is {own.get(name, 'absent')} here and {kinds.get(name, 'absent')} in {first.name}"
+                faults.append(Fault(f"{file}, {name}", f"{message}; parts of a table must agree"))
+        if (schema.metadata or {}).get(KEY) != (expected.metadata or {}).get(KEY):
+            faults.append(Fault(f"{file}, metadata", f"differs from that of {first.name}; parts of a table must agree"))
+
+
+def _arm_ends(stored: StoredArms) -> Ints | None:
+    """(row,) number of arms up to each row; None if every row is one arm."""
+    import pyarrow.compute as pc
+
+    counts = [pc.fill_null(column, 1).to_numpy(zero_copy_only=False) for column in stored.read_column("count")]
+    if not counts:
+        return None
+    ends = np.cumsum(np.clip(np.concatenate(counts), 1, MOST_ARMS), dtype=np.int64)
+    if ends[-1] > MOST_ARMS:
+        raise TableError([Fault("count", f"{ends[-1]} arms in all; at most {MOST_ARMS} are supported")], stored.path)
+    return None if ends[-1] == len(ends) else ends

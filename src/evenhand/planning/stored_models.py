@@ -1,0 +1,588 @@
+"""Opened Parquet models that are too large for memory: solve, evaluate, check, and plans as tables.
+
+`solve` returns the fair fluid relaxation, whose dual prices and weights (the derivative of the welfare with respect to
+the value of each row) define the index policy `fair-index`. A plan is a table with one row per row of the model:
+
+    metadata  `evenhand`: JSON with version, plan: {policy, prices, largest_weight, criterion, budget}, model: its path
+    columns   row, name; weight if the policy is fair-index; other results
+
+`load_plan` reads it, and `act` decides one step for all arms of the model.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.display import Shown, counted
+from evenhand.errors import Fault, InvalidInput, NotApplicable, TableError
+from evenhand.evaluation.block_evaluation import evaluate_blocks, objective_of
+from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation
+from evenhand.evaluation.evaluate import Evaluation
+from evenhand.model.arm import ROOM
+from evenhand.model.io import Location, is_stored
+from evenhand.model.objective import Objective
+from evenhand.model.parquet import (
+    BATCH_ROWS,
+    KEY,
+    MOST_FAULTS,
+    VERSION,
+    FileRows,
+    RowFaults,
+    RowRange,
+    StoredArms,
+    TableWriter,
+    batches_of,
+    list_column,
+    needs_pyarrow,
+    open_arms,
+    parts_of,
+    schema_of,
+    write_rows,
+)
+from evenhand.model.welfare import Welfare, check_welfare, is_named
+from evenhand.parallel import Pool, Report
+from evenhand.planning.policy_registry import find_policy
+from evenhand.planning.task import gap_share
+from evenhand.policies.index import RowIndices
+from evenhand.solvers.block_relaxation import solve_blocks
+from evenhand.typing import Floats, Indices, Progress, Rng
+
+TOLERANCE = 1e-4
+"""Default relative gap of the relaxation."""
+
+SHOWN_VALUES = 200_000
+"""Rows up to which the JSON form has the value of every row."""
+
+
+# -- solve ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation(Shown):
+    """The fair fluid relaxation of an opened model, and its index policy."""
+
+    model: StoredArms
+    """The model."""
+
+    objective: Objective
+    """The objective, with one value per row."""
+
+    welfare: float
+    """Welfare of the solution of the relaxation, which no policy need attain."""
+
+    upper_bound: float
+    """No policy has a larger welfare."""
+
+    gap: float
+    """(upper_bound - welfare) / |upper_bound|."""
+
+    values: Floats = field(repr=False)
+    """(row,) value of an arm in the relaxation."""
+
+    weights: Floats = field(repr=False)
+    """(row,) derivative of the welfare with respect to the value of one arm."""
+
+    prices: dict[str, float]
+    """Dual price of one unit more of each resource per step."""
+
+    budget_used: list[float]
+    """Share of the budget of each resource that the relaxation uses."""
+
+    policy: BlockPolicy
+    """The index policy of these weights and prices."""
+
+    rounds: int
+    """Number of prices tried."""
+
+    num_blocks: int
+    """Number of blocks."""
+
+    backend: str
+    """Where blocks were computed; results do not depend on it."""
+
+    seconds: float
+    """Wall time."""
+
+    method: str = "fluid"
+
+    def __repr__(self) -> str:
+        return (
+            f"Relaxation({self.objective.welfare.name} {self.welfare:.6g}, at most {self.upper_bound:.6g}, "
+            f"gap {100 * self.gap:.3f} %, {counted(self.model.num_arms, 'arm')})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; above SHOWN_VALUES rows without values."""
+        return {
+            "method": self.method,
+            "criterion": self.model.criterion.name,
+            "welfare": {
+                "of": "relaxation",
+                "name": self.objective.welfare.name,
+                "value": self.welfare,
+                "upper_bound": self.upper_bound,
+                "gap": self.gap,
+            },
+            "values": self.values.tolist() if len(self.values) <= SHOWN_VALUES else None,
+            "prices": self.prices,
+            "budget_used": self.budget_used,
+            "arms": self.model.num_arms,
+            "rounds": self.rounds,
+            "backend": self.backend,
+            "seconds": {"solve": self.seconds},
+        }
+
+    def save(self, path: Location) -> None:
+        """Write the value and weight of every row: a plan.
+
+        Args:
+            path: a file `.parquet` or a folder.
+        """
+        columns = {"value": self.values, "weight": self.weights}
+        write_rows(path, self.model, columns, plan_metadata(self.policy, self.model))
+
+
+def solve_stored(
+    model: StoredArms,
+    welfare: str | Welfare | None = None,
+    tolerance: float = TOLERANCE,
+    progress: Report | None = None,
+    backend: str | Pool | None = None,
+) -> Relaxation:
+    """Solve the fair fluid relaxation of an opened model, block by block.
+
+    Args:
+        model: arms without floors, with welfare over arms.
+        welfare: the mean, rank-weighted, a power mean, or leximin with one resource; by default the model's.
+        tolerance: relative gap to stop at.
+        progress: called with the current activity and the completed share.
+        backend: where blocks are computed; results do not depend on it.
+    """
+    if model.over == "groups" or model.has_floors:
+        raise NotApplicable("welfare over groups and floors are solved in memory: read the model (load)")
+    objective = objective_of(model, welfare)
+    if not is_named(objective.welfare):  # rank-weighted or a power mean: valid for some values is valid for all
+        check_welfare(objective.welfare, model.num_arms).raise_if_any()
+
+    def tell(number: int, gap: float) -> None:
+        if progress is not None:
+            progress(f"prices, round {number}", gap_share(gap, tolerance))
+
+    with Pool(backend) as pool:
+        found = solve_blocks(model, objective.welfare, pool, tolerance, tell)
+    total = model.criterion.total
+    allowance = model.budget * total
+    return Relaxation(
+        model=model,
+        objective=objective,
+        welfare=found.welfare,
+        upper_bound=found.upper_bound,
+        gap=found.gap,
+        values=found.values,
+        weights=found.weights,
+        prices=dict(zip(model.resource_names, (found.prices * total).tolist(), strict=True)),
+        budget_used=np.where(allowance > 0, found.use / np.where(allowance > 0, allowance, 1.0), 0.0).tolist(),
+        policy=BlockPolicy("fair-index", tuple(found.prices.tolist()), float(found.weights.max())),
+        rounds=found.rounds,
+        num_blocks=found.num_blocks,
+        backend=pool.name,
+        seconds=found.seconds,
+    )
+
+
+# -- evaluate ---------------------------------------------------------------------------------------------------------
+
+
+def evaluate_stored(
+    model: StoredArms,
+    policy: Any,
+    welfare: str | Welfare | None = None,
+    num_episodes: int = 10,
+    horizon: int | None = None,
+    rng: Rng = 0,
+    progress: Progress | None = None,
+    backend: str | Pool | None = None,
+    out: Location | None = None,
+) -> Evaluation:
+    """Simulate a policy on an opened model, block by block.
+
+    Args:
+        model: the arms, under the criterion and over the members of the evaluation.
+        policy: whittle, random or never-act; a relaxation or a plan of the model, or the file of one.
+        welfare: as text or object; by default the model's.
+        num_episodes: number of episodes.
+        horizon: steps per episode; by default the criterion's.
+        rng: seed or generator.
+        progress: called with the current activity and the completed share.
+        backend: where blocks are computed; results do not depend on it.
+        out: a file `.parquet` or a folder for value, error and share of time served per row.
+    """
+    weights = None
+    if isinstance(policy, (str, os.PathLike)) and is_stored(policy):
+        policy = load_table_plan(policy, model.path)
+    if isinstance(policy, (Relaxation, TablePlan)):
+        weights, policy = policy.weights, policy.policy
+    elif isinstance(policy, str):
+        policy = BlockPolicy(find_policy(policy).name)
+    if not isinstance(policy, BlockPolicy):
+        raise NotApplicable(
+            "policy: a large opened model takes whittle, random, never-act, or a relaxation or plan of that model; "
+            "read the model into memory for others"
+        )
+    return evaluate_blocks(model, policy, welfare, num_episodes, horizon, rng, backend, progress, weights, out)
+
+
+# -- check ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StoredCheck(Shown):
+    """Facts of a sound opened model."""
+
+    model: StoredArms
+    """The model."""
+
+    states: tuple[int, int]
+    """Fewest and most states of an arm."""
+
+    actions: tuple[int, int]
+    """Fewest and most actions of an arm."""
+
+    rewards: tuple[float, float]
+    """Lowest and highest reward."""
+
+    most_used: Floats
+    """(resource,) most that all arms together can use per step."""
+
+    num_unserved: int
+    """Arms that no action within the budget serves."""
+
+    num_normalised: int
+    """Rows whose probabilities did not quite sum to 1 and are divided by their sums."""
+
+    def __repr__(self) -> str:
+        return f"StoredCheck({counted(self.model.num_arms, 'arm')}, sound)"
+
+    @property
+    def resources(self) -> list[dict[str, Any]]:
+        """Name, budget and largest use of each resource."""
+        columns = (self.model.resource_names, self.model.budget.tolist(), self.most_used.tolist())
+        return [
+            {"name": name, "budget": budget, "most_used": most} for name, budget, most in zip(*columns, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        model = self.model
+        return {
+            "model": model.path,
+            "sound": True,
+            "arms": model.num_arms,
+            "rows": model.num_rows,
+            "criterion": model.criterion.name,
+            "discount": model.discount,
+            "over": model.over,
+            "states": list(self.states),
+            "actions": list(self.actions),
+            "rewards": list(self.rewards),
+            "resources": self.resources,
+            "unserved": self.num_unserved,
+            "notes": [{"message": note} for note in self.notes],
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Oddities."""
+        found = []
+        if self.num_unserved:
+            found.append(f"{counted(self.num_unserved, 'arm')} can never be served within the budget")
+        for name, budget, most in zip(self.model.resource_names, self.model.budget, self.most_used, strict=True):
+            if most <= budget * ROOM:
+                found.append(f"{name}: the budget never binds; all arms together use at most {most:g}")
+        if self.num_normalised:
+            rows = counted(self.num_normalised, "row")
+            found.append(f"{rows} with probabilities that did not quite sum to 1 were divided by their sums")
+        return tuple(found)
+
+
+def check_stored(model: StoredArms, progress: Report | None = None, backend: str | Pool | None = None) -> StoredCheck:
+    """Read an opened model once and return its facts.
+
+    Args:
+        model: the model.
+        progress: called with the current activity and the completed share.
+        backend: where rows are read.
+
+    Raises:
+        TableError: with every fault up to a limit, each with its file and row.
+    """
+    starts = range(0, model.num_rows, BATCH_ROWS)
+    tasks = [(model.row_reader(row, min(row + BATCH_ROWS, model.num_rows)), model.budget) for row in starts]
+    with Pool(backend) as pool:
+        parts = pool.map(_facts, tasks, [f"rows from {row}" for row in starts], progress)
+    if faults := [fault for part in parts if isinstance(part, list) for fault in part]:
+        if len(faults) > MOST_FAULTS:
+            faults[MOST_FAULTS:] = [Fault("", f"... and perhaps more: reading ended at {MOST_FAULTS} faults")]
+        raise TableError(faults, model.path)
+    lows, highs, used, unserved, normalised = zip(*parts, strict=True)
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+    return StoredCheck(
+        model=model,
+        states=(int(low[0]), int(high[0])),
+        actions=(int(low[1]), int(high[1])),
+        rewards=(float(low[2]), float(high[2])),
+        most_used=np.sum(used, axis=0),
+        num_unserved=sum(unserved),
+        num_normalised=sum(normalised),
+    )
+
+
+def _facts(task: tuple[RowRange, Floats], progress: Report | None = None) -> Any:
+    """Least and largest sizes and rewards of some rows, their use, unserved arms, normalised rows; or the faults."""
+    reader, budget = task
+    try:
+        rows = reader()
+    except TableError as error:
+        return list(error.faults)
+    tables = rows.tables
+    counts = np.bincount(rows.kinds, weights=rows.counts, minlength=len(tables))
+    mine = counts > 0  # of a table of types, those that occur here
+    affordable = np.asarray((tables.usage <= budget * ROOM).all(axis=-1))
+    served = np.asarray((tables.served & affordable).any(axis=(1, 2)))
+    most = np.where(affordable[..., None], tables.usage, 0.0).max(axis=(1, 2))
+    rewards = tables.rewards[mine][tables.valid[mine]]
+    sizes = tables.num_states[mine], tables.num_actions[mine], rewards
+    return (
+        [float(array.min()) for array in sizes],
+        [float(array.max()) for array in sizes],
+        most.T @ counts,
+        int(counts[mine & ~served].sum()),
+        rows.num_normalised,
+    )
+
+
+# -- plans as tables --------------------------------------------------------------------------------------------------
+
+
+def plan_metadata(policy: BlockPolicy, model: StoredArms) -> dict[bytes, bytes]:
+    """The metadata of a plan."""
+    plan = {
+        "policy": policy.name,
+        "prices": list(policy.prices),
+        "largest_weight": policy.largest_weight,
+        "criterion": model.criterion.name,
+        "budget": model.budget.tolist(),
+    }
+    return {KEY: json.dumps({"version": VERSION, "plan": plan, "model": str(Path(model.path).resolve())}).encode()}
+
+
+def save_indices(found: RowIndices, path: Location) -> None:
+    """Write the Whittle indices of an opened model: a plan.
+
+    Args:
+        found: the indices.
+        path: a file `.parquet` or a folder.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lists = list_column(found.indices, (np.isfinite(found.indices).sum(axis=1),))
+    undefined = np.zeros(len(found.indexable), dtype=np.bool_)
+    undefined[list(found.result.refused)] = True
+    columns = {
+        "indexable": pa.array(found.indexable, mask=undefined),
+        "indices": pc.if_else(pa.array(found.indexable), lists, pa.nulls(len(lists), lists.type)),
+    }
+    write_rows(path, found.model, columns, plan_metadata(BlockPolicy("whittle"), found.model))
+
+
+@dataclass(frozen=True)
+class TableDecisions(Shown):
+    """The decisions of one step, as totals; the actions are in a table."""
+
+    num_arms: int
+    """Number of arms."""
+
+    num_served: int
+    """Arms whose action uses something."""
+
+    used: dict[str, float]
+    """Use of each resource."""
+
+    budget: dict[str, float]
+    """Budget of each resource."""
+
+    out: str
+    """The table of the actions."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"arms": self.num_arms, "served": self.num_served, "used": self.used, "out": self.out}
+
+
+@dataclass(frozen=True, eq=False)
+class TablePlan(Shown):
+    """An index policy for an opened model."""
+
+    policy: BlockPolicy
+    """The policy."""
+
+    model: StoredArms
+    """The model, with the budget and the criterion of the plan."""
+
+    weights: Floats | None = field(default=None, repr=False)
+    """(row,) welfare weights of the relaxation, for fair-index."""
+
+    def act(
+        self,
+        states: Any,
+        out: Location,
+        rng: Rng = 0,
+        budget: float | Sequence[float] | Mapping[str, float] | None = None,
+        backend: str | Pool | None = None,
+    ) -> TableDecisions:
+        """Decide one step for all arms, and write arm, state and action.
+
+        Args:
+            states: a Parquet file or folder with a column `state`, and optionally `arm`, in the order of the arms; or
+                (arm,) numbers of states.
+            out: a file `.parquet` or a folder.
+            rng: seed or generator, for ties.
+            budget: instead of the plan's, as `with_budget` takes it.
+            backend: where blocks are computed.
+
+        Raises:
+            TableError: with every fault of the states, each with its row.
+        """
+        model = self.model if budget is None else self.model.with_budget(budget)
+        places = _read_states(states, model)
+        with Pool(backend) as pool:
+            simulation = BlockSimulation(model, self.policy, pool, self.weights, places)
+            if len(wrong := np.concatenate(simulation.ask("invalid"))):
+                faults = [Fault(f"row {arm + 1}, state", f"unknown state {places[arm]}") for arm in wrong[:MOST_FAULTS]]
+                raise TableError(faults, "states")
+            actions, used, served = simulation.act(rng)
+        _write_actions(out, model, places, actions)
+        amounts = [float(f"{amount:.12g}") for amount in used]
+        by_name = dict(zip(model.resource_names, amounts, strict=True))
+        return TableDecisions(model.num_arms, served, by_name, model.named_budget, str(out))
+
+
+def _said(path: Location) -> dict[str, Any]:
+    """The metadata of a table."""
+    needs_pyarrow()
+    faults: list[Fault] = []
+    found = schema_of(parts_of(Path(path))[0][0], faults)
+    if found is None:
+        raise TableError(faults)
+    try:
+        said = json.loads((found[0].metadata or {}).get(KEY, b"{}"))
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def load_table_plan(path: Location, model: Location | None = None) -> TablePlan:
+    """Read a plan and open its model.
+
+    Args:
+        path: the plan, a file or a folder.
+        model: the model, if it has moved.
+
+    Raises:
+        InvalidInput: the table is not a plan, or its model is missing or has another number of rows.
+    """
+    said = _said(path)
+    plan = said.get("plan")
+    if said.get("version") != VERSION or not isinstance(plan, dict):
+        raise InvalidInput(f"{path}: not a plan for an opened model; write one with solve or indices")
+    policy = BlockPolicy(plan["policy"], tuple(plan.get("prices", ())), float(plan.get("largest_weight", 1.0)))
+    opened = open_arms(said["model"] if model is None else model).with_criterion(plan["criterion"])
+    opened = replace(opened, budget=np.array(plan["budget"], dtype=np.float64))
+    if policy.name != "fair-index":
+        return TablePlan(policy, opened)
+    columns = [column.to_numpy(zero_copy_only=False) for column in _column(path, "weight")]
+    weights = np.concatenate(columns).astype(np.float64) if columns else np.zeros(0)
+    if len(weights) != opened.num_rows or not np.isfinite(weights).all():
+        raise TableError(
+            [Fault(str(path), f"expected a finite weight for each of the {opened.num_rows} rows of its model")]
+        )
+    return TablePlan(policy, opened, weights)
+
+
+def _pieces(path: Location) -> list[FileRows]:
+    faults: list[Fault] = []
+    found = [(str(file), schema_of(file, faults)) for file in parts_of(Path(path))[0]]
+    if faults:
+        raise TableError(faults, str(path))
+    return [FileRows(file, 0, schema[1]) for file, schema in found if schema is not None]
+
+
+def _column(path: Location, name: str) -> list[Any]:
+    """Arrow arrays of one column of a table; none if it has no such column."""
+    found = []
+    for piece in _pieces(path):
+        faults = RowFaults(piece.path)
+        found += [batch.column(name) for _, batch in batches_of(piece, [name], faults) if name in batch.schema.names]
+        if faults.found:
+            raise TableError(faults.found, str(path))
+    return found
+
+
+def _read_states(states: Any, model: StoredArms) -> Indices:
+    """(arm,) numbers of states."""
+    if not isinstance(states, (str, os.PathLike)):
+        places = np.asarray(states)
+        if places.shape != (model.num_arms,) or places.dtype.kind not in "iu":
+            raise InvalidInput(f"states: expected integers of shape (arm={model.num_arms},), got {places.shape}")
+        return places.astype(np.int32)
+    import pyarrow as pa
+
+    columns = _column(states, "state")
+    if not columns:
+        raise TableError([Fault(f"{states}, state", "the column is missing")])
+    column = pa.chunked_array(columns)
+    faults, rows = RowFaults(str(states)), np.arange(len(column))
+    if len(column) != model.num_arms:
+        raise TableError([Fault(str(states), f"has {len(column)} rows, but the model has {model.num_arms} arms")])
+    given, wanted = _column(states, "arm"), list(model.read_column("name")) if model.ends is None else []
+    if given and wanted:
+        names, expected = (np.array(pa.chunked_array(part).to_pylist(), dtype=object) for part in (given, wanted))
+        for place in np.flatnonzero(names != expected)[:5].tolist():
+            faults.add(
+                place,
+                "arm",
+                f"{names[place]!r} instead of {expected[place]!r}; states must be in the order of the arms",
+            )
+    null = np.asarray(column.is_null())
+    faults.flag(rows, null, "state", "is null")
+    if pa.types.is_integer(column.type):
+        places = column.fill_null(0).to_numpy()
+    else:
+        known = {name: number for number, name in enumerate(model.states)}
+        texts = column.cast(pa.string()).to_pylist()
+        places = np.array([known.get(text, int(text) if text and text.isdecimal() else -1) for text in texts])
+        labels = ", ".join(known) or "numbers from 0"
+        faults.flag(rows, (places < 0) & ~null, "state", f"unknown state; known are {labels}")
+    if faults.found:
+        raise TableError(faults.found[:MOST_FAULTS], str(states))
+    return places.astype(np.int32)
+
+
+def _write_actions(out: Location, model: StoredArms, places: Indices, actions: Indices) -> None:
+    import pyarrow as pa
+
+    names = list(model.read_column("name")) if model.ends is None else []
+    columns: dict[str, Any] = {"arm": pa.array(np.arange(len(places)))}
+    if names:
+        columns["name"] = pa.chunked_array(names).cast(pa.string()).combine_chunks()
+    for key, numbers, labels in (("state", places, model.states), ("action", actions, model.actions)):
+        columns[key] = pa.array(np.array(labels, dtype=object)[numbers], pa.string()) if labels else pa.array(numbers)
+    with TableWriter(out) as writer:
+        for start in range(0, len(places), BATCH_ROWS):
+            writer.write({key: column[start : start + BATCH_ROWS] for key, column in columns.items()})
