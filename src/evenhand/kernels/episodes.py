@@ -72,7 +72,7 @@ def in_blocks(play_block: Callable[[int, int], Any], number: int) -> list[Any]:
         number: of episodes.
     """
     blocks = [(start, min(start + BLOCK, number)) for start in range(0, number, BLOCK)]
-    threads = min(config.NUMBA_NUM_THREADS, len(blocks))
+    threads = min(config.NUMBA_NUM_THREADS, len(blocks))  # type: ignore[attr-defined]
     if threads < 2:
         return [play_block(*block) for block in blocks]
     with ThreadPoolExecutor(threads) as pool:
