@@ -154,7 +154,8 @@ def play_long_run(
         given = horizon is not None and (known is not None or found is None)
         if needed <= steps or given:
             forgotten = found is None or found.plain_steps <= steps
-            return _with_truncation(problem, _reported(problem, rollout, known, needed <= steps, forgotten), found)
+            run = _reported(problem, rollout, known, needed <= steps, forgotten)
+            return _with_truncation(problem, run, found, plain)
         if plain and found is not None and needed <= found.plain_steps:
             needed = max(found.steps, steps)
         known = None if found is None else found.gains
@@ -246,7 +247,7 @@ class _Settled(NamedTuple):
     """(type, state, action) A."""
 
     spans: Floats
-    """(type,) largest less smallest relative value of the states that are reached."""
+    """(type,) largest less smallest relative value of the recurrent states."""
 
     worst: Indices | None
     """(type,) the recurrent state of least relative value; None if the long run depends on the start."""
@@ -282,7 +283,8 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
     gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
     # n of a usual run is 512; it need not have 2 n steps to the last one.
     runs = [length / 512 * USUAL_AVERAGE_HORIZON for length in lengths.values()]
-    spans = np.where(reached, ahead, -np.inf).max(axis=1) - np.where(reached, ahead, np.inf).min(axis=1)
+    recurrent = np.einsum("ts,tsj->tj", types.initial, doubled) > RESIDUAL
+    spans = np.where(recurrent, ahead, -np.inf).max(axis=1) - np.where(recurrent, ahead, np.inf).min(axis=1)
     return _Settled(runs[0], runs[1], gains, spans, _worst_states(types.initial, doubled, ahead))
 
 
@@ -373,25 +375,42 @@ def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: 
     kinds = problem.type_of_arm if played.shape[1] == problem.num_arms else np.arange(problem.num_types)
     # By types, as a whole: arms of one type are alike, and so is what is reported of them.
     spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]
-    return LongRun(rollout, np.where((spreads[0] < spreads[1])[kinds], played, plain), np.zeros(played.shape[1]))
+    # Without variance but for rounding A is exact, and rewards may be cut off within a period.
+    least = np.bincount(kinds) * _rounding(played, rollout.horizon) ** 2
+    return LongRun(
+        rollout,
+        np.where((spreads[0] <= np.maximum(spreads[1], least))[kinds], played, plain),
+        np.zeros(played.shape[1]),
+    )
 
 
-def _with_truncation(problem: Problem, run: LongRun, found: _Settled | None) -> LongRun:
-    """The same with the truncation error, and rounding, as the bias of units without variance over episodes."""
+def _rounding(estimates: Floats, horizon: int) -> float:
+    """Rounding error of sums over so many steps."""
+    return horizon * float(np.finfo(np.float64).eps) * float(np.abs(estimates).max(initial=0.0))
+
+
+def _with_truncation(problem: Problem, run: LongRun, found: _Settled | None, plain: bool) -> LongRun:
+    """The same with the truncation error, and rounding, as the bias of units without variance over episodes.
+
+    Args:
+        problem: the problem.
+        run: the run.
+        found: relative values of single arms, if known.
+        plain: whether rewards were played alone; A has no truncation error.
+    """
     estimates, horizon = run.estimates, run.rollout.horizon
-    rounding = horizon * float(np.finfo(np.float64).eps) * np.abs(estimates).max(initial=0.0)
+    rounding = _rounding(estimates, horizon)
     if len(estimates) < 2 or not isinstance(problem, CoupledMDP):
         return run
     still = estimates.std(axis=0) <= rounding
-    rewards = np.where(problem.types.valid, problem.types.rewards, np.nan)
-    spans = np.nanmax(rewards, axis=(1, 2)) - np.nanmin(rewards, axis=(1, 2))
-    spans = spans if found is None else np.maximum(spans, found.spans)
     kinds = problem.type_of_arm if estimates.shape[1] == problem.num_arms else np.arange(problem.num_types)
-    truncated = spans[kinds] / (horizon - horizon // WARM_UP)
-    # Nothing is cut off of what does not change: all arms earn the same at every step.
-    changes = still & (run.rollout.drift is None or np.abs(np.asarray(run.rollout.drift)).max(axis=0) > rounding)
-    least = np.where(changes, truncated, np.where(still, rounding, 0.0))
-    return run._replace(bias=np.maximum(run.bias, least))
+    rewards = np.where(problem.types.valid, problem.types.rewards, np.nan)
+    ranges = (np.nanmax(rewards, axis=(1, 2)) - np.nanmin(rewards, axis=(1, 2)))[kinds]
+    drifts = run.rollout.drift is not None and np.abs(run.rollout.drift).max(axis=0) > rounding
+    # The span of h is by single arms; a drift tells of a period that they have only jointly.
+    spans = ranges if found is None else np.maximum(found.spans[kinds], np.where(drifts, ranges, 0.0))
+    truncated = spans / (horizon - horizon // WARM_UP) if plain else 0.0
+    return run._replace(bias=np.maximum(run.bias, np.where(still, np.maximum(truncated, rounding), 0.0)))
 
 
 def mean_by_type(problem: Problem, figures: Floats) -> Floats:

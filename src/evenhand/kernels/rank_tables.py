@@ -95,11 +95,14 @@ def in_turn(parts: Sequence[RankTables]) -> RankTables | None:
     """
     if len({(len(part.drawn_ranks), part.stop, part.shuffle) for part in parts}) > 1:
         return None
-    joined: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts]) for name in ("ranks", "drawn_ranks", "drawn_sums")
-    }
-    least = np.min([part.least for part in parts], axis=0)
-    return fixed(parts[0]._replace(**joined, least=least, num_ranks=max(part.num_ranks for part in parts)))
+    joined = parts[0]._replace(
+        ranks=np.concatenate([part.ranks for part in parts]),
+        drawn_ranks=np.concatenate([part.drawn_ranks for part in parts]),
+        drawn_sums=np.concatenate([part.drawn_sums for part in parts]),
+        least=np.min([part.least for part in parts], axis=0),
+        num_ranks=max(part.num_ranks for part in parts),
+    )
+    return fixed(joined)
 
 
 def fixed(tables: Tables) -> Tables:
@@ -108,8 +111,9 @@ def fixed(tables: Tables) -> Tables:
     Args:
         tables: a named tuple of arrays and numbers.
     """
-    fields: list[Any] = [_fixed(field) if isinstance(field, np.ndarray) else field for field in tables]
-    return type(tables)(*fields)
+    make: Any = type(tables)
+    made: Tables = make(*(_fixed(field) if isinstance(field, np.ndarray) else field for field in tables))
+    return made
 
 
 def _fixed(array: Array) -> Array:

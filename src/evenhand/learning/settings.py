@@ -125,7 +125,8 @@ class TrainingRun(TrainingSettings):
         ),
     )
     backend: "str | Pool | None" = field(
-        default=None, metadata=_help("Backend of several runs: processes:2, ray, ray://host:port; by default this process.")
+        default=None,
+        metadata=_help("Backend of several runs: processes:2, ray, ray://host:port; by default this process."),
     )
     tensorboard: str | Path | None = field(default=None, metadata=_help("Folder for TensorBoard's logs."))
     progress: "Progress | bool | None" = field(

@@ -187,13 +187,21 @@ class Judge:
         return float(self.episodes(by_counts=False)) * self.horizon * self.problem.num_arms
 
     def limited(self, arm_steps: float) -> "Judge":
-        """The same with no more steps than these, but for two episodes: fewer have no known error."""
+        """The same with no more steps than these, but for two episodes: fewer have no known error.
+
+        Where time is that short, long runs are not compared with others from another start.
+        """
         share = arm_steps / self.work
         if share >= 1:
             return self
         # A step costs about as much with few episodes as with many, so that long runs must be shorter, too.
         return replace(
-            self, arm_steps=arm_steps, least_episodes=FEWEST_HURRIED, pace=self.pace * share, lengthening=2.0
+            self,
+            arm_steps=arm_steps,
+            least_episodes=FEWEST_HURRIED,
+            pace=self.pace * share,
+            lengthening=2.0,
+            thorough=False,
         )
 
     def __call__(self, name: str, policy: Policy | StatefulPolicy, law: Floats, rng: Rng = None) -> Column:

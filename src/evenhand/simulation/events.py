@@ -102,9 +102,8 @@ def simulate_events(
     starts = range(0, num_episodes, size)
     for start, stream in zip(starts, policy_rng.spawn(len(starts)), strict=True):
         rows = slice(start, min(start + size, num_episodes))
-        totals = _Totals(
-            *map(np.ascontiguousarray, (returns[:, rows], served[rows], used[rows], drift[rows])), visits=visits
-        )
+        own = [np.ascontiguousarray(each) for each in (returns[:, rows], served[rows], used[rows], drift[rows])]
+        totals = _Totals(own[0], own[1], own[2], own[3], visits)
         # A copy: the numbers of an event do not depend on batches.
         world = _Moving(problem, deepcopy(world_rng), start, rows.stop - start)
         if tables is None:

@@ -14,7 +14,7 @@ draws as it likes: its numbers belong to the step and the batch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -351,9 +351,9 @@ def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTa
     if not isinstance(tables, RankTables):
         return None
     types = problem.types
-    own = (tables.type_of_arm, tables.usage, tables.idle, tables.limit)
-    here = (problem.type_of_arm, types.usage, types.idle, problem.budget_limit)
-    return tables if all(map(np.array_equal, own, here)) else None
+    own: list[Array] = [tables.type_of_arm, tables.usage, tables.idle, tables.limit]
+    here: list[Array] = [problem.type_of_arm, types.usage, types.idle, problem.budget_limit]
+    return tables if all(np.array_equal(one, other) for one, other in zip(own, here, strict=True)) else None
 
 
 def play_by_rank(
@@ -380,7 +380,8 @@ def play_by_rank(
         weights, keys = play.weights[step : step + chunk], play.keys[1 + step : 1 + step + chunk]
         policy_keys = draw_keys(play.rng, len(weights) * tables.keys_per_step).reshape(len(weights), -1)
         steps = (states, weights, keys, policy_keys, step, middle, play.first, number)
-        for part in episodes.in_blocks(partial(episodes.play, *fixed(dynamics), *tables, *totals, *steps), number):
+        run: Any = episodes.play
+        for part in episodes.in_blocks(partial(run, *fixed(dynamics), *tables, *totals, *steps), number):
             visits += part
         play.tell(step)
     return visits
