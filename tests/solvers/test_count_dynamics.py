@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evenhand.errors import InvalidInput, NotConverged, TooLarge
 from evenhand.kernels import lattice_sweeps, splits
 from evenhand.kernels.lattice import (
+    interpolate,
     lattice_below,
     lattice_index,
     lattice_neighbours,
@@ -406,6 +407,19 @@ def test_listed_allocations_alike():
     fast_best, fast_choice = lattice_sweeps.best_listed(*inputs)
     assert fast_best == pytest.approx(best, abs=1e-12)
     assert np.array_equal(fast_choice, choice)
+
+
+@settings(deadline=None, max_examples=20)
+@given(num_states=st.integers(2, 4), few=st.integers(1, 5), factor=st.integers(1, 3), seed=st.integers(0, 999))
+def test_interpolation_keeps_linear_functions_and_grid_points(num_states, few, factor, seed):
+    rng = np.random.default_rng(seed)
+    coarse, fine = lattice_points(few, num_states), lattice_points(few * factor, num_states)
+    slopes = rng.random(num_states)
+    linear = interpolate(coarse @ slopes / few, few, fine)
+    assert linear == pytest.approx(fine @ slopes / (few * factor), abs=1e-12)
+    function = rng.random(len(coarse))
+    same = interpolate(function, few, fine)[lattice_index(coarse * factor)]
+    assert same == pytest.approx(function, abs=1e-12)
 
 
 def test_neighbours_of_points():

@@ -109,6 +109,38 @@ def number_points(points: Array, num_arms: Array | np.int64, tables: Ints) -> In
     return index
 
 
+def interpolate(function: Floats, num_arms: int, points: Ints) -> Floats:
+    """(point,) a function of few arms at the same proportions of many arms, linear on Kuhn's simplices.
+
+    In running sums of the counts the lattice is {0 <= c_1 <= c_2 <= ... <= N}; from the whole parts of scaled sums,
+    one coordinate after the other goes up, the one with the largest remainder first.
+
+    Args:
+        function: (coarse point,) values on the lattice of few arms.
+        num_arms: number of few arms.
+        points: (point, state) the lattice of many arms.
+    """
+    # Running sums of the counts at the scale of few arms.
+    sums = np.cumsum(points[:, :-1], axis=1) * (num_arms / points[0].sum())
+    corner = np.floor(sums)
+    rest = sums - corner
+    order = np.argsort(rest[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    order = rest.shape[1] - 1 - order  # of equal remainders the later coordinate first, so that sums stay ordered
+    # From corner to corner of the simplex, each with the difference of neighbouring remainders as its weight.
+    tables = lattice_tables(num_arms, points.shape[1])
+    rows = np.arange(len(points))
+    value, before = np.zeros(len(points)), np.ones(len(points))
+    for step in range(rest.shape[1] + 1):
+        after = rest[rows, order[:, step]] if step < rest.shape[1] else np.zeros(len(points))
+        whole = np.minimum(corner, num_arms).astype(np.int64)
+        counts = np.diff(whole, axis=1, prepend=0, append=num_arms)
+        value += (before - after) * function[number_points(counts, np.int64(num_arms), tables)]
+        before = after
+        if step < rest.shape[1]:
+            corner[rows, order[:, step]] += 1
+    return value
+
+
 def lattice_neighbours(points: Ints, source: int, target: int) -> Indices:
     """(point,) the number of the point with one arm moved from source to target, -1 where there is none to move.
 

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numba import njit
 
+from evenhand.kernels.splits import Bands, Lines, Listed, Steps
 from evenhand.parallel import in_order, num_threads
+from evenhand.typing import Array, Floats, Indices, Ints
 
 ABREAST = 32
 """Lines that are swept side by side, so that a weight, once loaded, serves them all."""
@@ -17,7 +19,7 @@ THREADS_FROM = 2e6
 """Elementary operations from which a loop uses threads."""
 
 
-def _parts(work):
+def _parts(work: float) -> int:
     """Parts that work is cut into, one per thread."""
     return num_threads() if work >= THREADS_FROM else 1
 
@@ -25,7 +27,7 @@ def _parts(work):
 # -- splits -----------------------------------------------------------------------------------------------------------
 
 
-def sweep_lines(values, lines, bands):
+def sweep_lines(values: Floats, lines: Lines, bands: Bands) -> Floats:
     """Apply one split.
 
     Args:
@@ -38,7 +40,8 @@ def sweep_lines(values, lines, bands):
     """
     result = np.empty_like(values)
     parts = _parts(values.size * len(bands.weights) / len(bands.first))
-    for _ in in_order(lambda part: _sweep(part, parts, values, *lines, *bands, result), range(parts), parts):
+    given = (values, *lines, *bands, result)
+    for _ in in_order(lambda part: _sweep(part, parts, *given), range(parts), parts):
         pass
     return result
 
@@ -86,7 +89,7 @@ def _sweep(part, parts, values, points, line_starts, first, row_starts, weights,
 # -- distributions ----------------------------------------------------------------------------------------------------
 
 
-def grow_law(law, rows, leaving, parent, below):
+def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
     """The distribution of one arm more.
 
     Args:
@@ -136,7 +139,9 @@ def dot_rows(left, right, i, j):
 # -- the maximum by climbing ------------------------------------------------------------------------------------------
 
 
-def climb_budget(final, gains, units, steps, strides, num_units):
+def climb_budget(
+    final: Floats, gains: Floats, units: Ints, steps: Steps, strides: Array, num_units: int
+) -> tuple[Floats, Ints]:
     """The best use of a budget, cell after cell.
 
     Args:
@@ -156,8 +161,10 @@ def climb_budget(final, gains, units, steps, strides, num_units):
     code = np.zeros(best.shape, dtype=strides.dtype)
     parts = _parts(10.0 * final.size * len(gains))
 
-    def climb(part, j):
-        _climb(part, parts, j, final, gains, units, *steps, strides, best, code)
+    given = (final, gains, units, *steps, strides, best, code)
+
+    def climb(part: int, j: int) -> None:
+        _climb(part, parts, j, *given)
 
     if parts == 1:
         for j in range(1, num_units + 1):
@@ -179,12 +186,11 @@ def _climb(part, parts, j, final, gains, units, run_starts, offsets, begins, end
         for k in range(num_cells - 1, -1, -1):
             # F_k begins as F_{k+1}, and serving one arm more is offered.
             value, choice = best[here, k, start:stop], code[here, k, start:stop]
-            if k == num_cells - 1:
-                value[:] = final[start:stop]
-                choice[:] = 0
-            else:
-                value[:] = best[here, k + 1, start:stop]
-                choice[:] = code[here, k + 1, start:stop]
+            # Element by element: the assignment of a slice takes three seconds to compile.
+            for p in range(stop - start):
+                last = k == num_cells - 1
+                value[p] = final[start + p] if last else best[here, k + 1, start + p]
+                choice[p] = 0 if last else code[here, k + 1, start + p]
             low, high = begins[k, run], ends[k, run]
             if j < units[k] or high <= low:
                 continue
@@ -245,7 +251,7 @@ def decode_climb(points, code, gains, sources, landings, base, tables):
 # -- the maximum by a list --------------------------------------------------------------------------------------------
 
 
-def best_listed(points, listed, tables, values):
+def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> tuple[Floats, Ints]:
     """The best of the listed allocations that a point has the arms for.
 
     Args:

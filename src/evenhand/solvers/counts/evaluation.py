@@ -85,7 +85,7 @@ def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) 
     after = rewards + factor * follow(leapt) - leapt
     width, surely = np.ptp(change), np.ptp(after) + 4 * certifier.step_error(leapt)
     if surely < _HARDLY * width:
-        return leapt
+        return np.asarray(leapt)
     return _separate_classes(certifier, follow, rewards, value, uneven) if is_average else value
 
 

@@ -24,7 +24,7 @@ from evenhand.typing import Floats
 MOST_OPERATIONS = 1e14
 """Elementary operations beyond which a problem is refused."""
 
-SMALL = 3e5
+SMALL = 1e5
 """Entries of explicit tables up to which they are used: nothing is compiled for them."""
 
 LEAP = 30
@@ -157,6 +157,12 @@ class CountPlan:
     def check_solving(self) -> None:
         """Refuse, before any work, what would not fit in memory or never end."""
         check_program(f"{self.num_points} count states", self.criterion, self.size_in_bytes, self.operations, INSTEAD)
+
+    def with_fewer_arms(self, times: int) -> "CountPlan":
+        """The plan of the same problem with a fraction of the arms and of the budget."""
+        fewer = self.slots.num_arms // times
+        limit = self.arm.limit * (fewer / self.slots.num_arms)
+        return plan_counts(*self.arm._replace(limit=limit), fewer, self.criterion, self.small)
 
     # -- what is built of it ------------------------------------------------------------------------------------------
 

@@ -8,11 +8,13 @@
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
 from evenhand.checks import check_shape
-from evenhand.errors import NotConverged
+from evenhand.errors import NotApplicable, NotConverged
+from evenhand.kernels.lattice import interpolate
 from evenhand.solvers.counts.bounds import Bounds, Certifier, certify_counts
 from evenhand.solvers.counts.evaluation import Patience, advance, apply_policy, extremes
 from evenhand.solvers.counts.optimum import CountOptimum
@@ -25,6 +27,10 @@ Progress = Callable[[int, float], None]
 
 _SHRINK = 0.1
 _MOST_ROUNDS = 1000
+_COARSER, _COARSE_TOLERANCE = 4, 1e-3
+
+COARSE_FROM = 3000
+"""Count states from which the program starts from that of fewer arms: it saves half of the time or more."""
 
 
 def solve_counts(
@@ -54,7 +60,17 @@ def solve_counts(
     certifier = certify_counts(plan.outcomes, plan.criterion, plan.pay.most, initial)
     if plan.criterion.num_steps is not None:
         return _induce_backward(plan, certifier, plan.criterion.num_steps, progress)
-    return _iterate(plan, certifier, tolerance, progress, most_rounds)
+    return _iterate(plan, certifier, _start(plan, initial), tolerance, progress, most_rounds)
+
+
+def _start(plan: CountPlan, initial: Floats) -> Floats:
+    """(count state,) the value function of a quarter of the arms at the same proportions, if there are many states."""
+    if plan.num_points >= COARSE_FROM and plan.slots.num_arms >= 10 * _COARSER:
+        # A quarter of the budget may be too small for a unique long run.
+        with suppress(NotApplicable, NotConverged):
+            coarse = solve_counts(plan.with_fewer_arms(_COARSER), initial, _COARSE_TOLERANCE)
+            return interpolate(coarse.value_function, coarse.num_arms, plan.outcomes.points.astype(np.int64))
+    return np.zeros(plan.num_points)
 
 
 # -- endless: modified policy iteration ------------------------------------------------------------------------------
@@ -63,12 +79,13 @@ def solve_counts(
 def _iterate(
     plan: CountPlan,
     certifier: Certifier,
+    value: Floats,
     tolerance: float,
     progress: Progress | None,
     most_rounds: int,
 ) -> CountOptimum:
-    """Modified policy iteration from a value function of 0."""
-    criterion, outcomes, value = plan.criterion, plan.outcomes, np.zeros(plan.num_points)
+    """Modified policy iteration from a first guess of the value function."""
+    criterion, outcomes = plan.criterion, plan.outcomes
     base_rewards = outcomes.points @ plan.pay.base
     patience = Patience(criterion, surely_one_long_run(plan.arm))
     for number in range(1, most_rounds + 1):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.kernels.boxes import Best, Pairs, Rows
-from evenhand.parallel import in_order
+from evenhand.parallel import in_order, num_threads
 from evenhand.solvers.counts.outcomes import Moves
 from evenhand.solvers.counts.type_plan import BLOCK
 from evenhand.typing import Array, Bools, Floats, Ints
@@ -149,7 +149,9 @@ class Chooser:
         blocks = list(self._blocks(side, used, len(values) * values.shape[2]))
         # Threads for the blocks of the first type only: the types behind it are work within a block.
         alone = kind > 0 or values.size < ALONE_BELOW
-        for (_, first, last), found in zip(blocks, in_order(look_behind, blocks, 1 if alone else None), strict=True):
+        for (_, first, last), found in zip(
+            blocks, in_order(look_behind, blocks, 1 if alone else min(num_threads(), len(blocks))), strict=True
+        ):
             self.kernels.keep_best(side.pairs, gains[kind], first, last, stride, found, kept, tie)
         return kept
 

@@ -20,7 +20,7 @@ from types import ModuleType
 import numpy as np
 
 from evenhand.kernels.boxes import Joined, Leaves, Rows, join
-from evenhand.parallel import in_order
+from evenhand.parallel import in_order, num_threads
 from evenhand.solvers.counts.transition import UNIT
 from evenhand.solvers.counts.type_improvement import Chooser, Seen, Side, narrow_side, whole_side
 from evenhand.solvers.counts.type_plan import TypedPlan
@@ -160,12 +160,17 @@ class Fixed:
     def follow(self, values: Floats) -> Floats:
         """(state,) the expected value after the policy's decision."""
         own = self.operators
-        work = in_order(lambda part: own.kernels.follow(own.laws, part[1], values), self.parts)
+        work = in_order(lambda part: own.kernels.follow(own.laws, part[1], values), self.parts, self._threads)
         return np.asarray(np.concatenate(list(work))[self.leaf_of_state])
 
     def push(self, law: Floats) -> Floats:
-        """(state,) where a law on the states goes."""
+        """(state,) the distribution after one step."""
         own = self.operators
         # States with the same outcomes push as one.
         masses = np.bincount(self.leaf_of_state, weights=law, minlength=len(self.leaves.rows))
-        return np.asarray(sum(in_order(lambda part: own.kernels.push(own.laws, part[1], masses[part[0]]), self.parts)))
+        work = in_order(lambda part: own.kernels.push(own.laws, part[1], masses[part[0]]), self.parts, self._threads)
+        return np.asarray(sum(work))
+
+    @property
+    def _threads(self) -> int:
+        return min(num_threads(), len(self.parts))
