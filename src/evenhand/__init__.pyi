@@ -38,6 +38,7 @@ from evenhand.planning.plan_file import save_policy as save_policy
 from evenhand.planning.policy_argument import evaluate as evaluate
 from evenhand.planning.policy_argument import make_policy as make_policy
 from evenhand.planning.price_of_fairness import price_of_fairness as price_of_fairness
+from evenhand.planning.relaxation import bound as bound
 from evenhand.planning.solution import Solution as Solution
 from evenhand.planning.solve import solve as solve
 from evenhand.planning.task import SolveMethod as SolveMethod

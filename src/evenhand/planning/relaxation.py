@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Opening
+from evenhand.model.criterion import Criterion, Opening
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
@@ -52,6 +52,35 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
     solution = solve_fluid(problem, weighed_by, tolerance)
     _memory.append((problem, weighed_by, tolerance, solution))
     return solution
+
+
+def bound(
+    problem: CoupledMDP,
+    welfare: str | Welfare | None = None,
+    *,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+    tolerance: float = FLUID_TOLERANCE,
+) -> FluidSolution:
+    """Bound the welfare of every policy by the fair fluid relaxation: budgets hold in expectation only.
+
+    Args:
+        problem: the problem.
+        welfare: the welfare, as text or object; by default the problem's own.
+        criterion: criterion, as text or object; by default the problem's own.
+        over: welfare over `arms` or `groups`; by default the problem's own.
+        tolerance: relative gap of the relaxation.
+
+    Returns:
+        The relaxation: `upper_bound`, dual `prices` of the resources and `weights` of the arms among others.
+
+    Example:
+        >>> import evenhand as eh
+        >>> found = eh.bound(eh.problems.machine_replacement(num_arms=5), "gini:2")
+        >>> round(found.upper_bound, 3), found.prices.shape
+        (14.134, (1,))
+    """
+    return relax(needs_tables(problem, "bound").with_criterion(criterion, over), welfare, tolerance)
 
 
 def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
