@@ -50,7 +50,7 @@ test: $(STAMP)-dev $(STAMP)-system  ## run the test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(STAMP)-dev $(STAMP)-system  ## run the long tests, and every property on all its examples
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'slow or hypothesis' --hypothesis-profile=slow
 
 test-portable: $(STAMP)-dev $(STAMP)-system  ## run the numerically sensitive tests as on other processors and thread counts
 	$(BIN)/python tests/portable.py

@@ -8,7 +8,7 @@ import time
 
 import evenhand as eh
 from benchmarks.bench_mixtures import fleet, machines
-from evenhand.planning.relaxed import FLUID_TOLERANCE, relax
+from evenhand.planning.relaxation import FLUID_TOLERANCE, relax
 from evenhand.solvers.fluid import solve_opening
 
 CASES = [

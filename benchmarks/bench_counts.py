@@ -45,7 +45,7 @@ def machines(num_arms: int, **options: object) -> Case:
 
 def under(criterion: str, case: Case) -> Case:
     """The same problem under another criterion."""
-    return Case(f"{case.name} {criterion}", lambda: case.build().under(criterion), case.slow)
+    return Case(f"{case.name} {criterion}", lambda: case.build().with_criterion(criterion), case.slow)
 
 
 def unit_usage(problem: CoupledMDP) -> CoupledMDP:
@@ -122,7 +122,7 @@ def sweep_times(num_arms: int) -> None:
     """
     times = {}
     for criterion in ("discounted", "average", "finite:50"):
-        problem = machines(num_arms).build().under(criterion)
+        problem = machines(num_arms).build().with_criterion(criterion)
         lattice = plan_lattice(problem, small=0)
         if problem.criterion.num_steps is not None:
             times[criterion] = best_of(5, partial(solve, problem, 0)) / problem.criterion.num_steps

@@ -12,7 +12,7 @@ PAPER_COUNT_LP = {2: 0.0481, 3: 0.0552, 4: 0.2515, 5: 1.4894, 6: 17.5173, 7: 204
 
 def solved(problem, method: str, tolerance: float = 1e-8) -> tuple[eh.Solution, float]:
     start = time.perf_counter()
-    solution = eh.solve(problem, "gini:2", method, tolerance)
+    solution = eh.solve(problem, "gini:2", eh.SolveMethod(method, tolerance=tolerance))
     return solution, time.perf_counter() - start
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import evenhand as eh
 from benchmarks.timing import RESULTS
 from evenhand.evaluation.evaluate import evaluate
-from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
 
 OUTREACH = "health-outreach, {} people, {} groups, 2 states"
@@ -75,11 +75,11 @@ def single(problem: eh.CoupledMDP, welfare: str) -> tuple[float, float]:
     episodes = int(np.clip(3e7 / (problem.num_arms * horizon), 20, most))
     found = fluid_policies(problem, relax(problem, welfare))
     scores = {
-        name: evaluate(policy, problem, welfare, max(20, episodes // 4), horizon, 1, method="monte-carlo").welfare
+        name: evaluate(problem, policy, welfare, max(20, episodes // 4), horizon, 1, method="monte-carlo").welfare
         for name, policy in found.items()
     }
     best = found[max(scores, key=lambda name: scores[name])]
-    worth = evaluate(best, problem, welfare, episodes, horizon, 2, method="monte-carlo").welfare
+    worth = evaluate(problem, best, welfare, episodes, horizon, 2, method="monte-carlo").welfare
     return worth, time.perf_counter() - begin
 
 

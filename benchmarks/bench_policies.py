@@ -36,7 +36,7 @@ def named_policies(problem: eh.CoupledMDP, welfare: str, bound: float) -> None:
         except NotApplicable as error:
             print(f"{entry.name:>20} {error}")
             continue
-        found = eh.evaluate(policy, problem, welfare, EPISODES, HORIZON, rng=0)
+        found = eh.evaluate(problem, policy, welfare, EPISODES, HORIZON, rng=0)
         show(entry.name, found.welfare, found.welfare_stderr, bound, time.perf_counter() - start)
 
 
@@ -60,7 +60,7 @@ def identical_machines(preset: str) -> None:
     for num_arms in (2, 3, 4, 5, 10, 20, 50, 100):
         problem = eh.problems.machine_replacement(num_arms, budget=max(1, num_arms // 10), preset=preset)
         best = eh.solve(problem, method="counts")
-        found = eh.evaluate(whittle(problem), problem, num_episodes=4000, horizon=300, rng=0)
+        found = eh.evaluate(problem, whittle(problem), num_episodes=4000, horizon=300, rng=0)
         note = "exact" if found.exact else f"± {found.welfare_stderr:.4f}"
         gap = round(100 * (1 - found.welfare / best.welfare), 3) + 0.0
         row = f"{num_arms:>4} {problem.budget[0]:>3.0f} {best.welfare:>10.4f} {found.welfare:>10.4f}"
@@ -75,7 +75,7 @@ def whose_gap() -> None:
     for num_arms in (5, 6, 7):
         problem = eh.problems.heterogeneous_machine_replacement(num_arms, budget=1)
         for welfare in ("utilitarian", "gini:2", "maximin", "nash"):
-            best = eh.solve(problem, welfare, "joint", tolerance=1e-6)
+            best = eh.solve(problem, welfare, eh.SolveMethod("joint", tolerance=1e-6))
             found = eh.solve(problem, welfare, "fluid")
             bound = found.upper_bound
             shares = [100 * (bound - x) / bound for x in (found.welfare, best.welfare)]

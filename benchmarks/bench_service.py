@@ -71,7 +71,7 @@ def programme_of(folder: Path, arms: int) -> Path:
 
 def deciding(arms: int = 20) -> dict[str, object]:
     """A request to /v1/decide."""
-    from evenhand.model.files import save
+    from evenhand.model.io import save
 
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.json"

@@ -4,7 +4,7 @@ import numpy as np
 
 import evenhand as eh
 from benchmarks.timing import best_of
-from evenhand.kernels import crowds
+from evenhand.kernels import count_step
 from evenhand.simulation import rollout
 
 EPISODES, HORIZON = 1000, 50
@@ -28,7 +28,7 @@ def counts_against_arms() -> None:
         counts[:, 0, 0] += num_arms - counts.sum(axis=(1, 2))
         allocation = policy.allocate(counts, np.random.default_rng(0))
         transitions, key = problem.types.transitions, np.uint64(1)
-        moves = best_of(20, lambda a=allocation, t=transitions, k=key: crowds.step_crowds_fast(t, a, k, 0))
+        moves = best_of(20, lambda a=allocation, t=transitions, k=key: count_step.step_crowds_fast(t, a, k, 0))
         times.append((whole, moves))
         print(f"{num_arms:>12.0e} {1000 * whole:>10.3f} {1000 * moves:>15.3f}")
     whole, moves = (max(column) / min(column) for column in zip(*times, strict=True))
@@ -36,23 +36,17 @@ def counts_against_arms() -> None:
 
 
 def arms_one_by_one() -> None:
-    """Million arm-steps a second, compiled and in NumPy."""
+    """Million arm-steps a second."""
     print("\narm by arm, 2000 episodes x 1000 arms x 20 steps, millions of arm-steps a second")
-    print(f"{'policy':>16} {'compiled':>10} {'NumPy':>8} {'ratio':>6}")
     problem = eh.problems.machine_replacement(num_arms=1000, budget=100)
     for name, policy in (
         ("never-act", Still()),
         ("oldest-first", eh.policies.worst_first(problem)),
         ("random", eh.policies.random_feasible(problem)),
     ):
-        rates = []
-        for path in ("compiled", "NumPy"):
-            episodes, steps = (2000, 20) if path == "compiled" else (200, 2)
-            with forced(path):
-                rollout.simulate(problem, policy, episodes, steps, rng=0)
-                seconds = best_of(3, lambda p=policy, e=episodes, s=steps: rollout.simulate(problem, p, e, s, rng=0))
-            rates.append(episodes * 1000 * steps / seconds / 1e6)
-        print(f"{name:>16} {rates[0]:>10.1f} {rates[1]:>8.2f} {rates[0] / rates[1]:>6.1f}")
+        rollout.simulate(problem, policy, 2000, 2, rng=0)
+        seconds = best_of(3, lambda p=policy: rollout.simulate(problem, p, 2000, 20, rng=0))
+        print(f"{name:>16} {2000 * 1000 * 20 / seconds / 1e6:>10.1f}")
 
 
 class Still:
@@ -60,24 +54,6 @@ class Still:
 
     def act(self, states, rng):
         return np.zeros_like(states)
-
-
-class forced:  # noqa: N801  # reads as a phrase
-    """Within it, both the simulator and the policies take one path."""
-
-    def __init__(self, path: str) -> None:
-        self.threshold = 0 if path == "compiled" else 1 << 62
-
-    def __enter__(self) -> None:
-        from evenhand.policies import priority
-
-        self.saved = rollout.COMPILE_FROM, priority.COMPILE_FROM
-        rollout.COMPILE_FROM = priority.COMPILE_FROM = self.threshold
-
-    def __exit__(self, *_: object) -> None:
-        from evenhand.policies import priority
-
-        rollout.COMPILE_FROM, priority.COMPILE_FROM = self.saved
 
 
 def main() -> None:

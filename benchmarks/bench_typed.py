@@ -38,7 +38,7 @@ class Case:
 def crew(num_arms: int, criterion: str = "discounted", slow: bool = False) -> Case:
     """Crew maintenance with so many machines of three types."""
     name = f"crew N={num_arms}" + ("" if criterion == "discounted" else f" {criterion}")
-    return Case(name, lambda: eh.problems.crew_maintenance(num_arms=num_arms).under(criterion), slow)
+    return Case(name, lambda: eh.problems.crew_maintenance(num_arms=num_arms).with_criterion(criterion), slow)
 
 
 CASES = [

@@ -25,7 +25,7 @@ def train_once(job: dict[str, Any]) -> dict[str, Any]:
     for name, parameters in job.get("sizes", [job["problem"]]):
         size = problem_of(name, parameters)
         policy = CountNetworkPolicy(size, training.policy.network)
-        found = eh.evaluate(policy, size, num_episodes=500, horizon=300, rng=0)
+        found = eh.evaluate(size, policy, num_episodes=500, horizon=300, rng=0)
         welfare[size.num_arms] = found.welfare
     return {"key": job["key"], "welfare": welfare, "seconds": training.seconds, "steps": training.steps}
 

@@ -55,7 +55,7 @@ def draw_comparison(file: Path) -> Path:
         axes.bar_label(bars, fmt="%.2f", padding=-15, color="white", fontsize=10, fontweight="bold")
     for place, (mean, solution) in enumerate(zip(means, solutions, strict=True)):
         axes.plot([place - 0.42, place + 0.42], [mean, mean], color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
-        price = eh.price_of_fairness(mean, means[0])
+        price = (means[0] - mean) / abs(means[0])
         axes.annotate(
             f"worst-off {solution.values.min():.2f}\nmean {mean:.2f}, {100 * price:.1f} % given up",
             (place, 15.6),

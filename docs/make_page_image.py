@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 import uvicorn
 from playwright.sync_api import sync_playwright
 
+from evenhand.programme.api.app import create_app
+from evenhand.programme.api.server import listen
+from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.demo import make_demo
 from evenhand.programme.programme import Programme
-from evenhand.service.application import create_app
-from evenhand.service.server import listen
-from evenhand.service.settings import Settings
 
 IMAGE = Path(__file__).parent / "images" / "page.png"
 SIZE = {"width": 1160, "height": 1060}

@@ -27,7 +27,7 @@ def main() -> None:
     """Print what the policy is worth beside three others, all in the same world."""
     problem = eh.problems.machine_replacement(num_arms=5)
     own = WornOutOnly(problem)
-    eh.check_policy(own, problem)
+    eh.check_policy(problem, own)
     others = {"oldest-first": eh.policies.worst_first(problem), "random": eh.policies.random_feasible(problem)}
     table = eh.compare(problem, {"worn-out-only": own, **others}, welfare="gini:2", num_episodes=500, rng=0)
     for row in table.rows:

@@ -18,7 +18,7 @@ IDEAS = ("gini:1.1", "nash", "gini:1.2", "gini:2", "leximin")
 def main(model: str | None = None) -> None:
     """Print the value of an arm of each type, or of each group, under the best plan for each idea."""
     people = eh.problems.health_outreach(num_arms=6, num_states=2, num_groups=3, budget=1)
-    found = eh.fairness(people if model is None else eh.load(model), IDEAS)
+    found = eh.price_of_fairness(people if model is None else eh.load(model), IDEAS)
     print(f"{'welfare':12}", *(f"{name:>8}" for name in found.counts), "    mean   price")
     for row in found.rows:
         values = (f"{value:{max(8, len(name))}.3f}" for name, value in row.values.items())

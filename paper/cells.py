@@ -20,15 +20,16 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import NotApplicable, OutOfDomain, TooLarge
-from evenhand.evaluation.evaluate import Evaluation, evaluate, standard_error
-from evenhand.evaluation.fairness import gini_coefficient
+from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.evaluation.inequality import gini_coefficient
+from evenhand.evaluation.standard_errors import standard_error
 from evenhand.learning.judging import resized
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.tabular import TabularMDP
 from evenhand.model.welfare import as_welfare
 from evenhand.planning.policy_registry import find_policy
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxation import relax
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.policies.index import whittle
@@ -92,12 +93,12 @@ def named_policy(
 
 
 def evaluate_twice(
-    policy: Policy | Starting, problem: CoupledMDP, welfare: str, num_episodes: int, horizon: int, seed: int
+    policy: Policy | StatefulPolicy, problem: CoupledMDP, welfare: str, num_episodes: int, horizon: int, seed: int
 ) -> Outcome:
     """The welfare of a policy, exactly if possible, and its plug-in estimate by the paper's protocol."""
-    simulated = evaluate(policy, problem, welfare, num_episodes, horizon, seed, method="monte-carlo")
+    simulated = evaluate(problem, policy, welfare, num_episodes, horizon, seed, method="monte-carlo")
     try:
-        best = evaluate(policy, problem, welfare, num_episodes, horizon, seed, method="exact")
+        best = evaluate(problem, policy, welfare, num_episodes, horizon, seed, method="exact")
     except (NotApplicable, TooLarge):
         best = simulated
     values = {
@@ -178,7 +179,9 @@ def timing(
     return values, {"per_episode": float(np.median(seconds)), "per_episode_deviation": float(np.std(seconds))}
 
 
-def _simulation_clock(build: Callable[[CoupledMDP, int], Policy | Starting]) -> Callable[..., Callable[[], float]]:
+def _simulation_clock(
+    build: Callable[[CoupledMDP, int], Policy | StatefulPolicy],
+) -> Callable[..., Callable[[], float]]:
     def clock(problem: CoupledMDP, episodes: int, horizon: int, seed: int) -> Callable[[], float]:
         policy = build(problem, seed)
 

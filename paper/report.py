@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
 from paper.claims import Claim, check_claims
 from paper.figures import draw
 from paper.run import read_records

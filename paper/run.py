@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import evenhand
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
 from paper.cells import KINDS, TIMED
 from paper.targets import Cell, Target
 

@@ -4,22 +4,22 @@ import fcntl
 import gc
 import importlib.util
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import HealthCheck, settings
 from scipy import stats
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning import mixed, played
+from evenhand.planning.effort import limited_effort
 from evenhand.problems import machine_replacement
 
 PIECES = str(Path(__file__).parent / "execution")
@@ -84,98 +84,63 @@ PROBLEMS = {
 }
 
 
-FEWER = 12
-"""Properties are tried on one in so many of their examples by default, and on all of them with `-m slow`."""
+settings.register_profile("default", deadline=None, max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("slow", settings.get_profile("default"), max_examples=60)
+settings.load_profile("default")
 
 
-def one_in(number, cases):
-    """Cases of which the default run tries one in so many, and the slow one the others."""
-    return [pytest.param(case, marks=pytest.mark.slow if i % number else ()) for i, case in enumerate(cases)]
+def slow_after(number, cases):
+    """Cases of which all after the first so many are slow."""
+    cases = list(cases)
+    return [*cases[:number], *(pytest.param(case, marks=pytest.mark.slow) for case in cases[number:])]
+
+
+def crossed(*factors):
+    """All combinations of several factors; those that vary more than one factor from its first level are slow."""
+    combinations = []
+    for places in product(*(range(len(factor)) for factor in map(list, factors))):
+        values = [list(factor)[place] for factor, place in zip(factors, places, strict=True)]
+        combinations.append(pytest.param(*values, marks=pytest.mark.slow if np.count_nonzero(places) > 1 else ()))
+    return combinations
+
+
+class mentions:  # noqa: N801  # reads as a predicate
+    """Predicate of an error or a text: it holds all these names and numbers, however it is worded."""
+
+    def __init__(self, *facts):
+        self.facts = facts
+
+    def __call__(self, said):
+        return all(re.search(self._pattern(fact), str(said)) for fact in self.facts)
+
+    @staticmethod
+    def _pattern(fact):
+        """Numbers are whole: 3 is not in 13; further decimals may follow."""
+        end = r"(?!\d)" if isinstance(fact, int) else ""
+        return (r"(?<![\d.])" if isinstance(fact, int | float) else "") + re.escape(str(fact)) + end
+
+    def __repr__(self):
+        return f"mentions{self.facts}"
 
 
 def try_each(check, cases):
-    """All of many cases within one test, which costs less than a test for each; those that fail are named."""
-    failed = {}
+    """Check all of many cases within one test; name those that fail, and fail if every case is skipped."""
+    failed, skipped = {}, []
     for case in cases:
         try:
             check(case)
         except pytest.skip.Exception:
-            continue
+            skipped.append(case)
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # raised below, with all others
             failed[case] = error
     if failed:
         raise BaseExceptionGroup(f"failed: {list(failed)}", list(failed.values()))
-
-
-def chessboard(names, *axes, ids=None, colours=2, also=()):
-    """Every combination; the default run tries the fields of one colour, with all of each axis; the slow one others.
-
-    Some fields may be asked for by name: they are tried by default, too.
-    """
-    axes = [list(axis) for axis in axes]
-    fields = [tuple(zip(*field, strict=True)) for field in product(*map(enumerate, axes))]
-    chosen = [place for place, _ in fields if sum(place) % colours == 0]
-    for number, axis in enumerate(axes):
-        assert len({place[number] for place in chosen}) == len(axis), f"fewer colours: axis {number} is not met whole"
-    chosen += [place for place, values in fields if values in also]
-    whole, slow = pytest.mark.whole, pytest.mark.slow
-    cases = [pytest.param(*values, marks=whole if place in chosen else slow) for place, values in fields]
-    fixtures = [name for name in names if name == "small_problem"]
-    return pytest.mark.parametrize(names, cases, ids=ids, indirect=fixtures)
-
-
-LONGEST = Path(__file__).with_name("longest.txt")
-"""Names of tests that the default run leaves to the slow one."""
-
-
-MOST_CASES = 4
-"""Cases of one test that the default run tries; the slow one tries the others."""
-
-WHOLE = ("/contracts/", "/docs/", "/paper/", "/theorems/")
-"""Where the default run tries every case that is not slow by itself."""
-
-
-def longest_tests():
-    """The names in `longest.txt`."""
-    return {line for line in LONGEST.read_text("utf-8").splitlines() if line and not line.startswith("#")}
+    assert len(skipped) < len(cases), f"all {len(skipped)} cases were skipped"
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """Every property belongs to the default run, with fewer examples, and to the slow one, with all of them."""
-    slow, longest = config.option.markexpr == "slow", longest_tests()
-    for item in items:
-        if item.nodeid in longest or item.nodeid.partition("[")[0] in longest:
-            item.add_marker(pytest.mark.slow)
-    _leave_cases(items)
-    for item in items:
-        function = getattr(item, "function", None)
-        if not is_hypothesis_test(function):
-            continue
-        if slow:
-            item.add_marker(pytest.mark.slow)
-        elif config.option.markexpr == "not slow":
-            _try_fewer(function)
-    _keep_files_together(items)
-
-
-def _leave_cases(items):
-    """Of tests with many cases the default run tries a few, spread over all of them; another few for every test."""
-    families = defaultdict(list)
-    for item in items:
-        asked_for = any(map(item.get_closest_marker, ("slow", "whole")))
-        if not asked_for and not any(folder in item.nodeid for folder in WHOLE):
-            families[item.nodeid.partition("[")[0]].append(item)
-    for name, cases in families.items():
-        number, first = len(cases), crc32(name.encode())
-        tried = {(first + k * number // MOST_CASES) % number for k in range(MOST_CASES)}
-        for place, case in enumerate(cases):
-            if place not in tried:
-                case.add_marker(pytest.mark.slow)
-
-
-def _keep_files_together(items):
-    """For `--dist loadgroup`: a worker has whole files; those that share what is dear to start share a worker."""
+def pytest_collection_modifyitems(items):
+    """Keep files together for `--dist loadgroup`; those that share an expensive fixture share a worker."""
     for item in items:
         if not any(item.iter_markers("xdist_group")):
             file = item.nodeid.partition("::")[0]
@@ -183,19 +148,10 @@ def _keep_files_together(items):
 
 
 def pytest_collection_finish():
-    """What was imported and collected stays to the end: the garbage collector need not look at it again and again."""
+    """Exclude what was imported and collected from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-
-
-def _try_fewer(function):
-    """Once for each function, however many tests are made of it."""
-    whole = function._hypothesis_internal_use_settings
-    if not hasattr(function, "whole_settings"):
-        function.whole_settings = whole
-        fewer = max(4, whole.max_examples // FEWER)
-        function._hypothesis_internal_use_settings = settings(whole, max_examples=min(whole.max_examples, fewer))
 
 
 def pytest_configure(config):
@@ -234,15 +190,18 @@ def compile_in_turn():
     Dispatcher.compile = in_turn
 
 
+@pytest.fixture
+def effort():
+    """Function that limits the effort of the method fluid, by fields of `Effort`, to the end of the test."""
+    with ExitStack() as stack:
+        yield lambda **limits: stack.enter_context(limited_effort(**limits))
+
+
 @pytest.fixture(autouse=True)
-def plans_are_looked_for_briefly(request, monkeypatch):
-    """Plans of the method fluid are sought and reported on few episodes, but for pages and the slow run."""
-    if "docs" in request.path.parts or request.config.option.markexpr == "slow":
-        return
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
-    monkeypatch.setattr(mixed, "REPORTING", 1e6)
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 3)
-    monkeypatch.setattr(played, "SEEN", 1e4)
+def brief_search(request, effort):
+    """Search briefly for plans by the method fluid, except in the documentation and in slow tests."""
+    if "docs" not in request.path.parts and not request.node.get_closest_marker("slow"):
+        effort(arm_steps=1e5, report_steps=1e6, inequality_steps=1e4, rounds=3)
 
 
 @pytest.fixture(params=list(PROBLEMS))

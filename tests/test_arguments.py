@@ -6,36 +6,39 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInput, PolicyError, UnknownName
 from evenhand.policies import worst_first
+from evenhand.simulation import Rollout
+
+from .conftest import mentions
 
 MACHINES = eh.problems.machine_replacement(num_arms=2)
 OLDEST = worst_first(MACHINES)
 
 TAKES_A_PROBLEM = {
     "solve": eh.solve,
-    "fairness": eh.fairness,
-    "what_if": lambda problem: eh.what_if(problem, [[1]]),
-    "compare_budgets": lambda problem: eh.compare_budgets(problem, [[1]]),
+    "fairness": eh.price_of_fairness,
+    "solve with budgets": lambda problem: eh.solve(problem, budgets=[[1]]),
+    "compare with budgets": lambda problem: eh.compare(problem, budgets=[[1]]),
     "compare": eh.compare,
-    "evaluate": lambda problem: eh.evaluate("random", problem),
+    "evaluate": lambda problem: eh.evaluate(problem, "random"),
     "simulate": lambda problem: eh.simulate(problem, OLDEST),
     "simulate_counts": lambda problem: eh.simulate_counts(problem, OLDEST),
-    "check_policy": lambda problem: eh.check_policy(OLDEST, problem),
-    "make_policy": lambda problem: eh.make_policy("random", problem),
+    "check_policy": lambda problem: eh.check_policy(problem, OLDEST),
+    "make_policy": lambda problem: eh.make_policy(problem, "random"),
     "train": lambda problem: eh.train(problem, 1),
     "indices": eh.indices,
-    "save_policy": lambda problem: eh.save_policy(OLDEST, problem, "never.zip"),
+    "save_policy": lambda problem: eh.save_policy(problem, OLDEST, "never.zip"),
 }
 
 
 @pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
 def test_a_file_name_is_no_problem_and_load_is_named(call):
-    with pytest.raises(InvalidInput, match=r"problem: expected a problem .*load\('model.toml'\) reads a model file"):
+    with pytest.raises(InvalidInput, check=mentions("problem", "model.toml")):
         call("model.toml")
 
 
 @pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
 def test_nothing_is_no_problem(call):
-    with pytest.raises(InvalidInput, match=r"problem: expected a problem .*, got None"):
+    with pytest.raises(InvalidInput, check=mentions("problem")):
         call(None)
 
 
@@ -44,8 +47,8 @@ def test_nothing_is_no_problem(call):
     [
         (lambda: eh.simulate(OLDEST, MACHINES), r"simulate\(problem, policy\)"),
         (lambda: eh.simulate_counts(OLDEST, MACHINES), r"simulate_counts\(problem, policy\)"),
-        (lambda: eh.evaluate(MACHINES, OLDEST), r"evaluate\(policy, problem\)"),
-        (lambda: eh.check_policy(MACHINES, OLDEST), r"check_policy\(policy, problem\)"),
+        (lambda: eh.evaluate(OLDEST, MACHINES), r"evaluate\(problem, policy\)"),
+        (lambda: eh.check_policy(OLDEST, MACHINES), r"check_policy\(problem, policy\)"),
         (lambda: eh.compare([OLDEST], MACHINES), "got list"),
         (lambda: eh.compare(OLDEST, MACHINES), r"compare\(problem, policies\)"),
     ],
@@ -57,7 +60,7 @@ def test_swapped_arguments_are_told_with_the_order(call, order):
 
 @pytest.mark.parametrize("play", [eh.simulate, eh.simulate_counts])
 def test_a_name_is_told_how_it_becomes_a_policy(play):
-    with pytest.raises(PolicyError, match=r"make_policy\('random', problem\)"):
+    with pytest.raises(PolicyError, match=r"make_policy\(problem, 'random'\)"):
         play(MACHINES, "random")
 
 
@@ -77,14 +80,14 @@ def test_what_is_no_policy_is_not_played(given, words):
 
 CALLS_WITH_RNG = {
     "solve": lambda rng: eh.solve(MACHINES, rng=rng),
-    "fairness": lambda rng: eh.fairness(MACHINES, rng=rng),
-    "what_if": lambda rng: eh.what_if(MACHINES, [[1]], rng=rng),
-    "compare_budgets": lambda rng: eh.compare_budgets(MACHINES, [[1]], rng=rng),
+    "fairness": lambda rng: eh.price_of_fairness(MACHINES, rng=rng),
+    "solve with budgets": lambda rng: eh.solve(MACHINES, budgets=[[1]], rng=rng),
+    "compare with budgets": lambda rng: eh.compare(MACHINES, rng=rng, budgets=[[1]]),
     "compare": lambda rng: eh.compare(MACHINES, ["random"], rng=rng),
-    "evaluate": lambda rng: eh.evaluate(OLDEST, MACHINES, method="monte-carlo", rng=rng),
+    "evaluate": lambda rng: eh.evaluate(MACHINES, OLDEST, method="monte-carlo", rng=rng),
     "simulate": lambda rng: eh.simulate(MACHINES, OLDEST, rng=rng),
     "simulate_counts": lambda rng: eh.simulate_counts(MACHINES, OLDEST, rng=rng),
-    "check_policy": lambda rng: eh.check_policy(OLDEST, MACHINES, rng),
+    "check_policy": lambda rng: eh.check_policy(MACHINES, OLDEST, rng),
     "act": lambda rng: OLDEST.act([0, 1], rng),
 }
 
@@ -92,7 +95,7 @@ CALLS_WITH_RNG = {
 @pytest.mark.parametrize("call", CALLS_WITH_RNG.values(), ids=CALLS_WITH_RNG)
 @pytest.mark.parametrize("rng", [1.5, "abc", -1, True, np.random.RandomState(0)], ids=str)
 def test_a_strange_rng_is_told_by_its_name(call, rng):
-    with pytest.raises(InvalidInput, match="rng: expected a whole number from 0, or a NumPy Generator"):
+    with pytest.raises(InvalidInput, check=mentions("rng", 0, "NumPy")):
         call(rng)
 
 
@@ -106,18 +109,18 @@ def test_a_seed_of_numpy_is_the_same_seed():
 def _played(call):
     """So many steps that two streams do not come to the same mean by chance."""
     found = call()
-    return np.asarray(found.returns if isinstance(found, eh.Rollout) else found.unit_values)
+    return np.asarray(found.returns if isinstance(found, Rollout) else found.unit_values)
 
 
 WITHOUT_RNG = {
-    "evaluate": lambda **rng: eh.evaluate(OLDEST, MACHINES, "gini:2", 50, 30, method="monte-carlo", **rng),
+    "evaluate": lambda **rng: eh.evaluate(MACHINES, OLDEST, "gini:2", 50, 30, method="monte-carlo", **rng),
     "simulate": lambda **rng: eh.simulate(MACHINES, OLDEST, 50, 30, **rng),
     "simulate_counts": lambda **rng: eh.simulate_counts(MACHINES, OLDEST, 50, 30, **rng),
     "compare": lambda **rng: (
         eh.compare(MACHINES, OLDEST, "gini:2", 50, 30, method="monte-carlo", **rng).rows[0].evaluation
     ),
-    "compare_budgets": lambda **rng: (
-        eh.compare_budgets(MACHINES, [[1]], ["random"], "gini:2", 50, 30, method="monte-carlo", **rng)[0].evaluation
+    "compare with budgets": lambda **rng: (
+        eh.compare(MACHINES, ["random"], "gini:2", 50, 30, method="monte-carlo", budgets=[[1]], **rng)[0].evaluation
     ),
 }
 
@@ -137,13 +140,13 @@ def test_the_same_call_gives_the_same_numbers_and_none_gives_others(call):
 
 @pytest.mark.parametrize("name", ["fair-index", "occupancy-priority", "re-solving", "whittle", "optimal", "random"])
 def test_a_policy_is_made_by_its_name(name):
-    policy = eh.make_policy(name, MACHINES, "gini:2")
+    policy = eh.make_policy(MACHINES, name, "gini:2")
     assert eh.simulate(MACHINES, policy, 2, 3).returns.shape == (2, 2)
 
 
 def test_a_policy_of_a_name_that_is_not_there():
     with pytest.raises(UnknownName, match="Did you mean 're-solving'"):
-        eh.make_policy("resolving", MACHINES)
+        eh.make_policy(MACHINES, "resolving")
 
 
 @pytest.mark.parametrize("progress", [5, "yes"])
@@ -151,22 +154,22 @@ def test_a_policy_of_a_name_that_is_not_there():
     "call",
     [
         lambda **more: eh.solve(MACHINES, **more),
-        lambda **more: eh.fairness(MACHINES, **more),
+        lambda **more: eh.price_of_fairness(MACHINES, **more),
         lambda **more: eh.simulate(MACHINES, OLDEST, 2, 2, **more),
-        lambda **more: eh.what_if(MACHINES, [[1]], **more),
-        lambda **more: eh.compare_budgets(MACHINES, [[1]], **more),
+        lambda **more: eh.solve(MACHINES, budgets=[[1]], **more),
+        lambda **more: eh.compare(MACHINES, budgets=[[1]], **more),
         lambda **more: eh.train(MACHINES, 1, **more),
     ],
 )
 def test_strange_progress_is_told(call, progress):
-    with pytest.raises(InvalidInput, match="progress: expected True, or a function"):
+    with pytest.raises(InvalidInput, check=mentions("progress")):
         call(progress=progress)
 
 
 @pytest.mark.parametrize("tolerance", ["small", None, True])
 def test_a_strange_tolerance_is_told(tolerance):
     with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
-        eh.solve(MACHINES, tolerance=tolerance)
+        eh.solve(MACHINES, method=eh.SolveMethod(tolerance=tolerance))
 
 
 ARM = eh.Arm([[[1.0], [1.0]]], rewards=[[0.0, 1.0]], usage=[[0], [1]])
@@ -199,7 +202,7 @@ def test_a_reward_that_is_no_number_is_told_with_its_place():
         return states, np.where(np.arange(len(states)) == 1, np.nan, 1.0)
 
     pumps = eh.Simulator(sample, lambda number, rng: np.zeros(number, dtype=int), [[0], [1]], 2, 3, [1], 0.9)
-    with pytest.raises(InvalidInput, match=r"rewards\[1\] is nan, in state 0 under action 0"):
+    with pytest.raises(InvalidInput, check=mentions("rewards[1]", "state 0", "action 0")):
         pumps.step(np.zeros(3, np.int32), np.zeros(3, np.int32), np.random.default_rng(0))
 
 
@@ -210,7 +213,7 @@ def test_what_a_welfare_lacks_is_named():
         def __call__(self, values, counts=None):
             return np.min(values, axis=-1)
 
-    with pytest.raises(InvalidInput, match=r"Least is no welfare yet, for it lacks supergradient\(.*check_domain\("):
+    with pytest.raises(InvalidInput, check=mentions("check_domain")):
         eh.solve(MACHINES, Least())
 
 
@@ -219,7 +222,7 @@ def test_only_model_files_are_proposed_for_a_model(tmp_path):
         (tmp_path / name).write_text("")
     with pytest.raises(InvalidInput, match=r"there is no such file in .*[^?]$"):
         eh.check(tmp_path / "fair.htm.toml")
-    with pytest.raises(InvalidInput, match=r"did you mean other\.toml"):
+    with pytest.raises(InvalidInput, check=mentions("other.toml")):
         eh.check(tmp_path / "othr.toml")
 
 
@@ -228,7 +231,7 @@ def test_a_policy_may_answer_with_who_is_served():
         def act(self, states, rng):
             return (states == 2) & (np.cumsum(states == 2, axis=1) == 1)
 
-    eh.check_policy(WornOut(), MACHINES)
+    eh.check_policy(MACHINES, WornOut())
     assert eh.simulate(MACHINES, WornOut(), 2, 3).returns.shape == (2, 2)
 
 
@@ -241,5 +244,5 @@ def test_policies_of_the_relaxation_take_lists():
         policies.Resolving(MACHINES, [0.5], [1.0]),
     ):
         assert made.act([0, 2], 0).tolist() == [0, 1]
-    with pytest.raises(InvalidInput, match="prices: expected numbers"):
+    with pytest.raises(InvalidInput, check=mentions("prices")):
         policies.fair_index(MACHINES, [0.5], ["dear"])

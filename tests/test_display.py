@@ -16,10 +16,10 @@ from evenhand.cli import progress
 from evenhand.display import Shown, as_frame, shows_bar, telling
 from evenhand.errors import InvalidInput, MissingExtra
 from evenhand.kernels.compilation import compile_now
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies.network import CountNetworkPolicy, Network
 
-from .conftest import two_types
+from .conftest import mentions, two_types
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +42,15 @@ class TestOneLine:
             (lambda m: eh.policies.whittle(m), "ExchangeablePriority(for 3 arms)"),
             (lambda m: eh.policies.RoundRobin(m), "RoundRobin(for 3 arms)"),
             (
-                lambda m: Mixture([eh.policies.myopic(m), eh.policies.never_act(m)], [0.25, 0.75], 5),
-                "Mixture(2 parts with shares 0.25, 0.75, drawn anew every 5 steps)",
+                lambda m: MixturePolicy([eh.policies.myopic(m), eh.policies.never_act(m)], [0.25, 0.75], 5),
+                "MixturePolicy(2 parts with shares 0.25, 0.75, drawn anew every 5 steps)",
             ),
             (
-                lambda m: BySteps([eh.policies.never_act(m)] * 4),
-                "BySteps(4 steps, the first ExchangeablePriority(for 3 arms))",
+                lambda m: TimeVaryingPolicy([eh.policies.never_act(m)] * 4),
+                "TimeVaryingPolicy(4 steps, the first ExchangeablePriority(for 3 arms))",
             ),
             (
-                lambda m: eh.evaluate(eh.policies.whittle(m), m),
+                lambda m: eh.evaluate(m, eh.policies.whittle(m)),
                 "Evaluation(gini:2 14.0793, mean 14.0793, worst 14.0793, exact)",
             ),
         ],
@@ -65,14 +65,14 @@ class TestOneLine:
         assert repr(found.rows[0]) == "Row('whittle', welfare 14.0793)"
 
     def test_an_estimate_has_its_error(self, machines):
-        found = eh.evaluate(eh.policies.whittle(machines), machines, num_episodes=20, rng=0, method="monte-carlo")
+        found = eh.evaluate(machines, eh.policies.whittle(machines), num_episodes=20, rng=0, method="monte-carlo")
         assert " ± " in repr(found) and repr(found).endswith("20 episodes of 300 steps)")
         assert repr(eh.simulate(machines, eh.policies.whittle(machines), 1, 7, 0)) == "Rollout(1 episode of 7 steps)"
 
     def test_a_network_has_its_layers(self, machines):
         layers = [np.zeros((4, 8), dtype=np.float32), np.zeros((8, 6), dtype=np.float32)]
         policy = CountNetworkPolicy(machines, Network(layers, [np.zeros(8, np.float32), np.zeros(6, np.float32)]))
-        assert repr(policy) == "CountNetworkPolicy(for 3 arms, greedy, Network(4 → 8 → 6))"
+        assert mentions("CountNetworkPolicy(for", "3 arms", "Network(4", 8, 6)(repr(policy))
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class TestFrames:
         assert list(frame["upper_bound"]) == [found.upper_bound] * 2
 
     def test_an_evaluation_has_a_row_a_unit(self):
-        problem = two_types().under(over="groups")
-        found = eh.evaluate(eh.policies.random_feasible(problem), problem)
+        problem = two_types().with_criterion(over="groups")
+        found = eh.evaluate(problem, eh.policies.random_feasible(problem))
         frame = found.to_frame()
         assert isinstance(frame, pandas.DataFrame)
         assert list(frame["value"]) == found.unit_values.tolist()
@@ -121,7 +121,7 @@ class TestFrames:
 
     def test_arms_that_differ_have_a_row_each(self, machines):
         first = eh.policies.worst_first(machines, ties="first")
-        frame = eh.evaluate(first, machines, num_episodes=5, horizon=5, rng=0, method="monte-carlo").to_frame("polars")
+        frame = eh.evaluate(machines, first, num_episodes=5, horizon=5, rng=0, method="monte-carlo").to_frame("polars")
         assert frame["arm"].to_list() == [0, 1, 2]
         assert {"name", "value", "stderr", "served", "served_stderr"} <= set(frame.columns)
 
@@ -137,7 +137,7 @@ class TestFrames:
         assert len(steps) == 12 and set(steps["step"]) == {0, 1, 2, 3}
 
     def test_an_unknown_library_is_refused(self):
-        with pytest.raises(InvalidInput, match="'pandas' or 'polars'"):
+        with pytest.raises(InvalidInput, check=mentions("pandas", "polars")):
             as_frame({"a": [1]}, "excel")
 
     @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ class TestProgress:
         assert "%" in capsys.readouterr().err
         eh.compare(machines, ["whittle"], progress=True)
         assert "whittle" in capsys.readouterr().err
-        played = eh.evaluate(policy, machines, num_episodes=5, rng=0, method="monte-carlo", progress=True)
+        played = eh.evaluate(machines, policy, num_episodes=5, rng=0, method="monte-carlo", progress=True)
         assert "%" in capsys.readouterr().err
-        quiet = eh.evaluate(policy, machines, num_episodes=5, rng=0, method="monte-carlo")
+        quiet = eh.evaluate(machines, policy, num_episodes=5, rng=0, method="monte-carlo")
         assert played.welfare == quiet.welfare

@@ -1,224 +1,29 @@
 """Fair resource allocation in weakly coupled Markov decision processes.
 
-Names are loaded when first used, so that importing the library costs nothing.
+The public names are listed in `__init__.pyi`, one line each, with their modules. They are loaded when first used, so
+that importing the library costs nothing.
 """
 
+import re
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from evenhand._version import __version__
-
-if TYPE_CHECKING:
-    from evenhand import errors, policies, problems
-    from evenhand.evaluation import Evaluation, gini_coefficient, lorenz_curve, price_of_fairness
-    from evenhand.evaluation.shards.checking import ArmsCheck, check_arms
-    from evenhand.evaluation.shards.indexing import ArmsIndices, index_arms
-    from evenhand.evaluation.shards.measuring import ArmsEvaluation, evaluate_arms
-    from evenhand.evaluation.shards.plans import ArmsDecisions, act_on_arms
-    from evenhand.fitting.fit import fit
-    from evenhand.fitting.result import Fitted
-    from evenhand.learning import Training, Trainings, train, train_seeds
-    from evenhand.model.arm import Arm
-    from evenhand.model.composite import BySteps, Mixture
-    from evenhand.model.coupled import CoupledMDP
-    from evenhand.model.files import load, save
-    from evenhand.model.parquet.reading import StoredArms, open_arms
-    from evenhand.model.parquet.writing import ArmWriter, write_arms
-    from evenhand.model.policy import Policy
-    from evenhand.model.simulator import Simulator
-    from evenhand.model.welfare import (
-        AlphaFair,
-        Gini,
-        GiniHalf,
-        Leximin,
-        Maximin,
-        RegularisedMaximin,
-        Utilitarian,
-        Welfare,
-        WelfareCheck,
-        check_welfare,
-        parse_welfare,
-        register_welfare,
-    )
-    from evenhand.planning.by_shards import ArmsSolution, solve_arms
-    from evenhand.planning.check import Check, check
-    from evenhand.planning.compare import Comparison, compare
-    from evenhand.planning.fairness import Fairness, fairness
-    from evenhand.planning.plan import Decisions, Plan, load_plan, load_policy, save_solution
-    from evenhand.planning.plan_file import save_policy
-    from evenhand.planning.policy_argument import evaluate, make_policy
-    from evenhand.planning.replay import Replay, replay
-    from evenhand.planning.solution import Solution
-    from evenhand.planning.solve import solve
-    from evenhand.planning.what_if import compare_budgets, what_if
-    from evenhand.policies.index import TypeIndices, indices
-    from evenhand.simulation import Rollout, check_policy, simulate, simulate_counts
-
+_LINE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 _HOMES = {
-    "errors": "",
-    "policies": "",
-    "problems": "",
-    "Evaluation": "evaluation",
-    "ArmsCheck": "evaluation.shards.checking",
-    "check_arms": "evaluation.shards.checking",
-    "ArmsDecisions": "evaluation.shards.plans",
-    "ArmsEvaluation": "evaluation.shards.measuring",
-    "ArmsIndices": "evaluation.shards.indexing",
-    "act_on_arms": "evaluation.shards.plans",
-    "evaluate_arms": "evaluation.shards.measuring",
-    "index_arms": "evaluation.shards.indexing",
-    "evaluate": "planning.policy_argument",
-    "make_policy": "planning.policy_argument",
-    "gini_coefficient": "evaluation",
-    "lorenz_curve": "evaluation",
-    "price_of_fairness": "evaluation",
-    "fit": "fitting.fit",
-    "Fitted": "fitting.result",
-    "Training": "learning",
-    "Trainings": "learning",
-    "train": "learning",
-    "train_seeds": "learning",
-    "Arm": "model.arm",
-    "BySteps": "model.composite",
-    "Mixture": "model.composite",
-    "CoupledMDP": "model.coupled",
-    "load": "model.files",
-    "save": "model.files",
-    "ArmWriter": "model.parquet.writing",
-    "StoredArms": "model.parquet.reading",
-    "open_arms": "model.parquet.reading",
-    "write_arms": "model.parquet.writing",
-    "Policy": "model.policy",
-    "Simulator": "model.simulator",
-    "AlphaFair": "model.welfare",
-    "Gini": "model.welfare",
-    "GiniHalf": "model.welfare",
-    "Leximin": "model.welfare",
-    "Maximin": "model.welfare",
-    "RegularisedMaximin": "model.welfare",
-    "Utilitarian": "model.welfare",
-    "Welfare": "model.welfare",
-    "WelfareCheck": "model.welfare",
-    "check_welfare": "model.welfare",
-    "parse_welfare": "model.welfare",
-    "register_welfare": "model.welfare",
-    "ArmsSolution": "planning.by_shards",
-    "solve_arms": "planning.by_shards",
-    "Check": "planning.check",
-    "check": "planning.check",
-    "Comparison": "planning.compare",
-    "compare": "planning.compare",
-    "Fairness": "planning.fairness",
-    "fairness": "planning.fairness",
-    "Decisions": "planning.plan",
-    "Plan": "planning.plan",
-    "load_plan": "planning.plan",
-    "Replay": "planning.replay",
-    "replay": "planning.replay",
-    "load_policy": "planning.plan",
-    "save_policy": "planning.plan_file",
-    "save_solution": "planning.plan",
-    "Solution": "planning.solution",
-    "solve": "planning.solve",
-    "compare_budgets": "planning.what_if",
-    "what_if": "planning.what_if",
-    "TypeIndices": "policies.index",
-    "indices": "policies.index",
-    "Rollout": "simulation",
-    "check_policy": "simulation",
-    "simulate": "simulation",
-    "simulate_counts": "simulation",
+    name: module for module, name in _LINE.findall(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 }
-"""The module each public name lives in; empty for modules themselves."""
 
-__all__ = [
-    "AlphaFair",
-    "Arm",
-    "ArmWriter",
-    "ArmsCheck",
-    "ArmsDecisions",
-    "ArmsEvaluation",
-    "ArmsIndices",
-    "ArmsSolution",
-    "BySteps",
-    "Check",
-    "Comparison",
-    "CoupledMDP",
-    "Decisions",
-    "Evaluation",
-    "Fairness",
-    "Fitted",
-    "Gini",
-    "GiniHalf",
-    "Leximin",
-    "Maximin",
-    "Mixture",
-    "Plan",
-    "Policy",
-    "RegularisedMaximin",
-    "Replay",
-    "Rollout",
-    "Simulator",
-    "Solution",
-    "StoredArms",
-    "Training",
-    "Trainings",
-    "TypeIndices",
-    "Utilitarian",
-    "Welfare",
-    "WelfareCheck",
-    "__version__",
-    "act_on_arms",
-    "check",
-    "check_arms",
-    "check_policy",
-    "check_welfare",
-    "compare",
-    "compare_budgets",
-    "errors",
-    "evaluate",
-    "evaluate_arms",
-    "fairness",
-    "fit",
-    "gini_coefficient",
-    "index_arms",
-    "indices",
-    "load",
-    "load_plan",
-    "load_policy",
-    "lorenz_curve",
-    "make_policy",
-    "open_arms",
-    "parse_welfare",
-    "policies",
-    "price_of_fairness",
-    "problems",
-    "register_welfare",
-    "replay",
-    "save",
-    "save_policy",
-    "save_solution",
-    "simulate",
-    "simulate_counts",
-    "solve",
-    "solve_arms",
-    "train",
-    "train_seeds",
-    "what_if",
-    "write_arms",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
     home = _HOMES[name]
-    value: object = import_module(f"evenhand.{home or name}")
-    if home:
-        value = getattr(value, name)
+    value: object = import_module(f"evenhand.{name}") if home == "evenhand" else getattr(import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

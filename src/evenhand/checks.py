@@ -1,7 +1,8 @@
-"""Checks of arguments: the name, what was expected, what came. Faults are collected: a user sees all of them."""
+"""Checks of arguments and input. Faults are collected, so that a user sees all of them at once."""
 
 import contextlib
 import math
+import reprlib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,19 +16,19 @@ from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, TooLarg
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Rng
 
 LARGEST = 1e12
-"""The largest magnitude of a reward, usage or budget: beyond it doubles lose the digits that a certificate needs."""
+"""Largest magnitude of a reward, usage or budget: beyond it doubles lose the digits that a certificate needs."""
 
 SUM_TOLERANCE = 1e-8
-"""How far the sum of weights or probabilities may be from 1 without a word."""
+"""Distance from 1 up to which a sum of weights or probabilities counts as rounding."""
 
 NEARLY_ONE = 1e-4 * (1 + 1e-9)
-"""How far the sum of probabilities of a model may be from 1 to be divided by it, with a note: four digits of thirds."""
-
-LOOK_CLOSELY_UP_TO = 100_000
-"""Numbers in lists that are checked one by one before NumPy sees them."""
+"""Distance from 1 up to which probabilities of a model are normalised, with a notice: thirds of four digits."""
 
 SHOWN_PER_ARRAY = 10
-"""Faults of one kind shown for one array; a bad array has thousands of them."""
+"""Faults of one kind shown per array; an invalid array may have thousands of them."""
+
+
+# Collecting faults
 
 
 class Faults:
@@ -37,11 +38,11 @@ class Faults:
         self.found: list[Fault] = []
 
     def add(self, place: str, message: str) -> None:
-        """Note one fault."""
+        """Add one fault."""
         self.found.append(Fault(place, message))
 
     def flag(self, place: str, bad: Bools, describe: "Describe") -> None:
-        """Note every True entry of `bad`, with its indices behind `place`, up to a limit."""
+        """Add a fault per True entry of `bad`, with its indices behind `place`, up to a limit."""
         if not bad.any():
             return
         where = np.argwhere(bad)
@@ -62,173 +63,190 @@ class Faults:
 
 
 class Describe:
-    """Words for one bad entry: a template with `{value}` filled from the array at the entry's place."""
+    """Message for one invalid entry: a template with `{value}` filled from an array."""
 
     def __init__(self, template: str, values: Array) -> None:
         self.template = template
         self.values = values
 
     def __call__(self, index: tuple[int, ...]) -> str:
-        """The words for the entry at `index`."""
+        """Return the message for the entry at `index`."""
         return self.template.format(value=plain(self.values[index]))
 
 
+# Single values
+
+
 def plain(value: object) -> str:
-    """A number as a person would write it."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number)):
-        return repr(value)
+    """Format a number without superfluous digits; anything else as `repr`."""
+    if not is_number(value):
+        return reprlib.repr(value)
     try:
-        return f"{float(value):.10g}"
+        return f"{float(value):.10g}"  # type: ignore[arg-type]  # a number, by the check above
     except OverflowError:
         return "a number of too many digits"
 
 
+def is_number(value: object) -> bool:
+    """Return whether a value is a real number; True and False are not."""
+    return isinstance(value, (Real, np.number)) and not isinstance(value, (bool, np.bool_))
+
+
+def is_whole(value: object) -> bool:
+    """Return whether a value is an integer; True and False are not."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+
+
+def whole_fault(value: object, least: int = 1, most: int | None = None) -> str:
+    """Message for a value that is not an integer from `least` to `most`; empty for a valid one."""
+    if not is_whole(value):
+        return f"expected a whole number, got {reprlib.repr(value)}"
+    if value < least:  # type: ignore[operator]  # an integer, by the check above
+        return f"expected at least {least}, got {value}"
+    return f"expected at most {most}, got {value}" if most is not None and value > most else ""  # type: ignore[operator]
+
+
+def number_fault(value: object, least: float = 0.0, most: float = LARGEST, *, below: float = math.inf) -> str:
+    """Message for a value that is not a number from `least` to `most` and less than `below`; empty for a valid one."""
+    if is_number(value) and least <= value <= most and value < below:  # type: ignore[operator]
+        return ""
+    upper = f"below {plain(below)}" if below <= most else plain(most)
+    unbounded = most == LARGEST and below > most and not (is_number(value) and value > most)  # type: ignore[operator]
+    limits = f"of at least {plain(least)}" if unbounded else f"from {plain(least)} to {upper}"
+    return f"expected a number {limits}, got {plain(value)}"
+
+
+def check_positive_int(value: object, name: str, largest: int | None = None) -> int:
+    """Return an integer of at least 1, or raise InvalidInput."""
+    if message := whole_fault(value, most=largest):
+        raise InvalidInput(f"{name}: {message}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def check_fraction(value: object, name: str, *, below_one: bool = False) -> float:
+    """Return a number from 0 to 1, or raise InvalidInput."""
+    if message := number_fault(value, most=1.0, below=1.0 if below_one else math.inf):
+        raise InvalidInput(f"{name}: {message}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_over(over: object) -> None:
+    """Raise InvalidInput unless `over` is `arms`, `groups` or None."""
+    if over not in (None, "arms", "groups"):
+        raise InvalidInput(
+            f"over: expected arms or groups, got {over!r}; the groups are those of the key `group` of the model"
+        )
+
+
+def read_names(
+    value: object, number: int | None, place: str, faults: Faults, *, blank: bool = False
+) -> tuple[str, ...]:
+    """Read distinct names, one per thing, or none at all.
+
+    Args:
+        value: a list of texts.
+        number: number of things, if known.
+        place: place of the list.
+        faults: list to which faults are added.
+        blank: whether a name may be empty.
+    """
+    texts = isinstance(value, (list, tuple)) and all(isinstance(name, str) and (name or blank) for name in value)
+    if not isinstance(value, (list, tuple)) or not texts:
+        faults.add(place, f"expected a list of names, got {reprlib.repr(value)}")
+        return ()
+    if value and number is not None and len(value) != number:
+        faults.add(place, f"has {len(value)} entries, expected {number}")
+    if len(set(value)) < len(value):
+        faults.add(place, "has the same name twice")
+    return tuple(value)
+
+
+# Arrays of numbers
+
 Check = Callable[[Floats, str, "Faults"], object]
-"""A check of numbers: notes what is wrong with an array that stands at a place."""
+"""A check of numbers: adds the faults of an array at a place."""
 
 
 def read_numbers(value: object, axes: Sequence[str], place: str, faults: Faults, check: Check) -> Floats | None:
-    """Turn nested lists into an array and check its numbers, or note every fault and return None.
+    """Convert nested lists into an array and check its numbers, or add every fault and return None.
 
     Args:
-        value: nested lists, or an array, as deep as there are axes.
-        axes: a name for each axis, e.g. ("state", "action", "next state").
-        place: where the value stands.
-        faults: where faults are noted.
-        check: run on the array; where lists are ragged or hold text, on each of their sound rows.
+        value: an array, or lists nested once per axis.
+        axes: name of each axis, e.g. ("state", "action", "next state").
+        place: place of the value.
+        faults: list to which faults are added.
+        check: applied to the array; if lists are ragged or contain text, to each of their valid rows.
     """
     before = len(faults.found)
-    if not _is_sound(value, len(axes)):
-        sound_rows: list[tuple[Floats, str]] = []
-        _check_nested(value, axes, _common_lengths(value, len(axes)), place, faults, sound_rows, top=True)
-    if len(faults.found) > before:
-        if depth := _other_depth(value, len(axes)):  # one fault for all of them
-            wanted = "".join(f"[{axis}]" for axis in axes)
-            shown = f"is {depth} list{'s' if depth > 1 else ''} deep, expected {len(axes)}: {wanted}"
-            faults.found[before:] = [Fault(place, shown)]
-            return None
-        for row, where in sound_rows:
-            check(row, where, faults)
-        _shorten(faults, before, place)
-        return None
-    array = np.array(value, dtype=np.float64)
-    check(array, place, faults)
-    return array
-
-
-def _other_depth(value: object, depth: int) -> int:
-    """How deep lists of numbers are that are the same everywhere, and not as deep as expected; 0 where they are not."""
-    try:
-        array = np.array(value) if isinstance(value, (list, tuple)) else None
-    except ValueError:  # ragged
-        return 0
-    regular = array is not None and array.dtype.kind in "fiu" and array.size > 0
-    return array.ndim if regular and array is not None and array.ndim != depth else 0
-
-
-def _is_sound(value: object, depth: int) -> bool:
-    """Whether NumPy can vouch for the numbers. Small lists are looked at one by one, to find a `true` among numbers."""
-    if not isinstance(value, np.ndarray):
-        if not isinstance(value, (list, tuple)) or _first_size(value) < LOOK_CLOSELY_UP_TO:
-            return False
-        try:
-            value = np.array(value)
-        except ValueError:
-            return False
-    return value.dtype.kind in "fiu" and value.ndim == depth and value.size > 0
-
-
-def _first_size(value: object) -> int:
-    size = 1
-    while isinstance(value, (list, tuple, np.ndarray)) and len(value):
-        size, value = size * len(value), value[0]
-    return size
+    rows: list[tuple[Floats, str]] = []
+    if not (isinstance(value, np.ndarray) and value.dtype.kind in "fiu" and value.ndim == len(axes) and value.size):
+        _check_lists(value, axes, [None, *_common_lengths(value, len(axes) - 1)], place, faults, rows)
+    if len(faults.found) == before:
+        array = np.array(value, dtype=np.float64)
+        check(array, place, faults)
+        return array
+    for row, where in rows:
+        check(row, where, faults)
+    extra = len(faults.found) - before - SHOWN_PER_ARRAY
+    if extra > 0:
+        del faults.found[before + SHOWN_PER_ARRAY :]
+        faults.found.append(Fault(place, f"... and {extra} more such faults", stands_for=extra))
+    return None
 
 
 def _common_lengths(value: object, depth: int) -> list[int]:
-    """The most frequent length of the lists at each depth below the first: what the odd one out is compared with."""
-    lengths = []
-    level: list[object] = [value]
+    """Most frequent length of the lists at each depth below the first, the smallest of several."""
+    lengths, level = [], [value]
     for _ in range(depth):
-        lists = [item for item in level if isinstance(item, (list, tuple, np.ndarray))]
-        lengths.append(_common_length(lists))
-        level = [entry for item in lists[:1000] for entry in item]
+        level = [entry for item in level[:1000] if isinstance(item, (list, tuple, np.ndarray)) for entry in item]
+        times = Counter(len(item) for item in level if isinstance(item, (list, tuple, np.ndarray)))
+        lengths.append(max(times, key=lambda size: (times[size], -size), default=0))
     return lengths
 
 
-def _common_length(lists: Sequence[Sequence[object] | Array]) -> int:
-    """The most frequent length; of several the smallest, since a decimal comma makes rows longer."""
-    times = Counter(map(len, lists))
-    return max(times, key=lambda size: (times[size], -size), default=0)
-
-
-def _check_nested(
+def _check_lists(
     value: object,
     axes: Sequence[str],
-    lengths: Sequence[int],
+    lengths: Sequence[int | None],
     place: str,
     faults: Faults,
     rows: list[tuple[Floats, str]],
-    top: bool = False,
 ) -> None:
-    if not axes:
-        _check_number(value, place, faults)
-        return
+    """Add the faults of nested lists, and collect the valid rows of the last axis."""
     if not isinstance(value, (list, tuple, np.ndarray)):
-        faults.add(place, f"expected a list with one entry for each {axes[0]}, got {_kind(value)}")
-        return
-    if len(value) == 0:
-        faults.add(place, f"is empty; expected one entry for each {axes[0]}")
+        faults.add(place, f"expected a list with one entry per {axes[0]}, got {reprlib.repr(value)}")
         return
     before = len(faults.found)
-    if not top and len(value) != lengths[0]:
+    if len(value) == 0:
+        faults.add(place, f"is empty; expected one entry per {axes[0]}")
+    elif lengths[0] is not None and len(value) != lengths[0]:
         hint = comma_hint(len(value), lengths[0]) if len(axes) == 1 else ""
-        faults.add(place, f"has {len(value)} entries where the others have {lengths[0]} (one for each {axes[0]}){hint}")
+        faults.add(place, f"has {len(value)} entries where the others have {lengths[0]} (one per {axes[0]}){hint}")
+    if len(axes) > 1:
+        for index, entry in enumerate(value):
+            _check_lists(entry, axes[1:], lengths[1:], f"{place}[{index}]", faults, rows)
+        return
     for index, entry in enumerate(value):
-        _check_nested(entry, axes[1:], lengths[1:], f"{place}[{index}]", faults, rows)
-    if len(axes) == 1 and not top and len(faults.found) == before:
+        if type(entry) is not float and not is_number(entry):
+            faults.add(f"{place}[{index}]", f"expected a number, got {reprlib.repr(entry)}")
+        elif isinstance(entry, int) and abs(entry) > 2**63:
+            faults.add(f"{place}[{index}]", "this integer is too large")
+    if len(faults.found) == before and lengths[0] is not None:
         rows.append((np.array(value, dtype=np.float64), place))
-
-
-def _check_number(value: object, place: str, faults: Faults) -> None:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, np.number)):
-        faults.add(place, f"expected a number, got {_kind(value)}")
-    elif isinstance(value, int) and abs(value) > 2**63:
-        faults.add(place, f"a number of about {round(value.bit_length() * 0.30103)} digits is too large")
 
 
 def comma_hint(got: int, expected: int) -> str:
     """Hint at a decimal comma, the usual reason for more numbers than expected.
 
     Args:
-        got: how many numbers there are.
-        expected: how many there should be.
+        got: number of numbers.
+        expected: number that there should be.
     """
     return "; use '.' as the decimal separator, since ',' separates numbers" if got > expected else ""
 
 
-def _kind(value: object) -> str:
-    names = {
-        dict: "a table",
-        list: "a list",
-        tuple: "a list",
-        str: "text",
-        bool: "true/false",
-        type(None): "nothing",
-    }
-    kind = names.get(type(value), "a number" if isinstance(value, Real) else type(value).__name__)
-    return f"{kind} ({value!r})" if isinstance(value, (str, bool)) and len(repr(value)) < 40 else kind
-
-
-def _shorten(faults: Faults, start: int, place: str) -> None:
-    extra = len(faults.found) - start - SHOWN_PER_ARRAY
-    if extra > 0:
-        del faults.found[start + SHOWN_PER_ARRAY :]
-        faults.found.append(Fault(place, f"... and {extra} more such faults", stands_for=extra))
-
-
 def check_finite(values: Floats, place: str, faults: Faults, largest: float = LARGEST) -> bool:
-    """Every entry is a number of sensible size; otherwise note each and return False."""
+    """Add a fault per entry that is not finite or too large; return whether there is none."""
     bad = ~np.isfinite(values)
     faults.flag(place, bad, Describe("is {value}, not a finite number", values))
     huge = ~bad & (np.abs(np.where(bad, 0.0, values)) > largest)
@@ -237,182 +255,34 @@ def check_finite(values: Floats, place: str, faults: Faults, largest: float = LA
 
 
 def check_amounts(values: Floats, place: str, faults: Faults) -> None:
-    """Every entry is finite and not negative."""
+    """Add a fault per entry that is not finite or negative."""
     if check_finite(values, place, faults):
         faults.flag(place, values < 0, Describe("{value} is negative", values))
 
 
-def check_nearly_distributions(values: Floats, place: str, faults: Faults) -> None:
-    """The last axis holds probabilities that sum to 1, or nearly so: whoever reads them divides them by their sum."""
-    check_distributions(values, place, faults, NEARLY_ONE)
-
-
-def nearly(values: Floats, place: str) -> list[Fault]:
-    """The rows of sound distributions whose sum is not 1 for more than rounding, each with its sum.
-
-    Args:
-        values: probabilities along the last axis.
-        place: where they stand.
-    """
-    sums = values.sum(axis=-1)
-    off = np.abs(sums - 1) > SUM_TOLERANCE
-    if not off.any():
-        return []
-    return [
-        Fault(place + "".join(f"[{i}]" for i in index), f"probabilities sum to {plain(sums[tuple(index)])}, not 1")
-        for index in np.argwhere(off).tolist()
-    ]
-
-
-_heard: ContextVar[list[Fault] | None] = ContextVar("_heard", default=None)
-
-
-@contextlib.contextmanager
-def hearing() -> Iterator[list[Fault]]:
-    """Rows that are normalised meanwhile are noted in the list that is given, and nobody is warned."""
-    heard: list[Fault] = []
-    token = _heard.set(heard)
-    try:
-        yield heard
-    finally:
-        _heard.reset(token)
-
-
-def tell_normalised(rows: Sequence[Fault], stacklevel: int) -> None:
-    """Note rows that are normalised where somebody listens; else warn of them.
-
-    Args:
-        rows: each with its place and its sum.
-        stacklevel: of the warning, as seen from the caller.
-    """
-    heard = _heard.get()
-    if heard is not None:
-        heard.extend(rows)
-    elif rows:
-        warnings.warn(Normalised(rows), stacklevel=stacklevel + 1)
-
-
 def check_distributions(values: Floats, place: str, faults: Faults, tolerance: float = SUM_TOLERANCE) -> None:
-    """The last axis holds probabilities that sum to 1."""
+    """Add a fault per negative probability and per row of the last axis that does not sum to 1."""
     if not check_finite(values, place, faults):
         return
     negative = values < 0
     faults.flag(place, negative, Describe("probability {value} is negative", values))
     sums = values.sum(axis=-1)
     wrong = (np.abs(sums - 1) > tolerance) & ~negative.any(axis=-1)
-    thirds = wrong & (np.abs(sums - 1) < 0.02) & (np.abs(values - 1 / 3) < 0.004).any(axis=-1)
-    faults.flag(place, wrong & ~thirds, Describe("probabilities sum to {value}, not 1", sums))
-    told = "probabilities sum to {value}, not 1; write thirds with more digits: 0.333333"
-    faults.flag(place, thirds, Describe(told, sums))
+    faults.flag(place, wrong, Describe("probabilities sum to {value}, not 1", sums))
 
 
-def why_unreadable(file: Path, error: OSError, suffixes: Sequence[str] = ()) -> str:
-    """Why a file cannot be read, in words: what is not there, and what was probably meant.
-
-    Args:
-        file: what was asked for.
-        error: what the system said.
-        suffixes: how the names of such files end; any when there are none.
-    """
-    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        folder = file.parent
-        if not folder.is_dir():
-            return f"there is no folder {folder}"
-        where = "here" if folder == Path() else f"in {folder}"
-        like_it = [entry.name for entry in _listed(folder) if not suffixes or entry.suffix.lower() in suffixes]
-        near = nearest(file.name, like_it)
-        return f"there is no such file {where}" + (f"; did you mean {near}?" if near else "")
-    if isinstance(error, IsADirectoryError):
-        return "it is a folder, not a file"
-    if isinstance(error, PermissionError):
-        return "permission denied"
-    return error.strerror or str(error)
-
-
-def _listed(folder: Path) -> list[Path]:
-    """The files of a folder; none where it may not be listed."""
-    try:
-        return [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
-    except OSError:
-        return []
-
-
-def is_number(value: object) -> bool:
-    """Whether it is a real number; True and False are none."""
-    return isinstance(value, (Real, np.number)) and not isinstance(value, (bool, np.bool_))
-
-
-def check_positive_int(value: object, name: str, largest: int | None = None) -> int:
-    """A whole number of at least 1."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise InvalidInput(f"{name}: expected a whole number, got {value!r}")
-    if value < 1 or (largest is not None and value > largest):
-        upper = f" and at most {largest}" if largest is not None else ""
-        raise InvalidInput(f"{name}: expected at least 1{upper}, got {value}")
-    return int(value)
-
-
-def as_numbers(value: ArrayLike, name: str) -> Floats:
-    """Lists of numbers as an array.
-
-    Args:
-        value: numbers, in lists or an array.
-        name: the argument's name.
-    """
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{name}: expected numbers, got {value!r}") from None
-
-
-def as_generator(rng: Rng) -> np.random.Generator:
-    """The generator that a user's `rng` stands for: itself, or a new one of a seed.
-
-    Args:
-        rng: a seed, a generator, or None for one that nobody can repeat.
-    """
-    return np.random.default_rng(_checked_rng(rng))
-
-
-def as_seed(rng: Rng) -> int:
-    """A seed for what is begun again and again: the user's own, or one that is drawn.
-
-    Args:
-        rng: a seed, a generator, or None for one that nobody can repeat.
-    """
-    read = _checked_rng(rng)
-    return read if isinstance(read, int) else int(np.random.default_rng(read).integers(2**63))
-
-
-def _checked_rng(rng: Rng) -> Rng:
-    if rng is None or isinstance(rng, (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)):
-        return rng
-    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and rng >= 0:
-        return int(rng)
-    old = "; of a RandomState, give rng.randint(2**31)" if isinstance(rng, np.random.RandomState) else ""
-    shown = type(rng).__name__ if old else repr(rng)
-    raise InvalidInput(f"rng: expected a whole number from 0, or a NumPy Generator (default_rng), got {shown}{old}")
-
-
-def check_fraction(value: object, name: str, *, below_one: bool = False) -> float:
-    """A number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, (Real, np.number)) or not math.isfinite(float(value)):
-        raise InvalidInput(f"{name}: expected a number from 0 to 1, got {value!r}")
-    number = float(value)
-    if not 0 <= number <= 1 or (below_one and number == 1):
-        raise InvalidInput(
-            f"{name}: expected a number from 0 to {'below 1' if below_one else '1'}, got {plain(number)}"
-        )
-    return number
+def check_nearly_distributions(values: Floats, place: str, faults: Faults) -> None:
+    """The same for probabilities that are normalised later, whose sums may differ from 1 a little."""
+    check_distributions(values, place, faults, NEARLY_ONE)
 
 
 def check_shape(value: Array, axes: dict[str, int | None], name: str) -> None:
-    """The shape of an array, by the names of its axes; None stands for any length.
+    """Raise InvalidInput unless an array has the given shape; None stands for any length.
 
     Args:
         value: the array.
         axes: expected length of each axis under its name, in order.
-        name: the argument's name.
+        name: name of the argument.
     """
     fits = value.ndim == len(axes) and all(
         want is None or got == want for got, want in zip(value.shape, axes.values(), strict=True)
@@ -422,8 +292,118 @@ def check_shape(value: Array, axes: dict[str, int | None], name: str) -> None:
         raise InvalidInput(f"{name}: expected shape ({expected}), got {value.shape}")
 
 
+def as_numbers(value: ArrayLike, name: str) -> Floats:
+    """Convert lists of numbers to an array, or raise InvalidInput.
+
+    Args:
+        value: numbers, in lists or an array.
+        name: name of the argument.
+    """
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name}: expected numbers, got {reprlib.repr(value)}") from None
+
+
+# Notices of normalised rows
+
+
+def nearly(values: Floats, place: str) -> list[Fault]:
+    """Rows of valid distributions whose sum differs from 1 by more than rounding, each with its sum.
+
+    Args:
+        values: probabilities along the last axis.
+        place: place of the array.
+    """
+    sums = values.sum(axis=-1)
+    return [
+        Fault(place + "".join(f"[{i}]" for i in index), f"probabilities sum to {plain(sums[tuple(index)])}, not 1")
+        for index in np.argwhere(np.abs(sums - 1) > SUM_TOLERANCE).tolist()
+    ]
+
+
+_notices: ContextVar[list[Fault] | None] = ContextVar("_notices", default=None)
+
+
+@contextlib.contextmanager
+def hearing() -> Iterator[list[Fault]]:
+    """Collect notices of normalised rows in the returned list instead of emitting warnings."""
+    notices: list[Fault] = []
+    token = _notices.set(notices)
+    try:
+        yield notices
+    finally:
+        _notices.reset(token)
+
+
+def tell_normalised(rows: Sequence[Fault], stacklevel: int) -> None:
+    """Report normalised rows: to the enclosing `hearing`, else as a warning.
+
+    Args:
+        rows: each with its place and its sum.
+        stacklevel: of the warning, as seen from the caller.
+    """
+    notices = _notices.get()
+    if notices is not None:
+        notices.extend(rows)
+    elif rows:
+        warnings.warn(Normalised(rows), stacklevel=stacklevel + 1)
+
+
+# Files, random numbers, memory
+
+
+def why_unreadable(file: Path, error: OSError, suffixes: Sequence[str] = ()) -> str:
+    """Reason why a file cannot be read, with the nearest existing name.
+
+    Args:
+        file: the requested file.
+        error: the error of the operating system.
+        suffixes: suffixes of such files; any by default.
+    """
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        folder = file.parent
+        if not folder.is_dir():
+            return f"there is no folder {folder}"
+        with contextlib.suppress(OSError):
+            present = [entry.name for entry in folder.iterdir() if not suffixes or entry.suffix.lower() in suffixes]
+            if near := nearest(file.name, present):
+                return f"there is no such file in {folder.absolute()}; did you mean {near}?"
+        return f"there is no such file in {folder.absolute()}"
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder, not a file"
+    return error.strerror.lower() if error.strerror else str(error)
+
+
+def as_generator(rng: Rng) -> np.random.Generator:
+    """Return the generator given, or a new one from a seed.
+
+    Args:
+        rng: a seed, a generator, or None for an unpredictable one.
+    """
+    return np.random.default_rng(_checked_rng(rng))
+
+
+def as_seed(rng: Rng) -> int:
+    """Return the seed given, or one drawn from the generator.
+
+    Args:
+        rng: a seed, a generator, or None for an unpredictable one.
+    """
+    read = _checked_rng(rng)
+    return read if isinstance(read, int) else int(np.random.default_rng(read).integers(2**63))
+
+
+def _checked_rng(rng: Rng) -> Rng:
+    if rng is None or isinstance(rng, (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)):
+        return rng
+    if is_whole(rng) and rng >= 0:
+        return int(rng)
+    raise InvalidInput(f"rng: expected a whole number from 0, or a NumPy Generator (default_rng), got {rng!r}")
+
+
 def human_bytes(size: float) -> str:
-    """A memory size in words."""
+    """Format a memory size."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if size < 1000 or unit == "TB":
             return f"{size:.3g} {unit}" if size < 1e6 else f"{size:.2g} {unit}"
@@ -432,81 +412,43 @@ def human_bytes(size: float) -> str:
 
 
 def available_memory() -> float:
-    """Bytes this process may still take: what the machine has free, or what its container leaves, if that is less."""
+    """Bytes that this process may still allocate: free memory of the machine, or of its container if that is less."""
     import psutil
 
-    return max(0.0, min([float(psutil.virtual_memory().available), *_rooms_of_groups(Path("/"))]))
+    return max(0.0, min([float(psutil.virtual_memory().available), *_container_rooms(Path("/"))]))
 
 
-# A control group limits the memory of its processes, and so does every group around it. Version 2 has all of them
-# under one folder, version 1 under a folder for memory. Cached files count as taken, but are given back on need.
-_GROUPS = (
-    ("", "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
-    ("memory", "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-)
-"""The controller as `/proc/self/cgroup` names it, where its groups are, and the names of limit, use and cache."""
-
-
-def _rooms_of_groups(root: Path) -> Iterator[float]:
-    """Bytes left by each control group around this process that has a limit.
+def _container_rooms(root: Path) -> Iterator[float]:
+    """Bytes left by each control group (version 2) around this process that has a memory limit.
 
     Args:
-        root: where `proc` and `sys` are.
+        root: folder of `proc` and `sys`.
     """
-    for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = f"{line}::".split(":")[:3]
-        for controller, folder, *names in _GROUPS:
-            if controller in controllers.split(","):
-                group = [part for part in path.split("/") if part not in ("", "..")]
-                for depth in range(len(group) + 1):  # inside a container only the outermost folder may be seen
-                    yield from _room(root.joinpath(folder, *group[:depth]), *names)
-
-
-def _room(group: Path, limit: str, used: str, cache: str) -> Iterator[float]:
-    """What one group leaves; nothing where it has no limit."""
-    facts = dict(line.split(maxsplit=1) for line in _read(group / "memory.stat").splitlines() if " " in line)
-    try:
-        most, taken = float(_read(group / limit)), float(_read(group / used))
-        given_back = float(facts.get(cache, 0))
-    except ValueError:  # no such group, or its limit is `max`, which is none
-        return
-    yield most - taken + min(given_back, taken)
-
-
-def _read(path: Path) -> str:
-    """A file's text; empty where it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    with contextlib.suppress(OSError):
+        path = (root / "proc/self/cgroup").read_text().partition("0::")[2].split("\n")[0]
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for depth in range(len(parts) + 1):  # a container sees only its outermost group
+            group = root.joinpath("sys/fs/cgroup", *parts[:depth])
+            with contextlib.suppress(OSError, ValueError):  # no such group, or its limit is `max`
+                limit, used = (float((group / name).read_text()) for name in ("memory.max", "memory.current"))
+                facts = dict(line.split(maxsplit=1) for line in (group / "memory.stat").read_text().splitlines())
+                # Cached files count as used, and are released on demand.
+                yield limit - used + min(float(facts.get("inactive_file", 0)), used)
 
 
 LITTLE = 1e6
-"""Bytes that are always there: to ask how many are free takes a millisecond, and small problems ask many times."""
+"""Bytes that are always available: the query takes a millisecond, and small problems would query many times."""
 
 
 def fits_in_memory(size: float, share: float = 0.8) -> bool:
-    """Whether so many bytes are no more than a share of what is free."""
+    """Return whether a number of bytes is at most a share of the available memory."""
     return size <= LITTLE or size <= share * available_memory()
 
 
 def check_memory(size: float, what: str, instead: str) -> None:
-    """Refuse, before any work, what would not fit in memory."""
+    """Raise TooLarge, before any work, if a number of bytes does not fit in memory."""
     if size <= LITTLE:
         return
     free = available_memory()
     if size > 0.8 * free:
         raise TooLarge(f"{what} would need {human_bytes(size)}, and {human_bytes(free)} are free. {instead}")
-
-
-def check_over(over: object) -> None:
-    """Refuse a choice of whom welfare is over that is neither; the names of groups are the model's own.
-
-    Args:
-        over: `arms`, `groups`, or None for as it is.
-    """
-    if over not in (None, "arms", "groups"):
-        raise InvalidInput(
-            f"over: expected arms or groups, got {over!r}; groups are what the blocks of the model say under `group`, "
-            "whatever they are called there"
-        )

@@ -31,10 +31,10 @@ from evenhand.errors import InvalidInput, MissingExtra
 from evenhand.typing import Progress
 
 FrameLibrary = Literal["pandas", "polars"]
-"""Who makes a frame."""
+"""Libraries of data frames."""
 
 SECONDS_BETWEEN_UPDATES = 0.1
-"""How often the bar of a notebook moves."""
+"""Seconds between updates of a progress bar in a notebook."""
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")

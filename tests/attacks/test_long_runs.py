@@ -5,6 +5,7 @@ bound of the relaxation, but how long it takes to forget its start: once, simula
 """
 
 from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
@@ -12,11 +13,10 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.errors import Contradiction, EvenhandError, NotConverged
-from evenhand.evaluation.long_run import play_long_run
-from evenhand.planning import judging
+from evenhand.evaluation.long_run import LongRunLimits, play_long_run
 from evenhand.simulation.events import simulate_events
 
-from ..conftest import try_each
+from ..conftest import slow_after, try_each
 from ..oracles.problems import replaced, seeded_problem
 
 CRITERIA = ("average", "average", "discounted", "finite:6")
@@ -45,21 +45,21 @@ def slowed(problem, share):
 
 
 def test_slow_arms_are_played_until_they_have_forgotten_their_start():
-    found = eh.evaluate("never-act", wearing(), "utilitarian", num_episodes=60, method="monte-carlo")
+    found = eh.evaluate(wearing(), "never-act", "utilitarian", num_episodes=60, method="monte-carlo")
     assert found.welfare == pytest.approx(1 / 6, abs=max(4 * found.welfare_stderr, 1e-6))
     assert found.welfare_stderr < 0.01
 
 
 def test_a_horizon_that_is_too_short_is_part_of_the_error():
-    found = eh.evaluate("never-act", wearing(), "utilitarian", 60, 1000, method="monte-carlo")
+    found = eh.evaluate(wearing(), "never-act", "utilitarian", 60, 1000, method="monte-carlo")
     assert found.horizon == 1000
     assert abs(found.welfare - 1 / 6) < 2 * found.welfare_stderr
     assert found.welfare_stderr > 0.1 and found.mean_stderr > 0.1 and found.unit_stderr.min() > 0.1
 
 
 @pytest.mark.parametrize("method", ["whittle", "fluid"])
-def test_no_plan_of_slow_arms_is_above_its_bound(method, monkeypatch):
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+def test_no_plan_of_slow_arms_is_above_its_bound(method, effort):
+    effort(exact_states=0)
     plan = eh.solve(wearing(5, 1), "utilitarian", method)
     assert plan.upper_bound == pytest.approx(1 / 3, rel=1e-4)
     # Both policies are optimal, or nearly so.
@@ -73,8 +73,8 @@ def test_one_fault_a_year():
     arm = eh.Arm([good, bad], [[1, 1], [0, 0]], usage=[[0], [1]], initial=[1, 0])
     problem = eh.CoupledMDP([arm], [1], 1.0, [4], criterion="average")
     for policy in ("never-act", "random", "whittle"):
-        exact = eh.evaluate(policy, problem, "utilitarian", method="exact").welfare
-        found = eh.evaluate(policy, problem, "utilitarian", num_episodes=60, method="monte-carlo")
+        exact = eh.evaluate(problem, policy, "utilitarian", method="exact").welfare
+        found = eh.evaluate(problem, policy, "utilitarian", num_episodes=60, method="monte-carlo")
         assert abs(found.welfare - exact) <= 4 * found.welfare_stderr + 1e-9
 
 
@@ -90,15 +90,15 @@ def test_what_would_take_too_long_is_refused():
     arm = eh.Arm([[row] * 2 for row in moves], [[1, 1], [1, 1], [0, 0], [0, 0]], [[0], [1]], [1, 0, 0, 0])
     problem = eh.CoupledMDP([arm], [1], 1.0, [2], criterion="average")
     with pytest.raises(NotConverged):
-        eh.evaluate("random", problem, "utilitarian", num_episodes=10, method="monte-carlo")
+        eh.evaluate(problem, "random", "utilitarian", num_episodes=10, method="monte-carlo")
 
 
 # -- from change to change -------------------------------------------------------------------------------------------
 
 
 def test_playing_from_change_to_change_has_the_means_of_playing_step_by_step():
-    problem = slowed(seeded_problem(5, most_pairs=64, floors=False, groups=False), 0.05).under("average")
-    policy = eh.make_policy("random", problem)
+    problem = slowed(seeded_problem(5, most_pairs=64, floors=False, groups=False), 0.05).with_criterion("average")
+    policy = eh.make_policy(problem, "random")
     steps, changes = eh.simulate(problem, policy, 300, 400, 1), simulate_events(problem, policy, 300, 400, 2)
     assert steps.visits is not None and changes.visits is not None
     for name in ("returns", "served", "used", "drift"):
@@ -113,7 +113,7 @@ def test_arms_with_several_closed_classes_depend_on_their_start():
     """Half of the arms begin where they earn 1 for ever, slowly reached from a third state; nothing mixes these."""
     arm = eh.Arm([[[1, 0, 0]], [[0, 1, 0]], [[0.01, 0.03, 0.96]]], [[1], [0], [0]], usage=[[0]], initial=[0.5, 0, 0.5])
     problem = eh.CoupledMDP([arm], [1], 1.0, [3], criterion="average")
-    run = play_long_run(problem, eh.make_policy("never-act", problem), lambda steps: 2000, 0)
+    run = play_long_run(problem, eh.make_policy(problem, "never-act"), lambda steps: 2000, 0)
     means = run.estimates.mean(axis=1)
     assert abs(means.mean() - 0.625) <= 4 * means.std() / np.sqrt(len(means))
 
@@ -123,7 +123,7 @@ def test_arms_that_never_move_are_played_once():
     arm = eh.Arm([[[1, 0, 0]], [[0, 1, 0]], [[0.5, 0.5, 0]]], [[1], [0], [0]], usage=[[0]], initial=[0, 0, 1])
     problem = eh.CoupledMDP([arm], [1], 1.0, [3], criterion="average")
     run = play_long_run(
-        problem, eh.make_policy("never-act", problem), lambda steps: int(min(200, 1e6 / steps)), 0, usual=4
+        problem, eh.make_policy(problem, "never-act"), lambda steps: int(min(200, 1e6 / steps)), 0, usual=4
     )
     assert set(np.unique(run.estimates)) <= {0.0, 1.0}
 
@@ -149,9 +149,9 @@ def two_kinds(mixing):
 def check_errors(mixing, policy, seeds):
     """Errors in standard errors over seeds: their mean is 0 and their variance 1, as far as chance allows."""
     problem = two_kinds(mixing)
-    exact = eh.evaluate(policy, problem, "utilitarian", method="exact").welfare
+    exact = eh.evaluate(problem, policy, "utilitarian", method="exact").welfare
     found = [
-        eh.evaluate(policy, problem, "utilitarian", num_episodes=40, rng=seed, method="monte-carlo") for seed in seeds
+        eh.evaluate(problem, policy, "utilitarian", num_episodes=40, rng=seed, method="monte-carlo") for seed in seeds
     ]
     errors = np.array([(each.welfare - exact) / each.welfare_stderr for each in found])
     number = len(errors)
@@ -179,7 +179,7 @@ def test_standard_errors_are_honest_over_many_seeds(mixing, policy):
 def case_of(seed):
     rng = np.random.default_rng([seed, 24])
     criterion, welfare, speed = (str(rng.choice(CRITERIA)), str(rng.choice(WELFARES)), float(rng.choice(SPEEDS)))
-    return slowed(seeded_problem(seed, most_pairs=128, floors=False), speed).under(criterion), welfare
+    return slowed(seeded_problem(seed, most_pairs=128, floors=False), speed).with_criterion(criterion), welfare
 
 
 def check_policies(seed):
@@ -214,12 +214,12 @@ def check_methods(seed):
 
 
 @pytest.fixture
-def simulated(monkeypatch):
+def simulated(effort):
     """Nothing is so small that it is evaluated exactly."""
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+    effort(exact_states=0)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", slow_after(1, range(0, 40, 10)))
 def test_no_policy_is_above_the_bound(first):
     assert sum(map(check_policies, range(first, first + 10))) >= 20  # most are not refused
 
@@ -256,3 +256,64 @@ def test_a_policy_above_the_bound_of_a_comparison_is_an_error(method, monkeypatc
     monkeypatch.setattr("evenhand.planning.compare._bound", lambda *_: (5.0, "optimum", None))
     with pytest.raises(Contradiction):
         eh.compare(problem, ["random"], "gini:2", num_episodes=50, method=method)
+
+
+def crew(num_arms, budget, fault, repair):
+    """Faults that are not attended at once take long repairs: a crew that falls behind stays behind."""
+    moves = np.zeros((3, 2, 3))
+    moves[0, :] = [1 - fault, fault, 0]
+    moves[1, 0], moves[1, 1] = [0, 0, 1], [1, 0, 0]
+    moves[2, 0], moves[2, 1] = [0, 0, 1], [repair, 0, 1 - repair]
+    arm = eh.Arm(moves, [[1, 1], [1, 1], [0, 0]], [[0], [1]], [1, 0, 0])
+    return eh.CoupledMDP([arm], [budget], 1.0, [num_arms], criterion="average")
+
+
+def test_arms_that_are_slow_only_together():
+    problem = crew(10, 2, 0.015, 0.0225)
+    policy = eh.policies.worst_first(problem)
+    exact = eh.evaluate(policy, problem, "utilitarian", method="exact").welfare
+    played = eh.evaluate(policy, problem, "utilitarian", num_episodes=100, method="monte-carlo")
+    assert abs(played.welfare - exact) < 4 * played.welfare_stderr
+    assert played.welfare_stderr < 0.1
+
+
+@pytest.mark.parametrize("period", [2, 3, 7])
+def test_the_error_of_periodic_arms_is_not_below_their_truncation(period):
+    moves = np.roll(np.eye(period), 1, axis=1)[:, None]
+    rewards = np.zeros((period, 1))
+    rewards[0] = 1
+    arm = eh.Arm(moves, rewards, [[0]], np.eye(period)[0])
+    problem = eh.CoupledMDP([arm], [1], 1.0, [2], criterion="average")
+    played = eh.evaluate("never-act", problem, "utilitarian", num_episodes=20, method="monte-carlo")
+    assert abs(played.welfare - 1 / period) <= played.welfare_stderr
+
+
+def mortal(num_arms, rate):
+    """Arms that wear out, and may then be lost for good."""
+    arms = []
+    for wear in np.linspace(0.2, 0.3, num_arms):
+        moves = np.zeros((3, 2, 3))
+        moves[0, :] = [1 - wear, wear, 0]
+        moves[1, 0], moves[1, 1] = [0, 1 - rate, rate], [0.9, 0.1 - rate, rate]
+        moves[2, :] = [0, 0, 1]
+        arms.append(eh.Arm(moves, [[1, 1], [0.3, 0.3], [0, 0]], [[0], [1]], [1, 0, 0]))
+    return eh.CoupledMDP(arms, [2], 1.0, criterion="average")
+
+
+@pytest.mark.parametrize("seconds", [None, 3])
+def test_an_absorbing_state_is_solved_or_refused_in_time(seconds):
+    start = process_time()
+    try:
+        plan = eh.solve(mortal(8, 1e-3), "gini:2", "fluid", seconds=seconds)
+    except NotConverged:
+        pass
+    else:
+        assert abs(plan.welfare) <= 4 * plan.welfare_stderr + 1e-9
+    assert process_time() - start < (60 if seconds is None else 15)
+
+
+def test_a_limit_on_the_work_refuses_with_the_steps_that_are_needed():
+    problem = mortal(4, 1e-4)
+    policy = eh.policies.worst_first(problem)
+    with pytest.raises(NotConverged, match=r"\d steps per"):
+        play_long_run(problem, policy, lambda _: 20, 0, limits=LongRunLimits(most_work=1.0))

@@ -261,7 +261,7 @@ def attack_posterior(source, path, rng):
         model.write_bytes(harm_bytes(model.read_bytes(), rng))
     refusal(lambda: list(drawn_problems(eh.load(model), load_posterior(target), 2)))
     if rng.random() < 0.1:
-        refusal(lambda: eh.solve(eh.load(model), draws=2, posterior=model))
+        refusal(lambda: eh.uncertainty.draw_scenarios(eh.load(model), model, 20))
 
 
 KINDS = {
@@ -287,6 +287,7 @@ def attack(sound, tmp_path_factory):
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::UserWarning")
 
 
+@pytest.mark.slow
 def test_sound_files_are_used_without_a_refusal(sound, tmp_path):
     shutil.copy(sound / "pumps.db", tmp_path / "pumps.db")
     with Programme.open(tmp_path / "pumps.db") as run:

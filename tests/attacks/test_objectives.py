@@ -12,7 +12,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import Infeasible, NotApplicable
 
-from ..conftest import chessboard, one_in, try_each
+from ..conftest import crossed, slow_after, try_each
 from ..contracts.test_objectives import WELFARES, Case, check, may_refuse
 from ..oracles.problems import replaced, seeded_problem
 from ..oracles.product_space_lp import read_problem
@@ -78,7 +78,7 @@ def attack(seed):
         pytest.fail("floors that cannot be kept were accepted")
 
 
-@pytest.mark.parametrize("seed", one_in(3, SEEDS))
+@pytest.mark.parametrize("seed", slow_after(4, SEEDS))
 def test_problems_by_seed(seed):
     attack(seed)
 
@@ -92,8 +92,8 @@ def test_many_problems_by_seed(first):
 # Found by this attack.
 
 
-@chessboard(
-    ("method", "unit", "welfare"), ["joint", "counts"], [1e-8, 1.0, 1e8], ["leximin", "gini:2", "maximin"], colours=3
+@pytest.mark.parametrize(
+    ("method", "unit", "welfare"), crossed(["joint", "counts"], [1e-8, 1.0, 1e8], ["leximin", "gini:2", "maximin"])
 )
 def test_floors_are_kept_whatever_the_unit_of_rewards(unit, welfare, method):
     """Rewards of 1e8 let leximin break a floor by a sixth, and hid from gini whether floors can be kept."""
@@ -120,11 +120,11 @@ def test_leximin_of_one_small_value_among_large_ones(method):
 def test_a_program_that_stalls_on_floors_out_of_reach_is_told_as_such():
     """HiGHS ended in an error, which was passed on as if the floors were possible."""
     problem = with_floors(seeded_problem(330, most_pairs=200, least_reward=1), "finite:7", "a hair above")
-    with pytest.raises(Infeasible, match="largest floor"):
+    with pytest.raises(Infeasible):
         eh.solve(replaced(problem, discount=0.5), "utilitarian", "joint-lp", criterion="finite:7")
 
 
-@chessboard(("method", "unit"), ["joint", "counts"], [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize(("method", "unit"), crossed(["joint", "counts"], [1e-3, 1.0, 1e4]))
 def test_a_floor_of_all_the_time_that_can_be_kept_is_kept(unit, method):
     """The value function of large rewards was a first guess for shares of time, and their bound lost its digits."""
     problem = replaced(seeded_problem(10769, most_pairs=200, least_reward=1), discount=0.999, floors=[1.0, 1.0])

@@ -10,7 +10,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicable, NotConverged
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxation import relax
 
 from ..conftest import try_each
 from ..oracles.exact_lp import best

@@ -33,8 +33,8 @@ def simulate_counts(seed):
     return eh.simulate_counts(crowd, eh.policies.whittle(crowd), 200, 30, rng=seed).returns.mean().item()
 
 def evaluate(seed):
-    played = eh.evaluate(eh.policies.whittle(machines), machines, "nash", 3000, 30, seed, "monte-carlo")
-    return [played.welfare, eh.evaluate(eh.policies.whittle(machines), machines).welfare]
+    played = eh.evaluate(machines, eh.policies.whittle(machines), "nash", 3000, 30, seed, "monte-carlo")
+    return [played.welfare, eh.evaluate(machines, eh.policies.whittle(machines)).welfare]
 
 def solve(seed):
     answers = [eh.solve(machines, method=method).welfare for method in ("counts", "joint", "count-lp", "joint-lp")]

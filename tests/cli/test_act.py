@@ -94,7 +94,7 @@ def test_every_fault_at_once_and_nothing_written(plan, states, evenhand, files):
     told = evenhand("act", plan, states, "--out", "actions.csv").refusal
     assert "monday.csv: 3 faults" in told
     assert 'line 2: type "pmp" is not in the plan or model. Did you mean "pump"?' in told
-    assert 'line 3: "9" is no state of type "machine". Known are 0 to 1' in told
+    assert 'line 3: "9" is not a state of type "machine"' in told
     assert 'line 4: arm "m1" is also in line 3' in told
     assert files() == before
 
@@ -136,7 +136,7 @@ def test_a_trained_network_is_a_plan(evenhand, folder, states):
 
     weights = [np.eye(4, 6, dtype=np.float32)]
     policy = CountNetworkPolicy(machine_replacement(num_arms=4), Network(weights, [np.arange(6, dtype=np.float32)]))
-    save_policy(policy, policy.problem, "net.zip")
+    save_policy(policy.problem, policy, "net.zip")
     states.write_text("arm,state\n" + "".join(f"m{i},age {1 + i % 3}\n" for i in range(7)))
     told = evenhand("act", "net.zip", states, "--budget", "2", "--json").json
     assert told["used"] == {"resource 0": 2}
@@ -150,7 +150,7 @@ def test_a_trained_network_is_a_plan(evenhand, folder, states):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--budget", "x"], "expected a number from 0"),
+        (["--budget", "x"], "expected a number"),
         (["--budget", "1,2"], "expected 1 number (resource 0), got 2"),
         (["--part", "1"], "not a mixture"),
         (["--out", "no/where.csv"], "does not exist"),

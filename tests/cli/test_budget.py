@@ -7,11 +7,13 @@ import pytest
 from evenhand.cli.application import application
 from evenhand.cli.console import print_summary
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
+from evenhand.planning.budget_sweep import BudgetComparison, BudgetSweep, Step
 from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.what_if import BudgetComparison, Step
 from evenhand.policies.index import whittle
 from evenhand.problems import machine_replacement
-from evenhand.report.results import budgets_summary, left_out_notes
+from evenhand.report.results import left_out_notes, summarise
+
+from ..conftest import mentions
 
 CREW = ["crew-maintenance", "-p", "num_arms=3", "-p", "num_states=2", "-p", "num_types=2"]
 MACHINES = ["machine-replacement", "-p", "num_arms=3"]
@@ -42,7 +44,7 @@ def test_names_leave_the_others_as_they_are(evenhand):
 
 def test_titles_and_commands_tell_it(evenhand, folder):
     shown = evenhand("solve", *MACHINES, "--budget", "2", "--out", "best.zip").out
-    assert "welfare gini:2, budget 2\n" in shown
+    assert mentions("gini:2", "budget 2")(shown)
     command = shown[shown.index("evenhand evaluate") :].rstrip(")\n").split()[1:]
     assert "--budget" in command
     assert "budget 2" in evenhand(*command).out
@@ -75,7 +77,7 @@ def test_it_is_given_once(evenhand):
     assert "takes one" in evenhand("evaluate", *MACHINES, "random", *twice).refusal
     assert "takes one" in evenhand("indices", *MACHINES, *twice).refusal
     for options in (["--out", "x.zip"], ["--candidate", "whittle"]):
-        assert f"{options[0]}: goes with one --budget" in evenhand("solve", *MACHINES, *twice, *options).refusal
+        assert mentions("--budget", options[0])(evenhand("solve", *MACHINES, *twice, *options).refusal)
     assert "--report" in evenhand("compare", *MACHINES, *twice, "--report", "x.html").refusal
 
 
@@ -134,7 +136,7 @@ def test_a_saved_plan_competes_under_every_budget(evenhand):
 def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
     """Shown at the bound, and so are the steps from and to it."""
     machines = machine_replacement(num_arms=2)
-    played = evaluate_policy(whittle(machines), machines, "utilitarian", 20, 20, 0, "monte-carlo")
+    played = evaluate_policy(machines, whittle(machines), "utilitarian", 20, 20, 0, "monte-carlo")
     rows = []
     for budget, welfare, bound, step in (
         (1.0, 9.0, 10.0, None),
@@ -143,16 +145,16 @@ def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
         found = replace(played, welfare=welfare, welfare_stderr=0.1)
         table = Comparison(found.objective.welfare, (Row("whittle", found),), {}, bound, "fluid bound", machines)
         rows.append(BudgetComparison({"resource 0": budget}, table, "whittle", found, step))
-    print_summary(budgets_summary(rows))
+    print_summary(summarise(BudgetSweep("utilitarian", tuple(rows))))
     shown = capsys.readouterr().out
     assert "12.0000   " not in shown
-    assert "11.0000   0.1000       11.0000   +2.0000" in shown
-    assert "tie at 2: with the upper bound; it played 12.0000 ± 0.1000, more only by chance" in shown
+    assert mentions("11.0000", "0.1000", "+2.0000")(shown)
+    assert mentions(2, "bound", "12.0000", "0.1000")(shown)
 
 
 def test_a_bound_that_there_is_not_is_no_policy_left_out():
     machines = machine_replacement(num_arms=2)
-    found = evaluate_policy(whittle(machines), machines)
+    found = evaluate_policy(machines, whittle(machines))
     left = {"upper bound": "it is too large", "cp-drl": "it is for others"}
     table = Comparison(found.objective.welfare, (Row("whittle", found),), left, None, "", machines)
     assert left_out_notes(table) == ["left out: cp-drl: it is for others", "no upper bound: it is too large"]

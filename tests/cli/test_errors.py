@@ -5,6 +5,8 @@ import pytest
 from evenhand.cli.application import application
 from evenhand.errors import InvalidInput, TooLarge
 
+from ..conftest import mentions
+
 
 @pytest.mark.parametrize("name", sorted(application.commands))
 def test_a_wrong_option_of_every_command_is_told_as_json(name, evenhand):
@@ -43,7 +45,7 @@ def test_every_fault_is_in_the_json_with_its_place(evenhand):
     told = evenhand("solve", "machine-replacement", "-p", "num_arm=4", "-p", "budget=lots", "--json").failure
     assert told["error"] == "machine-replacement: 2 faults"
     assert [fault["place"] for fault in told["faults"]] == ["num_arm", "budget"]
-    assert told["faults"][0]["message"].endswith("did you mean num_arms?")
+    assert mentions("num_arms")(told["faults"][0]["message"])
     assert "usage" not in told
 
 

@@ -19,14 +19,14 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     lines = [f"{a},{t:.0f},{log.states[s]},{log.actions[d]},{log.types[log.type_of[a]]}" for a, t, s, d in rows]
     path = tmp_path_factory.mktemp("fit") / "log.csv"
     path.write_text("\n".join(["van,week,condition,action,make", *lines]) + "\n")
-    columns = "--arm van --time week --state condition --action action --type make --reward-of good=1,fair=0.6,poor=0"
+    columns = "--arm van --time week --state condition --action action --type make --rewards good=1,fair=0.6,poor=0"
     return ["fit", str(path), *columns.split(), "--quiet"]
 
 
 def test_the_terminal_has_a_block_and_a_table(asked: list[str]) -> None:
     output = CliRunner().invoke(application, asked).stdout
     block = output.split("What the records say\n")[1]
-    assert "  memory       the state tells where an arm goes next: +0." in block
+    assert "  memory       the state predicts the next state: +0." in block
     assert "  choice       who got served was worse off: " in block
     assert "effect of an action one step later" in block
     assert "serve    poor (VW)" in block

@@ -48,7 +48,9 @@ def test_while_it_plays(folder, start, files):
     assert files() == []
 
 
-@pytest.mark.parametrize("module", ["evenhand.cli.application", "numpy", "evenhand.kernels.compiled"])
+@pytest.mark.parametrize(
+    "module", ["evenhand.cli.application", "numpy", pytest.param("evenhand.kernels.compiled", marks=pytest.mark.slow)]
+)
 def test_while_it_starts(module, folder, start, tmp_path_factory, files):
     """Just after a module is loaded; after the last one the kernels are compiled, for want of a cache."""
     cache = str(tmp_path_factory.mktemp("cache"))
@@ -83,7 +85,7 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("how", ["dropped", "mistaken"])
+@pytest.mark.parametrize("how", ["dropped", pytest.param("mistaken", marks=pytest.mark.slow)])
 def test_within_foreign_code(how, start, files):
     """Compiled code does not pass an interrupt on as it is.
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save
+from evenhand.model.io import save
 
-from ..conftest import chessboard, one_in
+from ..conftest import crossed, slow_after
 from ..oracles.problems import FIXED, replaced, seeded_problem
 from ..oracles.product_space_lp import read_problem
 
@@ -24,12 +24,9 @@ def model(tmp_path):
     return write
 
 
-@chessboard(
+@pytest.mark.parametrize(
     ("over", "criterion", "name"),
-    OVER,
-    ["discounted", "average", "finite:4"],
-    ["symmetric", "typed", "different", "two resources"],
-    colours=3,
+    crossed(OVER, ["discounted", "average", "finite:4"], ["symmetric", "typed", "different", "two resources"]),
 )
 def test_solve_equals_brute_force(evenhand, model, name, criterion, over):
     problem = FIXED[name]()
@@ -78,17 +75,16 @@ def test_text_names_criterion_groups_and_what_more_is_worth(evenhand, model):
         assert part in text
 
 
-@pytest.mark.parametrize("criterion", one_in(3, ["discounted", "average", "finite:4"]))
-def test_a_price_is_about_what_one_more_is_worth(criterion, evenhand, model, monkeypatch):
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", slow_after(1, ["finite:4", "average", "discounted"]))
+def test_a_price_bounds_the_gain_of_one_more_unit(criterion, evenhand, model):
     """The bound of the relaxation is concave in the budget: its slope there is at least the gain of one unit more."""
-    for most in ("MOST_JUDGED", "USUAL_AVERAGE_HORIZON"):  # how well it plays is not asked
-        monkeypatch.setattr(f"evenhand.model.criterion.{most}", 20)
     problem = FIXED["different"]()
     now = evenhand("solve", model(problem), "--criterion", criterion, "--method", "fluid", "--json").json
-    more = CoupledMDP(problem.arms, problem.budget + 1e-3, problem.discount, problem.counts)
+    more = CoupledMDP(problem.arms, problem.budget + 1, problem.discount, problem.counts)
     then = evenhand("solve", model(more), "--criterion", criterion, "--method", "fluid", "--json").json
-    gain = (then["welfare"]["upper_bound"] - now["welfare"]["upper_bound"]) / 1e-3
-    assert gain == pytest.approx(now["prices"]["resource 0"], rel=0.02, abs=1e-3 * now["welfare"]["upper_bound"])
+    gain = then["welfare"]["upper_bound"] - now["welfare"]["upper_bound"]
+    assert 0 < gain <= now["prices"]["resource 0"] * 1.02
 
 
 def test_floors_that_cannot_be_met_are_refused_with_the_largest(evenhand, model):

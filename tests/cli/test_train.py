@@ -11,6 +11,8 @@ pytest.importorskip("stable_baselines3")
 
 from evenhand.cli.main import run
 
+from ..conftest import mentions
+
 MODEL = ["machine-replacement", "-p", "num_arms=3"]
 QUICK = ["--steps", 8000, "--horizon", 50]
 
@@ -38,6 +40,7 @@ def test_json(folder, evenhand, files):
     assert files() == []
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_policy(folder, evenhand, timeless):
     one, again, other = (
         timeless(evenhand("train", *MODEL, "--steps", 4000, "--seed", seed, "--out", f"{number}.zip", "--json").json)
@@ -48,14 +51,16 @@ def test_the_same_seed_is_the_same_policy(folder, evenhand, timeless):
     assert one | {"policy": None} == again | {"policy": None} != other | {"policy": None}
 
 
+@pytest.mark.slow
 def test_text(folder, evenhand, files):
     shown = evenhand("train", *MODEL, "--steps", 4000, "--out", "my policy.zip")
     assert shown.code == 0
     assert "welfare" in shown.out and "exact" in shown.out and "ppo, seed 0" in shown.out
-    assert "evenhand compare machine-replacement -p num_arms=3 --policies optimal,whittle,'my policy.zip'" in shown.out
+    assert mentions("my policy.zip", "num_arms=3")(shown.out)
     assert files() == ["my policy.zip"]
 
 
+@pytest.mark.slow
 def test_progress_shows_the_current_welfare(folder, evenhand, talkative):
     shown = evenhand("train", *MODEL, *QUICK)
     assert shown.code == 0 and "welfare" in shown.err and "not saved" in shown.out
@@ -79,6 +84,7 @@ def test_what_was_learned_is_played_by_every_command(trained, evenhand, files):
     assert files() == ["best.zip", "policy.zip"]
 
 
+@pytest.mark.slow
 def test_a_candidate_that_wins_is_saved(trained, evenhand):
     """A network trained where the fluid policies are not optimal, or as good as they are, is written as a network."""
     found = evenhand("solve", *MODEL, "--candidate", "policy.zip", "--out", "best.zip", "--json").json
@@ -88,10 +94,11 @@ def test_a_candidate_that_wins_is_saved(trained, evenhand):
 
 def test_a_policy_for_other_arms_is_refused(trained, evenhand):
     told = evenhand("evaluate", "machine-replacement", "-p", "num_arms=3", "-p", "num_states=4", "policy.zip").refusal
-    assert "num_states was 3, here 4" in told
+    assert mentions("num_states", 3, "here 4")(told)
     assert "num_actions" in evenhand("evaluate", "crew-maintenance", "-p", "num_types=1", "policy.zip").refusal
 
 
+@pytest.mark.slow
 def test_multi_task_and_joint(folder, evenhand):
     options = ["--steps", 4000, "--json"]
     found = evenhand("train", *MODEL, "--num-arms", "2:5", "--budget", "1:2", *options).json
@@ -132,7 +139,7 @@ def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timel
     assert process.returncode == 130 and b"Traceback" not in told
     assert files() == ["policy.zip.checkpoint"]
     told = evenhand("train", *MODEL, "--steps", 40_001, "--out", "policy.zip", "--resume").refusal
-    assert "steps was 40000, now 40001" in told
+    assert mentions(40000, 40001)(told)
     resumed = timeless(evenhand(*arguments, "--resume", "--json").json)
     assert files() == ["policy.zip"]
     whole = timeless(evenhand(*arguments, "--json").json)

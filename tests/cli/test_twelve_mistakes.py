@@ -40,12 +40,12 @@ MISTAKES = {
     ),
     "a decimal comma within a list": (
         ("[0.2, 0]]\nusage = [[0, 0], [1, 2]]", "[0,2, 0]]\nusage = [[0, 0], [1, 2]]"),
-        'arm "Ford", rewards of state "poor": has 3 entries where the others have 2 (one for each action); '
+        'arm "Ford", rewards of state "poor": has 3 entries where the others have 2 (one per action); '
         "use '.' as the decimal separator, since ',' separates numbers",
     ),
     "a number in quotes": (
         ("[[1, 0.5], [0.2, 0]]", '[[1, "0.5"], [0.2, 0]]'),
-        'arm "Ford", rewards of state "good", action "overhaul": expected a number, got text (\'0.5\')',
+        'arm "Ford", rewards of state "good", action "overhaul": expected a number, got \'0.5\'',
     ),
     "text without quotes": (
         ('name = "Ford"', "name = Ford"),

@@ -18,22 +18,21 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInput, NotApplicable
-from evenhand.evaluation.evaluate import evaluate, mean_by_type, standard_errors
+from evenhand.evaluation.evaluate import evaluate, mean_by_type
+from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model.arm import Arm
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import is_exchangeable
-from evenhand.planning import mixed
-from evenhand.planning import played as playing
-from evenhand.planning.judging import Judge, law_of
 from evenhand.planning.policy_registry import REGISTRY
-from evenhand.planning.relaxed import relax
+from evenhand.planning.policy_scoring import Judge, law_of
+from evenhand.planning.relaxation import relax
 from evenhand.planning.solve import solve
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
 from evenhand.simulation import simulate
 
-from ..conftest import one_in
+from ..conftest import slow_after
 
 
 class Quadratic:
@@ -80,7 +79,7 @@ def fleet(bays=2, technicians=3, over="arms", criterion=None, discount=0.95, cou
     arms = [van(0.25, 0.9, 0.8), van(0.35, 0.7, 0.7), van(0.15, 1.0, 0.6)]
     groups = ["north", "south", "south"]
     problem = CoupledMDP(arms, [bays, technicians], discount, counts=list(counts), groups=groups)
-    return problem.under(criterion, over)
+    return problem.with_criterion(criterion, over)
 
 
 def many_vans(criterion):
@@ -100,17 +99,15 @@ PROBLEMS = {
 LARGER = {
     "42 vans by groups on average": lambda: many_vans("average"),
     "42 vans by groups, 20 steps": lambda: many_vans("finite:20"),
-    "12 people on average": lambda: health_outreach(num_arms=12).under("average"),
-    "12 people, 20 steps": lambda: health_outreach(num_arms=12).under("finite:20"),
-    "30 people, 20 steps": lambda: health_outreach(num_arms=30).under("finite:20"),
+    "12 people on average": lambda: health_outreach(num_arms=12).with_criterion("average"),
+    "12 people, 20 steps": lambda: health_outreach(num_arms=12).with_criterion("finite:20"),
+    "30 people, 20 steps": lambda: health_outreach(num_arms=30).with_criterion("finite:20"),
 }
 
 
 @pytest.fixture(autouse=True)
-def few_episodes(monkeypatch):
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1e5)
-    monkeypatch.setattr(mixed, "REPORTING", 5e5)
-    monkeypatch.setattr(playing, "SEEN", 1e4)
+def few_episodes(effort):
+    effort(arm_steps=1e5, report_steps=5e5, inequality_steps=1e4)
 
 
 @dataclass
@@ -130,7 +127,7 @@ class Judged:
 
 
 def judge(problem, policy):
-    parts, shares = (policy.parts, policy.shares) if isinstance(policy, Mixture) else ((policy,), np.ones(1))
+    parts, shares = (policy.parts, policy.shares) if isinstance(policy, MixturePolicy) else ((policy,), np.ones(1))
     law = law_of(problem, relax(problem, "utilitarian").occupancy)
     play = Judge(problem, True, 3e5, 987)
     return Judged(shares, [play("part", part, law) for part in parts])
@@ -224,7 +221,8 @@ def replace_budget(problem, budget):
     return CoupledMDP(problem.arms, [budget], problem.discount, counts=problem.counts)
 
 
-@pytest.mark.parametrize("kind", one_in(3, ["brief fleet", "fleet", "fleet by groups"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", slow_after(1, ["brief fleet", "fleet", "fleet by groups"]))
 def test_identical_arms_have_identical_values(kind):
     found = plan(kind, "gini:2")
     assert found.by_type
@@ -237,7 +235,7 @@ def test_identical_arms_have_identical_values(kind):
 def test_equal_groups_have_equal_values():
     """Two groups of the same vans: equal in expectation, whatever the plan draws."""
     arms = [van(0.25, 0.9, 0.8), van(0.25, 0.9, 0.8)]
-    problem = CoupledMDP(arms, [1, 2], 0.8, counts=[4, 4], groups=["north", "south"]).under(over="groups")
+    problem = CoupledMDP(arms, [1, 2], 0.8, counts=[4, 4], groups=["north", "south"]).with_criterion(over="groups")
     found = solve(problem, "gini:2", "fluid")
     judged = judge(problem, found.policy)
     apart = np.array([1.0, -1.0])
@@ -261,7 +259,7 @@ def forty_vans(bays, technicians):
 def members(problem, policy, num_episodes=600):
     """The members' values from the worst to the best, with their errors, on episodes of the test's own."""
     horizon = problem.criterion.judging_steps(1e-4)
-    found = evaluate(policy, problem, "leximin", num_episodes, horizon, 77, method="monte-carlo")
+    found = evaluate(problem, policy, "leximin", num_episodes, horizon, 77, method="monte-carlo")
     order = np.argsort(found.members)
     return found.members[order], found.member_stderr[order]
 

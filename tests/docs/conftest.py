@@ -2,9 +2,7 @@
 
 import pytest
 
-from evenhand.model import welfare
-
 
 @pytest.fixture(autouse=True)
 def _registered_for_one_page(monkeypatch):
-    monkeypatch.setattr(welfare, "_registered", {})
+    monkeypatch.setattr("evenhand.model.welfare.text_form._registered", {})

@@ -28,7 +28,7 @@ def random_table(mdp, seed):
 def test_a_law_is_worth_what_enumeration_says(small_problem, brute_force):
     oracle = brute_force(small_problem)
     values, used = oracle.evaluate(oracle.greedy(lambda *_: 0.0, stop=True))
-    found = exact_values(random_feasible(small_problem), small_problem)
+    found = exact_values(small_problem, random_feasible(small_problem))
     assert found.by_type and len(found.values) == small_problem.num_types
     np.testing.assert_allclose(found.values[small_problem.type_of_arm], values, rtol=1e-9)
     np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
@@ -37,7 +37,7 @@ def test_a_law_is_worth_what_enumeration_says(small_problem, brute_force):
 def test_a_count_table_and_its_law_are_worth_the_same(small_problem):
     space = Counts(small_problem)
     policy = space.lift(random_table(space.mdp, 0))
-    table, law = exact_values(policy, small_problem), exact_values(Shy(policy), small_problem)
+    table, law = exact_values(small_problem, policy), exact_values(small_problem, Shy(policy))
     np.testing.assert_allclose(table.values, law.values, rtol=1e-10)
     np.testing.assert_allclose(table.used, law.used, rtol=1e-10, atol=1e-12)
 
@@ -48,7 +48,7 @@ def test_a_joint_table_has_a_value_for_each_arm(problems):
     policy = PriorityPolicy(problem, np.zeros((1, 3, 2)))
     wanted = policy.act(joint.states, np.random.default_rng(0))
     table = (joint.actions == wanted[joint.mdp.state_of_pair]).all(axis=1).astype(float)
-    found = exact_values(joint.lift(table), problem)
+    found = exact_values(problem, joint.lift(table))
     assert not found.by_type and len(found.values) == 3
     assert found.values[0] != found.values[1] == pytest.approx(found.values[2])
 
@@ -61,7 +61,7 @@ def test_a_table_made_for_a_problem_that_differs_in_labels_only(problems):
     )
     space = Counts(problem)
     policy = space.lift(random_table(space.mdp, 1))
-    assert exact_values(policy, bare).values == pytest.approx(exact_values(policy, problem).values)
+    assert exact_values(bare, policy).values == pytest.approx(exact_values(problem, policy).values)
 
 
 def arm_without_labels(arm):
@@ -72,27 +72,27 @@ def arm_without_labels(arm):
 def test_a_policy_without_a_law_is_not_for_this(policy):
     problem = machine_replacement(num_arms=3)
     with pytest.raises(NotApplicable, match="simulated"):
-        exact_values(policy(problem), problem)
+        exact_values(problem, policy(problem))
 
 
 def test_a_space_too_large_to_tabulate_is_not_for_this(monkeypatch):
     problem = machine_replacement(num_arms=5)
     monkeypatch.setattr(exact, "MOST_STATES", 20)
     with pytest.raises(NotApplicable, match="21 states; up to 20"):
-        exact_values(worst_first(problem), problem)
+        exact_values(problem, worst_first(problem))
 
 
 def test_a_space_beyond_doubles_is_not_for_this():
     problem = heterogeneous_machine_replacement(num_arms=1000)
     with pytest.raises(NotApplicable):
-        exact_values(worst_first(problem), problem)
+        exact_values(problem, worst_first(problem))
 
 
 def test_a_policy_that_overspends_has_no_value():
     """Made for a budget of 2 and played with 1: simulation refuses it, and so must this."""
     made_for, played_on = machine_replacement(num_arms=3, budget=2), machine_replacement(num_arms=3, budget=1)
     with pytest.raises(PolicyError):
-        exact_values(worst_first(made_for), played_on)
+        exact_values(played_on, worst_first(made_for))
 
 
 class TestCost:
@@ -108,7 +108,7 @@ class TestCost:
     def test_the_estimate_is_about_what_is_tabulated(self, num_arms, budget):
         problem = self.dense(num_arms, budget)
         for name in ("random", "whittle"):
-            can = capabilities(eh.make_policy(name, problem))
+            can = capabilities(eh.make_policy(problem, name))
             state, allocations, _ = exact.write_law(can, can.law, Counts(problem))
             kernel = Counts(problem).tabulate(state, allocations).kernel
             done = kernel.nnz + exact.ROW * len(state)
@@ -118,8 +118,8 @@ class TestCost:
         """Tabulating the random policy took ten minutes: 1.5 million pairs of 5151 outcomes each."""
         problem = self.dense(100, 10)
         monkeypatch.setattr(exact, "write_law", lambda *_: pytest.fail("it was tabulated"))
-        assert not eh.evaluate("random", problem, num_episodes=2, horizon=3).exact
+        assert not eh.evaluate(problem, "random", num_episodes=2, horizon=3).exact
 
     def test_what_is_quick_stays_exact(self):
         problem = self.dense(10, 2)
-        assert eh.evaluate("random", problem, num_episodes=2, horizon=3).exact
+        assert eh.evaluate(problem, "random", num_episodes=2, horizon=3).exact

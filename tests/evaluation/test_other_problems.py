@@ -33,11 +33,11 @@ def test_the_same_arms_in_another_order_are_worth_the_same(method, order):
     here = problem([{"A": A, "B": B}[name] for name in order])
     found = eh.solve(PLANNED, welfare, method)
     own = eh.solve(here, welfare, method)
-    assert eh.evaluate(found.policy, here, welfare, num_episodes=2000, horizon=60).welfare == pytest.approx(
+    assert eh.evaluate(here, found.policy, welfare, num_episodes=2000, horizon=60).welfare == pytest.approx(
         own.welfare, rel=0.02
     )
     if method != "joint" and method != "joint-lp":  # tables of joint states are played
-        values = eh.evaluate(found.policy, here, welfare, method="exact").values
+        values = eh.evaluate(here, found.policy, welfare, method="exact").values
         assert values == pytest.approx(found.unit_values[[{"A": 0, "B": 1}[name] for name in order]], rel=1e-6)
 
 
@@ -46,9 +46,9 @@ def test_a_rule_is_that_of_the_other_numbers(counts):
     """Whittle indices hang on the type alone: made for other numbers they are the same policy."""
     here = problem([A, B], counts)
     policy = eh.policies.whittle(PLANNED)
-    exact = eh.evaluate(policy, here, "gini:2", method="exact")
-    assert exact.values == pytest.approx(eh.evaluate("whittle", here, "gini:2", method="exact").values, rel=1e-12)
-    played = eh.evaluate(policy, here, "gini:2", 2000, 80, method="monte-carlo")
+    exact = eh.evaluate(here, policy, "gini:2", method="exact")
+    assert exact.values == pytest.approx(eh.evaluate(here, "whittle", "gini:2", method="exact").values, rel=1e-12)
+    played = eh.evaluate(here, policy, "gini:2", 2000, 80, method="monte-carlo")
     assert abs(played.welfare - exact.welfare) < 4 * played.welfare_stderr + played.truncation_bound
 
 
@@ -56,7 +56,7 @@ def test_a_rule_is_that_of_the_other_numbers(counts):
 def test_a_table_is_refused_for_other_numbers(method):
     policy = eh.solve(PLANNED, "gini:2", method).policy
     for here in (problem([A, B], [1, 2]), problem([A, B], [3, 1]), problem([A, C], [2, 1])):
-        for ask in (lambda here: eh.evaluate(policy, here), lambda here: eh.compare(here, [policy], num_episodes=2)):
+        for ask in (lambda here: eh.evaluate(here, policy), lambda here: eh.compare(here, [policy], num_episodes=2)):
             with pytest.raises(PolicyError):
                 ask(here)
 
@@ -64,10 +64,10 @@ def test_a_table_is_refused_for_other_numbers(method):
 def test_unknown_arms_are_refused_and_another_world_is_not():
     policy = eh.policies.whittle(PLANNED)
     with pytest.raises(PolicyError):
-        eh.evaluate(policy, problem([A, C], [2, 1]))
+        eh.evaluate(problem([A, C], [2, 1]), policy)
     # Other numbers under the same names and sizes are another world, such as a new fit.
     moved = PLANNED.with_transitions(PLANNED.tables.transitions[:, :, ::-1])
-    assert eh.evaluate(policy, moved, method="exact").exact
+    assert eh.evaluate(moved, policy, method="exact").exact
 
 
 def test_simulation_refuses_arms_at_other_places():
@@ -76,7 +76,7 @@ def test_simulation_refuses_arms_at_other_places():
     for play in (eh.simulate, eh.simulate_counts):
         with pytest.raises(PolicyError):
             play(here, policy, 2, 5)
-        assert play(here, eh.make_policy(policy, here), 2, 5).returns.shape[0] == 2
+        assert play(here, eh.make_policy(here, policy), 2, 5).returns.shape[0] == 2
 
 
 class TestGroups:
@@ -86,7 +86,7 @@ class TestGroups:
     def test_other_names_change_nothing(self):
         planned, renamed = self.grouped("north", "north", "south"), self.grouped("x", "x", "y")
         found = eh.solve(planned, "maximin")
-        assert eh.evaluate(found.policy, renamed, "maximin").welfare == pytest.approx(found.welfare, rel=1e-6)
+        assert eh.evaluate(renamed, found.policy, "maximin").welfare == pytest.approx(found.welfare, rel=1e-6)
 
     def test_a_rule_follows_the_names(self):
         """With the names swapped, who is favoured is who has the favoured name."""
@@ -95,14 +95,14 @@ class TestGroups:
         scores = np.zeros((2, 3, 2))
         scores[0] = 1.0
         policy = eh.policies.ExchangeablePriority(planned, scores, threshold=0.5)
-        before, after = (eh.evaluate(policy, here, "maximin").groups for here in (planned, swapped))
+        before, after = (eh.evaluate(here, policy, "maximin").groups for here in (planned, swapped))
         assert before["north"] != pytest.approx(before["south"])
         assert after == pytest.approx(before)
 
     def test_cut_in_another_way_they_are_played_or_refused(self):
         """It was an IndexError: the counts of three types were asked for those of two."""
         planned, merged = self.grouped("north", "north", "south"), self.grouped("x", "x", "x")
-        found = eh.evaluate(eh.solve(planned, "maximin", "counts").policy, merged, "maximin", 50, 20)
+        found = eh.evaluate(merged, eh.solve(planned, "maximin", "counts").policy, "maximin", 50, 20)
         assert not found.exact
         assert len(found.members) == 1
 
@@ -119,9 +119,9 @@ def test_exact_values_are_those_of_play(seed):
     moved = {"groups": [over["groups"][i] for i in order], "over": "groups"} if over else {}
     here = problem([[A, B, C][blocks[i]] for i in order], counts[order], criterion=criterion, **moved)
     table = eh.solve(planned, "gini:2", "counts").policy
-    policies = [table, eh.make_policy("fair-index", planned), eh.make_policy("oldest-first", planned)]
+    policies = [table, eh.make_policy(planned, "fair-index"), eh.make_policy(planned, "oldest-first")]
     for first, second in pairwise([*policies, table]):
-        policy = eh.Mixture([first, second], [0.3, 0.7])
-        exact = eh.evaluate(policy, here, "gini:2", method="exact")
-        played = eh.evaluate(policy, here, "gini:2", 400, 6 if seed % 2 else 50, rng=seed, method="monte-carlo")
+        policy = eh.MixturePolicy([first, second], [0.3, 0.7])
+        exact = eh.evaluate(here, policy, "gini:2", method="exact")
+        played = eh.evaluate(here, policy, "gini:2", 400, 6 if seed % 2 else 50, rng=seed, method="monte-carlo")
         assert np.abs(exact.values - played.values).max() < 4.5 * played.values_stderr.max() + played.truncation_bound

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betainc, betaincinv
 
@@ -12,7 +12,6 @@ SHAPES = st.floats(1e-3, 1e4)
 
 
 @given(st.lists(st.tuples(SHAPES, SHAPES), min_size=1, max_size=20), st.sampled_from([0.025, 0.3, 0.5, 0.975]))
-@settings(max_examples=60, deadline=None)
 def test_a_blend_of_one_is_a_beta(shapes, share):
     a, b = np.array(shapes).T
     found = mixture_quantile(a[:, None], b[:, None], np.ones(1), share, np.full(len(a), 0.5))
@@ -20,7 +19,6 @@ def test_a_blend_of_one_is_a_beta(shapes, share):
 
 
 @given(st.lists(st.tuples(SHAPES, SHAPES), min_size=2, max_size=12), st.floats(0.01, 0.99), st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
 def test_a_blend_has_the_share_below_its_quantile(shapes, share, begin):
     a, b = np.array(shapes).T[:, None]
     weights = np.arange(1, a.size + 1) / np.arange(1, a.size + 1).sum()

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInput
 from evenhand.fitting.bins import cut
+
+from ..conftest import mentions
 
 
 def test_widths_cuts_and_quantiles() -> None:
@@ -33,7 +35,6 @@ def test_a_measurement_at_a_cut_is_in_the_bin_that_begins_there() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0.5, 1e5) | st.integers(2, 8))
-@settings(max_examples=100, deadline=None)
 def test_bins_hold_what_their_names_say(values: list[float], how: float) -> None:
     array = np.array(values)
     spec = f"quantile:{how}" if isinstance(how, int) else how
@@ -49,11 +50,11 @@ def test_bins_hold_what_their_names_say(values: list[float], how: float) -> None
 
 @pytest.mark.parametrize("bins", ["", "x", "0", "-5", "5,3", "5,nan", "quantile:1", "quantile:x", "1e-9", []])
 def test_bins_that_make_no_sense(bins: str) -> None:
-    with pytest.raises(InvalidInput, match="bins"):
+    with pytest.raises(InvalidInput, check=mentions("bins")):
         cut(np.array([1.0, 2.0]), bins)
 
 
 @pytest.mark.parametrize(("values", "width"), [([1.0, 2.0], 1e-309), ([1e17, 2.0], 1e-300), ([1e17, 1e17 + 64], 1.0)])
 def test_widths_beyond_what_numbers_tell_are_refused(values: list[float], width: float) -> None:
-    with pytest.raises(InvalidInput, match="bins"):
+    with pytest.raises(InvalidInput, check=mentions("bins")):
         cut(np.array(values), width)

@@ -6,8 +6,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from evenhand.fitting.log import read_log
 from evenhand.fitting.transition_counts import count_moves
+from tests.fitting.flat import read_log
 
 from ..oracles import zurcher
 

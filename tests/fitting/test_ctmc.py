@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
 from scipy.optimize import minimize
@@ -13,6 +13,8 @@ from evenhand.fitting.ctmc import fit as ctmc_fit
 from evenhand.fitting.ctmc import fit_generators, step_transitions
 from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
 from evenhand.fitting.transition_counts import Gaps, Moves
+
+from ..conftest import mentions
 
 
 def as_moves(rows, shape, carry_action=False):
@@ -264,7 +266,7 @@ def test_only_worse_keeps_zeros_in_every_draw():
     found = fit_generators(moves, 1.0, possible=possible, num_draws=40)
     assert (found.draws[:, 0, :, 0][:, *np.tril_indices(3, -1)] == 0).all()
     np.testing.assert_allclose(found.draws.sum(axis=-1), 1.0, atol=1e-12)
-    with pytest.raises(InvalidInput, match="no path of possible jumps"):
+    with pytest.raises(InvalidInput, check=mentions("possible")):
         fit_generators(as_moves([(0, 2, 0, 0, 1.0)], rates.shape), 1.0, possible=possible)
 
 
@@ -319,7 +321,6 @@ def test_pairs_that_were_never_seen_are_not_made_up():
     assert (np.isnan(found.draws).any(axis=(0, -1)) == unknown).all()
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_odd_records_give_sound_transitions(data):
     """Few moves, of any kind, over times from very short to very long."""

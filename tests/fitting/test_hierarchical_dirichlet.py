@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammaln
@@ -10,6 +10,8 @@ from scipy.special import betainc, betaln, gammaln
 from evenhand.errors import InvalidInput
 from evenhand.fitting import pooled_posterior
 from evenhand.fitting.hierarchical_dirichlet import ALIKE, estimate_prior
+
+from ..conftest import mentions
 
 
 def some_counts(seed, num_types=3, num_next=4, rows=30):
@@ -78,14 +80,12 @@ def test_a_fixed_strength_of_one_type_adds_evenly_spread_observations():
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
 def test_no_prior_is_the_counts(seed, num_types):
     counts = some_counts(seed, num_types)
     np.testing.assert_array_equal(estimate_prior(counts, prior=0).matched(counts).concentration, counts)
 
 
 @given(st.integers(0, 10**6), st.permutations(range(4)))
-@settings(max_examples=15, deadline=None)
 def test_the_order_of_types_changes_nothing(seed, order):
     counts = some_counts(seed, 4)
     there = estimate_prior(counts).matched(counts).concentration[order]
@@ -94,7 +94,6 @@ def test_the_order_of_types_changes_nothing(seed, order):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
 def test_types_that_are_one_are_as_if_merged(seed):
     counts = some_counts(seed, 3)
     merged = counts.sum(axis=0, keepdims=True)
@@ -104,7 +103,6 @@ def test_types_that_are_one_are_as_if_merged(seed):
 
 
 @given(st.integers(0, 10**6), st.sampled_from([None, 0.0, 2.0]))
-@settings(max_examples=20, deadline=None)
 def test_what_cannot_be_stays_zero_and_the_rest_does_not(seed, prior):
     counts = some_counts(seed, 3)
     possible = (counts > 0).any(axis=0) | (np.random.default_rng(seed).random(counts.shape[1:]) < 0.3)
@@ -298,7 +296,7 @@ def _mean_log(leaning):
 
 @pytest.mark.parametrize("prior", [-1, "much", float("nan"), True, 1e12])
 def test_a_prior_is_a_number_of_observations(prior):
-    with pytest.raises(InvalidInput, match="prior: expected a number of observations"):
+    with pytest.raises(InvalidInput, check=mentions("prior")):
         estimate_prior(np.ones((2, 1, 1, 2)), prior=prior)
 
 

@@ -13,6 +13,7 @@ from evenhand.errors import InvalidInput
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.posterior_files import load_posterior, posterior_path
 from evenhand.report import fit_page
+from tests.fitting.flat import fit
 
 COLUMNS = {"arm": "van", "time": "day", "state": "state", "action": "action"}
 
@@ -39,7 +40,7 @@ def test_irregular_times_become_transitions_of_a_step(tmp_path):
     rows += [
         {"van": "x", "day": day, "state": "good", "action": "serve"} for day in (0.0, 7.0)
     ]  # so that no pair is unseen
-    fitted = eh.fit(rows, **COLUMNS, step=7, reward_of="good=1,poor=0", budget=1)
+    fitted = fit(rows, **COLUMNS, step=7, rewards="good=1,poor=0", budget=1)
     idle = expm(7 * np.array([[-0.2, 0.2], [0.1, -0.1]]))
     served = expm(7 * np.array([[-0.2, 0.2], [0.8, -0.8]]))
     lower, upper = fitted.posterior.interval(0.99)
@@ -57,7 +58,7 @@ def test_irregular_times_become_transitions_of_a_step(tmp_path):
 
 def test_pairs_of_rows_are_counted_with_their_time():
     rows = visits(np.random.default_rng(0), 10)
-    fitted = eh.fit(rows, **COLUMNS, step=7, reward_of="good=1,poor=0", unseen="idle")
+    fitted = fit(rows, **COLUMNS, step=7, rewards="good=1,poor=0", unseen="idle")
     states, actions = ("good", "poor"), ("none", "serve")
     pairs, exposure = np.zeros((2, 2, 2), int), np.zeros((2, 2))
     for row, after in pairwise(rows):
@@ -80,7 +81,7 @@ def test_found_types_are_blocks_of_the_model_and_members_are_beside_it(tmp_path)
             state, action = ("good", "none") if good else ("poor", "serve" if rng.random() < 0.7 else "none")
             rows.append({"van": f"v{van}", "day": day, "state": state, "action": action})
             good = rng.random() < ((0.95, 0.5)[van % 3 == 0] if good else 0.8 if action == "serve" else 0.1)
-    fitted = eh.fit(rows, **COLUMNS, clusters="auto")
+    fitted = fit(rows, **COLUMNS, clusters="auto")
     assert fitted.log.types == ("type 1", "type 2")
     assert fitted.log.type_of.tolist() == [int(van % 3 == 0) for van in range(30)]
     assert json.loads(json.dumps(fitted.clusters.to_dict()))["number"] == 2
@@ -93,12 +94,12 @@ def test_found_types_are_blocks_of_the_model_and_members_are_beside_it(tmp_path)
 def test_what_does_not_go_together_is_refused():
     rows = visits(np.random.default_rng(2), 2, 3)
     with pytest.raises(InvalidInput, match="not both"):
-        eh.fit(rows, **COLUMNS, type="van", clusters=2)
+        fit(rows, **COLUMNS, type="van", clusters=2)
     with pytest.raises(InvalidInput, match=r"unknown state 'pour'\. Did you mean 'poor'"):
-        eh.fit(rows, **COLUMNS, step=7, exact="pour")
+        fit(rows, **COLUMNS, step=7, exact="pour")
     regular = [{**row, "day": place} for place, row in enumerate(rows)]
     with pytest.raises(InvalidInput, match="irregular times"):
-        eh.fit(regular, **COLUMNS, exact="poor")
+        fit(regular, **COLUMNS, exact="poor")
 
 
 def test_what_cannot_be_is_a_rate_of_zero():
@@ -111,11 +112,11 @@ def test_what_cannot_be_is_a_rate_of_zero():
     ]
     mended = [{"van": "z", "day": day, "state": state, "action": "serve"} for day, state in ((0, "poor"), (3, "good"))]
     told = {"states": "good,poor", "step": 7, "only_worse": True}
-    fitted = eh.fit(served + worse + mended, **COLUMNS, **told, prior=2)
+    fitted = fit(served + worse + mended, **COLUMNS, **told, prior=2)
     assert fitted.posterior.mean[0, 1, 0].tolist() == [0.0, 1.0]
     assert fitted.posterior.mean[0, 1, 1, 0] > 0
     with pytest.raises(InvalidInput, match="no path of possible jumps"):
-        eh.fit(rows, **COLUMNS, **told)
+        fit(rows, **COLUMNS, **told)
 
 
 def yearly(rng, num_arms=30, num_rows=6):
@@ -134,7 +135,7 @@ def test_times_in_days_are_no_reason_to_refuse():
     """A stay of years, at a rate of 1 a day, would underflow: whether a path exists is asked of the jumps alone."""
     rows = [row | {"action": "none"} for row in yearly(np.random.default_rng(4), 60)]
     impossible = [{"state": one, "next_state": other} for one, other in ("ba", "ac")]
-    fitted = eh.fit(rows, **COLUMNS, step=30, states="a,b,c", absorbing="c", mask=impossible, prior=0)
+    fitted = fit(rows, **COLUMNS, step=30, states="a,b,c", absorbing="c", impossible=impossible, prior=0)
     truth = expm(30 / 800 * np.array([[-1, 1, 0], [0, -1, 1], [0, 0, 0]]))
     lower, upper = fitted.posterior.interval(0.99)
     assert (lower[0, :, 0] <= truth + 1e-12).all() and (truth - 1e-12 <= upper[0, :, 0]).all()
@@ -143,7 +144,7 @@ def test_times_in_days_are_no_reason_to_refuse():
 def test_idle_time_between_visits_is_known():
     """Every row is a visit, and arms idle between them: nothing of the idle action is left unknown."""
     rows = yearly(np.random.default_rng(5))
-    fitted = eh.fit(rows, **COLUMNS, step=30, states="a,b,c", idle="none", actions="none,visit", only_worse=True)
+    fitted = fit(rows, **COLUMNS, step=30, states="a,b,c", idle="none", actions="none,visit", only_worse=True)
     assert not fitted.unseen.any() and not np.isnan(fitted.posterior.mean).any()
     assert fitted.to_dict()["unseen"] == []
     truth = np.exp(-30 / 800)
@@ -163,4 +164,4 @@ def test_a_time_that_no_rates_explain_is_refused():
         ]
     rows += [{"van": "x", "day": day, "state": "good", "action": "none"} for day in (0, 10_000.25)]
     with pytest.raises(InvalidInput, match=r"10000\.25"):
-        eh.fit(rows, **COLUMNS, step=1, absorbing="poor")
+        fit(rows, **COLUMNS, step=1, absorbing="poor")

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-import evenhand as eh
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.layout import with_layout
-from evenhand.fitting.log import read_log
+from tests.fitting.flat import fit, read_log
 
 COLUMNS = {"arm": "arm", "time": "time", "state": "state", "action": "action"}
 TOLD = {**COLUMNS, "states": "up,down"}
@@ -48,9 +47,9 @@ def test_changes_at_their_times_are_occurrence_over_exposure(how):
     rows = changes()
     direct = occurrence_over_exposure(rows)
     assert direct[0, 0] == pytest.approx(0.939, abs=0.005)
-    fitted = eh.fit(rows, **TOLD, step=1, prior=0, **how)
+    fitted = fit(rows, **TOLD, step=1, prior=0, **how)
     np.testing.assert_allclose(fitted.posterior.mean[0, :, 0], direct, atol=1e-9)
-    leaning = eh.fit(rows, **TOLD, step=1, **how)
+    leaning = fit(rows, **TOLD, step=1, **how)
     np.testing.assert_allclose(leaning.posterior.mean[0, :, 0], direct, atol=1e-3)
     for found in (fitted, leaning):
         lower, upper = found.interval
@@ -73,12 +72,12 @@ def weekly(num_arms=60, weeks=50, stays=(0.95, 0.6), seed=0):
 
 def test_steps_between_changes_are_filled_in():
     every, some = weekly()
-    whole = eh.fit(every, **TOLD, unseen="idle")
-    fitted = eh.fit(some, **TOLD, unseen="idle", layout="events")
+    whole = fit(every, **TOLD, unseen="idle")
+    fitted = fit(some, **TOLD, unseen="idle", layout="events")
     np.testing.assert_array_equal(fitted.moves.counts, whole.moves.counts)
     np.testing.assert_array_equal(fitted.posterior.mean, whole.posterior.mean)
     assert len(fitted.log.arm) == len(every)
-    carried = eh.fit(some, **TOLD, unseen="idle", layout="events", carry_action=True)
+    carried = fit(some, **TOLD, unseen="idle", layout="events", carry_action=True)
     assert carried.moves.counts[0, 1, 0].sum() == 0  # down is served until it ends
     assert carried.moves.counts[0, 1].sum() == whole.moves.counts[0, 1].sum()
 
@@ -87,7 +86,7 @@ def test_rewards_and_use_are_of_the_rows_that_have_them():
     rows = [row("a", 0, "up"), row("a", 3, "down", "serve"), row("a", 5, "up"), row("a", 9, "up")]
     for one, reward, hours in zip(rows, (1.0, -2.0, 3.0, 7.0), (0, 4, 0, 0), strict=True):
         one |= {"reward": reward, "hours": hours}
-    fitted = eh.fit(rows, **TOLD, layout="events", reward="reward", used="hours", unseen="idle", prior=0)
+    fitted = fit(rows, **TOLD, layout="events", reward="reward", used="hours", unseen="idle", prior=0)
     assert fitted.log.time.tolist() == list(range(10))
     assert np.isnan(fitted.log.reward).sum() == 6
     assert fitted.terms.usage[0, 1, 1, 0] == 4 and fitted.terms.rewards[0, 0, 0] == pytest.approx(11 / 3)
@@ -102,24 +101,24 @@ def test_rewards_and_use_are_of_the_rows_that_have_them():
 def test_changes_are_asked_for_their_layout(num_arms, with_end):
     rows = changes(num_arms, with_end=with_end)
     with pytest.raises(InvalidInput, match='layout="events"'):
-        eh.fit(rows, **COLUMNS, step=1)
+        fit(rows, **COLUMNS, step=1)
     log = read_log(rows, **COLUMNS, step=1)
     assert with_layout(log, "snapshots") is log
     with pytest.raises(InvalidInput, match='layout="events"'):
-        eh.fit(weekly(num_arms)[1], **COLUMNS, unseen="idle")
+        fit(weekly(num_arms)[1], **COLUMNS, unseen="idle")
     with pytest.raises(UnknownName):
-        eh.fit(rows, **COLUMNS, step=1, layout="event")
+        fit(rows, **COLUMNS, step=1, layout="event")
 
 
 def test_two_rows_of_each_arm_and_a_few_repetitions_are_asked_too():
     rng = np.random.default_rng(0)
     lives = [[row(arm, 0.0, "up"), row(arm, round(rng.exponential(300), 2), "down")] for arm in range(40)]
     with pytest.raises(InvalidInput, match='layout="events"'):
-        eh.fit([one for life in lives for one in life], **COLUMNS, step=30)
+        fit([one for life in lives for one in life], **COLUMNS, step=30)
     rows = changes(50)
     rows += [row(arm, 0.00005, "up") for arm in range(5)]  # written twice, nearly
     with pytest.raises(InvalidInput, match='layout="events"'):
-        eh.fit(rows, **COLUMNS, step=1)
+        fit(rows, **COLUMNS, step=1)
 
 
 def snapshots(rng, num_arms=15, num_rows=12):
@@ -151,13 +150,13 @@ def test_snapshots_are_not_asked():
 def test_layouts_that_read_the_same_are_not_asked():
     """A row at every step, however it moves; exact states alone; and measurements that are cut into bins."""
     circle = [row(arm, week, ("up", "down")[week % 2]) for arm in range(10) for week in range(20)]
-    one, other = (eh.fit(circle, **COLUMNS, layout=layout) for layout in (None, "events"))
+    one, other = (fit(circle, **COLUMNS, layout=layout) for layout in (None, "events"))
     np.testing.assert_array_equal(one.posterior.mean, other.posterior.mean)
-    eh.fit(changes(20), **COLUMNS, step=1, exact="up,down")
+    fit(changes(20), **COLUMNS, step=1, exact="up,down")
     with pytest.raises(InvalidInput, match='layout="events"'):
-        eh.fit([*changes(20), row("x", 0.0, "off"), row("x", 5.0, "off")], **COLUMNS, step=1, exact="off")
+        fit([*changes(20), row("x", 0.0, "off"), row("x", 5.0, "off")], **COLUMNS, step=1, exact="off")
     rng = np.random.default_rng(2)
     wear = [row(arm, 10 * k + rng.integers(8) / 4, 100.0 * k) for arm in range(60) for k in range(3)]
     with pytest.raises(InvalidInput, match='layout="events"'):
-        eh.fit(wear, **COLUMNS, step=10)
-    eh.fit(wear, **COLUMNS, step=10, bins="50", only_worse=True, prior=1)
+        fit(wear, **COLUMNS, step=10)
+    fit(wear, **COLUMNS, step=10, bins="50", only_worse=True, prior=1)

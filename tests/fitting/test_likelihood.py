@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from evenhand.fitting.log import read_log
 from evenhand.fitting.transition_counts import count_moves, log_likelihood
+from tests.fitting.flat import read_log
 
 
 @pytest.mark.parametrize("carry", [False, True])

@@ -16,6 +16,8 @@ from evenhand.errors import InvalidInput, TableError
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.model_terms import read_rewards, read_usage
 
+from ..conftest import mentions
+
 STATES, ACTIONS, TYPES = ("good", "poor", "5, or more/less"), ("idle", "fix"), ("Ford", "Opel", "Seat")
 
 
@@ -107,23 +109,23 @@ def test_a_file_says_rewards_by_names(suffix: str, tmp_path: Path) -> None:
     }
     file = tmp_path / f"rewards{suffix}"
     file.write_text(texts[suffix])
-    found = read_rewards(SILENT, table=str(file))
+    found = read_rewards(SILENT, str(file))
     assert found is not None
     assert found[0].tolist() == [[1, 1], [0.3, -2], [0, 0]]
     assert found[1].tolist() == [[1, 1], [0.3, -3], [0, 0]]
 
 
-def test_words_say_rewards_and_costs() -> None:
+def test_rewards_as_text() -> None:
     words = "good=1, poor = 0.3,5, or more/less=-1e-1, 5, or more/less/fix=7"
-    found = read_rewards(SILENT, text=words, costs="fix=0.25")
+    found = read_rewards(SILENT, words)
     assert found is not None
-    assert np.allclose(found[2], [[1, 0.75], [0.3, 0.05], [-0.1, 6.75]])
-    told = read_rewards(SILENT, text={"*": 0, "good": 1, "poor/fix": -1})
+    assert np.allclose(found[2], [[1, 1], [0.3, 0.3], [-0.1, 7]])
+    told = read_rewards(SILENT, {"*": 0, "good": 1, "poor/fix": -1})
     assert told is not None and told[0].tolist() == [[1, 1], [0, -1], [0, 0]]
 
 
-def test_costs_alone_are_rewards() -> None:
-    found = read_rewards(SILENT, costs={"fix": 2})
+def test_costs_are_negative_rewards() -> None:
+    found = read_rewards(SILENT, {"action": ["", "fix"], "cost": [0, 2]})
     assert found is not None and found[0].tolist() == [[0, -2]] * 3
     assert read_rewards(SILENT) is None
 
@@ -134,7 +136,7 @@ def test_every_fault_of_a_file_is_reported_at_once(tmp_path: Path) -> None:
     def places(text: str) -> list[str]:
         file.write_text(text)
         with pytest.raises(TableError) as caught:
-            read_rewards(SILENT, table=str(file))
+            read_rewards(SILENT, str(file))
         return [fault.place for fault in caught.value.faults]
 
     names = "state,action,reward\ngod,,1\npoor,fixx,x\npoor,,inf\ngood,,\n"
@@ -145,7 +147,7 @@ def test_every_fault_of_a_file_is_reported_at_once(tmp_path: Path) -> None:
 
 
 def stated(columns: object) -> np.ndarray:
-    found = read_rewards(SILENT, table=columns)
+    found = read_rewards(SILENT, columns)
     assert found is not None
     return found
 
@@ -172,7 +174,7 @@ def test_any_table_is_read_right_or_told_wrong(rows: list[tuple[str, str, str]])
             if state in ("", "*", STATES[s]) and action in ("", ACTIONS[a]):
                 cells.setdefault((s, a), {}).setdefault(named, []).append(float(figure))
     if any(len(said) > 1 for cell in cells.values() for said in cell.values()):
-        with pytest.raises(TableError, match="states the same"):
+        with pytest.raises(TableError):
             stated(columns)
         return
     found = stated(columns)[0]
@@ -184,16 +186,16 @@ def test_any_table_is_read_right_or_told_wrong(rows: list[tuple[str, str, str]])
 @given(st.text(alphabet="godpr=,/*0.1- ", max_size=12))
 def test_any_words_are_read_or_refused(words: str) -> None:
     try:
-        found = read_rewards(SILENT, text=words)
+        found = read_rewards(SILENT, words)
     except InvalidInput as error:
-        assert "reward_of" in str(error)
+        assert error.code
     else:
         assert found is not None and np.isfinite(found).any()
 
 
 def test_two_sources_are_one_too_many() -> None:
-    with pytest.raises(InvalidInput, match="reward and reward_of"):
-        read_rewards(log_of([(0, 0, 0, 1.0)]), text="good=1")
+    with pytest.raises(InvalidInput, match="reward and rewards"):
+        read_rewards(log_of([(0, 0, 0, 1.0)]), "good=1")
 
 
 # Usage
@@ -208,17 +210,17 @@ def test_default_usage() -> None:
     amounts, resources, _ = usage()
     assert amounts.shape == (3, 3, 2, 1) and resources == ("services",)
     assert amounts[0, 0, :, 0].tolist() == [0, 1]
-    with pytest.raises(InvalidInput, match="2 resources"):
+    with pytest.raises(InvalidInput, check=mentions("2 resources", "resources")):
         usage(resources=("bays", "crews"))
 
 
 def test_usage_as_text_and_table(tmp_path: Path) -> None:
-    amounts, resources, _ = usage(text="fix/crews=2,fix/bays=1", resources=("bays", "crews"))
+    amounts, resources, _ = usage(stated="fix/crews=2,fix/bays=1", resources=("bays", "crews"))
     assert amounts[1, 2].tolist() == [[0, 0], [1, 2]] and resources == ("bays", "crews")
-    assert usage(text="fix=3")[0][0, 0, :, 0].tolist() == [0, 3]
+    assert usage(stated="fix=3")[0][0, 0, :, 0].tolist() == [0, 3]
     file = tmp_path / "usage.csv"
     file.write_text("action,type,bays,crews\nfix,,1,2\nfix,Seat,1,3\n")
-    amounts, _, _ = usage(table=str(file), resources=("crews", "bays"))
+    amounts, _, _ = usage(stated=str(file), resources=("crews", "bays"))
     assert amounts[0, 0, 1].tolist() == [2, 1] and amounts[2, 0, 1].tolist() == [3, 1]
 
 
@@ -235,12 +237,12 @@ def test_usage_as_text_and_table(tmp_path: Path) -> None:
 )
 def test_faults_of_usage(text: str, resources: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(TableError, match=complaint):
-        usage(text=text, resources=resources)
+        usage(stated=text, resources=resources)
 
 
 def test_usage_from_columns() -> None:
     rows = [(0, 0, 0, 0.0), (0, 0, 1, 0.0), (1, 1, 1, 0.0), (1, 1, 0, 0.0)]
     amounts, _, notes = usage(log_of(rows, used=np.array([[0.0], [1.0], [3.0], [math.nan]])))
     assert amounts[2, 0, :, 0].tolist() == [0, 2] and any("fix varies" in note for note in notes)
-    with pytest.raises(TableError, match="row 1"):
+    with pytest.raises(TableError, check=mentions("row 1")):
         usage(log_of(rows, used=np.array([[1.0], [1.0], [1.0], [0.0]])))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import evenhand as eh
-from evenhand.planning.relaxed import tightest
+from evenhand.planning.relaxation import tightest
 
 FILE = Path(__file__).parent / "golden.json"
 

@@ -86,7 +86,7 @@ class Unprepared:
 def test_an_evaluation_is_not_charged_for_it():
     problem = eh.problems.machine_replacement(num_arms=2)
     begin = perf_counter()
-    found = eh.evaluate(Unprepared(20), problem, num_episodes=2, horizon=20, rng=0)
+    found = eh.evaluate(problem, Unprepared(20), num_episodes=2, horizon=20, rng=0)
     assert perf_counter() - begin >= 20 * PAUSE
     assert found.seconds < 10 * PAUSE
 

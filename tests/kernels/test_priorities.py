@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -15,7 +15,7 @@ from evenhand.kernels import compiled_priorities, priorities
 from evenhand.kernels.priorities import priority_law, sample_by_priority, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
 
-from ..conftest import chessboard, one_in
+from ..conftest import crossed, mentions, slow_after
 
 SAMPLES = 8_000
 UNLIKELY = 1e-4
@@ -179,12 +179,12 @@ class TestLaw:
         case = case_of(SCORES, [3, 3, 4], [4, 4], BY_STATE)
         number = len(priority_law(*case)[0])
         monkeypatch.setattr(priorities, "LARGEST_LAW", number // 2)
-        with pytest.raises(TooLarge, match=rf"over {number // 2} allocations.*Draw samples"):
+        with pytest.raises(TooLarge, check=mentions(number // 2)):
             priority_law(*case)
 
 
 class TestSamples:
-    @chessboard(("name", "road"), CASES, ROADS)
+    @pytest.mark.parametrize(("name", "road"), crossed(CASES, ROADS))
     def test_all_roads_have_the_exact_law(self, chi_square, name, road):
         allocations, chances = priority_law(*CASES[name])
         place = {allocation.tobytes(): i for i, allocation in enumerate(allocations)}
@@ -213,6 +213,7 @@ class TestSamples:
         ranks = below + np.random.default_rng(1).random(len(seen)) * np.where(seen < budget, law.pmf(seen), 1 - below)
         assert stats.kstest(ranks, "uniform").pvalue > UNLIKELY
 
+    @pytest.mark.slow
     def test_crowds_with_a_nearly_empty_state_agree_with_one_by_one(self):
         """10^4 arms of which a state has 3: means within 5 deviations, and the same law by Kolmogorov-Smirnov."""
         case = case_of(SCORES, [3, 6000, 3997], [1500, 2200.5], BY_STATE)
@@ -225,7 +226,8 @@ class TestSamples:
                 pair = slow[(slice(None), *cell)], seen[(slice(None), *cell)]
                 assert stats.ks_2samp(*pair, method="asymp").pvalue > UNLIKELY, (name, cell)
 
-    @pytest.mark.parametrize("seed", one_in(4, range(4)))
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seed", slow_after(1, range(4)))
     def test_large_crowds_agree_on_both_fast_roads(self, seed):
         rng = np.random.default_rng(seed)
         usage = rng.integers(0, 4, (4, 3, 2)) / 2
@@ -265,7 +267,6 @@ def batches(draw_from):
 
 class TestProperties:
     @given(batch=batches(), seed=st.integers(0, 10**6))
-    @settings(deadline=None, max_examples=60)
     def test_every_arm_has_one_action_and_budgets_hold(self, batch, seed):
         _, counts, spend, usage = batch
         roads = ROADS if counts.max() <= 50 else FAST
@@ -276,7 +277,6 @@ class TestProperties:
             assert (used <= spend * (1 + 1e-12) + 1e-12).all(), name
 
     @given(batch=batches(), cuts=st.lists(st.integers(0, 7), max_size=3), seed=st.integers(0, 10**6))
-    @settings(deadline=None, max_examples=30)
     def test_a_batch_is_the_sum_of_its_parts(self, batch, cuts, seed):
         scores, counts, spend, usage = batch
         whole = fast(*batch, seed=seed)

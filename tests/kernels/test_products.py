@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.kernels.products import ActionKernel, ProductKernel, kronecker_rows
@@ -41,7 +41,6 @@ def check_operator(kernel: ProductKernel | ActionKernel, dense: np.ndarray, rng:
 
 
 @given(SIZES, st.lists(st.integers(1, 4), min_size=4, max_size=4), st.booleans(), SEEDS)
-@settings(deadline=None, max_examples=40)
 def test_product_kernel(num_states: list[int], num_rows: list[int], sparse: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts = [random_rows(rng, (num_rows[n],), states, sparse) for n, states in enumerate(num_states)]
@@ -49,7 +48,6 @@ def test_product_kernel(num_states: list[int], num_rows: list[int], sparse: bool
 
 
 @given(SIZES, st.lists(st.integers(1, 3), min_size=4, max_size=4), st.booleans(), SEEDS)
-@settings(deadline=None, max_examples=40)
 def test_action_kernel(num_states: list[int], num_actions: list[int], sparse: bool, seed: int) -> None:
     """Any set of joint actions in lexicographic order, such as a budget leaves."""
     rng = np.random.default_rng(seed)

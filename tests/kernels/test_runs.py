@@ -1,13 +1,12 @@
 """Runs of sorted values: all ranks in their order, and no tie is cut."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.kernels import runs
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=60), st.integers(1, 9))
 def test_runs_cover_all_ranks_and_cut_no_tie(numbers, length):
     values = np.array(numbers, dtype=float)

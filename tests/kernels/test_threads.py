@@ -11,7 +11,7 @@ from numba import get_num_threads
 from evenhand.kernels import forks
 from evenhand.kernels.threads import ALONE_BELOW, idle_threads_sleep, in_threads, threads_for
 
-from ..conftest import one_in
+from ..conftest import slow_after
 
 SCRIPT = """
 import os
@@ -41,6 +41,7 @@ def test_idle_threads_sleep_and_the_environment_is_as_it_was():
     assert "OMP_WAIT_POLICY = 'PASSIVE'" in start()
 
 
+@pytest.mark.slow
 def test_a_user_may_want_them_to_spin():
     assert "OMP_WAIT_POLICY = 'ACTIVE'" in start(OMP_WAIT_POLICY="ACTIVE")
 
@@ -131,8 +132,9 @@ print(told, squares.targetoptions["parallel"] is not False, os.waitstatus_to_exi
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("kind", one_in(len(CHANGES), CHANGES))
+@pytest.mark.parametrize("kind", slow_after(1, CHANGES))
 def test_another_numba_costs_speed_and_nothing_else(kind):
     """Where the door does not fit, loops have one thread, that is said, and a forked process goes on all the same."""
     script = LOOP.format(change=CHANGES[kind], before="ir.FunctionType = kept" if kind == "another LLVM" else "")

@@ -13,6 +13,8 @@ from evenhand.errors import InvalidInput, NotApplicable, PolicyError
 from evenhand.learning import BatchedCounts, CountEnv, from_stable_baselines3
 from evenhand.problems import crew_maintenance, machine_replacement
 
+from ..conftest import mentions
+
 
 def small():
     """Settings of a small model; afresh each time, for models write into them."""
@@ -38,7 +40,7 @@ def test_the_policy_does_what_the_model_does_in_the_environment(machines):
         policy = from_stable_baselines3(model, machines)
         assert policy.rule == rule
         if rule != "greedy":  # drawn, so only its law could be compared
-            eh.check_policy(policy, machines)
+            eh.check_policy(machines, policy)
             continue
         env = CountEnv(machines, 10)
         observation, info = env.reset(seed=5)
@@ -51,12 +53,12 @@ def test_the_policy_does_what_the_model_does_in_the_environment(machines):
 
 def test_it_is_compared_and_evaluated_like_any_other(machines):
     policy = from_stable_baselines3(next(models(machines)), machines)
-    exact = eh.evaluate(policy, machines)
-    played = eh.evaluate(policy, machines, num_episodes=60, horizon=100, rng=0, method="monte-carlo")
+    exact = eh.evaluate(machines, policy)
+    played = eh.evaluate(machines, policy, num_episodes=60, horizon=100, rng=0, method="monte-carlo")
     assert exact.exact and abs(exact.welfare - played.welfare) < 5 * played.welfare_stderr + 0.1
     table = eh.compare(machines, {"mine": policy, "none": eh.policies.never_act(machines)}, rng=0)
     assert {row.policy for row in table.rows} == {"mine", "none"}
-    assert repr(policy) == "CountNetworkPolicy(for 4 arms, greedy, PPO(4 → 6))"
+    assert mentions("CountNetworkPolicy(for", "4 arms", "PPO(4", 6)(repr(policy))
     assert "CountNetworkPolicy" in policy._repr_html_()
 
 
@@ -65,7 +67,7 @@ def test_a_model_learns_from_many_copies_and_plays_at_another_size(machines):
     model = PPO("MlpPolicy", copies, n_steps=8, batch_size=8, **small())
     model.learn(64)
     larger = machine_replacement(num_arms=40, budget=20)
-    eh.check_policy(from_stable_baselines3(model, larger), larger)
+    eh.check_policy(larger, from_stable_baselines3(model, larger))
 
 
 def test_observations_are_normalised_as_in_training(machines):
@@ -81,11 +83,11 @@ def test_observations_are_normalised_as_in_training(machines):
 
 def test_what_does_not_fit_is_refused(machines, tmp_path):
     model = next(models(machines))
-    with pytest.raises(PolicyError, match="4 inputs and 6 outputs; this problem needs"):
+    with pytest.raises(PolicyError, check=mentions("4 inputs", "6 outputs")):
         from_stable_baselines3(model, crew_maintenance(num_arms=3, num_types=1))
-    with pytest.raises(NotApplicable, match="identical arms"):
+    with pytest.raises(NotApplicable):
         from_stable_baselines3(model, crew_maintenance(num_arms=3))
-    with pytest.raises(InvalidInput, match="trained on CountEnv or BatchedCounts"):
+    with pytest.raises(InvalidInput, check=mentions("CountEnv", "BatchedCounts")):
         from_stable_baselines3("PPO", machines)
     with pytest.raises(NotApplicable, match="cannot be saved"):
-        eh.save_policy(from_stable_baselines3(model, machines), machines, tmp_path / "policy.zip")
+        eh.save_policy(machines, from_stable_baselines3(model, machines), tmp_path / "policy.zip")

@@ -21,7 +21,7 @@ from evenhand.model.simulator import Simulator
 from evenhand.policies.network import CountNetworkPolicy, Network, observe
 from evenhand.problems import crew_maintenance, machine_replacement
 
-from ..conftest import random_arm, two_types
+from ..conftest import mentions, random_arm, two_types
 
 BY_STATE = [[[0, 0], [1, 0.5], [0, 2]], [[0, 0], [2, 0], [1, 1]], [[1, 1], [0, 0], [0.5, 2.5]]]
 
@@ -88,7 +88,7 @@ class TestRendering:
         env = self.env("ansi")
         env.reset(seed=0)
         lines = env.render().splitlines()
-        assert lines[0] == "step 0 of 20, 12 arms" and lines[1].split()[:2] == ["age", "1"]
+        assert mentions("step 0", 20, "12 arms")(lines[0]) and lines[1].split()[:2] == ["age", "1"]
         assert "before" not in env.render()
         env.action_space.seed(1)
         _, reward, _, _, info = env.step(env.action_space.sample())
@@ -118,7 +118,7 @@ class TestRendering:
         env = CountEnv(machine_replacement(num_arms=2))
         env.reset(seed=0)
         assert env.render() is None
-        with pytest.raises(InvalidInput, match="'ansi' or 'rgb_array'"):
+        with pytest.raises(InvalidInput, check=mentions("ansi", "rgb_array")):
             CountEnv(machine_replacement(num_arms=2), render_mode="human")
 
     def test_the_id_with_its_module_needs_no_import(self, monkeypatch):
@@ -178,13 +178,13 @@ class TestCountEnv:
 
     def test_arms_that_are_not_alike_are_refused(self):
         for env in (CountEnv, BatchedCounts):
-            with pytest.raises(NotApplicable, match="2 types"):
+            with pytest.raises(NotApplicable, check=mentions("2 types")):
                 env(two_types())
 
     @pytest.mark.parametrize("horizon", [0, 2.5, -1])
     def test_a_horizon_is_a_number_of_steps(self, horizon):
         for env in (CountEnv, BatchedCounts):
-            with pytest.raises(InvalidInput, match="horizon"):
+            with pytest.raises(InvalidInput, check=mentions("horizon")):
                 env(machine_replacement(num_arms=2), horizon=horizon)
 
 
@@ -312,11 +312,11 @@ class TestTasks:
         [((0, 3), (1, 1)), ((3, 2), (1, 1)), ((1, 2), (-1, 1)), ((1, 2), (2, 1)), ((1, 2), (0, np.inf))],
     )
     def test_ranges_that_are_none_are_refused(self, arms, budget):
-        with pytest.raises(InvalidInput, match="range"):
+        with pytest.raises(InvalidInput, check=mentions("range")):
             Tasks(arms, (budget,))
 
     def test_one_range_a_resource(self):
-        with pytest.raises(InvalidInput, match="1 ranges for 2 resources"):
+        with pytest.raises(InvalidInput, check=mentions("1 ranges", "2 resources")):
             BatchedCounts(two_resources(), 2, tasks=Tasks((1, 2), ((1, 1),)))
 
     def test_a_spread_goes_from_end_to_end(self):
@@ -400,28 +400,6 @@ def future(env, number, seed):
             yield env.step(rng.uniform(-1, 1, (5, *env.action_space.shape)).astype(np.float32))
 
 
-class TestState:
-    @pytest.mark.parametrize("name", BATCHES)
-    def test_a_restored_batch_has_the_same_future(self, name):
-        env = BATCHES[name](1)
-        env.reset()
-        list(future(env, 10, 0))
-        state = env.state()
-        kept = {key: array.copy() for key, array in state.items()}
-        one = list(future(env, 20, 1))
-        assert all(np.array_equal(state[key], kept[key]) for key in kept)  # it is not the batch's own memory
-        fresh = BATCHES[name](99)
-        fresh.restore(kept)
-        for other in (fresh, env):
-            other.restore(kept)
-            for mine, theirs in zip(one, future(other, 20, 1), strict=True):
-                assert all(np.array_equal(*pair) for pair in zip(mine[:3], theirs[:3], strict=True))
-                for left, right in zip(mine[3], theirs[3], strict=True):
-                    assert left.keys() == right.keys()
-                    assert all(np.array_equal(left[key], right[key]) for key in left if key != "episode")
-                    assert left.get("episode") == right.get("episode")
-
-
 class TestBatchedJoint:
     def test_the_contract(self):
         env = joint(0)
@@ -465,12 +443,12 @@ def test_observe_is_used_as_it_is():
 def test_a_copy_refuses_what_is_no_action_in_words():
     env = CountEnv(machine_replacement(num_arms=2), horizon=3)
     size = env.action_space.shape[0]
-    with pytest.raises(InvalidInput, match=r"call reset\(\) first"):
+    with pytest.raises(InvalidInput):
         env.step(np.zeros(size))
     env.reset(seed=0)
-    with pytest.raises(InvalidInput, match=r"action: expected an array of shape \(6,\), got \(7,\)"):
+    with pytest.raises(InvalidInput, check=mentions("action", 6, 7)):
         env.step(np.zeros(size + 1))
-    with pytest.raises(InvalidInput, match=r"action\[5\] is nan"):
+    with pytest.raises(InvalidInput, check=mentions("action[5]")):
         env.step(np.where(np.arange(size) == 5, np.nan, 0.0))
-    with pytest.raises(InvalidInput, match="action: expected numbers"):
+    with pytest.raises(InvalidInput, check=mentions("action")):
         env.step("up")

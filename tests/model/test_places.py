@@ -8,7 +8,7 @@ import pytest
 from evenhand.errors import Fault, ModelError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import load
+from evenhand.model.io import load
 from evenhand.model.places import Names, path_of, quoted, with_words
 
 VANS = """\
@@ -77,7 +77,7 @@ def test_the_vans_are_sound(tmp_path):
         ("count = 3", "count = 0", 'arm "Opel", count: expected at least 1, got 0'),
         ("count = 3", "cout = 3", "arm \"Opel\", cout: unknown key, did you mean 'count'?"),
         ("discount = 0.95", "discount = 1.5", "discount: expected a number from 0 to below 1, got 1.5"),
-        ("[0.7, 0.3]],\n]", "[0.7]],\n]", "{long}has 1 entries where the others have 2 (one for each next state)"),
+        ("[0.7, 0.3]],\n]", "[0.7]],\n]", "{long}has 1 entries where the others have 2 (one per next state)"),
         ('"good", "poor"', '"good", "good"', 'arm "Ford", states: has the same name twice'),
     ],
     ids=range(10),
@@ -173,4 +173,3 @@ def test_words_only_where_there_are_names():
     faults = [Fault("arms[0].rewards[0][0]", "x"), Fault("arms[7].count", "x"), Fault("qqq", "x"), Fault("", "x")]
     assert [fault.words for fault in with_words(faults, [Names()])] == ["", "", "", ""]
     assert with_words(faults, [Names("A")])[0].words == 'arm "A", rewards[0][0]'
-    assert with_words(faults, [Names("A")], labelled=True)[0].words == ""

@@ -6,19 +6,16 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenhand.errors import InvalidInput, OutOfDomain, TooLarge, UnknownName
-from evenhand.model import welfare as welfare_module
 from evenhand.model.welfare import (
     AlphaFair,
     Gini,
-    GiniHalf,
     Leximin,
     Maximin,
-    RegularisedMaximin,
     Utilitarian,
     Welfare,
     as_welfare,
@@ -27,6 +24,8 @@ from evenhand.model.welfare import (
     weight_of_worst,
 )
 
+from ..conftest import mentions
+
 MAKERS = {
     "gini ratio 2": lambda n: Gini.geometric(n, 2),
     "gini ratio 1": lambda n: Gini.geometric(n, 1),
@@ -34,13 +33,13 @@ MAKERS = {
     "gini ratio 1e300": lambda n: Gini.geometric(n, 1e300),
     "gini linear weights": lambda n: Gini(np.arange(n, 0, -1) / (n * (n + 1) / 2)),
     "gini two levels": lambda n: Gini([1.0] if n == 1 else [0.5, 0.5, *[0.0] * (n - 2)]),
-    "gini half 0.75": lambda n: GiniHalf(),
-    "gini half 0.5": lambda n: GiniHalf(0.5),
-    "gini half nearly 1": lambda n: GiniHalf(1 - 1e-15),
+    "gini half 0.75": lambda n: Gini.bottom_half(),
+    "gini half 0.5": lambda n: Gini.bottom_half(0.5),
+    "gini half nearly 1": lambda n: Gini.bottom_half(1 - 1e-15),
     "utilitarian": lambda n: Utilitarian(),
     "maximin": lambda n: Maximin(),
-    "maximin:0.01": lambda n: RegularisedMaximin(0.01),
-    "maximin:0": lambda n: RegularisedMaximin(0),
+    "maximin:0.01": lambda n: Maximin(0.01),
+    "maximin:0": lambda n: Maximin(0),
     "leximin": lambda n: Leximin(),
     "alpha 0": lambda n: AlphaFair(0),
     "alpha 0.5": lambda n: AlphaFair(0.5),
@@ -51,7 +50,6 @@ MAKERS = {
     "alpha 500": lambda n: AlphaFair(500),
 }
 EVERY = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
-FEW = settings(deadline=None, max_examples=15)
 
 SIZES = st.integers(1, 7)
 
@@ -81,7 +79,6 @@ class TestEveryWelfare:
         assert as_welfare(make(3), 3) == make(3)
 
     @EVERY
-    @FEW
     @given(PAIRS, st.floats(0, 1))
     def test_is_concave(self, make, pair, t):
         u, v = pair
@@ -89,7 +86,6 @@ class TestEveryWelfare:
         at_least(welfare(t * u + (1 - t) * v), t * welfare(u) + (1 - t) * welfare(v))
 
     @EVERY
-    @FEW
     @given(SEVERAL, st.randoms(use_true_random=False))
     def test_ignores_the_order_of_arms(self, make, values, random):
         order = list(range(len(values)))
@@ -99,13 +95,11 @@ class TestEveryWelfare:
         near(welfare.supergradient(values[order]), welfare.supergradient(values)[order])
 
     @EVERY
-    @FEW
     @given(st.integers(1, 50), st.floats(1e-6, 1e6))
     def test_leaves_a_constant_vector_unchanged(self, make, n, value):
         assert make(n)(np.full(n, value)) == value
 
     @EVERY
-    @FEW
     @given(PAIRS)
     def test_is_monotone(self, make, pair):
         values, gains = pair
@@ -113,7 +107,6 @@ class TestEveryWelfare:
         at_least(welfare(values + gains), welfare(values))
 
     @EVERY
-    @FEW
     @given(st.integers(2, 7).flatmap(vectors), st.floats(0, 0.5), st.data())
     def test_never_falls_with_a_transfer_to_a_poorer_arm(self, make, values, share, data):
         poor, rich = data.draw(st.permutations(range(len(values))))[:2]
@@ -127,7 +120,6 @@ class TestEveryWelfare:
         at_least(welfare(after), welfare(values))
 
     @EVERY
-    @FEW
     @given(PAIRS)
     def test_supergradient_bounds_it_from_above(self, make, pair):
         u, v = pair
@@ -137,14 +129,12 @@ class TestEveryWelfare:
         at_least(welfare(v) + slope @ (u - v), welfare(u))
 
     @EVERY
-    @FEW
     @given(SEVERAL)
     def test_is_homogeneous_so_the_supergradient_gives_it_back(self, make, values):
         welfare = make(len(values))
         near(welfare.supergradient(values) @ values, welfare(values))
 
     @EVERY
-    @FEW
     @given(SEVERAL)
     def test_equal_arms_get_equal_weights(self, make, values):
         slope = make(len(values)).supergradient(values)
@@ -152,7 +142,6 @@ class TestEveryWelfare:
             near(slope[values == value], slope[values == value][0])
 
     @EVERY
-    @FEW
     @given(SEVERAL, st.data())
     def test_counts_stand_for_repeated_arms(self, make, values, data):
         counts = data.draw(arrays(np.int64, len(values), elements=st.integers(0, 4)))
@@ -166,7 +155,6 @@ class TestEveryWelfare:
         near(welfare.supergradient(values, counts), whole)
 
     @EVERY
-    @FEW
     @given(SIZES.flatmap(lambda n: arrays(np.float64, (2, 3, n), elements=st.floats(0.01, 100.0))))
     def test_a_batch_is_a_loop(self, make, values):
         n = values.shape[-1]
@@ -204,7 +192,7 @@ class TestEveryWelfare:
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
     def test_refuses_what_is_not_a_number(self, make, bad):
         for ask in (make(2), make(2).supergradient, make(2).check_domain):
-            with pytest.raises(InvalidInput, match="finite number"):
+            with pytest.raises(InvalidInput):
                 ask([1.0, bad])
 
     @EVERY
@@ -232,7 +220,6 @@ STRICT = {name: MAKERS[name] for name in ("gini ratio 2", "gini linear weights",
 
 
 @pytest.mark.parametrize("make", STRICT.values(), ids=STRICT.keys())
-@FEW
 @given(arrays(np.float64, 5, elements=st.floats(1, 10)), st.floats(0.05, 0.5))
 def test_a_transfer_to_a_poorer_arm_strictly_helps(make, values, share):
     poor, rich = values.argmin(), values.argmax()
@@ -249,13 +236,11 @@ class TestGini:
         near(Gini([0.5, 0.3, 0.2]).supergradient([3.0, 1.0, 2.0]), [0.2, 0.5, 0.3])
         near(Gini([0.5, 0.3, 0.2]).supergradient([2.0, 1.0, 2.0]), [0.25, 0.5, 0.25])
 
-    @FEW
     @given(st.integers(1, 12), st.floats(1, 50))
     def test_geometric_weights_fall_by_the_ratio(self, n, ratio):
         raw = np.array([ratio ** -float(k) for k in range(n)])
         near(Gini.geometric(n, ratio).weights, raw / raw.sum())
 
-    @FEW
     @given(SEVERAL)
     def test_ratio_one_is_utilitarian_and_a_mean(self, values):
         near(Gini.geometric(len(values), 1)(values), values.mean())
@@ -289,7 +274,7 @@ class TestGini:
         n = 10**9
         values, counts = [1.0, 4.0], [n // 4, n - n // 4]
         near(Utilitarian()(values, counts), 3.25)
-        near(RegularisedMaximin(1e-9)(values, counts), 1 + 3 * 0.75e9 * 1e-9 / (1 + 1e-9 * (n - 1)))
+        near(Maximin(1e-9)(values, counts), 1 + 3 * 0.75e9 * 1e-9 / (1 + 1e-9 * (n - 1)))
         near(AlphaFair(2)(values, counts), 1 / (0.25 + 0.75 / 4))
         assert Maximin()(values, counts) == 1.0
 
@@ -299,11 +284,11 @@ class TestGini:
         np.testing.assert_allclose(AlphaFair(3)([1.0, 1e12], [1, n - 1]), expected, rtol=1e-12)
 
     def test_weights_that_do_not_fit_are_refused(self):
-        with pytest.raises(TooLarge, match="counts"):
+        with pytest.raises(TooLarge, check=mentions("counts")):
             _ = Gini.geometric(10**15).weights
 
     def test_weights_are_read_only(self):
-        with pytest.raises(ValueError, match="read-only"):
+        with pytest.raises(ValueError, check=mentions("read-only")):
             Gini.geometric(3).weights[0] = 1
 
     def test_slightly_off_weights_are_normalised(self):
@@ -315,52 +300,50 @@ class TestGini:
         with pytest.raises(InvalidInput) as caught:
             Gini([0.5, 0.6, -0.2])
         message = str(caught.value)
-        assert "weights[1]: 0.6 is more than the weight before it" in message
-        assert "weights[2]: -0.2 is negative" in message
-        assert "sum to 0.9, not 1" in message
+        assert mentions("weights[1]", 0.6)(message)
+        assert mentions("weights[2]", "-0.2")(message)
+        assert mentions(0.9, 1)(message)
 
     @pytest.mark.parametrize("weights", [[], [math.nan, 0.5], ["a"], 1.0, [[0.5, 0.5]]])
     def test_refuses_what_are_not_weights(self, weights):
-        with pytest.raises(InvalidInput, match="weights"):
+        with pytest.raises(InvalidInput, check=mentions("weights")):
             Gini(weights)
 
     @pytest.mark.parametrize("ratio", [0.5, 0, -1, math.nan, math.inf, "2", True, 10**400])
     def test_refuses_a_ratio_below_one(self, ratio):
-        with pytest.raises(InvalidInput, match="ratio: expected a number of at least 1"):
+        with pytest.raises(InvalidInput, check=mentions("ratio", 1)):
             Gini.geometric(3, ratio)
 
     @pytest.mark.parametrize("num_arms", [0, -1, 2.0, True])
     def test_refuses_a_senseless_number_of_arms(self, num_arms):
-        with pytest.raises(InvalidInput, match="num_arms"):
+        with pytest.raises(InvalidInput, check=mentions("num_arms")):
             Gini.geometric(num_arms)
 
     def test_is_for_its_number_of_arms_only(self):
         for welfare in (Gini.geometric(3), Gini([0.5, 0.3, 0.2])):
             for ask in (welfare, welfare.supergradient):
-                with pytest.raises(InvalidInput, match=r"3 arms.*are 4"):
+                with pytest.raises(InvalidInput, check=mentions("3 arms", 4)):
                     ask([1.0, 2.0, 3.0, 4.0])
-                with pytest.raises(InvalidInput, match=r"3 arms.*are 5"):
+                with pytest.raises(InvalidInput, check=mentions("3 arms", 5)):
                     ask([1.0, 2.0, 3.0], [1, 1, 3])
-            with pytest.raises(InvalidInput, match=r"3 arms.*are 2"):
+            with pytest.raises(InvalidInput, check=mentions("3 arms", 2)):
                 as_welfare(welfare, 2)
 
 
 class TestMaximin:
-    @FEW
     @given(SEVERAL)
     def test_is_the_worst_arm(self, values):
-        assert Maximin()(values) == Leximin()(values) == RegularisedMaximin(0)(values) == values.min()
+        assert Maximin()(values) == Leximin()(values) == Maximin(0)(values) == values.min()
 
-    @FEW
     @given(SEVERAL, st.floats(0, 1))
     def test_regularised_follows_the_paper(self, values, epsilon):
         raw = np.where(np.arange(len(values)) == 0, 1.0, epsilon)
-        near(RegularisedMaximin(epsilon)(values), np.sort(values) @ raw / raw.sum())
+        near(Maximin(epsilon)(values), np.sort(values) @ raw / raw.sum())
 
     @pytest.mark.parametrize("epsilon", [-0.1, 1.5, math.nan, "x"])
     def test_epsilon_is_a_fraction(self, epsilon):
         with pytest.raises(InvalidInput, match="epsilon"):
-            RegularisedMaximin(epsilon)
+            Maximin(epsilon)
 
 
 WHOLE_PAIRS = st.integers(1, 5).flatmap(
@@ -369,7 +352,6 @@ WHOLE_PAIRS = st.integers(1, 5).flatmap(
 
 
 class TestLeximin:
-    @settings(deadline=None, max_examples=100)
     @given(WHOLE_PAIRS)
     @example((np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0, 4.0])))
     def test_compares_as_sorted_lists(self, pair):
@@ -377,7 +359,6 @@ class TestLeximin:
         assert Leximin().compare(*pair) == (u > v) - (u < v)
         assert (list(Leximin().key(pair[0])) > list(Leximin().key(pair[1]))) == (u > v)
 
-    @settings(deadline=None, max_examples=100)
     @given(WHOLE_PAIRS)
     def test_is_the_limit_of_gini(self, pair):
         u, v = pair
@@ -390,11 +371,11 @@ class TestLeximin:
         assert Leximin().compare(u, v) == -1
         assert Leximin().compare(u, v, tolerance=0.01) == 1
         assert Leximin().compare(u, v, tolerance=2) == 0
-        with pytest.raises(InvalidInput, match="tolerance"):
+        with pytest.raises(InvalidInput, check=mentions("tolerance")):
             Leximin().compare(u, v, tolerance=-1)
 
     def test_refuses_vectors_that_differ_in_length(self):
-        with pytest.raises(InvalidInput, match=r"\(2,\) and \(3,\)"):
+        with pytest.raises(InvalidInput, check=mentions(2, 3)):
             Leximin().compare([1.0, 2.0], [1.0, 2.0, 3.0])
 
 
@@ -412,7 +393,6 @@ def exact_certainty_equivalent(values, alpha):
 
 class TestAlphaFair:
     @pytest.mark.parametrize("alpha", [1e-9, 0.3, 0.999, 1 - 1e-12, 1, 1 + 1e-9, 1 + 1e-6, 1.5, 3, 20, 500])
-    @settings(deadline=None, max_examples=15)
     @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=6))
     def test_agrees_with_sixty_digits(self, alpha, values):
         expected = exact_certainty_equivalent(values, alpha)
@@ -434,7 +414,6 @@ class TestAlphaFair:
             slope = (welfare(values + nudge) - welfare(values - nudge)) / (2 * step)
             np.testing.assert_allclose(welfare.supergradient(values)[arm], slope, rtol=1e-5, atol=1e-9)
 
-    @FEW
     @given(SEVERAL)
     def test_zero_is_utilitarian_even_for_negative_values(self, values):
         assert AlphaFair(0)(-values) == Utilitarian()(-values)
@@ -446,7 +425,7 @@ class TestAlphaFair:
         near(AlphaFair(0.5)([[0.0, 0.0], [0.0, 4.0]]), [0.0, 1.0])
         near(AlphaFair(0.5).supergradient([0.0, 0.0]), [0.5, 0.5])
         AlphaFair(0.5).check_domain([0.0, 4.0])
-        with pytest.raises(OutOfDomain, match="infinitely steep"):
+        with pytest.raises(OutOfDomain):
             AlphaFair(0.5).supergradient([0.0, 4.0])
 
     @pytest.mark.parametrize(
@@ -468,7 +447,7 @@ class TestAlphaFair:
 
     @pytest.mark.parametrize("alpha", [-1, math.nan, math.inf, "1"])
     def test_refuses_what_is_no_alpha(self, alpha):
-        with pytest.raises(InvalidInput, match="alpha: expected a number of at least 0"):
+        with pytest.raises(InvalidInput, check=mentions("alpha", 0)):
             AlphaFair(alpha)
 
 
@@ -478,37 +457,37 @@ class TestHalf:
     @pytest.mark.parametrize("num_arms", [2, 40, 1000, 10**9])
     @pytest.mark.parametrize("share", [0.5, 0.6, 0.75, 0.99])
     def test_the_worse_half_has_its_share(self, num_arms, share):
-        near(weight_of_worst(GiniHalf(share), 0.5, num_arms)[1], share)
+        near(weight_of_worst(Gini.bottom_half(share), 0.5, num_arms)[1], share)
 
-    @FEW
     @given(SEVERAL, st.integers(2, 1000))
     def test_a_population_that_is_there_several_times_has_the_same_welfare(self, values, times):
-        one, many = (GiniHalf()(values, np.full(len(values), number)) for number in (1, times))
+        one, many = (Gini.bottom_half()(values, np.full(len(values), number)) for number in (1, times))
         near(one, many)
 
     def test_it_is_a_gini_of_the_ratio_in_the_books(self):
         for num_arms in (1, 2, 5, 40):
-            near(GiniHalf().rank_weights(num_arms), Gini.geometric(num_arms, 9 ** (1 / num_arms)).weights)
+            near(Gini.bottom_half().rank_weights(num_arms), Gini.geometric(num_arms, 9 ** (1 / num_arms)).weights)
 
     def test_where_the_paper_is_nearly_maximin(self):
         assert weight_of_worst(Gini.geometric(40, 2), 0.1, 40) == (4, pytest.approx(0.9375))
-        few, share = weight_of_worst(GiniHalf(), 0.1, 40)
+        few, share = weight_of_worst(Gini.bottom_half(), 0.1, 40)
         near(share, (1 - 9**-0.1) / (1 - 1 / 9))
         assert (few, round(share, 3)) == (4, 0.222)
-        assert weight_of_worst(GiniHalf(), 0.1, 3)[0] == 1
+        assert weight_of_worst(Gini.bottom_half(), 0.1, 3)[0] == 1
         assert weight_of_worst(AlphaFair(1), 0.1, 40) is None
 
     def test_it_is_told_in_words(self):
-        assert "The worse-off half has 75\u00a0% of the weight, the worst tenth 22.2\u00a0%." in GiniHalf().meaning(
-            "arm"
+        assert (
+            "The worse-off half has 75\u00a0% of the weight, the worst tenth 22.2\u00a0%."
+            in Gini.bottom_half().meaning("arm")
         )
-        assert "the more a group counts" in GiniHalf().meaning("group")
-        assert "all arms have the same weight" in GiniHalf(0.5).meaning("arm")
+        assert "the more a group counts" in Gini.bottom_half().meaning("group")
+        assert "all arms have the same weight" in Gini.bottom_half(0.5).meaning("arm")
 
     @pytest.mark.parametrize("share", [0.4, 1, math.nan, "much", True])
     def test_refuses_what_is_no_share(self, share):
         with pytest.raises(InvalidInput, match=r"half: expected a number of at least 0.5 and below 1"):
-            GiniHalf(share)
+            Gini.bottom_half(share)
 
 
 class TestText:
@@ -517,13 +496,13 @@ class TestText:
         [
             ("gini:2", Gini.geometric(3, 2), "gini:2"),
             ("gini:1.5", Gini.geometric(3, 1.5), "gini:1.5"),
-            ("gini:half=0.75", GiniHalf(0.75), "gini:half=0.75"),
-            ("Gini: half = 0.6 ", GiniHalf(0.6), "gini:half=0.6"),
+            ("gini:half=0.75", Gini.bottom_half(0.75), "gini:half=0.75"),
+            ("Gini: half = 0.6 ", Gini.bottom_half(0.6), "gini:half=0.6"),
             ("gini:0.5,0.3,0.2", Gini([0.5, 0.3, 0.2]), "gini:0.5,0.3,0.2"),
             (" Gini:0.5, 0.3, 0.2 ", Gini([0.5, 0.3, 0.2]), "gini:0.5,0.3,0.2"),
             ("utilitarian", Utilitarian(), "utilitarian"),
             ("maximin", Maximin(), "maximin"),
-            ("maximin:0.01", RegularisedMaximin(0.01), "maximin:0.01"),
+            ("maximin:0.01", Maximin(0.01), "maximin:0.01"),
             ("leximin", Leximin(), "leximin"),
             ("alpha:1", AlphaFair(1), "alpha:1"),
             ("nash", AlphaFair(1), "alpha:1"),
@@ -534,14 +513,12 @@ class TestText:
         assert parse_welfare(text, 3) == as_welfare(text, 3) == welfare
         assert parse_welfare(text, 3).name == name
 
-    @FEW
     @given(st.floats(1, 1e308), st.floats(0, 1), st.floats(0, 1e308))
     def test_any_number_reads_back(self, ratio, epsilon, alpha):
-        half = GiniHalf(0.5 + 0.49 * epsilon)
-        for welfare in (Gini.geometric(4, ratio), half, RegularisedMaximin(epsilon), AlphaFair(alpha)):
+        half = Gini.bottom_half(0.5 + 0.49 * epsilon)
+        for welfare in (Gini.geometric(4, ratio), half, Maximin(epsilon), AlphaFair(alpha)):
             assert parse_welfare(welfare.name, 4) == welfare
 
-    @FEW
     @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=6))
     def test_any_weights_read_back(self, raw):
         welfare = Gini(np.sort(raw)[::-1] / math.fsum(raw))
@@ -550,39 +527,39 @@ class TestText:
         assert again.weights.tobytes() == welfare.weights.tobytes()
 
     def test_unknown_kinds_get_a_suggestion(self):
-        with pytest.raises(UnknownName, match=r"unknown welfare 'gni'\. Did you mean 'gini'"):
+        with pytest.raises(UnknownName, check=mentions("gni", "gini")):
             parse_welfare("gni:2", 3)
 
     @pytest.mark.parametrize(
-        ("text", "message"),
+        ("text", "right"),
         [
-            ("gini", "needs the ratio.*gini:2"),
-            ("gini:", "'' is not a number.*gini:2"),
-            ("gini:two", "'two' is not a number.*gini:2"),
-            ("gini:0.5", "at least 1.*got 0.5.*gini:2"),
-            ("gini:nan", "ratio.*gini:2"),
-            ("gini:half=0.2", "half: .*got 0.2.*gini:half=0.75"),
-            ("gini:half=0,75", "half= takes one number, with a point and no comma, got 2.*gini:half=0.75"),
-            ("gini:half=", "'' is not a number.*gini:half=0.75"),
-            ("gini:third=0.2", "'third=' is not known, only half=.*gini:half=0.75"),
-            ("gini:0.5,0.3", "sum to 0.8, not 1.*gini:0.5,0.3,0.2"),
-            ("gini:0.5,0.5", "2 arms, but there are 3"),
-            ("utilitarian:1", "takes no number.*utilitarian"),
-            ("maximin:2", "epsilon.*maximin:0.01"),
-            ("maximin:0.1,0.2", "at most one number.*maximin:0.01"),
-            ("alpha", "exactly one number.*alpha:2"),
-            ("alpha:1,2", "exactly one number, got 2.*alpha:2"),
-            ("alpha:-1", "at least 0.*got -1.*alpha:2"),
-            ("nash:1", "takes no number.*nash"),
+            ("gini", "gini:2"),
+            ("gini:", "gini:2"),
+            ("gini:two", "gini:2"),
+            ("gini:0.5", "gini:2"),
+            ("gini:nan", "gini:2"),
+            ("gini:half=0.2", "gini:half=0.75"),
+            ("gini:half=0,75", "gini:half=0.75"),
+            ("gini:half=", "gini:half=0.75"),
+            ("gini:third=0.2", "gini:half=0.75"),
+            ("gini:0.5,0.3", "gini:0.5,0.3,0.2"),
+            ("gini:0.5,0.5", "2 arms"),
+            ("utilitarian:1", "utilitarian"),
+            ("maximin:2", "maximin:0.01"),
+            ("maximin:0.1,0.2", "maximin:0.01"),
+            ("alpha", "alpha:2"),
+            ("alpha:1,2", "alpha:2"),
+            ("alpha:-1", "alpha:2"),
+            ("nash:1", "nash"),
         ],
     )
-    def test_bad_text_says_what_is_right(self, text, message):
-        with pytest.raises(InvalidInput, match=f"(?s)welfare '{text}': .*{message}"):
+    def test_bad_text_says_what_is_right(self, text, right):
+        with pytest.raises(InvalidInput, check=mentions(text, right)):
             parse_welfare(text, 3)
 
     @pytest.mark.parametrize("thing", [None, 3, Utilitarian, np.mean])
     def test_refuses_what_is_no_welfare(self, thing):
-        with pytest.raises(InvalidInput, match="welfare: expected text"):
+        with pytest.raises(InvalidInput, check=mentions("welfare")):
             as_welfare(thing, 3)
 
     def test_a_foreign_welfare_is_as_good(self):
@@ -622,7 +599,7 @@ class Share:
 class TestRegistered:
     @pytest.fixture(autouse=True)
     def _forget(self, monkeypatch):
-        monkeypatch.setattr(welfare_module, "_registered", {})
+        monkeypatch.setattr("evenhand.model.welfare.text_form._registered", {})
 
     def test_text_with_numbers_makes_it(self):
         register_welfare("share", lambda numbers, num_arms: Share(*numbers))
@@ -678,8 +655,8 @@ class TestRegistered:
             parse_welfare(text, 3)
 
     def test_one_that_is_not_registered_is_told_with_the_remedy(self):
-        with pytest.raises(UnknownName, match="known once register_welfare was called"):
+        with pytest.raises(UnknownName, check=mentions("register_welfare")):
             parse_welfare("share:2", 3)
-        with pytest.raises(UnknownName, match="Did you mean 'gini'") as caught:
+        with pytest.raises(UnknownName, check=mentions("gini")) as caught:
             parse_welfare("ginni:2", 3)
         assert "register_welfare" not in str(caught.value)

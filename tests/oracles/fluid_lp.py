@@ -4,7 +4,8 @@ import time
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Welfare, as_welfare
-from evenhand.solvers.fluid import FluidSolution, _of_program, model_of
+from evenhand.solvers.fluid import FluidSolution, model_of
+from evenhand.solvers.fluid.relaxation import _of_program
 
 
 def fluid_lp(problem: CoupledMDP, welfare: str | Welfare, tolerance: float = 1e-4) -> FluidSolution:

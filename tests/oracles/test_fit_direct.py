@@ -11,7 +11,7 @@ import pytest
 from scipy.linalg import expm
 from scipy.optimize import minimize
 
-import evenhand as eh
+from tests.fitting.flat import fit
 
 COLUMNS = {"arm": "arm", "time": "time", "state": "state", "action": "action"}
 ACTIONS = ("no", "do")
@@ -39,7 +39,7 @@ def with_gaps(rng, carry):
 @pytest.mark.parametrize("carry", [False, True])
 def test_missed_steps(carry):
     rows, moves = with_gaps(np.random.default_rng(3), carry)
-    fitted = eh.fit(rows, **COLUMNS, idle="no", prior=0, carry_action=carry)
+    fitted = fit(rows, **COLUMNS, idle="no", prior=0, carry_action=carry)
 
     def transitions(logits):
         leave = 1 / (1 + np.exp(-logits.reshape(2, 2)))  # (action, state) to come to B
@@ -102,7 +102,7 @@ def visits(rng):
 def test_irregular_times_with_exact_deaths():
     """An action acts for a step, then arms are idle; a death has the density of dying then, not a chance to be dead."""
     rows, moves = visits(np.random.default_rng(5))
-    fitted = eh.fit(rows, **COLUMNS, idle="no", prior=0, step=STEP, exact="d", absorbing="d", states="a,b,d")
+    fitted = fit(rows, **COLUMNS, idle="no", prior=0, step=STEP, exact="d", absorbing="d", states="a,b,d")
 
     def loss(logs):
         q, total = generators(np.exp(logs).reshape(2, 4)), 0.0
@@ -156,7 +156,7 @@ def test_exact_states_that_can_be_left(exact):
     """No path between two rows enters an exact state: its entries would be rows."""
     rows, moves = entries_and_visits(np.random.default_rng(6), exact)
     names = ["abc"[state] for state in exact]
-    fitted = eh.fit(rows, **COLUMNS, idle="no", prior=0, step=STEP, exact=names, states="a,b,c")
+    fitted = fit(rows, **COLUMNS, idle="no", prior=0, step=STEP, exact=names, states="a,b,c")
     state, action, time, after = (np.array(column) for column in zip(*moves, strict=True))
     entered = np.isin(after, exact) & (after != state)
     jumps = ~np.eye(3, dtype=bool)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ..conftest import chessboard
+from ..conftest import crossed
 from .problems import problems, replaced, seeded_problem
 from .product_space_lp import Attainable, Infeasible, PlainArm, rank_weights, read_problem, welfare_of
 
@@ -166,7 +166,7 @@ class AllPolicies:
         return gain.value
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(
     problem=problems(**TINY),
     criterion=st.sampled_from(["discounted", "average"]),
@@ -200,7 +200,9 @@ def test_finite_against_dynamic_programming(seed, steps):
         assert oracle.best_linear(weights).welfare == pytest.approx(backwards(oracle, weights, steps), abs=1e-9)
 
 
-@chessboard(("welfare", "seed"), [*WELFARES, Kolm()], [5, 7], ids=lambda given: str(getattr(given, "name", given)))
+@pytest.mark.parametrize(
+    ("welfare", "seed"), crossed([*WELFARES, Kolm()], [5, 7]), ids=lambda given: str(getattr(given, "name", given))
+)
 def test_criteria_meet_at_their_ends(seed, welfare):
     problem = seeded_problem(seed, least_reward=1, floors=True, most_pairs=40)
 
@@ -212,7 +214,7 @@ def test_criteria_meet_at_their_ends(seed, welfare):
         assert ending.welfare == pytest.approx(endless.welfare, rel=1e-8)
 
 
-@chessboard(("welfare", "seed"), WELFARES, [5, 7, 24], colours=3)
+@pytest.mark.parametrize(("welfare", "seed"), crossed(WELFARES, [5, 7, 24]))
 def test_average_is_the_limit_of_the_others(seed, welfare):
     problem = seeded_problem(seed, least_reward=1, floors=seed % 2 == 1, most_pairs=40)
     best = read_problem(problem, "average").best(welfare).welfare
@@ -230,7 +232,7 @@ def test_average_is_the_limit_of_the_others(seed, welfare):
     assert errors[1] <= 2 / 16
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(
     problem=problems(most_pairs=100, least_reward=1, floors=False),
     seed=st.integers(0, 99),
@@ -247,7 +249,7 @@ def test_no_random_policy_is_better(problem, seed, welfare):
         assert welfare_of(welfare, values) <= oracle.best(welfare).bound * (1 + 1e-9)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(problem=problems(most_pairs=100, least_reward=-8))
 def test_weak_duality(problem):
     """Any v with v >= r + gamma P v bounds the discounted optimum, any (g, v) the average one; the best are met."""
@@ -268,7 +270,7 @@ def test_weak_duality(problem):
     )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(problem=problems(most_pairs=100, least_reward=-8), seed=st.integers(0, 99))
 def test_with_one_end_component_the_start_does_not_matter(problem, seed):
     oracle = read_problem(problem, "average")

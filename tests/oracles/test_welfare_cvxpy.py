@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from evenhand.model.welfare import AlphaFair, Gini, Maximin, RegularisedMaximin, Utilitarian
+from evenhand.model.welfare import AlphaFair, Gini, Maximin, Utilitarian
 
 NUM_ARMS = 6
 
@@ -30,7 +30,7 @@ RANKED = {
     "gini explicit": Gini([0.4, 0.2, 0.2, 0.1, 0.1, 0.0]),
     "utilitarian": Utilitarian(),
     "maximin": Maximin(),
-    "maximin:0.05": RegularisedMaximin(0.05),
+    "maximin:0.05": Maximin(0.05),
 }
 
 

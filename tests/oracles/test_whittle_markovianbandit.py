@@ -9,7 +9,7 @@ import pytest
 from evenhand.model.criterion import Average
 from evenhand.solvers.whittle import whittle_indices
 
-from ..conftest import chessboard
+from ..conftest import crossed
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_random_arms(oracle, num_states, density, discount):
     assert compare(oracle, num_states, 5, num_states, density, discount) > 0
 
 
-@chessboard(("num_states", "density"), [2, 3, 5, 10, 20, 50], [1.0, 0.4, 0.2], colours=3)
+@pytest.mark.parametrize(("num_states", "density"), crossed([2, 3, 5, 10, 20, 50], [1.0, 0.4, 0.2]))
 def test_averages(oracle, num_states, density):
     """For that package discount 1 is the average. It does not look whether a policy has several closed classes."""
     transitions, rewards = arms_of(num_states, 10, num_states, density)

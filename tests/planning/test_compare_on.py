@@ -7,6 +7,8 @@ from evenhand.errors import InvalidInput
 from evenhand.execution.local import processes
 from evenhand.execution.on_ray import ray_cluster
 
+from ..conftest import mentions
+
 pytestmark = pytest.mark.xdist_group("ray")
 
 POLICIES = ["whittle", "random", "never-act", "fair-index", "oldest-first"]
@@ -27,6 +29,7 @@ def executor(request):
         yield opened
 
 
+@pytest.mark.slow
 def test_the_same_rows_wherever_they_are_played(executor):
     assert rows_of(executor) == rows_of()
 
@@ -38,5 +41,5 @@ def test_a_policy_that_cannot_be_sent_is_told():
         def act(self, states, rng):
             return states * 0
 
-    with pytest.raises(InvalidInput, match="on: the policy mine cannot be sent to another process"):
+    with pytest.raises(InvalidInput, check=mentions("on", "mine")):
         eh.compare(problem, {"mine": Mine()}, num_episodes=2, horizon=3, on="local:1")

@@ -13,29 +13,27 @@ from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import begin
 from evenhand.model.welfare import as_welfare
-from evenhand.planning import mixed, solution
-from evenhand.planning import played as playing
+from evenhand.planning import mixture_search as mixed
+from evenhand.planning import solution
 from evenhand.planning.compare import compare
 from evenhand.planning.plan import load_policy, save_solution
 from evenhand.planning.plan_file import save_policy
 from evenhand.planning.policy_registry import find_policy
-from evenhand.planning.relaxed import fluid_policies, relax
+from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.planning.solve import choose_method, solve
+from evenhand.planning.task import SolveMethod
 from evenhand.policies import Resolving, fair_index, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
-from ..conftest import chessboard
+from ..conftest import crossed, mentions
 
 KINDS = ("occupancy-priority", "fair-index", "re-solving")
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
+def short(effort):
     """Fewer episodes than a user gets, and fewer rounds."""
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1.0)
-    monkeypatch.setattr(mixed, "REPORTING", 1.0)
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 3)
-    monkeypatch.setattr(playing, "SEEN", 1.0)
+    effort(arm_steps=1.0, report_steps=1.0, rounds=3, inequality_steps=1.0)
 
 
 def different(num_arms=4, **settings):
@@ -55,12 +53,12 @@ SMALL = {
 
 
 class TestCertificate:
-    @chessboard(
-        ("method", "name", "welfare"), ["fluid", "whittle"], SMALL, ["gini:2", "nash", "utilitarian"], colours=3
+    @pytest.mark.parametrize(
+        ("method", "name", "welfare"), crossed(["fluid", "whittle"], SMALL, ["gini:2", "nash", "utilitarian"])
     )
     def test_the_bound_holds_and_the_estimate_is_no_better_than_the_optimum(self, method, name, welfare):
         problem = SMALL[name]()
-        best = solve(problem, welfare, tolerance=1e-7)
+        best = solve(problem, welfare, SolveMethod(tolerance=1e-7))
         found = solve(problem, welfare, method)
         assert best.method in ("counts", "joint")
         assert found.upper_bound >= best.welfare - 1e-9
@@ -79,6 +77,7 @@ class TestCertificate:
         assert found.welfare_stderr == 0
         assert found.welfare == pytest.approx(13.9430, abs=5e-5)
 
+    @pytest.mark.slow
     def test_an_estimate_has_an_error(self):
         found = solve(brief(40), method="fluid")
         assert found.welfare_stderr > 0
@@ -89,11 +88,11 @@ class TestCertificate:
     def test_agrees_with_a_long_simulation(self):
         problem = different(12)
         found = solve(problem, "utilitarian", "fluid", rng=1)
-        played = evaluate(found.policy, problem, "utilitarian", 300, 225, rng=99)
+        played = evaluate(problem, found.policy, "utilitarian", 300, 225, rng=99)
         assert abs(played.welfare - found.welfare) <= 5 * np.hypot(found.welfare_stderr, played.welfare_stderr)
 
     def test_whittle_refuses_what_has_no_indices(self):
-        with pytest.raises(NotApplicable, match="one resource; this problem has 2"):
+        with pytest.raises(NotApplicable, check=mentions(2)):
             solve(crew_maintenance(num_arms=3), method="whittle")
 
     def test_discount_zero(self):
@@ -112,6 +111,7 @@ class TestCertificate:
 
 
 class TestRandomness:
+    @pytest.mark.slow
     def test_seeds_repeat(self):
         problem = brief()
         first, again, other = (solve(problem, method="fluid", rng=seed) for seed in (1, 1, 2))
@@ -120,6 +120,7 @@ class TestRandomness:
         assert first.welfare != other.welfare
         assert first.upper_bound == other.upper_bound
 
+    @pytest.mark.slow
     def test_a_generator_is_a_seed_too(self):
         problem = brief()
         found = [solve(problem, method="fluid", rng=np.random.default_rng(1)).welfare for _ in range(2)]
@@ -176,22 +177,19 @@ class TestAuto:
         assert choose_method(problem)[0] == "fluid"
         found = solve(problem)
         assert found.method == "fluid"
-        assert found.reason.startswith(
-            "the arms are of 40 types, and the count space has about 10^19 states; the product space has "
-            "about 10^19 states: too many for an exact method in reasonable time ("
-        )
+        assert mentions("40 types", "10^19")(found.reason)
 
     def test_a_size_that_is_cut_is_not_reported_as_one(self):
         """exp(700) = 1.01423e+304 stands for everything above it."""
         reason = choose_method(brief(700))[1]
-        assert "the product space has over 10^300 states" in reason and "e+" not in reason
+        assert mentions("10^300")(reason) and "e+" not in reason
 
     def test_identical_arms_of_many_states(self):
         rng = np.random.default_rng(0)
         arm = Arm(rng.dirichlet(np.ones(30), (30, 2)), rng.random((30, 2)), [[0.0], [1.0]])
         method, reason = choose_method(CoupledMDP([arm], [10.0], 0.9, [1000]))
         assert method == "fluid"
-        assert reason.startswith("all 1000 arms are identical, but the count space has ")
+        assert mentions(1000)(reason)
 
     def test_optimal_is_not_what_fluid_finds(self):
         """Under the name of the optimum nothing else is played."""
@@ -219,7 +217,7 @@ class TestCompare:
         arms = [Arm(np.ones((1, 2, 1)), [[0.0, gain]], [[0, 0, 0], [1, 1, 1]]) for gain in (1.0, 2.0)]
         found = compare(CoupledMDP(arms, [1, 1, 1], 0.5), num_episodes=5, horizon=5, rng=0)
         assert "is for one or two resources" in found.left_out["re-solving"]  # the reason itself
-        assert "one resource; this problem has 3" in found.left_out["whittle"]
+        assert mentions(3)(found.left_out["whittle"])
         assert {"fair-index", "occupancy-priority"} <= {row.policy for row in found.rows}
 
 
@@ -236,7 +234,7 @@ class TestSaved:
     @pytest.mark.parametrize("problem", [different(12), crew_maintenance(num_arms=7)], ids=["machines", "crew"])
     def test_what_comes_back_does_the_same(self, name, problem, tmp_path: Path):
         policy = fluid_policies(problem, relax(problem, as_welfare("gini:2", problem.num_arms)))[name]
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         again = load_policy(tmp_path / "policy.zip", problem)
         assert type(again) is type(policy)
         assert played(policy, problem).any()
@@ -246,7 +244,7 @@ class TestSaved:
     def test_whittle_with_its_threshold(self, paper_compat, tmp_path: Path):
         problem = machine_replacement(num_arms=6)
         policy = whittle(problem, paper_compat=paper_compat)
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         again = load_policy(tmp_path / "policy.zip", problem)
         np.testing.assert_array_equal(played(again, problem), played(policy, problem))
         assert again.threshold == policy.threshold
@@ -254,14 +252,14 @@ class TestSaved:
     def test_how_often_prices_are_found(self, tmp_path: Path):
         problem = different(12)
         found = relax(problem, as_welfare("gini:2", 12))
-        save_policy(Resolving(problem, found.weights, found.prices, every=3), problem, tmp_path / "policy.zip")
+        save_policy(problem, Resolving(problem, found.weights, found.prices, every=3), tmp_path / "policy.zip")
         assert load_policy(tmp_path / "policy.zip", problem).every == 3
 
     def test_how_many_prices_there_are(self, tmp_path: Path):
         problem = different(20)
         found = relax(problem, as_welfare("utilitarian", 20))
         policy = Resolving(problem, found.weights, found.prices, points=5)
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         np.testing.assert_array_equal(load_policy(tmp_path / "policy.zip", problem).grid, policy.grid)
 
     def test_a_solution_with_its_certificate(self, tmp_path: Path):
@@ -275,7 +273,7 @@ class TestSaved:
     def test_for_another_problem_it_is_refused(self, name, tmp_path: Path):
         problem = different(12)
         policy = fluid_policies(problem, relax(problem, as_welfare("gini:2", 12)))[name]
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         with pytest.raises(PolicyError, match="made for another problem"):
             load_policy(tmp_path / "policy.zip", different(12, seed=1))
 
@@ -283,7 +281,7 @@ class TestSaved:
         problem = different(12)
         policy = fair_index(problem, np.ones(12), np.zeros(1))
         policy.scores = policy.scores[:5]
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         with pytest.raises(PolicyError, match="scores"):
             load_policy(tmp_path / "policy.zip", problem)
 
@@ -292,6 +290,6 @@ class TestSaved:
         found = relax(problem, as_welfare("gini:2", 12))
         policy = Resolving(problem, found.weights, found.prices)
         policy.weights = np.ones(1)
-        save_policy(policy, problem, tmp_path / "policy.zip")
+        save_policy(problem, policy, tmp_path / "policy.zip")
         with pytest.raises(PolicyError):
             load_policy(tmp_path / "policy.zip", problem)

@@ -125,7 +125,7 @@ def refused(path: Path, problem: CoupledMDP, message: str = "") -> None:
 
 def test_a_threshold_that_is_no_number(tmp_path: Path) -> None:
     problem = machine_replacement(num_arms=2)
-    save_policy(whittle(problem), problem, tmp_path / "x.policy")
+    save_policy(problem, whittle(problem), tmp_path / "x.policy")
     change_arrays(tmp_path / "x.policy", threshold=np.array(np.nan))
     refused(tmp_path / "x.policy", problem, "threshold: expected a number, got nan")
 
@@ -135,7 +135,7 @@ class TestRoundTrip:
         _, welfare, method, expected = KINDS[kind]
         policy = solve(problem, welfare, method).policy
         path = tmp_path / "x.policy"
-        save_policy(policy, problem, path)
+        save_policy(problem, policy, path)
         again = load_policy(path, problem)
         assert type(again) is type(policy) is expected
         states = np.stack(
@@ -143,16 +143,16 @@ class TestRoundTrip:
         ).astype(np.int32)
         before, after = (which.act(states, np.random.default_rng(7)) for which in (policy, again))
         assert np.array_equal(before, after)
-        one, other = (evaluate(which, problem, welfare, method="exact") for which in (policy, again))
+        one, other = (evaluate(problem, which, welfare, method="exact") for which in (policy, again))
         assert one.welfare == other.welfare
         assert np.array_equal(one.values, other.values)
 
     def test_the_same_policy_is_the_same_file(self, problem: CoupledMDP, saved: Path, tmp_path: Path) -> None:
         policy = load_policy(saved, problem)
         first, second = tmp_path / "first.policy", tmp_path / "second.policy"
-        save_policy(policy, problem, first)
+        save_policy(problem, policy, first)
         os.utime(first, (0, 0))
-        save_policy(load_policy(first, problem), problem, second)
+        save_policy(problem, load_policy(first, problem), second)
         assert first.read_bytes() == second.read_bytes()
 
     def test_two_solves_are_the_same_file(self, kind: str, problem: CoupledMDP, saved: Path, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ class TestRoundTrip:
                 return np.zeros_like(states)
 
         with pytest.raises(NotApplicable, match="type Idle"):
-            save_policy(Idle(), typed(), tmp_path / "x.policy")
+            save_policy(typed(), Idle(), tmp_path / "x.policy")
         assert list(tmp_path.iterdir()) == []
 
     def test_labels_do_not_matter(self, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ class TestRoundTrip:
         save_solution(solve(problem), tmp_path / "x.policy")
         arms = [Arm(a.transitions, a.rewards, a.usage, a.initial, name=f"kind {n}") for n, a in enumerate(problem.arms)]
         named = CoupledMDP(arms, problem.budget, problem.discount, problem.counts)
-        assert evaluate(load_policy(tmp_path / "x.policy", named), named, method="exact").exact
+        assert evaluate(named, load_policy(tmp_path / "x.policy", named), method="exact").exact
 
 
 def num_states(problem: CoupledMDP) -> list[int]:
@@ -204,18 +204,18 @@ class TestWriting:
             with monkeypatch.context() as patch:
                 patch.setattr(where, name, fail)
                 with pytest.raises(OSError, match="no space left"):
-                    save_policy(policy, problem, saved, {"other": 1})
+                    save_policy(problem, policy, saved, {"other": 1})
             assert saved.read_bytes() == before
             assert list(saved.parent.iterdir()) == [saved]
 
     def test_an_existing_file_is_replaced(self, problem: CoupledMDP, saved: Path) -> None:
         policy = load_policy(saved, problem)
-        save_policy(policy, problem, saved, {"note": "second"})
+        save_policy(problem, policy, saved, {"note": "second"})
         assert json.loads(members(saved)["manifest.json"])["about"] == {"note": "second"}
 
     def test_a_missing_folder(self, problem: CoupledMDP, saved: Path, tmp_path: Path) -> None:
         with pytest.raises(EvenhandError, match="there is no directory"):
-            save_policy(load_policy(saved, problem), problem, tmp_path / "no" / "x.policy")
+            save_policy(problem, load_policy(saved, problem), tmp_path / "no" / "x.policy")
 
 
 class TestNotAPolicy:
@@ -550,7 +550,7 @@ def forge(path: Path, kind: str, problem: CoupledMDP, **arrays: np.ndarray) -> N
         table = np.zeros(space.mdp.num_pairs)
         table[space.mdp.offsets[:-1]] = 1.0
         policy = space.lift(table)
-    save_policy(policy, problem, path)
+    save_policy(problem, policy, path)
     load_policy(path, problem)
     change_arrays(path, **arrays)
 
@@ -647,7 +647,7 @@ class TestTablesThatBreakTheRules:
         path = tmp_path / "x.policy"
         forge(path, "count-choices", problem, **arrays)
         with pytest.raises(PolicyError):
-            evaluate(load_policy(path, problem), problem, num_episodes=5, horizon=5, rng=0, method=method)
+            evaluate(problem, load_policy(path, problem), num_episodes=5, horizon=5, rng=0, method=method)
 
     def test_choices_for_arms_that_differ(self, tmp_path: Path) -> None:
         """Tables that fit in size, under a problem of several types."""
@@ -675,7 +675,7 @@ class TestTablesThatBreakTheRules:
 )
 def test_a_re_solving_policy_that_nobody_made(change: dict[str, np.ndarray], tmp_path: Path) -> None:
     machines, path = machine_replacement(num_arms=4, budget=1), tmp_path / "policy.zip"
-    save_policy(Resolving(machines, np.ones(1), np.ones(1)), machines, path)
+    save_policy(machines, Resolving(machines, np.ones(1), np.ones(1)), path)
     assert load_policy(path, machines)
     change_arrays(path, **change)
     refused(path, machines)

@@ -10,6 +10,8 @@ from evenhand import evaluation
 from evenhand.errors import InvalidInput, ModelError, NotApplicable, PolicyError, UnknownName
 from evenhand.planning.policy_registry import find_policy
 
+from ..conftest import mentions
+
 THREE = eh.problems.machine_replacement(num_arms=3)
 QUICK = {"num_episodes": 30, "horizon": 20, "rng": 0, "solve_up_to": 0}
 
@@ -24,7 +26,7 @@ class Idle:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "plan.zip"
-    eh.save_policy(eh.policies.whittle(THREE), THREE, path)
+    eh.save_policy(THREE, eh.policies.whittle(THREE), path)
     return path
 
 
@@ -32,39 +34,39 @@ class TestEvaluate:
     @pytest.mark.parametrize("name", ["oldest-first", "OFT", "oft", "fair-index"])
     def test_by_name(self, name):
         made = find_policy(name).build(THREE, "gini:2")
-        assert eh.evaluate(name, THREE).welfare == evaluation.evaluate(made, THREE).welfare
+        assert eh.evaluate(THREE, name).welfare == evaluation.evaluate(THREE, made).welfare
 
     def test_a_name_is_made_for_what_is_asked(self):
         asked = {"criterion": "finite:4", "welfare": "maximin"}
-        made = find_policy("oldest-first").build(THREE.under("finite:4"), "maximin")
+        made = find_policy("oldest-first").build(THREE.with_criterion("finite:4"), "maximin")
         found = eh.evaluate(policy="oldest-first", problem=THREE, **asked)
-        assert found.welfare == evaluation.evaluate(made, THREE, **asked).welfare and found.criterion == "finite:4"
+        assert found.welfare == evaluation.evaluate(THREE, made, **asked).welfare and found.criterion == "finite:4"
 
     def test_by_file_and_by_what_has_a_policy(self, saved):
-        expected = evaluation.evaluate(eh.policies.whittle(THREE), THREE).welfare
-        assert eh.evaluate(saved, THREE).welfare == eh.evaluate(str(saved), THREE).welfare == expected
-        assert eh.evaluate(SimpleNamespace(policy=eh.policies.whittle(THREE)), THREE).welfare == expected
+        expected = evaluation.evaluate(THREE, eh.policies.whittle(THREE)).welfare
+        assert eh.evaluate(THREE, saved).welfare == eh.evaluate(THREE, str(saved)).welfare == expected
+        assert eh.evaluate(THREE, SimpleNamespace(policy=eh.policies.whittle(THREE))).welfare == expected
 
     def test_what_is_none_is_told(self, tmp_path):
         with pytest.raises(UnknownName, match=r"unknown policy 'oldest'. Did you mean 'oldest-first'"):
-            eh.evaluate("oldest", THREE)
+            eh.evaluate(THREE, "oldest")
         with pytest.raises(PolicyError, match="there is no such file"):
-            eh.evaluate(tmp_path / "nothing.zip", THREE)
+            eh.evaluate(THREE, tmp_path / "nothing.zip")
         with pytest.raises(PolicyError, match="Idle is a class; make an object of it"):
-            eh.evaluate(Idle, THREE)
+            eh.evaluate(THREE, Idle)
         with pytest.raises(PolicyError, match=r"this is a function; policies\.from_function"):
-            eh.evaluate(lambda states, rng: states * 0, THREE)
+            eh.evaluate(THREE, lambda states, rng: states * 0)
         with pytest.raises(PolicyError, match=r"expected a name, a file or an object with a method act.* got int"):
-            eh.evaluate(3, THREE)
+            eh.evaluate(THREE, 3)
 
     def test_a_name_that_does_not_apply_says_why(self):
         with pytest.raises(NotApplicable, match="Whittle indices are for"):
-            eh.evaluate("whittle", eh.problems.crew_maintenance(num_arms=2, num_types=2))
+            eh.evaluate(eh.problems.crew_maintenance(num_arms=2, num_types=2), "whittle")
 
     def test_a_folder_does_not_hide_a_name(self, tmp_path, monkeypatch):
         (tmp_path / "random").mkdir()
         monkeypatch.chdir(tmp_path)
-        assert eh.evaluate("random", THREE).exact
+        assert eh.evaluate(THREE, "random").exact
 
 
 def names_of(policies):
@@ -96,7 +98,7 @@ class TestCompare:
         words = str(caught.value)
         for part in ("3 faults", "Did you mean 'whittle'", "none.zip: cannot be read", "got int"):
             assert part in words
-        with pytest.raises(ModelError, match=r"'mine': unknown policy 'whitle'"):
+        with pytest.raises(ModelError, check=mentions("mine", "whitle")):
             eh.compare(THREE, {"mine": "whitle", "other": 3}, **QUICK)
 
     @pytest.mark.parametrize(

@@ -13,9 +13,11 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
 from evenhand.planning import exact, task
 from evenhand.planning.solve import METHODS, choose_method, solve
+from evenhand.planning.task import SolveMethod
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.solvers.counts import TypedPlan, plan_types
 
+from ..conftest import mentions
 from ..theorems.product_space import random_arm
 
 
@@ -28,33 +30,33 @@ def different(num_arms: int, num_states: int = 2, counts: list[int] | None = Non
 class TestMethods:
     @pytest.mark.parametrize(("typed", "meant"), [("cuonts", "counts"), ("jont", "joint"), ("joint_lp", "joint-lp")])
     def test_unknown_name(self, typed: str, meant: str) -> None:
-        with pytest.raises(UnknownName, match=f"unknown method '{typed}'. Did you mean '{meant}'") as caught:
+        with pytest.raises(UnknownName, check=mentions(typed, meant)) as caught:
             solve(different(2), "gini:2", typed)
         assert all(name in str(caught.value) for name in ["auto", *METHODS])
 
     @pytest.mark.parametrize("welfare", ["alpha:2", "nash", "leximin"])
     def test_joint_lp_is_for_weights(self, welfare: str) -> None:
-        with pytest.raises(NotApplicable, match=r"joint-lp is for Gini-like welfare, not .*Use the method joint"):
+        with pytest.raises(NotApplicable, check=mentions("joint-lp", "welfare")):
             solve(different(2), welfare, "joint-lp")
 
     @pytest.mark.parametrize("welfare", ["gini:2", "maximin", "nash"])
     def test_count_lp_is_for_the_mean_or_identical_arms(self, welfare: str) -> None:
-        with pytest.raises(NotApplicable, match="only if all arms are identical; this problem has 2 types"):
+        with pytest.raises(NotApplicable, check=mentions("2 types")):
             solve(different(2), welfare, "count-lp")
 
     @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1e-3, float("nan"), float("inf")])
     def test_tolerance_is_between_0_and_1(self, tolerance: float) -> None:
         with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
-            solve(different(2), tolerance=tolerance)
+            solve(different(2), method=SolveMethod(tolerance=tolerance))
 
     def test_welfare_for_another_number_of_arms(self) -> None:
-        with pytest.raises(InvalidInput, match="for 3 arms, but there are 2"):
+        with pytest.raises(InvalidInput, check=mentions("3 arms", 2)):
             solve(different(2), Gini([0.5, 0.3, 0.2]))
 
     @pytest.mark.parametrize("method", METHODS)
     def test_a_looser_tolerance_still_brackets(self, method: str) -> None:
         problem = machine_replacement(num_arms=3, budget=1, discount=0.8)
-        loose, tight = solve(problem, method=method, tolerance=1e-2), solve(problem, method=method)
+        loose, tight = solve(problem, method=SolveMethod(method, tolerance=1e-2)), solve(problem, method=method)
         assert loose.welfare <= tight.upper_bound + 1e-9
         assert loose.upper_bound >= tight.welfare - 1e-9
         assert loose.gap <= (5e-2 if method in ("whittle", "fluid") else 1e-2)  # the fluid bound is not tight
@@ -67,12 +69,12 @@ class TestTooLarge:
     def test_forty_different_arms_on_the_product_space(self, method: str) -> None:
         with pytest.raises(TooLarge) as caught:
             solve(different(40, num_states=3), "gini:2", method)
-        assert "3^40 (about 10^19) states" in str(caught.value)
+        assert mentions("3^40", "10^19")(str(caught.value))
         assert "Use fewer arms, or counts if many arms are identical" in str(caught.value)
 
     @pytest.mark.parametrize("method", ["counts", "count-lp"])
     def test_forty_different_arms_by_counts(self, method: str) -> None:
-        with pytest.raises(TooLarge, match=r"the count space has about 10\^19 states. Use"):
+        with pytest.raises(TooLarge, check=mentions("10^19")):
             solve(different(40, num_states=3), "utilitarian", method)
 
     def test_no_table_is_begun(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,22 +97,20 @@ class TestAuto:
     def test_identical_arms_by_counts(self) -> None:
         solution = solve(machine_replacement(num_arms=4, budget=1))
         assert solution.method == "counts"
-        assert solution.reason == "all 4 arms are identical, and the count space has 15 states"
+        assert mentions("4 arms", "15 states")(solution.reason)
 
     def test_few_types_by_counts(self) -> None:
         solution = solve(different(2, counts=[3, 2]))
         assert solution.method == "counts"
-        assert "the arms are of 2 types, and the count space has 12 states; the product space has 32 states" in (
-            solution.reason
-        )
+        assert mentions("2 types", "12 states", "32 states")(solution.reason)
 
     def test_different_arms_by_the_product_space(self) -> None:
         solution = solve(different(3))
         assert solution.method == "joint"
-        assert "the arms are of 3 types, and the product space has 8 states" in solution.reason
+        assert mentions("3 types", "8 states")(solution.reason)
 
     def test_asked_for(self) -> None:
-        assert solve(different(2), method="joint").reason == "asked for"
+        assert solve(different(2), method="joint").reason == "requested"
 
     def test_names_the_limit_and_what_lifts_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whichever limit is the reason, its size is in the words, and the method that does without it works."""
@@ -119,11 +119,11 @@ class TestAuto:
         monkeypatch.setattr(module, "MOST_OPERATIONS", 10.0)
         method, reason = choose_method(different(3))
         assert method == "fluid"
-        assert "8 states, above 7, a limit that method 'joint' lifts" in reason
+        assert mentions("joint", "8 states", 7)(reason)
         assert solve(different(3), method="joint").method == "joint"
         method, reason = choose_method(machine_replacement(num_arms=3))
         assert method == "fluid"
-        assert "operations, above 1e+01, a limit that method 'counts' lifts" in reason
+        assert mentions("counts", "1e+01")(reason)
 
     @pytest.mark.parametrize("problem", [different(2), different(2, counts=[2, 1]), machine_replacement(num_arms=3)])
     def test_takes_what_it_says(self, problem: CoupledMDP) -> None:
@@ -181,7 +181,7 @@ class TestSolution:
         first, second = random_arm(rng, 2, 2, 1), random_arm(rng, 3, 2, 1)
         problem = CoupledMDP([first, second, first], [1.0], 0.9)
         solution = solve(problem, "gini:2", method)
-        found = evaluate(solution.policy, problem, "gini:2", method="exact")
+        found = evaluate(problem, solution.policy, "gini:2", method="exact")
         np.testing.assert_allclose(solution.values, found.values, atol=1e-9)
         assert found.welfare == pytest.approx(solution.welfare, abs=1e-9)
         assert solution.by_type is (method == "counts")
@@ -191,7 +191,7 @@ class TestSolution:
     def test_a_simulation_agrees(self) -> None:
         problem = different(2, counts=[2, 1])
         solution = solve(problem, "maximin")
-        played = evaluate(solution.policy, problem, "maximin", 2000, 120, rng=0, method="monte-carlo")
+        played = evaluate(problem, solution.policy, "maximin", 2000, 120, rng=0, method="monte-carlo")
         assert abs(played.worst - solution.welfare) <= 5 * played.member_stderr.max() + played.truncation_bound
 
     def test_gap_of_a_zero_bound(self) -> None:
@@ -212,7 +212,7 @@ def test_an_average_keeps_its_floors_wherever_the_arm_starts(method):
     """Both states are closed, so the measure falls apart: each part must do its share in both of them."""
     problem = apart(np.ones((2, 2)), 0.5)
     solution = solve(problem, "gini:2", method)
-    found = evaluate(solution.policy, problem, method="exact")
+    found = evaluate(problem, solution.policy, method="exact")
     assert found.served[0] >= 0.5 - 1e-9
     assert solution.welfare == pytest.approx(1.0)
 
@@ -233,6 +233,6 @@ def test_alpha_below_one_needs_arms_that_can_have_something(criterion):
     rich = eh.Arm([[[1.0]] * 2], [[1, 2]], [[0], [1]], name="rich")
     poor = eh.Arm([[[1.0]] * 2], [[0, -1]], [[0], [1]], name="poor")
     problem = eh.CoupledMDP([rich, poor], [1], 0.9, criterion=criterion)
-    with pytest.raises(OutOfDomain, match="poor"):
+    with pytest.raises(OutOfDomain, check=mentions("poor")):
         eh.solve(problem, "alpha:0.5")
     assert eh.solve(eh.CoupledMDP([rich, rich], [1], 0.9, criterion=criterion), "alpha:0.5").welfare > 0

@@ -5,17 +5,12 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInput
-from evenhand.evaluation import tables
-from evenhand.evaluation import worlds as weighing
-from evenhand.evaluation.drawing import read_worlds
 from evenhand.execution.local import processes
 from evenhand.execution.on_ray import ray_cluster
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named
-from evenhand.planning import mixed
-from evenhand.planning import played as playing
-from evenhand.policies import random_feasible, whittle
-from evenhand.simulation import worlds as simulating
+from evenhand.policies import random_feasible
+from evenhand.uncertainty import compare_scenarios, draw_scenarios, plan_scenarios
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -23,12 +18,9 @@ STATES, ACTIONS = ("good", "worn", "bad"), ("wait", "mend")
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
+def short(effort):
     """Fewer episodes than a user gets, and fewer rounds."""
-    monkeypatch.setattr(mixed, "ARM_STEPS", 1.0)
-    monkeypatch.setattr(mixed, "REPORTING", 1.0)
-    monkeypatch.setattr(mixed, "MOST_ROUNDS", 2)
-    monkeypatch.setattr(playing, "SEEN", 1.0)
+    effort(arm_steps=1.0, report_steps=1.0, rounds=2, inequality_steps=1.0)
 
 
 @pytest.fixture(scope="module", params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
@@ -52,26 +44,29 @@ def fitted(num_arms=(2, 1), budget=1):
 
 def bits(found):
     """All that was computed, but for the time it took."""
-    drawn = [] if found.draws is None else [row.found.values.tobytes() for row in found.draws.rows]
     return (
         found.welfare,
         found.upper_bound,
         found.unit_values.tobytes(),
         getattr(found, "parts", None),
         getattr(found, "history", None),
-        drawn,
-        None if getattr(found, "worth_knowing", None) is None else found.worth_knowing.rows,
-        None if getattr(found, "robust", None) is None else found.robust.to_dict(),
     )
+
+
+def plan_bits(problem, known, number, on, **arguments):
+    scenarios = draw_scenarios(problem, known, number, held_out=True)
+    found = plan_scenarios(scenarios, eh.solve(problem, "gini:2", **arguments), 0.2, backend=on)
+    rows = [row.values.tobytes() for row in found.scenarios.rows]
+    return bits(found.solution), rows, found.information.rows, found.robust.to_dict()
 
 
 class TestColumns:
     def test_a_mixture_is_the_same_wherever_its_policies_are_tried(self, executor):
         problem = eh.problems.random_coupled(num_arms=5, num_types=5, budget=2)
         mine = {"mine": random_feasible(problem)}
-        here = eh.solve(problem, "gini:2", "fluid", candidates=mine)
+        here = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", candidates=mine))
         assert len(here.parts) > 1 or here.history[-1][0] > 5
-        assert bits(eh.solve(problem, "gini:2", "fluid", candidates=mine, on=executor)) == bits(here)
+        assert bits(eh.solve(problem, "gini:2", eh.SolveMethod("fluid", candidates=mine), on=executor)) == bits(here)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("criterion", "floor"), [("average", 0.0), ("finite:6", 0.02)])
@@ -84,7 +79,7 @@ class TestColumns:
     @pytest.mark.slow
     def test_the_time_may_be_limited_elsewhere_too(self, executor):
         problem = eh.problems.random_coupled(num_arms=6, num_types=6, budget=2)
-        found = eh.solve(problem, "gini:2", "fluid", seconds=1e-3, on=executor)
+        found = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3), on=executor)
         assert "stopped by the time given" in found.reason
 
     def test_what_runs_in_this_process_alone_is_refused_or_told(self):
@@ -103,61 +98,25 @@ class TestColumns:
                 return states * 0
 
         with pytest.raises(InvalidInput, match="on: the policy mine cannot be sent to another process"):
-            eh.solve(problem, candidates={"mine": Mine()}, on="local:2")
+            eh.solve(problem, method=eh.SolveMethod(candidates={"mine": Mine()}), on="local:2")
 
 
-class TestDraws:
-    def test_plans_over_draws_are_the_same_wherever_they_are_weighed(self, executor):
+class TestScenarios:
+    def test_plans_over_scenarios_do_not_depend_on_the_backend(self, executor):
         problem, known = fitted()
-        asked = {"draws": 24, "posterior": known, "robust": 0.2}
-        assert bits(eh.solve(problem, "gini:2", on=executor, **asked)) == bits(eh.solve(problem, "gini:2", **asked))
+        assert plan_bits(problem, known, 24, executor) == plan_bits(problem, known, 24, None)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:5"])
-    def test_where_plans_are_played(self, executor, criterion):
+    def test_simulated_plans_do_not_depend_on_the_backend(self, executor, criterion):
         problem, known = fitted((30, 20), 6)
-        asked = {"draws": 20, "posterior": known, "robust": 0.2, "criterion": criterion, "method": "fluid"}
-        assert bits(eh.solve(problem, "gini:2", on=executor, **asked)) == bits(eh.solve(problem, "gini:2", **asked))
+        arguments = {"criterion": criterion, "method": "fluid"}
+        judged = problem.with_criterion(criterion)
+        assert plan_bits(judged, known, 20, executor, **arguments) == plan_bits(judged, known, 20, None, **arguments)
 
-    def test_evaluations_and_comparisons(self, executor):
+    def test_comparisons_do_not_depend_on_the_backend(self, executor):
         problem, known = fitted()
-        asked = {"draws": 20, "posterior": known, "num_episodes": 5}
-        one, same = (eh.evaluate("whittle", problem, "gini:2", on=on, **asked) for on in (None, executor))
-        assert one.draws.to_dict() == same.draws.to_dict() and one.welfare == same.welfare
-        several = [eh.compare(problem, ["whittle", "random"], "gini:2", on=on, **asked) for on in (None, executor)]
-        assert several[0].draws.to_dict() == several[1].draws.to_dict()
-        assert several[0].draws["whittle"].seen.tobytes() == one.draws.rows[0].seen.tobytes()
-
-    def test_one_policy_in_memory_has_nothing_to_run_elsewhere(self):
-        problem, _ = fitted()
-        with pytest.raises(InvalidInput, match="on: one policy is weighed in this process"):
-            eh.evaluate("whittle", problem, on="local:2")
-
-
-class TestParts:
-    """A policy in some of the draws is the same as in all of them."""
-
-    @pytest.mark.parametrize(("played", "number"), [(False, 3), (True, 7)])
-    def test_parts_put_together_are_the_whole(self, played, number, monkeypatch):
-        monkeypatch.setattr(tables, "AT_ONCE", 1.0)  # a draw at a time
-        monkeypatch.setattr(simulating, "BATCH", 1)  # the same
-        monkeypatch.setattr(weighing, "ARM_STEPS", 1e3)
-        problem, known = fitted()
-        worlds, _ = read_worlds(problem, known, 20, 0)
-        policy = random_feasible(problem) if played else whittle(problem)
-        if played:
-            monkeypatch.setattr(tables, "MOST_STATES", 0)
-        whole = weighing._weigh(policy, worlds, "gini:2", 3)
-        parts = [weighing._weigh(policy, worlds, "gini:2", 3, (part, number)) for part in range(number)]
-        joined = weighing._joined(parts)
-        assert whole.exact != played
-        assert joined.values.tobytes() == whole.values.tobytes() and len(joined.values) == 20
-        if played:
-            assert joined.returns.tobytes() == whole.returns.tobytes()
-        assert sum(len(part.values) > 0 for part in parts) == number
-
-    def test_batches_are_cut_without_gap_or_overlap(self):
-        for number in range(6):
-            for parts in range(1, 9):
-                cut = [simulating.batches_of(number, (part, parts)) for part in range(parts)]
-                assert [batch for run in cut for batch in run] == list(range(number))
+        compared = eh.compare(problem, ["whittle", "random"], "gini:2", num_episodes=5, on=executor)
+        scenarios = draw_scenarios(problem, known, 20)
+        here, there = (compare_scenarios(scenarios, compared.policies, "gini:2", backend=on) for on in (None, executor))
+        assert here.to_dict() == there.to_dict()

@@ -8,12 +8,14 @@ import pytest
 from evenhand.errors import NotApplicable
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.solve import solve
 from evenhand.policies.baselines import myopic
 from evenhand.policies.index import indices_of, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
+
+from ..conftest import mentions
 
 PUBLISHED = {2: 14.07, 3: 13.75, 4: 13.27, 5: 12.47}
 """The paper's WIP column, Exponential-RCCC, b = 1, from 1000 simulated runs."""
@@ -24,7 +26,7 @@ def machines(num_arms, operating_cost="exponential"):
 
 
 def exact_welfare(policy, problem):
-    return evaluate(policy, problem, "gini:2", method="exact").welfare
+    return evaluate(problem, policy, "gini:2", method="exact").welfare
 
 
 def fork(prize):
@@ -169,21 +171,21 @@ class TestOrder:
 
 class TestRefusals:
     def test_three_actions(self):
-        with pytest.raises(NotApplicable, match="arms with two actions; type 0 has 3"):
+        with pytest.raises(NotApplicable, check=mentions("type 0", 3)):
             indices_of(crew_maintenance())
 
     def test_three_actions_of_one_type_among_others(self):
         many = Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 2.0]], [[0.0], [1.0], [2.0]], name="lift")
-        with pytest.raises(NotApplicable, match=r"type 1 has 3 \(lift\)"):
+        with pytest.raises(NotApplicable, check=mentions("type 1", 3, "lift")):
             whittle(CoupledMDP([*gains(1.0), many], [2.0], 0.9))
 
     def test_one_action(self):
-        with pytest.raises(NotApplicable, match="type 0 has 1"):
+        with pytest.raises(NotApplicable, check=mentions("type 0", 1)):
             whittle(CoupledMDP([Arm(np.ones((1, 1, 1)), [[1.0]], [[0.0]])], [1.0], 0.9))
 
     def test_two_resources(self):
         arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]])
-        with pytest.raises(NotApplicable, match="one resource; this problem has 2"):
+        with pytest.raises(NotApplicable, check=mentions(2)):
             whittle(CoupledMDP([arm], [1.0, 1.0], 0.9))
 
     @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ class TestRefusals:
     )
     def test_usage_that_depends_on_the_state_or_is_nothing(self, usage):
         arm = Arm(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [0.0, 1.0]], usage)
-        with pytest.raises(NotApplicable, match="same positive amount in every state"):
+        with pytest.raises(NotApplicable):
             whittle(CoupledMDP([arm], [2.0], 0.9))
 
     def test_padded_states_do_not_count_as_other_usage(self):
@@ -200,7 +202,7 @@ class TestRefusals:
 
     def test_not_indexable(self):
         problem = CoupledMDP([*gains(1.0), fork(2.0)], [1.0], 0.9)
-        with pytest.raises(NotApplicable, match="type 1 has no Whittle index: not indexable: in state 1 passive is"):
+        with pytest.raises(NotApplicable, check=mentions("type 1", "1 passive")):
             whittle(problem)
 
     def test_not_indexable_but_allowed(self):
@@ -212,9 +214,9 @@ class TestRefusals:
 
 class TestCriteria:
     def test_each_step_of_a_finite_horizon_has_its_indices(self):
-        problem = machines(3).under("finite:6")
+        problem = machines(3).with_criterion("finite:6")
         policy, indices = whittle(problem), indices_of(problem).result.indices[0]
-        assert isinstance(policy, BySteps) and len(policy.parts) == 6
+        assert isinstance(policy, TimeVaryingPolicy) and len(policy.parts) == 6
         assert policy.exchangeable and policy.plays_by_counts
         states = np.array([[0, 1, 2], [0, 0, 1], [0, 1, 1]])
         for step, part in enumerate(policy.parts):
@@ -224,18 +226,18 @@ class TestCriteria:
             np.testing.assert_array_equal((served * indices[step, states]).sum(axis=1), np.maximum(best, 0))
 
     def test_one_step_is_myopic(self):
-        problem = machines(3).under("finite:1")
+        problem = machines(3).with_criterion("finite:1")
         states = np.array([[0, 1, 2], [0, 0, 1], [2, 1, 0]])
         np.testing.assert_array_equal(act(whittle(problem).parts[0], states), act(myopic(problem), states))
 
     def test_the_average_is_that_of_a_discount_near_one(self):
         problem = machines(3)
         near = CoupledMDP(problem.arms, problem.budget, 1 - 1e-9, problem.counts)
-        found, expected = (indices_of(p).result.indices for p in (problem.under("average"), near))
+        found, expected = (indices_of(p).result.indices for p in (problem.with_criterion("average"), near))
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
     def test_an_arm_without_a_mean_of_its_own_is_refused(self):
         arm = Arm(np.eye(2)[[[0, 0], [1, 1]]], [[0.0, 1.0], [0.0, 2.0]], [[0.0], [1.0]])
         problem = CoupledMDP([arm], [1.0], 0.9, criterion="average")
-        with pytest.raises(NotApplicable, match="type 0 has no Whittle index: the long-run mean depends on the start"):
+        with pytest.raises(NotApplicable, check=mentions("type 0")):
             whittle(problem)

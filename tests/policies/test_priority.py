@@ -10,7 +10,7 @@ from evenhand.model.policy import Exchangeable, Lawful, Policy, is_exchangeable
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, priority
 from evenhand.problems import machine_replacement
 
-from ..conftest import PROBLEMS, chessboard
+from ..conftest import PROBLEMS, crossed, mentions
 
 
 def tied_scores(problem, seed=0):
@@ -27,12 +27,14 @@ def score_of(problem, scores, threshold=-np.inf):
 
 
 class TestLaw:
-    @chessboard(("small_problem", "seed", "threshold"), PROBLEMS, [0, 1], [-np.inf, 0.0])
+    @pytest.mark.parametrize(
+        ("small_problem", "seed", "threshold"), crossed(PROBLEMS, [0, 1], [-np.inf, 0.0]), indirect=["small_problem"]
+    )
     def test_values_are_those_of_the_greedy_choice(self, small_problem, brute_force, seed, threshold):
         scores = tied_scores(small_problem, seed)
         oracle = brute_force(small_problem)
         values, used = oracle.evaluate(oracle.greedy(score_of(small_problem, scores, threshold)))
-        found = exact_values(ExchangeablePriority(small_problem, scores, threshold), small_problem)
+        found = exact_values(small_problem, ExchangeablePriority(small_problem, scores, threshold))
         np.testing.assert_allclose(found.values[small_problem.type_of_arm], values, rtol=1e-9)
         np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
 
@@ -40,7 +42,7 @@ class TestLaw:
         oracle = brute_force(small_problem)
         values, used = oracle.evaluate(oracle.greedy(lambda *_: 0.0, stop=True))
         policy = ExchangeablePriority(small_problem, np.zeros(small_problem.types.valid.shape), stop=True)
-        found = exact_values(policy, small_problem)
+        found = exact_values(small_problem, policy)
         np.testing.assert_allclose(found.values[small_problem.type_of_arm], values, rtol=1e-9)
         np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
 
@@ -57,7 +59,7 @@ class TestLaw:
         problem = machine_replacement(num_arms=30, budget=30)
         monkeypatch.setattr(priority, "LARGEST_LAW", 20)
         policy = ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
-        with pytest.raises(TooLarge, match="20"):
+        with pytest.raises(TooLarge, check=mentions(20)):
             policy.allocation_law(np.array([[10, 10, 10]]))
 
 
@@ -104,11 +106,11 @@ class TestScores:
 
     @pytest.mark.parametrize("bad", [np.zeros((1, 3)), np.zeros((2, 3, 2)), np.zeros((1, 3, 3))])
     def test_a_wrong_shape_is_named(self, bad):
-        with pytest.raises(InvalidInput, match=r"scores: expected shape \(type=1, state=3, action=2\)"):
+        with pytest.raises(InvalidInput, check=mentions("scores", "type=1", "state=3", "action=2")):
             PriorityPolicy(machine_replacement(num_arms=2), bad)
 
     def test_scores_must_be_numbers(self):
-        with pytest.raises(InvalidInput, match="scores"):
+        with pytest.raises(InvalidInput, check=mentions("scores")):
             PriorityPolicy(machine_replacement(num_arms=2), np.full((1, 3, 2), np.nan))
 
     def test_an_infinite_score_is_served_first(self):
@@ -121,7 +123,7 @@ class TestScores:
 class TestStopping:
     def test_stopping_is_for_equal_scores(self):
         problem = machine_replacement(num_arms=2, budget=2)
-        with pytest.raises(InvalidInput, match="equal"):
+        with pytest.raises(InvalidInput, check=mentions("equal")):
             ExchangeablePriority(problem, np.array([[[0, 2], [0, 1], [0, 0.0]]]), stop=True)
 
     def test_act_and_the_law_agree(self, chi_square):
@@ -135,16 +137,6 @@ class TestStopping:
 
 
 class TestPaths:
-    @pytest.mark.parametrize("kind", [PriorityPolicy, ExchangeablePriority])
-    def test_compiled_or_not_the_actions_are_the_same(self, small_problem, monkeypatch, kind):
-        policy = kind(small_problem, tied_scores(small_problem))
-        rng = np.random.default_rng(0)
-        sizes = small_problem.types.num_states[small_problem.type_of_arm]
-        states = rng.integers(0, sizes, (60, small_problem.num_arms)).astype(np.int32)
-        slow = policy.act(states, np.random.default_rng(1))
-        monkeypatch.setattr(priority, "COMPILE_FROM", 0)
-        assert np.array_equal(policy.act(states, np.random.default_rng(1)), slow)
-
     def test_crowds_of_a_million_are_served_at_once(self):
         problem = machine_replacement(num_arms=10**6, budget=1000)
         policy = ExchangeablePriority(problem, np.array([[[0, 0], [0, 1], [0, 1.0]]]))
@@ -158,7 +150,7 @@ class TestPaths:
         arm = build_arm(0, 2, [[[0], [1]], [[0], [2]]])
         problem = CoupledMDP([arm], budget=[10**6], discount=0.5, counts=[10**6])
         policy = ExchangeablePriority(problem, np.zeros((1, 2, 2)))
-        with pytest.raises(TooLarge, match="one by one"):
+        with pytest.raises(TooLarge):
             policy.allocate(np.array([[[500_000, 500_000]]]), np.random.default_rng(0))
 
     def test_allocate_leaves_the_counts_alone(self, small_problem):

@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.evaluation import evaluate
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Starting, is_exchangeable
+from evenhand.model.policy import StatefulPolicy, is_exchangeable
 from evenhand.policies import RoundRobin
 from evenhand.problems import machine_replacement
 
@@ -36,7 +36,7 @@ def test_value_is_that_of_arms_served_in_turn(num_arms, budget):
     problem = machine_replacement(num_arms=num_arms, budget=budget, discount=0.9)
     served = positions_served(num_arms, budget)
     exact = np.mean([value_when_served(problem.types[0], 0.9, served[:, j]) for j in range(num_arms)])
-    found = evaluate(RoundRobin(problem), problem, "utilitarian", num_episodes=3000, horizon=120, rng=1)
+    found = evaluate(problem, RoundRobin(problem), "utilitarian", num_episodes=3000, horizon=120, rng=1)
     assert not found.exact and found.by_type
     assert abs(found.mean - exact) < 4 * found.mean_stderr + found.truncation_bound
     assert found.mean_stderr < 0.01 * abs(exact)
@@ -104,7 +104,7 @@ def test_where_nothing_fits_the_turn_is_lost(build_arm):
 def test_each_start_begins_anew():
     problem = machine_replacement(num_arms=3)
     policy = RoundRobin(problem)
-    assert isinstance(policy, Starting) and is_exchangeable(policy)
+    assert isinstance(policy, StatefulPolicy) and is_exchangeable(policy)
     states = np.zeros((4, 3), dtype=np.int32)
     assert np.array_equal(play(policy, states, 2), play(policy, states, 2))
     assert not np.array_equal(play(policy, states, 2), play(policy, states, 2, seed=1))

@@ -6,7 +6,7 @@ import pytest
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import as_welfare
-from evenhand.planning.relaxed import relax
+from evenhand.planning.relaxation import relax
 from evenhand.policies import myopic, whittle, worst_first
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
 from evenhand.policies.priority import rank_scores, settle

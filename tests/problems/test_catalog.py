@@ -8,6 +8,8 @@ from evenhand.errors import ModelError, UnknownName
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import CATALOG, build, find, machine_replacement, names, random_coupled
 
+from ..conftest import mentions
+
 EVERY_PARAMETER = [(entry.name, parameter) for entry in CATALOG for parameter in entry.parameters]
 
 
@@ -137,7 +139,7 @@ def test_build_is_the_factory():
 
 
 def test_unknown_problem():
-    with pytest.raises(UnknownName, match="Did you mean 'machine-replacement'"):
+    with pytest.raises(UnknownName, check=mentions("machine-replacement")):
         build("machine-replacment", {})
 
 
@@ -153,11 +155,11 @@ def test_all_bad_parameters_at_once():
         },
     )
     assert list(faults) == ["num-arm", "zzz", "operating_cost", "num_states", "discount"]
-    assert "did you mean num_arms?" in faults["num-arm"]
+    assert mentions("num_arms")(faults["num-arm"])
     assert "known: num_arms, num_states" in faults["zzz"]
-    assert faults["num_states"] == "expected a whole number, got 'three'"
+    assert mentions("three")(faults["num_states"])
     assert "did you mean exponential?" in faults["operating_cost"]
-    assert "from 0 to below 1" in faults["discount"]
+    assert mentions(0, 1)(faults["discount"])
 
 
 def test_unknown_names_alone_are_faults():

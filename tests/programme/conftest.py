@@ -5,7 +5,7 @@ import pytest
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.solve import solve
-from evenhand.programme import cycle, refits
+from evenhand.programme import cycle, refit_proposals
 from evenhand.programme.programme import Programme
 
 STATES = ("fine", "worn", "broken")
@@ -74,7 +74,7 @@ def solve_once(monkeypatch, solved_before):
         return solved_before[key]
 
     monkeypatch.setattr(cycle, "solve", solving)
-    monkeypatch.setattr(refits, "solve", solving)
+    monkeypatch.setattr(refit_proposals, "solve", solving)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

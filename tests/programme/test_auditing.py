@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInput
-from evenhand.programme.auditing import audit_of, count_waits, fairness_over_time
+from evenhand.programme.audit import audit_of, count_waits, fairness_over_time
+from evenhand.programme.expectations import continue_by
 from evenhand.programme.programme import Programme
-from evenhand.programme.promises import continue_by
+
+from ..conftest import slow_after
 
 CONDITIONS = (
     {},
@@ -113,6 +115,7 @@ def test_an_override_costs_what_the_planned_action_is_worth_more(run):
     assert found.by_who() == [{"who": "ada", "overrides": 1, "cost": one.cost}]
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["sqlite", "postgresql"]), indirect=True)
 def test_late_reports_and_records_count_and_can_be_left_out_again(on_both):
     before = on_both.audit()
     on_both.observe([{"arm": "v1", "state": "broken", "step": 2}], "call")
@@ -214,13 +217,14 @@ def test_waits_by_hand():
 
 
 def test_a_welfare_without_a_relaxation_goes_on_by_the_mean(pumps):
-    from evenhand.programme.modelling import settle
+    from evenhand.programme.named_model import settle
 
     continuation = continue_by(settle(pumps), np.array([2, 2, 1]), "gini:0.7,0.3")
     assert continuation.welfare == "utilitarian"
     np.testing.assert_allclose(continuation.action_probabilities.sum(axis=-1), 1.0)
 
 
+@pytest.mark.slow
 def test_other_budgets_and_ideas_of_the_present_roster(tmp_path, pumps, roster):
     with Programme.create(tmp_path / "pumps.db", pumps, roster, welfare="utilitarian") as programme:
         less, more = programme.suppose([{"hours": 1.0}, {"hours": 4.0}], seconds=1e-3)

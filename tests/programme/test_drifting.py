@@ -13,9 +13,11 @@ from scipy.stats import dirichlet_multinomial, multinomial
 from evenhand.cli.application import application
 from evenhand.cli.commands import programme as programme_commands
 from evenhand.errors import Conflict, InvalidInput, Missing
-from evenhand.programme.drifting import ERRORS, SCALES, Moves, evidence, moves_since
+from evenhand.programme.drift_test import ERRORS, SCALES, ObservedMoves, evidence, moves_since
 from evenhand.programme.programme import Programme
 from evenhand.programme.roster import arms_as_of
+
+from ..conftest import slow_after
 
 LAW = np.array([0.7, 0.3, 0.0])
 ROW = ("pump", 0, (0,))
@@ -23,7 +25,7 @@ ROW = ("pump", 0, (0,))
 
 def moves_of(ends, law=LAW):
     """Moves of one row that ended so, one a step."""
-    return Moves(0, len(ends), {ROW: np.array(list(enumerate(ends)))}, {ROW: law}, {}, {})
+    return ObservedMoves(0, len(ends), {ROW: np.array(list(enumerate(ends)))}, {ROW: law}, {}, {})
 
 
 def by_hand(ends, law, num_pairs):
@@ -89,7 +91,7 @@ def test_what_is_said_to_be_impossible_counts_beyond_errors_of_reporting():
 def test_seldom_seen_arms_take_little_room():
     """Each of their moves is a row of its own: what was done in all the steps between was hardly ever done before."""
     rows = {("pump", 0, tuple(map(int, f"{number:09b}"))): np.array([[50 * number, 1]]) for number in range(300)}
-    moves = Moves(0, 15_000, rows, dict.fromkeys(rows, LAW), {}, {})
+    moves = ObservedMoves(0, 15_000, rows, dict.fromkeys(rows, LAW), {}, {})
     tracemalloc.start()
     try:
         assert len(evidence(moves, 9).rows) == 300
@@ -136,6 +138,7 @@ def worn(programme, pumps):
     return programme
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["sqlite", "postgresql"]), indirect=True)
 def test_a_sound_model_stays(programme, pumps):
     programme.set_bounds({"records": 20})
     live(programme, by_model(pumps), 8, np.random.default_rng(1))
@@ -187,6 +190,7 @@ def test_weights_do_not_hang_on_when_reports_come(programme, pumps):
     assert sorted(end for ends in after.ends.values() for end, _ in ends).count(0) == 1  # v1 of step 2, told later
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["postgresql", "sqlite"]), indirect=True)
 def test_a_fit_is_offered_once_and_adopted_by_a_person(worn):
     drift = worn.model_drift()
     assert drift.needed
@@ -228,6 +232,7 @@ def test_what_speaks_against_one_model_is_not_said_of_another(worn, monkeypatch)
     assert worn.offered() is None
 
 
+@pytest.mark.slow
 def test_a_fit_is_declined_with_a_reason_and_not_offered_again(worn, pumps):
     _, fit = worn.offer_refit()
     with pytest.raises(InvalidInput, match="why"):
@@ -334,7 +339,7 @@ def worlds(rng, steps, change_at, factor):
             for state, after in zip(states[kind], new, strict=True):
                 ends[str(kind), state, (0,)].append((step, after))
             states[kind] = new
-    return Moves(0, steps, {row: np.array(found) for row, found in ends.items()}, rows, {}, {})
+    return ObservedMoves(0, steps, {row: np.array(found) for row, found in ends.items()}, rows, {}, {})
 
 
 def found_at(moves, level):
@@ -342,7 +347,7 @@ def found_at(moves, level):
     for step in range(1, moves.num_steps + 1):
         seen = {row: found for row, ends in moves.ends.items() if len(found := ends[ends[:, 0] < step])}
         laws = {row: moves.distributions[row] for row in seen}
-        if evidence(Moves(0, step, seen, laws, {}, {}), 24).total >= -math.log(level):
+        if evidence(ObservedMoves(0, step, seen, laws, {}, {}), 24).total >= -math.log(level):
             return step
     return None
 

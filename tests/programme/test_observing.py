@@ -64,7 +64,7 @@ def test_all_faults_are_told_with_their_rows_and_nothing_is_kept(programme):
     assert programme.verify().event == 2
 
 
-class Moves(RuleBasedStateMachine):
+class ObservedMoves(RuleBasedStateMachine):
     """Random joins, leaves and observations; a dictionary says what must be there."""
 
     address = None
@@ -143,14 +143,14 @@ class Moves(RuleBasedStateMachine):
             self.programme.close()
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_the_store_is_a_dictionary_that_remembers(database, request, tmp_path, pumps):
     """The machine is run by hand, for its databases come from fixtures."""
     from hypothesis.stateful import run_state_machine_as_test
 
     numbers = iter(range(10**6))
 
-    class Here(Moves):
+    class Here(ObservedMoves):
         model = pumps
 
         def address(self):

@@ -7,7 +7,7 @@ from sqlalchemy import select, text
 from evenhand.errors import Conflict, InvalidInput, TableError
 from evenhand.planning.plan import load_plan
 from evenhand.programme import schema
-from evenhand.programme.knowing import most_likely
+from evenhand.programme.belief import most_likely
 from evenhand.programme.programme import Programme
 
 
@@ -239,7 +239,7 @@ def test_changed_rows_are_found(programme):
     plan = programme.plan().plan
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE decisions SET planned = 'run', served = 0 WHERE served = 1"))
-    with pytest.raises(InvalidInput, match="other decisions"):
+    with pytest.raises(InvalidInput, match="decisions differ"):
         programme.recompute(plan)
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE observations SET state = 'worn' WHERE state = 'broken'"))

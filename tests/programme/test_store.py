@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from evenhand.errors import InvalidInput, TableError, Unavailable
 from evenhand.programme import schema
 from evenhand.programme import store as stores
-from evenhand.programme.migrations import upgrading
+from evenhand.programme.migrations import upgrade
 from evenhand.programme.programme import Programme
 from evenhand.programme.store import Store
 
@@ -90,10 +90,10 @@ def next_version(tmp_path, monkeypatch):
 
     def pretend(more=""):
         folder = tmp_path / "migrations"
-        shutil.copytree(Path(upgrading.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(Path(upgrade.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "versions" / "0002_next.py").write_text(NEXT.format(more=more))
-        whole = upgrading.upgrade
-        monkeypatch.setattr(upgrading, "upgrade", lambda tx: whole(tx, folder))
+        whole = upgrade.upgrade
+        monkeypatch.setattr(upgrade, "upgrade", lambda tx: whole(tx, folder))
         monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002"))
 
     return pretend

@@ -5,7 +5,7 @@ import difflib
 import pytest
 
 from evenhand.errors import TableError
-from evenhand.model.whereabouts import SHOWN_FAULTS
+from evenhand.model.io.text_table import SHOWN_FAULTS
 from evenhand.programme import store
 from evenhand.programme.programme import Programme
 

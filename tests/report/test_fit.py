@@ -13,34 +13,35 @@ from evenhand.fitting.diagnostics.format import probability_texts
 from evenhand.fitting.log import Log
 from evenhand.fitting.model_terms import Terms
 from evenhand.fitting.posterior import Dirichlet
-from evenhand.fitting.result import Fitted
-from evenhand.planning.replay import replay
+from evenhand.fitting.result import FitResult
+from evenhand.planning.backtest import backtest
 from evenhand.report import fit_page, write_fit
 
+from ..conftest import mentions
 from ..fitting.diagnostics.simulated import WEAR, by_state, counted_moves, simulated
 
 EVIL = "<b>x</b> & $y_1$ \"'><img src=x onerror=y>"
 
 
-def fitted(log: Log, worth: list[float] | None = None, prior: float = 0.2) -> Fitted:
+def fitted(log: Log, worth: list[float] | None = None, prior: float = 0.2) -> FitResult:
     moves = counted_moves(log)
     shape = moves.counts.shape[:3]
     rewards = np.zeros(shape) if worth is None else np.broadcast_to(np.array(worth)[None, :, None], shape)
     usage = np.ones((*shape, 1))
     usage[:, :, 0] = 0
     terms = Terms(rewards, usage, ("services",), 1.0, notes=("nothing was said",))
-    return Fitted(log, moves, Dirichlet(moves.counts + prior), terms, log_likelihood=-123.4)
+    return FitResult(log, moves, Dirichlet(moves.counts + prior), terms, log_likelihood=-123.4)
 
 
 @pytest.fixture(scope="module")
-def vans() -> Fitted:
+def vans() -> FitResult:
     types = ("Ford", EVIL, "VW")
     log = simulated(np.stack([WEAR] * 3), 60, 20, 0, by_state([0.05, 0.2, 0.7]), types=types)
     return fitted(replace(log, states=("good", EVIL + "2", "poor")), [1.0, 0.6, 0.0])
 
 
 @pytest.fixture(scope="module")
-def page(vans: Fitted) -> str:
+def page(vans: FitResult) -> str:
     return fit_page(vans, command="evenhand fit <log>", source=EVIL)
 
 
@@ -93,7 +94,7 @@ def _spaces(text: str) -> str:
     return " ".join(text.replace("−", "-").split()).lower()
 
 
-def test_it_tells_what_was_found(vans: Fitted, page: str) -> None:
+def test_it_tells_what_was_found(vans: FitResult, page: str) -> None:
     text = " ".join(Reader(page).text.split())
     for _, said in vans.diagnostics.words:
         assert _spaces(said) in _spaces(text)
@@ -104,7 +105,7 @@ def test_it_tells_what_was_found(vans: Fitted, page: str) -> None:
     assert "Nothing was said" in text
 
 
-def test_rows_are_listed_with_their_probabilities(vans: Fitted, page: str) -> None:
+def test_rows_are_listed_with_their_probabilities(vans: FitResult, page: str) -> None:
     text = Reader(page).text
     lower, upper = vans.interval
     for place in np.ndindex(*vans.posterior.mean.shape[:3]):
@@ -113,7 +114,7 @@ def test_rows_are_listed_with_their_probabilities(vans: Fitted, page: str) -> No
         assert f"{vans.log.states[k]} {middle} ({low}–{high})" in text
 
 
-def test_the_same_bytes_and_whole_files(vans: Fitted, page: str, tmp_path: Path) -> None:
+def test_the_same_bytes_and_whole_files(vans: FitResult, page: str, tmp_path: Path) -> None:
     write_fit(vans, tmp_path / "fit.html", command="evenhand fit <log>", source=EVIL)
     assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page
     assert [file.name for file in tmp_path.iterdir()] == ["fit.html"]
@@ -137,25 +138,26 @@ def test_many_rows_and_states_are_cut_and_counted() -> None:
     log = simulated(rows, 40, 12, 0, by_state([0.5] * 12), states=states, types=("a", "b", "c", "d"))
     page = fit_page(fitted(log))
     text = Reader(page).text
-    assert "… and 36 more" in text
+    assert mentions(36)(text)
 
 
-def test_a_notebook_shows_the_sentences(vans: Fitted) -> None:
+def test_a_notebook_shows_the_sentences(vans: FitResult) -> None:
     reader = Reader(vans.diagnostics._repr_html_())
     assert not {"img", "script"} & reader.tags
     assert all(_spaces(said) in _spaces(reader.text) for _, said in vans.diagnostics.words)
-    assert repr(vans.diagnostics) == "Diagnostics(7 topics, 4 tests)"
+    assert mentions("Diagnostics(7", "4 tests")(repr(vans.diagnostics))
 
 
-def test_a_replay_has_a_section_of_its_own(vans: Fitted) -> None:
+def test_a_replay_has_a_section_of_its_own(vans: FitResult) -> None:
     log = simulated(WEAR, 20, 8, 0, by_state([0.1, 0.3, 0.8]))
     small = fitted(log, [1.0, 0.6, 0.0])
-    text = Reader(fit_page(small, replay=replay(small))).text
+    text = Reader(fit_page(small, backtest=backtest(small))).text
     assert "Backtest" in text
     assert "steps lie in their intervals" in text
     assert "Backtest" not in Reader(fit_page(vans)).text
 
 
+@pytest.mark.slow
 def test_types_that_were_found_have_their_curve_and_are_not_tested() -> None:
     other = WEAR.copy()
     other[0, 0], other[1, 0] = [0.2, 0.8, 0.0], [0.0, 0.1, 0.9]
@@ -164,13 +166,13 @@ def test_types_that_were_found_have_their_curve_and_are_not_tested() -> None:
     found = replace(fitted(clusters.relabelled(log)), clusters=clusters)
     page = fit_page(found)
     text = Reader(page).text
-    assert "Held-out log-likelihood per arm by the number of types: 1 type " in page
+    assert mentions("1 type")(page)
     assert "mean probability of their type" in text
     assert "so a test would find the same" in text
     assert found.diagnostics.between_types is None
 
 
-def test_diagnostics_are_kept_and_in_the_json_form(vans: Fitted) -> None:
+def test_diagnostics_are_kept_and_in_the_json_form(vans: FitResult) -> None:
     assert vans.diagnostics is vans.diagnostics
     found = vans.to_dict()["diagnostics"]
     assert [said["said"] for said in found["words"]] == [said for _, said in vans.diagnostics.words]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.display import counted
@@ -14,6 +14,8 @@ from evenhand.model.welfare import parse_welfare
 from evenhand.report import format
 from evenhand.report.description import problem_facts, welfare_meaning
 from evenhand.report.plots import quantile
+
+from ..conftest import mentions
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,6 @@ def test_numbers_have_about_four_digits(value: float, text: str) -> None:
     assert format.number(value) == text
 
 
-@settings(deadline=None)
 @given(st.floats(-1e15, 1e15, allow_nan=False))
 def test_a_number_reads_back_to_three_digits(value: float) -> None:
     text = format.number(value)
@@ -83,13 +84,12 @@ def test_the_problem_in_words() -> None:
     )
     problem = CoupledMDP([pump], budget=np.array([4.0, 2.5]), discount=0.9, counts=np.array([1200]))
     told = dict(problem_facts(problem))
-    assert told["Arms"].startswith("There are 1,200 identical arms (pump).")
-    assert told["States and actions"] == (
-        "At every step each arm is in one of 2 states (dry, wet), and is given one of 2 actions: "
-        "rest (uses nothing) or run (uses 2 of resource 0 and 0.5 to 1, by state, of resource 1)."
+    assert mentions("1,200", "pump")(told["Arms"])
+    assert mentions("2 states", "dry", "wet", "2 actions", "rest", "run", "uses 2", "resource 0", 0.5, 1, "resource 1")(
+        told["States and actions"]
     )
-    assert told["Budget"] == "In one step all arms together may use at most 4 of resource 0 and 2.5 of resource 1."
-    assert "counts 0.9 of one today" in told["Discount and value"]
+    assert mentions(4, "resource 0", 2.5, "resource 1")(told["Budget"])
+    assert mentions("counts", 0.9)(told["Discount and value"])
 
 
 def test_what_has_a_name_is_called_by_it_and_the_rest_is_numbered_from_zero() -> None:
@@ -97,11 +97,11 @@ def test_what_has_a_name_is_called_by_it_and_the_rest_is_numbered_from_zero() ->
     nameless = Arm(np.ones((1, 2, 1)), np.zeros((1, 2)), usage)
     problem = CoupledMDP([nameless], [1.0, 3.0], 0.9, counts=[2], resources=("vans", "hours"))
     told = dict(problem_facts(problem))
-    assert told["Arms"].startswith("There are 2 identical arms. ")
-    assert "action 0 (uses nothing) or action 1 (uses 1 of vans and 2 of hours)" in told["States and actions"]
-    assert told["Budget"].endswith("at most 1 of vans and 3 of hours.")
+    assert mentions("2 identical")(told["Arms"])
+    assert mentions("action 0", "action 1", "uses 1", "vans", 2, "hours")(told["States and actions"])
+    assert mentions(1, "vans", 3, "hours")(told["Budget"])
     one = CoupledMDP([arm(1)], [2.0], 0.9, counts=[3], resources=("vans",))
-    assert dict(problem_facts(one))["Budget"].endswith("at most 2 of vans.")
+    assert mentions(2, "vans")(dict(problem_facts(one))["Budget"])
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,6 @@ def test_every_welfare_is_explained(name: str, num_arms: int, part: str) -> None
     assert text.endswith("simply their value.")
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(1, 4)), min_size=1, max_size=6), st.floats(0, 1))
 def test_a_quantile_of_groups_is_that_of_the_arms(groups: list[tuple[int, int]], share: float) -> None:
     values = np.array([value for value, _ in groups], dtype=np.float64)

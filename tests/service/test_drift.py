@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from evenhand.programme.api import schemas
 from evenhand.programme.programme import Programme
-from evenhand.service import shapes
+
+from ..conftest import slow_after
 
 P = "/v1/programme"
 SOON = {"judge_every": 0.1, "refit_seconds": 0.1}
@@ -50,13 +52,14 @@ def wait_for(check, seconds=60.0):
     return found
 
 
+@pytest.mark.parametrize("address", slow_after(1, ["postgresql", "sqlite"]), indirect=True)
 def test_one_of_two_servers_offers_a_fit_and_a_person_answers(worn, address, serving):
     model = worn.status().model
     with Programme.open(address) as other:
         clients = [serving(programme, **SOON) for programme in (worn, other)]
         offers = [wait_for(lambda c=client: c.get(P).json()["offered"]) for client in clients]
         assert offers[0] == offers[1]
-        TypeAdapter(shapes.ProgrammeShape).validate_json(clients[0].get(P).content)
+        TypeAdapter(schemas.ProgrammeStatus).validate_json(clients[0].get(P).content)
         fits = clients[1].get(f"{P}/refits").json()["refits"]
         assert [fit["id"] for fit in fits] == [offers[0]["refit"]]
         assert fits[0]["why"] == offers[0]["why"]
@@ -70,7 +73,7 @@ def test_one_of_two_servers_offers_a_fit_and_a_person_answers(worn, address, ser
         answers = [clients[n].post(where, json={"why": "winter"}, headers={"Idempotency-Key": "d"}) for n in (0, 1)]
         assert [answer.status_code for answer in answers] == [200, 200]
         assert answers[0].json() == answers[1].json()
-        TypeAdapter(shapes.Refitted).validate_json(answers[0].content)
+        TypeAdapter(schemas.Refitted).validate_json(answers[0].content)
         assert clients[1].post(where, json={"why": "winter"}).status_code == 409
         assert clients[1].get(P).json()["offered"] is None
         set_ = clients[0].post(f"{P}/bounds", json={"level": 0.2, "who": "ann"})
@@ -79,6 +82,7 @@ def test_one_of_two_servers_offers_a_fit_and_a_person_answers(worn, address, ser
         assert clients[1].post(f"{P}/bounds", json={"level": 2}).status_code == 422
 
 
+@pytest.mark.slow
 def test_the_certificate_is_that_of_the_present_roster_and_its_gap_is_looked_at(programme, serving):
     """One more pump in seven is within the bounds of numbers; the policy then is judged for the new roster."""
     programme.set_bounds({"change": 0.5})

@@ -22,6 +22,8 @@ import pytest
 from evenhand.cli.main import run
 from evenhand.programme.programme import Programme
 
+from ..conftest import slow_after
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request, programme_at):
@@ -63,6 +65,7 @@ def kill_again_and_again(live, servers, where, times, seed):
     assert load.statuses["cut off"] + load.statuses["nobody there"] >= 1
 
 
+@pytest.mark.parametrize("where", slow_after(1, ["sqlite", "postgresql"]), indirect=True)
 def test_killed_under_load(live, servers, where):
     kill_again_and_again(live, servers, where, 3, seed=1)
 
@@ -238,6 +241,7 @@ def test_backups_under_load(live, servers, where, tmp_path, request):
 # PostgreSQL that goes away
 
 
+@pytest.mark.slow
 def test_two_servers_and_a_database_that_goes_away(live, servers, programme_at, postgresql):
     where = programme_at("postgresql")
     both = [servers(where), servers(where)]

@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evenhand.errors import InvalidInput
-from evenhand.service import guards
-from evenhand.service.limits import RateLimit
-from evenhand.service.logs import AsJson
-from evenhand.service.sessions import COOKIE, Sessions, cookie_name
-from evenhand.service.settings import Settings
-from evenhand.service.tokens import Tokens, make_token
+from evenhand.programme.api import middleware
+from evenhand.programme.api.auth import COOKIE, Sessions, Tokens, cookie_name, make_token
+from evenhand.programme.api.middleware import RateLimit
+from evenhand.programme.api.server_settings import Settings
+from evenhand.programme.api.telemetry import JsonFormatter
 
 P = "/v1/programme"
 SEEN = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk"}
@@ -103,7 +102,7 @@ def test_no_answer_is_for_other_origins(client):
 @pytest.mark.parametrize("address", ["/healthz", P, "/nothing", "/openapi.json", "/metrics"])
 def test_every_answer_has_the_headers(client, address):
     heads = client.get(address).headers
-    for name, value in guards.HEADERS.items():
+    for name, value in middleware.HEADERS.items():
         assert heads[name] == value
     policy = heads["content-security-policy"]
     assert "unsafe" not in policy
@@ -316,27 +315,27 @@ def test_bodies_are_bounded(programme, serving):
 
 def test_a_body_whose_head_lies():
     """More than the head says; as a server would hand it on that does not look."""
-    bodies, sent = guards.Bodies(_never, Settings(largest_body=10)), []
+    bodies, sent = middleware.BodyLimit(_never, Settings(largest_body=10)), []
 
     async def receive():
         return {"type": "http.request", "body": b"x" * 8, "more_body": True}
 
     scope = posting((b"content-length", b"3"))
-    with pytest.raises(guards.Refused) as refused:
+    with pytest.raises(middleware.RequestError) as refused:
         run_alone(bodies(scope, receive, sent.append))
     assert refused.value.status == 413
 
 
 def too_large(parts, heads, settings=None):
     """How many of the parts of a body that is refused were read."""
-    bodies, left = guards.Bodies(_never, settings or Settings(largest_body=10)), list(parts)
+    bodies, left = middleware.BodyLimit(_never, settings or Settings(largest_body=10)), list(parts)
 
     async def receive():
         part = left.pop(0)
         await asyncio.sleep(0 if part else 60)
         return {"type": "http.request", "body": part, "more_body": bool(left)}
 
-    with pytest.raises(guards.Refused) as refused:
+    with pytest.raises(middleware.RequestError) as refused:
         run_alone(bodies(posting(*heads), receive, None))
     assert refused.value.status == 413
     return len(parts) - len(left)
@@ -353,12 +352,12 @@ def test_a_body_that_is_too_large_is_read_on_for_a_while():
 
 
 def test_a_body_that_does_not_come():
-    bodies = guards.Bodies(_never, Settings(slowest_body=0.05))
+    bodies = middleware.BodyLimit(_never, Settings(slowest_body=0.05))
 
     async def receive():
         await asyncio.sleep(60)
 
-    with pytest.raises(guards.Refused) as refused:
+    with pytest.raises(middleware.RequestError) as refused:
         run_alone(bodies(posting(), receive, None))
     assert refused.value.status == 408
 
@@ -398,11 +397,11 @@ def test_a_bucket_fills():
 
 
 def test_logs_name_nobody(client, caplog):
-    with caplog.at_level("INFO", logger="evenhand.service"):
+    with caplog.at_level("INFO", logger="evenhand.programme.api"):
         client.get(f"{P}/arms", params={"step": 1})
         client.delete(f"{P}/arms", params={"arm": "Ada Lovelace", "why": "ill"})
         client.get("/Ada")
-    lines = [AsJson().format(record) for record in caplog.records]
+    lines = [JsonFormatter().format(record) for record in caplog.records]
     assert any(json.loads(line).get("route") == f"{P}/arms" for line in lines)
     assert not any("Ada" in line or "ill" in line.split() for line in lines)
 

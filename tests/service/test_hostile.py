@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from evenhand.service.tokens import Tokens, make_token
+from evenhand.programme.api.auth import Tokens, make_token
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
@@ -88,7 +88,7 @@ def test_nested_parts_stop_nothing(served, programme, tokens):
 
 
 def test_forms_are_parsed_beside_the_event_loop(served, programme, monkeypatch):
-    from evenhand.service.page import answering
+    from evenhand.programme.web import layout
 
     begun, go_on = threading.Event(), threading.Event()
 
@@ -97,8 +97,8 @@ def test_forms_are_parsed_beside_the_event_loop(served, programme, monkeypatch):
         assert go_on.wait(WAIT)
         return parse_at_once(body, kind)
 
-    parse_at_once = answering.read_form
-    monkeypatch.setattr(answering, "read_form", parse)
+    parse_at_once = layout.read_form
+    monkeypatch.setattr(layout, "read_form", parse)
     with served(programme) as address:
         heads = {"Content-Type": FORM, "Origin": address}
         sending = threading.Thread(
@@ -169,7 +169,7 @@ def test_slow_heads_and_bodies_are_cut_off(served, programme, tokens):
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such timeout")
 def test_a_client_that_does_not_read_is_cut_off(served, programme, monkeypatch):
-    from evenhand.service import server
+    from evenhand.programme.api import server
 
     monkeypatch.setattr(server, "UNREAD", 1)
     with served(programme, slowest_head=2 * WAIT) as address, socket.socket() as deaf:
@@ -200,6 +200,7 @@ def test_a_connection_is_used_again(served, programme):
             time.sleep(1.0)
 
 
+@pytest.mark.slow
 def test_idle_connections_lock_nobody_out(live, programme_at):
     """1005 of them locked everybody out, from whatever address."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 import pytest
 from pydantic import TypeAdapter
 
-from evenhand.model.files import save
+from evenhand.model.io import save
 from evenhand.planning.plan import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
+from evenhand.programme.api import schemas
+from evenhand.programme.api.auth import Tokens, make_token
 from evenhand.programme.programme import Programme
-from evenhand.service import shapes
-from evenhand.service.tokens import Tokens, make_token
 
 P = "/v1/programme"
 
@@ -74,11 +74,11 @@ class TestDeciding:
             asked = asking(model, states, welfare="gini:2", seed=5)
             answer = client.post("/v1/decide", json=asked)
             assert answer.status_code == 200, answer.text
-            TypeAdapter(shapes.Decided).validate_json(answer.content)
+            TypeAdapter(schemas.Decided).validate_json(answer.content)
             assert answer.json() == plan.act(asked["states"], 5).to_dict()
         text = client.get("/metrics").text
-        assert 'evenhand_decide_models_total{kept="no"} 1.0' in text
-        assert 'evenhand_decide_models_total{kept="yes"} 2.0' in text
+        assert 'evenhand_decide_models_total{cached="no"} 1.0' in text
+        assert 'evenhand_decide_models_total{cached="yes"} 2.0' in text
         self.faults(client, model)
         self.failures(client, model)
 
@@ -104,7 +104,7 @@ def test_only_so_many_models_are_kept(programme, serving, model):
     client = serving(programme, kept_models=1)
     for seed in (0, 1, 0):
         assert client.post("/v1/decide", json=asking(model, seed=seed, method="counts")).status_code == 200
-    assert 'evenhand_decide_models_total{kept="no"} 3.0' in client.get("/metrics").text
+    assert 'evenhand_decide_models_total{cached="no"} 3.0' in client.get("/metrics").text
 
 
 def test_progress_cancelling_and_a_full_queue(programme, serving):
@@ -132,14 +132,14 @@ def test_progress_cancelling_and_a_full_queue(programme, serving):
     assert [kind for kind, _ in stream[:-1]] == ["progress"] * (len(stream) - 1)
     assert stream[-1][0] == "done"
     answer = stream[-1][1]["answer"]
-    fields = {field.name: answer[field.name] for field in dataclasses.fields(shapes.Certificate)}
-    TypeAdapter(shapes.Certificate).validate_json(json.dumps(fields | {"numbers": []}))
+    fields = {field.name: answer[field.name] for field in dataclasses.fields(schemas.Certificate)}
+    TypeAdapter(schemas.Certificate).validate_json(json.dumps(fields | {"numbers": []}))
     assert set(answer["difference"]) == {"welfare", "stderr", "measurable"}
     shares = [told["progress"] for _, told in stream]
     assert shares[0] == 0.0
     assert shares[-1] == 1.0
     listed = client.get("/v1/jobs")
-    TypeAdapter(shapes.JobList).validate_json(listed.content)
+    TypeAdapter(schemas.JobList).validate_json(listed.content)
     assert {one["status"] for one in listed.json()["jobs"]} == {"done", "cancelled"}
     wrong = client.post(f"{P}/what-if", json={"welfare": "envy"}).json()["id"]
     told = ended(client, wrong)
@@ -158,6 +158,7 @@ def holders(tmp_path):
     return Tokens.read(file), {name: {"Authorization": f"Bearer {token}"} for name, token in made.items()}
 
 
+@pytest.mark.slow
 def test_readers_do_not_delay_writers(programme, serving, model, holders):
     """Nine jobs of one reader: so many as its share are taken, another reader waits, and a writer does not."""
     tokens, heads = holders
@@ -208,6 +209,7 @@ def stopped(client):
         go_on.set()
 
 
+@pytest.mark.slow
 def test_a_job_has_so_much_time(programme, serving):
     client = serving(programme, job_seconds={"read": 1.0, "write": 1.0})
     long = client.post(f"{P}/what-if", json={"welfare": "gini:2", "seconds": 600.0, "budget": [2]}).json()["id"]
@@ -225,7 +227,12 @@ def test_a_job_has_so_much_time(programme, serving):
 
 def test_a_worker_has_so_much_memory():
     """What does not fit raises an error that the job is answered with; the machine goes on."""
-    steps = ["from evenhand.service import worker", "worker.limit_memory(2**29)", "bytearray(2**28)", "print('fits')"]
+    steps = [
+        "from evenhand.programme.api import worker",
+        "worker.limit_memory(2**29)",
+        "bytearray(2**28)",
+        "print('fits')",
+    ]
     code = "\n".join([*steps, "bytearray(2**30)"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "fits\n"
@@ -238,7 +245,7 @@ def test_a_plan_waits_for_a_policy(tmp_path, pumps, serving):
         client = serving(programme, patience=0.0)
         first = client.post(f"{P}/plan", headers={"Idempotency-Key": "p"})
         assert first.status_code == 202
-        TypeAdapter(shapes.JobShape).validate_json(first.content)
+        TypeAdapter(schemas.JobStatus).validate_json(first.content)
         assert ended(client, first.json()["id"])["status"] == "done"
         again = client.post(f"{P}/plan", headers={"Idempotency-Key": "p"})
         assert again.status_code == 200
@@ -268,7 +275,7 @@ def test_what_cannot_be_solved_is_told(tmp_path, pumps, serving):
         client = serving(programme)
         answer = client.post(f"{P}/plan")
         assert answer.status_code == 422, answer.text
-        TypeAdapter(shapes.Problem).validate_json(answer.content)
+        TypeAdapter(schemas.ProblemDetails).validate_json(answer.content)
 
 
 # Two servers

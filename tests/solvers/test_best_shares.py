@@ -6,9 +6,9 @@ import pytest
 
 from evenhand.errors import Infeasible, OutOfDomain
 from evenhand.model.welfare import AlphaFair, Maximin, RankWeighted, Welfare, parse_welfare
-from evenhand.solvers.mixtures import best_shares, masters
+from evenhand.solvers.column_generation import best_shares
 
-from ..conftest import chessboard
+from ..conftest import crossed, mentions
 
 WELFARES = ["gini:2", "gini:1.1", "maximin", "maximin:0.1", "utilitarian", "alpha:0.5", "alpha:1", "alpha:2", "alpha:5"]
 
@@ -58,7 +58,7 @@ def check(matrix: np.ndarray, welfare: Welfare, counts: np.ndarray, best: float,
     assert bound == pytest.approx(best, abs=slack)
 
 
-@chessboard(("seed", "text"), range(3), WELFARES, colours=3)
+@pytest.mark.parametrize(("seed", "text"), crossed(range(3), WELFARES))
 def test_against_cvxpy(text: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     matrix, counts = rng.random((6, 5 + seed)) + 0.1, rng.integers(1, 4, 6)
@@ -77,21 +77,17 @@ def test_floors_against_cvxpy(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["gini:1.3", "maximin", "maximin:0.2", "utilitarian"])
-def test_proximal_steps_and_the_linear_program_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_members_than_pieces(text: str) -> None:
     rng = np.random.default_rng(11)
-    matrix, counts = rng.normal(size=(20, 12)), np.ones(20, dtype=np.int64)
-    welfare = parse_welfare(text, 20)
-    shares, _ = best_shares(matrix, welfare, counts)
-    monkeypatch.setattr(masters, "MOST_ROWS", 0)
-    check(matrix, welfare, counts, float(welfare(matrix @ shares)))
+    matrix, counts = rng.normal(size=(40, 12)), np.ones(40, dtype=np.int64)
+    check(matrix, parse_welfare(text, 40), counts, by_cvxpy(matrix, text, counts))
 
 
-@pytest.mark.parametrize("text", ["gini:1.3", "maximin", "maximin:0.2", "utilitarian"])
-def test_proximal_steps_with_floors_and_types(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", ["gini:1.3", "maximin", "maximin:0.2", "utilitarian", "alpha:2"])
+def test_floors_and_types(text: str) -> None:
     rng = np.random.default_rng(12)
     matrix, counts = rng.random((9, 10)), np.array([3, 1, 2, 4, 1, 1, 2])
     floors = matrix[7:] @ rng.dirichlet(np.ones(10)) + 0.05
-    monkeypatch.setattr(masters, "MOST_ROWS", 0)
     check(matrix, parse_welfare(text, 14), counts, by_cvxpy(matrix, text, counts, floors), floors)
 
 
@@ -110,7 +106,7 @@ def test_many_members_that_all_differ(text: str) -> None:
         assert excess.max() <= 1e-12
         assert abs(excess[-1]) <= 1e-12
     else:
-        np.testing.assert_allclose(support.weights, welfare.supergradient(matrix @ shares), rtol=1e-9)
+        np.testing.assert_allclose(support.weights, welfare.supergradient(matrix @ shares), rtol=1e-3)
 
 
 def test_leximin_of_many_members_fixes_them_one_after_another() -> None:
@@ -134,12 +130,12 @@ def test_vectors_outside_the_domain_still_mix() -> None:
 
 
 def test_no_mixture_in_the_domain_is_refused() -> None:
-    with pytest.raises(OutOfDomain, match=r"worst-off has at most -0\.5"):
+    with pytest.raises(OutOfDomain, check=mentions("-0.5")):
         best_shares(np.array([[-1.0, 0.0], [0.0, -1.0]]), AlphaFair(1.0), np.ones(2, dtype=np.int64))
 
 
 def test_floors_out_of_reach_are_refused() -> None:
-    with pytest.raises(Infeasible, match=r"missed by at least 0\.25"):
+    with pytest.raises(Infeasible, check=mentions(0.25)):
         best_shares(np.array([[1.0, 2.0], [0.25, 0.5]]), Maximin(), np.ones(1, dtype=np.int64), [0.75])
 
 
@@ -168,7 +164,7 @@ LEXIMIN_OF_TWO = parse_welfare("leximin", 2)
 def test_leximin_of_estimates_does_not_let_chance_decide(error: float, second: float) -> None:
     """The first member is at 10 or 10.01; that much, known to within twice an error, decides over 8 of the second."""
     matrix = np.array([[10.0, 10.01], [20.0, 12.0]])
-    shares, _ = best_shares(matrix, LEXIMIN_OF_TWO, np.ones(2, dtype=np.int64), doubt=lambda shares, weights: error)
+    shares, _ = best_shares(matrix, LEXIMIN_OF_TWO, np.ones(2, dtype=np.int64), error=lambda shares, weights: error)
     assert (matrix @ shares)[1] == pytest.approx(second, abs=1e-4)
 
 
@@ -176,18 +172,18 @@ def test_one_that_hardly_holds_the_level_down_is_not_fixed() -> None:
     """Both have 10.00999 at best, and a hundredth of the first buys ten of the second."""
     matrix = np.array([[10.0, 10.01], [20.0, 10.0]])
     for error, second in ((0.0, 10.00999), (0.02, 20.0)):
-        shares, _ = best_shares(matrix, LEXIMIN_OF_TWO, np.ones(2, dtype=np.int64), doubt=lambda *given, by=error: by)
+        shares, _ = best_shares(matrix, LEXIMIN_OF_TWO, np.ones(2, dtype=np.int64), error=lambda *given, by=error: by)
         assert (matrix @ shares)[1] == pytest.approx(second, abs=1e-4)
 
 
 def test_doubt_is_about_those_that_hold_the_level_down() -> None:
     asked = []
 
-    def doubt(shares: np.ndarray, weights: np.ndarray) -> float:
+    def error_of_sum(shares: np.ndarray, weights: np.ndarray) -> float:
         asked.append((shares, weights))
         return 0.05
 
-    best_shares(np.array([[10.0, 10.01], [20.0, 12.0]]), LEXIMIN_OF_TWO, np.ones(2, dtype=np.int64), doubt=doubt)
+    best_shares(np.array([[10.0, 10.01], [20.0, 12.0]]), LEXIMIN_OF_TWO, np.ones(2, dtype=np.int64), error=error_of_sum)
     np.testing.assert_allclose([weights for _, weights in asked], np.eye(2), atol=1e-9)
     np.testing.assert_allclose([shares for shares, _ in asked], [[0, 1], [1, 0]], atol=1e-9)
 
@@ -199,7 +195,7 @@ def test_leximin_gives_up_no_more_than_is_in_doubt() -> None:
         rng, error = np.random.default_rng(seed), 0.01
         matrix, counts = rng.random((5, 7)), np.ones(5, dtype=np.int64)
         sure, _ = best_shares(matrix, parse_welfare("leximin", 5), counts)
-        unsure, _ = best_shares(matrix, parse_welfare("leximin", 5), counts, doubt=lambda shares, weights: 0.005)
+        unsure, _ = best_shares(matrix, parse_welfare("leximin", 5), counts, error=lambda shares, weights: 0.005)
         apart = np.sort(matrix @ unsure) - np.sort(matrix @ sure)
         assert apart[0] >= -1.01 * error
         first = next((gain for gain in apart if abs(gain) > 1.01 * error), 0.0)
@@ -214,5 +210,5 @@ def test_leximin_of_many_estimates_ends() -> None:
     matrix = 10 + 3 * rng.random((300, 1)) + rng.normal(size=(300, 4)) @ rng.normal(size=(4, 40))
     ones = np.ones(300, dtype=np.int64)
     sure, _ = best_shares(matrix, parse_welfare("leximin", 300), ones)
-    unsure, _ = best_shares(matrix, parse_welfare("leximin", 300), ones, doubt=lambda shares, weights: 0.01)
+    unsure, _ = best_shares(matrix, parse_welfare("leximin", 300), ones, error=lambda shares, weights: 0.01)
     assert (matrix @ unsure).min() >= (matrix @ sure).min() - 0.0201

@@ -3,7 +3,7 @@
 from itertools import product
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.solvers.closed_classes import Elimination, closed_classes, means_and_biases, never_splits
@@ -18,7 +18,6 @@ def sparse_chain(seed, num_states, actions=()):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6))
-@settings(deadline=None, max_examples=80)
 def test_classes_are_closed_irreducible_and_all(seed, num_states):
     moves = sparse_chain(seed, num_states)
     classes = closed_classes(moves)
@@ -30,7 +29,6 @@ def test_classes_are_closed_irreducible_and_all(seed, num_states):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6))
-@settings(deadline=None, max_examples=60)
 def test_means_and_biases(seed, num_states):
     """The lazy chain has the same limit, without periods; the bias solves its equation and has mean 0."""
     moves, rewards = sparse_chain(seed, num_states), np.random.default_rng(seed).normal(size=num_states)
@@ -42,7 +40,6 @@ def test_means_and_biases(seed, num_states):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5))
-@settings(deadline=None, max_examples=80)
 def test_who_never_splits_never_does(seed, num_states):
     transitions = sparse_chain(seed, num_states, (2,))
     plain = never_splits(transitions[None], np.array([num_states]))[0]

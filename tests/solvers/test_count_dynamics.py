@@ -5,7 +5,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInput, NotConverged, TooLarge
@@ -30,7 +30,7 @@ from evenhand.solvers.counts import SMALL, CountOptimum, algorithm, plan_counts,
 from evenhand.solvers.dynamic_programming import solve_weighted
 from evenhand.solvers.occupancy import occupancy, values
 
-from ..conftest import one_in
+from ..conftest import mentions, slow_after
 from ..oracles import lattice_sweeps as plain_sweeps
 
 
@@ -119,7 +119,6 @@ def test_agrees_with_the_explicit_table(name):
     assert by_tables.upper_bound == pytest.approx(by_sweeps.upper_bound, rel=1e-8)
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     num_arms=st.integers(1, 7),
     num_states=st.integers(2, 3),
@@ -228,27 +227,27 @@ def test_work_is_told_before_it_is_done():
 
 
 def test_refuses_what_is_too_large():
-    with pytest.raises(TooLarge, match="count states"):
+    with pytest.raises(TooLarge):
         solve(machine_replacement(num_arms=10**6, budget=10))
-    with pytest.raises(TooLarge, match="allocations"):
+    with pytest.raises(TooLarge, check=mentions("allocations")):
         solve(random_coupled(num_arms=300, num_states=4, num_actions=3, budget=300, seed=0))
 
 
 def test_says_what_is_wrong():
     given = arguments(machine_replacement(num_arms=3))
     initial = np.ones(3) / 3
-    with pytest.raises(InvalidInput, match=r"transitions: expected shape"):
+    with pytest.raises(InvalidInput, check=mentions("transitions")):
         plan_counts(**{**given, "transitions": np.ones((2, 2, 2))})
-    with pytest.raises(InvalidInput, match="must use nothing"):
+    with pytest.raises(InvalidInput):
         plan_counts(**{**given, "usage": np.ones((3, 2, 1))})
-    with pytest.raises(InvalidInput, match="expected a Criterion, got 'average'"):
+    with pytest.raises(InvalidInput, check=mentions("average")):
         plan_counts(**{**given, "criterion": "average"})
     plan = plan_counts(**given)
-    with pytest.raises(InvalidInput, match=r"initial: expected shape \(state=3\)"):
+    with pytest.raises(InvalidInput, check=mentions("initial", "state=3")):
         solve_counts(plan, np.ones(2) / 2)
     finest = solve_counts(plan, initial, tolerance=1e-16)  # as fine as rounding allows
     assert 0 < finest.upper_bound - finest.lower_bound < 1e-10
-    with pytest.raises(NotConverged, match="after 1 rounds"):
+    with pytest.raises(NotConverged, check=mentions("1 rounds")):
         solve_counts(plan, initial, most_rounds=1)
 
 
@@ -298,7 +297,6 @@ def test_a_wide_sweep_compiled_is_the_plain_one():
     assert lattice_sweeps.sweep_lines(functions, lines, bands) == pytest.approx(plain, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
 @given(num_states=st.integers(1, 4), seed=st.integers(0, 10**6), kind=st.sampled_from(["acyclic", "chain", "dense"]))
 def test_factors_multiply_to_the_matrix(num_states, seed, kind):
     rng = np.random.default_rng(seed)
@@ -365,7 +363,7 @@ CELLS = {
 }
 
 
-@pytest.mark.parametrize("wide", one_in(2, [np.int32, np.int64]))
+@pytest.mark.parametrize("wide", slow_after(1, [np.int32, np.int64]))
 @pytest.mark.parametrize("name", CELLS)
 def test_climbing_finds_the_best_allocation(name, wide):
     """The wide codes are those of very large budgets; their kernels take seconds to compile, for the slow run alone."""

@@ -3,7 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
@@ -11,16 +11,16 @@ from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Gini, Maximin, RegularisedMaximin, Utilitarian
+from evenhand.model.welfare import Gini, Maximin, Utilitarian
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers import fluid, price_search
-from evenhand.solvers import frontiers as frontiers_module
-from evenhand.solvers.fluid import FluidSolution, read_model, solve_fluid, solve_model
-from evenhand.solvers.frontiers import FluidModel
-from evenhand.solvers.levels import RankAnswers
+from evenhand.solvers.fluid import FluidSolution, dual_search, read_model, solve_fluid, solve_model
+from evenhand.solvers.fluid import frontiers as frontiers_module
+from evenhand.solvers.fluid import relaxation as fluid
+from evenhand.solvers.fluid.frontiers import FluidModel
+from evenhand.solvers.fluid.price_response import RankAnswers
 from evenhand.solvers.permutahedron import project_types
 
-from ..conftest import chessboard, one_in
+from ..conftest import crossed, mentions, slow_after
 from ..oracles.fluid_lp import fluid_lp
 
 RANK_WELFARE = ["gini:2", "gini:1.2", "utilitarian", "maximin", "maximin:0.1"]
@@ -108,17 +108,17 @@ def check(problem, solution, tolerance=1e-7):
     assert (solution.prices >= 0).all() and (solution.weights >= 0).all()
 
 
-@chessboard(("seed", "num_resources"), range(3), [1, 2, 3], colours=3)
+@pytest.mark.parametrize(("seed", "num_resources"), crossed(range(3), [1, 2, 3]))
 def test_rank_weighted_optima_are_those_of_cvxpy(seed, num_resources):
     problem = random_problem(seed, 4 + 2 * seed, num_resources)
     number = problem.num_arms
-    for welfare in (Gini.geometric(number, 2), Gini.geometric(number, 1.2), Maximin(), RegularisedMaximin(0.1)):
+    for welfare in (Gini.geometric(number, 2), Gini.geometric(number, 1.2), Maximin(), Maximin(0.1)):
         solution = solve(problem, welfare)
         check(problem, solution)
         assert solution.welfare == pytest.approx(rank_optimum(problem, welfare.rank_weights(number)), rel=1e-6)
 
 
-@pytest.mark.parametrize("num_arms", one_in(2, [25, 50]))
+@pytest.mark.parametrize("num_arms", slow_after(1, [25, 50]))
 def test_rank_weighted_optima_of_many_arms_are_those_of_cvxpy(num_arms):
     problem = random_problem(num_arms, num_arms)
     welfare = Gini.geometric(num_arms, 2 ** (10 / num_arms))
@@ -127,7 +127,7 @@ def test_rank_weighted_optima_of_many_arms_are_those_of_cvxpy(num_arms):
     assert solution.welfare == pytest.approx(rank_optimum(problem, welfare.rank_weights(num_arms)), rel=1e-6)
 
 
-@chessboard(("alpha", "num_resources"), [0.5, 1, 2], [1, 2])
+@pytest.mark.parametrize(("alpha", "num_resources"), crossed([0.5, 1, 2], [1, 2]))
 def test_alpha_fair_optima_are_those_of_cvxpy(alpha, num_resources):
     for seed in range(2):
         problem = random_problem(10 + seed, 5, num_resources)
@@ -142,7 +142,6 @@ def test_alpha_of_zero_is_the_mean():
 
 
 @given(seed=st.integers(0, 10**6), num_resources=st.integers(1, 3), welfare=st.sampled_from(RANK_WELFARE))
-@settings(deadline=None, max_examples=30)
 def test_the_search_and_the_program_agree(seed, num_resources, welfare):
     problem = random_problem(seed, 1 + seed % 7, num_resources, discount=[0.0, 0.5, 0.95][seed % 3])
     found, exact = solve(problem, welfare, 1e-6), program(problem, welfare)
@@ -164,17 +163,19 @@ def bound_holds(seed):
     assert relaxed.upper_bound >= exact.welfare * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("seed", one_in(3, range(30)))
+@pytest.mark.parametrize("seed", slow_after(10, range(30)))
 def test_no_policy_is_better_than_the_bound(seed):
     bound_holds(seed)
 
 
-@pytest.mark.parametrize("seed", one_in(10, range(100, 300)))
+@pytest.mark.parametrize("seed", slow_after(20, range(100, 300)))
 def test_no_policy_is_better_than_the_bound_on_many_problems(seed):
     bound_holds(seed)
 
 
-@chessboard(("welfare", "num_resources"), [*RANK_WELFARE, "leximin", "alpha:1", "alpha:2"], [1, 2])
+@pytest.mark.parametrize(
+    ("welfare", "num_resources"), crossed([*RANK_WELFARE, "leximin", "alpha:1", "alpha:2"], [1, 2])
+)
 def test_types_and_the_same_arms_one_by_one_agree(welfare, num_resources):
     problem = random_problem(21, 4, num_resources)
     counts = np.array([3, 1, 2, 4])
@@ -247,17 +248,17 @@ def test_alpha_fairness_spends_to_reach_positive_values(num_resources):
 
 def test_alpha_fairness_out_of_reach_is_an_error():
     hopeless, short = random_problem(8, shift=-5.0), random_problem(8, 4, shift=-0.45)
-    with pytest.raises(OutOfDomain, match="even without a budget"):
+    with pytest.raises(OutOfDomain):
         solve(hopeless, "alpha:1")
-    with pytest.raises(OutOfDomain, match="does not reach"):
+    with pytest.raises(OutOfDomain):
         solve_types(short.tables, [2000] * 4, [5.0], 0.9, "alpha:2")
     several = random_problem(8, 4, 2, shift=-0.45)
-    with pytest.raises(OutOfDomain, match="does not reach"):
+    with pytest.raises(OutOfDomain):
         solve_types(several.tables, [2000] * 4, [5.0, 5.0], 0.9, "alpha:2")
 
 
 def test_the_program_steps_in_where_cuts_do_not_end(monkeypatch):
-    monkeypatch.setattr(price_search, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(dual_search, "MOST_ROUNDS", 2)
     problem = random_problem(2, 12, 3)
     solution = solve(problem, "gini:2")
     check(problem, solution)
@@ -323,13 +324,13 @@ def test_another_initial_distribution():
 
 def test_bad_arguments():
     problem = random_problem(1)
-    with pytest.raises(InvalidInput, match="tolerance"):
+    with pytest.raises(InvalidInput, check=mentions("tolerance")):
         solve(problem, "gini:2", 0.0)
-    with pytest.raises(InvalidInput, match="initial"):
+    with pytest.raises(InvalidInput, check=mentions("initial")):
         solve(problem, "gini:2", initial=np.ones((2, 2)))
-    with pytest.raises(InvalidInput, match="sum to 1"):
+    with pytest.raises(InvalidInput, check=mentions(1)):
         solve(problem, "gini:2", initial=problem.types.initial * 0.5)
-    with pytest.raises(InvalidInput, match="budget"):
+    with pytest.raises(InvalidInput, check=mentions("budget")):
         solve_types(problem.types, None, [-1.0], 0.9, "gini:2")
 
 
@@ -341,7 +342,6 @@ def test_rounds_are_told():
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(deadline=None, max_examples=50)
 def test_projection_of_types_is_that_of_arms(seed):
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, 5, 6)
@@ -376,7 +376,6 @@ def test_frontiers_are_the_upper_hull_of_all_policies():
 
 
 @given(seed=st.integers(0, 10**6), ratio=st.floats(1, 3), price=st.floats(1e-3, 0.2))
-@settings(deadline=None, max_examples=40)
 def test_nothing_is_better_than_the_levels_found(seed, ratio, price):
     """Neither random moves, to which a concave function's optimum must stand, nor common levels."""
     rng = np.random.default_rng(seed)
@@ -422,7 +421,7 @@ def test_compiled_levels_are_those_in_numpy():
     problem = random_coupled(300, 4, num_types=200, seed=5)
     frontiers = model_of(problem).trace(np.ones(1))
     counts = problem.type_counts
-    for welfare in (Gini.geometric(300, 1.03), Maximin(), RegularisedMaximin(0.01), Utilitarian()):
+    for welfare in (Gini.geometric(300, 1.03), Maximin(), Maximin(0.01), Utilitarian()):
         answers = RankAnswers(welfare, counts)
         for price in (1e-5, 1e-4, 1e-3, 1e-2):
             slopes = frontiers.at_price(price).slopes

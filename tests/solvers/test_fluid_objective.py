@@ -7,7 +7,7 @@ and the welfare as cvxpy knows it.
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
@@ -15,10 +15,10 @@ from evenhand.errors import Infeasible, NotApplicable, OutOfDomain, TooLarge
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
-from evenhand.solvers import fluid_programs
 from evenhand.solvers.fluid import model_of, solve_fluid
+from evenhand.solvers.fluid import programs as fluid_programs
 
-from ..conftest import chessboard
+from ..conftest import crossed, mentions
 from ..oracles.fluid_lp import fluid_lp
 
 CRITERIA = ["discounted", "average", "finite:1", "finite:4"]
@@ -217,7 +217,7 @@ def check(problem, solution):
 def agrees(problem, criterion, welfare, tolerance=1e-6, known=None):
     best = brute_force(problem, criterion, known or welfare)
     if best == -np.inf:
-        with pytest.raises(Infeasible, match="floors cannot be met"):
+        with pytest.raises(Infeasible):
             solve_fluid(problem, welfare, tolerance)
         return
     solution = solve_fluid(problem, welfare, tolerance)
@@ -236,7 +236,6 @@ def agrees(problem, criterion, welfare, tolerance=1e-6, known=None):
     floor=st.sampled_from([0.0, 0.05, 0.15]),
     welfare=st.sampled_from(["gini:2", "gini:1.2", "utilitarian", "maximin", "leximin", "nash", "alpha:2"]),
 )
-@settings(deadline=None, max_examples=60)
 def test_the_relaxation_is_that_of_cvxpy(seed, criterion, num_resources, over, floor, welfare):
     agrees(random_problem(seed, criterion, num_resources, over, floor), criterion, welfare)
 
@@ -272,7 +271,7 @@ def test_programs_and_prices_agree(welfare):
                 assert np.allclose(mine, theirs, rtol=1e-4)
 
 
-@chessboard(("welfare", "over"), ["gini:2", "maximin", "alpha:2", "leximin"], ["arms", "groups"])
+@pytest.mark.parametrize(("welfare", "over"), crossed(["gini:2", "maximin", "alpha:2", "leximin"], ["arms", "groups"]))
 def test_one_budget_for_all_steps_is_a_looser_bound(welfare, over, monkeypatch):
     problem = random_problem(3, "finite:4", over=over)
     tight = solve_fluid(problem, welfare, 1e-7)
@@ -283,7 +282,7 @@ def test_one_budget_for_all_steps_is_a_looser_bound(welfare, over, monkeypatch):
     assert not loose.by_step and loose.prices.shape == (1,)
     assert loose.welfare == pytest.approx(brute_force(problem, "finite:4", welfare, by_step=False), rel=1e-6)
     assert tight.upper_bound <= loose.upper_bound * (1 + 1e-9)
-    if over == "arms":  # a problem where it pays
+    if over == "arms" and welfare in ("gini:2", "alpha:2"):  # the worst arm alone needs no more than its share
         assert tight.upper_bound < loose.upper_bound * (1 - 1e-4)
 
 
@@ -300,11 +299,12 @@ def test_the_average_is_the_limit_of_discounted(welfare, over):
         assert scaled == pytest.approx(average, rel=30 * (1 - discount) + 1e-6)
 
 
+@pytest.mark.slow
 def test_a_long_finite_horizon_comes_near_the_average():
     problem = random_problem(8, "average", discount=1.0)
     average = solve_fluid(problem, "gini:2", 1e-7).welfare
     for steps in (100, 400):
-        mean = solve_fluid(problem.under(f"finite:{steps}"), "gini:2", 1e-6).upper_bound / steps
+        mean = solve_fluid(problem.with_criterion(f"finite:{steps}"), "gini:2", 1e-6).upper_bound / steps
         assert mean == pytest.approx(average, abs=5 / steps)
 
 
@@ -312,12 +312,12 @@ def test_arms_whose_average_depends_on_the_start_are_refused():
     stays = np.eye(2)[:, None].repeat(2, axis=1)
     two = Arm(stays, np.ones((2, 2)), [[0], [1]], name="stuck")
     fine = Arm(np.full((2, 2, 2), 0.5), np.ones((2, 2)), [[0], [1]])
-    with pytest.raises(NotApplicable, match=r"type 1 \(stuck\).*finite:T"):
+    with pytest.raises(NotApplicable, check=mentions("type 1", "stuck")):
         solve_fluid(CoupledMDP([fine, two], [1.0], 0.9, criterion="average"), "gini:2")
     # Leaving for good is optional: where it ends depends on the policy, and where it starts matters.
     leaves = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
     lost = Arm(leaves, np.ones((2, 2)), [[0], [1]])
-    with pytest.raises(NotApplicable, match="type 0 depends"):
+    with pytest.raises(NotApplicable, check=mentions("0 depends")):
         solve_fluid(CoupledMDP([lost], [1.0], 0.9, criterion="average"), "gini:2")
     # Leaving for good that cannot be put off is fine: in the long run only the end counts.
     ends = np.array([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
@@ -328,18 +328,15 @@ def test_arms_whose_average_depends_on_the_start_are_refused():
 
 def test_a_machine_with_several_classes_of_states():
     """Replaced at wear and left alone when broken, a machine has two closed classes: policies are not unichain."""
-    problem = eh.problems.machine_replacement(num_arms=4, budget=1).under("average")
+    problem = eh.problems.machine_replacement(num_arms=4, budget=1).with_criterion("average")
     for welfare in ("gini:2", "leximin", "nash"):
         agrees(problem, "average", welfare, known="utilitarian")
 
 
-@chessboard(
+@pytest.mark.parametrize(
     ("criterion", "num_resources", "welfare"),
-    ["discounted", "average", "finite:5"],
-    [1, 2],
-    ["gini:2", SoftMinimum(1.0), "leximin", "alpha:2"],
+    crossed(["discounted", "average", "finite:5"], [1, 2], ["gini:2", SoftMinimum(1.0), "leximin", "alpha:2"]),
     ids=lambda given: "own" if isinstance(given, SoftMinimum) else str(given),
-    colours=3,
 )
 def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfare):
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0] * num_resources, [1] * num_resources])
@@ -348,15 +345,13 @@ def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfar
     problem = CoupledMDP([arm, other], budget, 0.9, ten, floors=[0.4, 0.2], criterion=criterion)
     assert (solve_fluid(problem, welfare, 1e-6).served >= [0.4 - 1e-6, 0.2 - 1e-6]).all()
     hopeless = CoupledMDP([arm, other], budget, 0.9, ten, floors=[0.4, 0.35], criterion=criterion)
-    with pytest.raises(Infeasible, match=r"at most 0\.3 of the time"):
+    with pytest.raises(Infeasible, check=mentions(0.3)):
         solve_fluid(hopeless, welfare, 1e-6)
 
 
-@chessboard(
+@pytest.mark.parametrize(
     ("criterion", "welfare"),
-    ["discounted", "average", "finite:10", "finite:30"],
-    ["utilitarian", "gini:2", "leximin", "alpha:2"],
-    colours=4,
+    crossed(["discounted", "average", "finite:10", "finite:30"], ["utilitarian", "gini:2", "leximin", "alpha:2"]),
 )
 @pytest.mark.slow
 def test_floors_that_take_the_whole_budget(criterion, welfare):
@@ -372,7 +367,7 @@ def test_floors_that_take_the_whole_budget(criterion, welfare):
 
 def test_an_arm_that_can_never_be_served_cannot_have_a_floor():
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0], [0]])
-    with pytest.raises(Infeasible, match="at most 0 of the time"):
+    with pytest.raises(Infeasible, check=mentions(0)):
         solve_fluid(CoupledMDP([arm], [1.0], 0.9, floors=[0.1]), "gini:2")
 
 
@@ -397,13 +392,13 @@ def test_floor_prices_are_what_a_floor_costs():
 
 def test_programs_that_are_too_large_are_refused(monkeypatch):
     monkeypatch.setattr(fluid_programs, "MOST_ENTRIES", 10)
-    with pytest.raises(TooLarge, match="entries"):
+    with pytest.raises(TooLarge, check=mentions("entries")):
         solve_fluid(random_problem(1), SoftMinimum(1.0))
 
 
 def test_a_welfare_that_is_not_defined_within_the_budget():
     arm = Arm(np.ones((1, 2, 1)), [[-1.0, 1.0]], [[0], [1]])
-    with pytest.raises(OutOfDomain, match="mean-log needs positive"):
+    with pytest.raises(OutOfDomain):
         solve_fluid(CoupledMDP([arm], [2], 0.9, [10]), MeanLog())
     assert solve_fluid(CoupledMDP([arm], [8], 0.9, [10]), MeanLog()).welfare == pytest.approx(np.log(0.6 / 0.1))
 
@@ -416,7 +411,7 @@ class TestFloorsAtTheEdgeOfReach:
         usage = np.zeros((2, 2, 1))
         usage[0, 1] = 1  # in the second state both actions are free, and one of them is worth something
         arm = Arm(moves, [[0, 1], [0, 2]], usage, initial=[0.5, 0.5])
-        return CoupledMDP([arm, arm], [2], 0.9, floors=[floor] * 2).under(criterion)
+        return CoupledMDP([arm, arm], [2], 0.9, floors=[floor] * 2).with_criterion(criterion)
 
     @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
     @pytest.mark.parametrize("welfare", ["gini:2", "alpha:2"])
@@ -429,7 +424,7 @@ class TestFloorsAtTheEdgeOfReach:
 
     @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
     def test_what_is_further_beyond_is_refused(self, criterion):
-        with pytest.raises(Infeasible, match=r"at most 0\.5 of the time"):
+        with pytest.raises(Infeasible, check=mentions(0.5)):
             solve_fluid(self.problem(criterion, 0.5 * (1 + 3e-7)), "gini:2")
 
 
@@ -438,7 +433,7 @@ class TestFloorsAtTheEdgeOfReach:
 def test_floors_that_are_easily_met_are_not_blamed_for_a_welfare_out_of_its_domain(criterion, num_resources):
     """Every arm can be served a quarter of the time, and has a positive value from half of the time on."""
     arm = Arm(np.ones((1, 2, 1)), [[-1.0, 1.0]], [[0] * num_resources, [1, 0.5][:num_resources]])
-    problem = CoupledMDP([arm], [1] * num_resources, 0.9, [4], floors=[0.1]).under(criterion)
+    problem = CoupledMDP([arm], [1] * num_resources, 0.9, [4], floors=[0.1]).with_criterion(criterion)
     for welfare in ("alpha:2", "alpha:0.5"):
         with pytest.raises(OutOfDomain):
             solve_fluid(problem, welfare)

@@ -8,7 +8,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.welfare import Gini, Leximin
 from evenhand.reductions.counts import Counts
-from evenhand.solvers.mixtures import Priced, best_mixture, improve
+from evenhand.solvers.column_generation import Priced, best_mixture, improve
 from evenhand.solvers.pricing import TabularPricing, weighed
 
 from ..oracles.problems import FIXED

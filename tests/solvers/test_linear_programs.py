@@ -7,7 +7,7 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -29,6 +29,8 @@ from evenhand.solvers.linear_programs import (
 )
 from evenhand.solvers.occupancy import occupancy, policy_of, values
 from evenhand.typing import Floats
+
+from ..conftest import mentions
 
 OPTIMA = {
     ("exponential", 2): 14.1859,
@@ -189,7 +191,6 @@ def test_one_arm_and_no_future() -> None:
 # -------------------------------------------------------------------------------------------------- certificate
 
 
-@settings(deadline=None, max_examples=15)
 @given(
     seed=st.integers(0, 10**6),
     ratio=st.floats(1, 8),
@@ -206,7 +207,6 @@ def test_bounds_meet_whatever_the_algorithm(seed: int, ratio: float, discount: f
     assert solution.lower_bound == pytest.approx(np.sort(solution.values) @ weights)
 
 
-@settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 10**6), noise=st.floats(0, 10))
 def test_upper_bound_holds_whatever_the_solver_says(seed: int, noise: float) -> None:
     mdp = heterogeneous(seed)
@@ -221,7 +221,6 @@ def test_upper_bound_holds_whatever_the_solver_says(seed: int, noise: float) -> 
     assert np.sort(lie.values) @ weights <= best + 1e-6
 
 
-@settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 6), scale=st.sampled_from([0.0, 1e-9, 1.0, 100.0]))
 def test_repaired_matrix_is_doubly_stochastic(seed: int, size: int, scale: float) -> None:
     repaired = doubly_stochastic(scale * np.random.default_rng(seed).normal(size=(size, size)))
@@ -289,7 +288,7 @@ def test_policy_of_takes_the_fallback_only_where_nothing_is_visited() -> None:
     assert policy[last[2]] == 1
     assert policy_of(mdp, measure)[mdp.offsets[2]] == 1
     np.testing.assert_allclose(policy[: mdp.offsets[1]], 1 / mdp.offsets[1])
-    with pytest.raises(InvalidInput, match="fallback"):
+    with pytest.raises(InvalidInput, check=mentions("fallback")):
         policy_of(mdp, measure, fallback=last[::-1])
 
 
@@ -311,7 +310,7 @@ def test_bad_weights(weights: list[float], words: str) -> None:
 
 
 def test_several_objectives_need_weights() -> None:
-    with pytest.raises(InvalidInput, match="each of the 3 objectives"):
+    with pytest.raises(InvalidInput, check=mentions("3 objectives")):
         count_lp(heterogeneous(0))
 
 
@@ -320,19 +319,19 @@ def test_a_program_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch)
     needed = linear_programs.BYTES_PER_ENTRY * (mdp.transitions.nnz + mdp.num_pairs)
     monkeypatch.setattr("evenhand.checks.LITTLE", 0.0)
     monkeypatch.setattr("evenhand.checks.available_memory", lambda: needed)
-    with pytest.raises(TooLarge, match="non-zeros"):
+    with pytest.raises(TooLarge, check=mentions("non-zeros")):
         count_lp(mdp, np.ones(3))
     monkeypatch.setattr("evenhand.checks.available_memory", lambda: 2 * needed)
     count_lp(mdp, np.ones(3))
-    with pytest.raises(TooLarge, match="17 rows"):
+    with pytest.raises(TooLarge, check=mentions("17 rows")):
         gini_lp(mdp, geometric(3))
 
 
 def test_time_is_told_and_limited() -> None:
     mdp = Joint(machine_replacement(num_arms=5)).mdp
-    with pytest.raises(NotConverged, match="time limit"):
+    with pytest.raises(NotConverged):
         gini_lp(mdp, geometric(5), time_limit=1e-6)
-    with pytest.raises(InvalidInput, match="time_limit"):
+    with pytest.raises(InvalidInput, check=mentions("time_limit")):
         count_lp(heterogeneous(0), np.ones(3), time_limit=0)
     seconds = count_lp(heterogeneous(0), np.ones(3), time_limit=60).seconds
     assert set(seconds) == {"build", "solve", "extract"}
@@ -343,7 +342,7 @@ def test_number_of_threads_may_change_from_call_to_call() -> None:
     mdp = heterogeneous(0)
     found = [gini_lp(mdp, geometric(3), threads=number).objective for number in (1, 2, None, 1)]
     assert np.ptp(found) < 1e-7
-    with pytest.raises(InvalidInput, match="threads"):
+    with pytest.raises(InvalidInput, check=mentions("threads")):
         gini_lp(mdp, geometric(3), threads=0)
 
 
@@ -380,7 +379,7 @@ def test_door_gives_optimum_and_prices(algorithm: Algorithm, by_rows: bool) -> N
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_door_says_in_words_why_there_is_no_optimum(algorithm: Algorithm) -> None:
     infeasible = program([1, 1], [[1, 1], [1, 1]], [3, -INF], [INF, 2])
-    with pytest.raises(InvalidInput, match="contradict"):
+    with pytest.raises(InvalidInput, check=mentions("contradict")):
         solve_program(infeasible, algorithm=algorithm)
     unbounded = program([1, 1], [[1, -1]], [-INF], [1])
     with pytest.raises(InvalidInput, match=r"unbounded|without limit"):
@@ -405,9 +404,9 @@ def test_door_refuses_what_is_not_a_program(faulty: LinearProgram, words: str) -
 
 def test_door_refuses_options_it_does_not_have() -> None:
     sound = program([1], [[1]], [0], [1])
-    with pytest.raises(InvalidInput, match="primal-simplex"):
+    with pytest.raises(InvalidInput, check=mentions("primal-simplex")):
         solve_program(sound, algorithm="guess")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="tolerance"):
+    with pytest.raises(InvalidInput, check=mentions("tolerance")):
         solve_program(sound, tolerance=-1.0)
 
 

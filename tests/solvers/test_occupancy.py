@@ -12,6 +12,8 @@ from evenhand.reductions import Counts, Joint
 from evenhand.solvers import occupancy as module
 from evenhand.solvers.occupancy import occupancy, policy_of, values
 
+from ..conftest import mentions
+
 
 def random_mdp(seed, num_states=6, discount=0.9, objectives=2):
     """A tabular MDP whose outcomes are shared between pairs and in no order."""
@@ -114,12 +116,12 @@ class TestChecks:
     mdp = random_mdp(0)
 
     def test_a_wrong_length_is_named(self):
-        with pytest.raises(InvalidInput, match=rf"probabilities: expected shape \(pair={self.mdp.num_pairs}\)"):
+        with pytest.raises(InvalidInput, check=mentions("probabilities", self.mdp.num_pairs)):
             occupancy(self.mdp, np.ones(self.mdp.num_pairs + 1))
 
     @pytest.mark.parametrize("change", [lambda p: 0.5 * p, lambda p: p + 1e-6, lambda p: np.where(p == p[0], -p, p)])
     def test_what_is_no_policy_is_refused(self, change):
-        with pytest.raises(InvalidInput, match="sum of 1"):
+        with pytest.raises(InvalidInput, check=mentions(1)):
             occupancy(self.mdp, change(random_policy(self.mdp, 0)))
 
     def test_nan_is_refused(self):

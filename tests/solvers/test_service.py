@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.model.arm import Arm
@@ -62,7 +62,6 @@ def arms(draw):
     return Arm(moves, rng.integers(0, 4, size=(s, a)), usage, initial=np.eye(s)[draw(st.integers(0, s - 1))])
 
 
-@settings(deadline=None, max_examples=60)
 @given(first=arms(), second=arms(), criterion=st.sampled_from(["discounted", "average", "finite:1", "finite:4"]))
 def test_the_worth_of_service_is_that_of_the_best_of_all_policies(first, second, criterion):
     problem = CoupledMDP([first, second], [1], 0.9, criterion=criterion)
@@ -94,7 +93,7 @@ def test_what_can_be_afforded_and_reached():
     rich = problem.with_budget([2])
     assert reached(rich.types, rich.affordable, rich.criterion)[0].tolist() == [True, True, True]
     for steps, last in ((1, [True, False, False]), (2, [True, True, True])):
-        short = rich.under(f"finite:{steps}")
+        short = rich.with_criterion(f"finite:{steps}")
         assert reached(short.types, short.affordable, short.criterion)[0].tolist() == last
 
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pieces
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
@@ -70,7 +70,7 @@ def test_as_in_memory(welfare, num_resources):
 
 @pytest.mark.parametrize("criterion", ["average", "finite:6"])
 def test_under_other_criteria(criterion):
-    problem = problem_of(12).under(criterion)
+    problem = problem_of(12).with_criterion(criterion)
     sharded = solve_sharded(InMemory(problem, 5), "gini:2", num_shards=2)
     assert sharded.upper_bound >= solve_fluid(problem, "gini:2").welfare * (1 - 1e-9)
     assert sharded.gap <= 1e-4
@@ -83,7 +83,6 @@ def test_the_welfare_and_the_use_are_those_of_the_values():
     assert solution.welfare == as_welfare("gini:2", 25)(solution.values)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     num_arms=st.integers(2, 40),
     num_resources=st.integers(1, 2),
@@ -99,7 +98,6 @@ def test_neither_shards_nor_the_order_of_arrival_change_a_bit(num_arms, num_reso
     assert bits(first) == bits(second)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(num_arms=st.integers(30, 80), levels=st.integers(8, 30), seed=st.integers(0, 10**6))
 def test_a_coarse_grid_costs_accuracy_and_never_truth(num_arms, levels, seed):
     problem = problem_of(num_arms, 1, seed)

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
@@ -15,7 +15,7 @@ from evenhand.kernels import runs
 from evenhand.model.arm import ArmTables
 from evenhand.model.welfare import as_welfare
 from evenhand.planning import by_shards
-from evenhand.solvers.levels import power_utility, power_value, share_evenly
+from evenhand.solvers.fluid.price_response import power_utility, power_value, share_evenly
 from evenhand.solvers.permutahedron import project_in_runs, project_types
 from evenhand.solvers.sharded import grid, ranks
 from evenhand.solvers.sharded import solve as solving
@@ -44,10 +44,6 @@ def short_runs():
     runs.RUN = usual
 
 
-examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@examples
 @given(populations())
 def test_row_counts_are_the_counts(population):
     _, counts, rng = population
@@ -57,7 +53,6 @@ def test_row_counts_are_the_counts(population):
     np.testing.assert_array_equal(found[len(counts) // 3 :], counts[len(counts) // 3 :])
 
 
-@examples
 @given(populations(), st.sampled_from(WELFARES))
 def test_welfare_in_runs_is_the_welfare(population, name):
     values, counts, _ = population
@@ -66,7 +61,6 @@ def test_welfare_in_runs_is_the_welfare(population, name):
     assert found == pytest.approx(float(welfare(values, counts)), rel=1e-12, abs=1e-13)
 
 
-@examples
 @given(populations(), st.sampled_from(WELFARES), st.integers(1, 5), st.sampled_from([0, 10, 10**6]), st.floats(0, 1))
 def test_welfare_of_bins_is_as_near_as_they_say(population, name, num_shards, few, allowed):
     values, counts, rng = population
@@ -99,7 +93,6 @@ def test_welfare_of_bins_is_as_near_as_they_say(population, name, num_shards, fe
         assert abs(sketch.settled(welfare, unsure, edges, *picked) - exact) <= left + rounding
 
 
-@examples
 @given(populations(), st.sampled_from(WELFARES), st.sampled_from([1, 10**6]))
 def test_weights_are_those_of_the_plain_way(population, name, undecided):
     values, counts, rng = population
@@ -122,7 +115,6 @@ def test_weights_are_those_of_the_plain_way(population, name, undecided):
     np.testing.assert_allclose(ranks.projected(welfare, found, rows), member, rtol=1e-8, atol=1e-11 / number)
 
 
-@examples
 @given(populations(), st.sampled_from(WELFARES))
 def test_projections_in_runs_are_projections(population, name):
     _, counts, rng = population
@@ -139,6 +131,7 @@ def test_power_means_from_mean_utilities(alpha):
     assert found == pytest.approx(float(as_welfare(f"alpha:{alpha}", 50)(values)), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["all different", "all equal", "some levels"])
 @pytest.mark.parametrize("single", [True, False])
 def test_memory_of_a_proof_and_of_a_welfare(kind, single, monkeypatch):

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInput, ModelError, NotConverged
@@ -14,7 +14,7 @@ from evenhand.problems import machine_replacement
 from evenhand.solvers import whittle
 from evenhand.solvers.whittle import whittle_indices
 
-from ..conftest import chessboard
+from ..conftest import crossed, mentions
 from ..oracles.activity_frontiers import value_frontiers
 from ..oracles.exact_whittle import exact_indices
 
@@ -119,7 +119,7 @@ def test_machine_replacement(either_kernel, cost, published):
     np.testing.assert_allclose(result.indices[0], published, atol=5e-5)
 
 
-@chessboard(("kind", "discount"), ["dense", "sparse", "deterministic", "multichain"], [0.3, 0.95])
+@pytest.mark.parametrize(("kind", "discount"), crossed(["dense", "sparse", "deterministic", "multichain"], [0.3, 0.95]))
 def test_enumeration_of_all_policies(either_kernel, kind, discount):
     verdicts = []
     for num_states in (1, 2, 3, 4):
@@ -329,7 +329,6 @@ def test_discount_near_one_against_exact_arithmetic(either_kernel, kind):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from(["dense", "sparse", "deterministic"]))
-@settings(deadline=None, max_examples=40)
 def test_the_frontier_is_the_optimum_at_every_charge(seed, num_states, kind):
     transitions, rewards = random_arms(seed, 1, num_states, kind)
     initial = np.random.default_rng(seed).dirichlet(np.ones(num_states))
@@ -343,7 +342,6 @@ def test_the_frontier_is_the_optimum_at_every_charge(seed, num_states, kind):
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.5, 0.95, 0.9999]))
-@settings(deadline=None, max_examples=30)
 def test_the_frontier_is_concave_and_its_slopes_are_the_charges(seed, discount):
     transitions, rewards = random_arms(seed, 2, 6, "sparse")
     frontier = value_frontiers(transitions, rewards, discount)
@@ -378,7 +376,6 @@ def test_padding_changes_nothing(either_kernel):
 
 
 @given(st.integers(0, 10_000), st.floats(-100, 100), st.floats(0.01, 100))
-@settings(deadline=None, max_examples=30)
 def test_indices_scale_with_rewards_and_ignore_constants(seed, constant, factor):
     transitions, rewards = random_arms(seed, 1, 5)
     plain = whittle_indices(transitions, rewards, 0.9)
@@ -432,7 +429,7 @@ def test_more_pivots_than_room(monkeypatch):
     assert np.diff(frontier.offsets).max() > 40 + 8 + 1
     assert np.diff(frontier.offsets).min() >= 41
     monkeypatch.setattr(whittle, "MOST_PIVOTS", 1)
-    with pytest.raises(NotConverged, match="more than"):
+    with pytest.raises(NotConverged):
         value_frontiers(transitions, rewards, 0.99)
 
 
@@ -444,15 +441,15 @@ def test_no_arms():
 
 def test_arguments_are_checked():
     transitions, rewards = random_arms(14, 2, 3)
-    with pytest.raises(InvalidInput, match="transitions: expected shape"):
+    with pytest.raises(InvalidInput, check=mentions("transitions")):
         whittle_indices(transitions[:, :2], rewards, 0.9)
-    with pytest.raises(InvalidInput, match="rewards: expected shape"):
+    with pytest.raises(InvalidInput, check=mentions("rewards")):
         whittle_indices(transitions, rewards[..., :1], 0.9)
-    with pytest.raises(InvalidInput, match="discount"):
+    with pytest.raises(InvalidInput, check=mentions("discount")):
         whittle_indices(transitions, rewards, 1.0)
-    with pytest.raises(InvalidInput, match="num_states"):
+    with pytest.raises(InvalidInput, check=mentions("num_states")):
         whittle_indices(transitions, rewards, 0.9, num_states=[3, 4])
-    with pytest.raises(InvalidInput, match="beyond"):
+    with pytest.raises(InvalidInput, check=mentions("beyond")):
         whittle_indices(transitions, rewards, 0.9, num_states=[3, 2])
     with pytest.raises(ModelError, match=r"transitions\[1\]\[0\]\[1\].*sum to 2(.|\n)*rewards\[0\]\[2\]\[0\]"):
         transitions[1, 0, 1] *= 2
@@ -480,7 +477,7 @@ def test_tiny_advantages_near_a_discount_of_one_are_not_passive(kernel, monkeypa
     assert found.indices[0] == pytest.approx(indices, rel=1e-9)
 
 
-@chessboard(("kernel", "certain", "power"), ["numpy", "compiled"], [True, False], [3, 10, 16, 20], colours=2)
+@pytest.mark.parametrize(("kernel", "certain", "power"), crossed(["numpy", "compiled"], [True, False], [3, 10, 16, 20]))
 def test_verdicts_are_those_of_exact_arithmetic(kernel, certain, power, monkeypatch):
     """Also next to a discount of 1; regaining by less than TIE counts as a tie, so one side only is certain there."""
     monkeypatch.setattr(whittle, "COMPILE_FROM", np.inf if kernel == "numpy" else 0)

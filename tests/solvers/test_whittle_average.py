@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotApplicable
@@ -14,7 +14,7 @@ from evenhand.problems import heterogeneous_machine_replacement, machine_replace
 from evenhand.solvers import whittle
 from evenhand.solvers.whittle import whittle_indices
 
-from ..conftest import one_in
+from ..conftest import mentions, slow_after
 from ..oracles.activity_frontiers import value_frontiers
 
 KINDS = ("dense", "sparse", "deterministic", "free")
@@ -93,7 +93,6 @@ def either_kernel(request, monkeypatch):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6), st.sampled_from(KINDS[:3]))
-@settings(deadline=None, max_examples=60)
 def test_verdicts_and_indices_against_all_policies(seed, num_states, kind):
     transitions, rewards = random_arm(seed, num_states, kind)
     result = whittle_indices(transitions, rewards, Average())
@@ -143,7 +142,6 @@ def test_bisection(either_kernel, seed):
 
 
 @given(st.integers(0, 10_000), st.integers(2, 6), st.sampled_from(KINDS))
-@settings(deadline=None, max_examples=60)
 def test_the_limit_of_discounted_indices(seed, num_states, kind):
     """The distance falls like 1 - discount. Rewards are drawn from a continuum: no advantage stays 0 by chance."""
     transitions, rewards = random_arm(seed, num_states, kind)
@@ -198,7 +196,6 @@ def test_the_same_moves_give_the_reward_difference(either_kernel):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from(KINDS[:3]))
-@settings(deadline=None, max_examples=30)
 def test_the_frontier_is_the_best_mean_at_every_charge(seed, num_states, kind):
     transitions, rewards = random_arm(seed, num_states, kind)
     frontier = value_frontiers(transitions, rewards, Average())
@@ -223,14 +220,11 @@ class TestSeveralClosedClasses:
         result = whittle_indices(np.concatenate([whole, halves]), rewards, Average())
         assert result.indexable.tolist() == [True, False]
         assert list(result.refused) == [1]
-        assert result.explain(1) == (
-            "the long-run mean depends on the start: active in states 0, 1, 2, 3, the arm stays in states 0, 1 "
-            "for ever once there, and likewise in states 2, 3; use a discount near 1, or finite:T"
-        )
+        assert mentions("states 0", 1, 2, 3, "states 2", "near 1")(result.explain(1))
         assert np.isnan(result.indices[1]).all()
         alone = whittle_indices(whole, rewards[:1], Average())
         np.testing.assert_allclose(result.indices[0], alone.indices[0], atol=1e-13)
-        with pytest.raises(NotApplicable, match="arm 1: the long-run mean depends on the start"):
+        with pytest.raises(NotApplicable, check=mentions("arm 1")):
             value_frontiers(np.concatenate([whole, halves]), rewards, Average())
 
     def test_a_rested_arm_is_refused(self, either_kernel):
@@ -268,7 +262,7 @@ class TestSeveralClosedClasses:
         near = whittle_indices(transitions, rewards, 1 - 1e-8)
         np.testing.assert_allclose(result.indices, near.indices, rtol=1e-5, atol=1e-5)
 
-    @pytest.mark.parametrize("seed", one_in(2, range(20)))
+    @pytest.mark.parametrize("seed", slow_after(10, range(20)))
     def test_whoever_is_accepted_solves_the_optimality_equation(self, either_kernel, seed):
         """Just below each index active is best, just above it passive, by value iteration."""
         transitions, rewards = random_arm(seed, 4, "free")

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotConverged
@@ -15,7 +15,7 @@ from evenhand.problems import machine_replacement
 from evenhand.solvers import whittle
 from evenhand.solvers.whittle import whittle_indices
 
-from ..conftest import one_in
+from ..conftest import mentions, slow_after
 from ..oracles.activity_frontiers import value_frontiers
 
 KINDS = ("dense", "sparse", "deterministic")
@@ -72,7 +72,6 @@ def either_kernel(request, monkeypatch):
     st.sampled_from(KINDS),
     st.sampled_from([1.0, 0.9, 0.5, 0.0]),
 )
-@settings(deadline=None, max_examples=40)
 def test_indices_against_bisection(seed, num_states, num_steps, kind, discount):
     transitions, rewards = random_arm(seed, num_states, kind)
     result = whittle_indices(transitions, rewards, Finite(num_steps, discount))
@@ -83,7 +82,6 @@ def test_indices_against_bisection(seed, num_states, num_steps, kind, discount):
 
 
 @given(st.integers(0, 10_000), st.integers(2, 6), st.sampled_from(KINDS), st.sampled_from([1.0, 0.9]))
-@settings(deadline=None, max_examples=25)
 def test_verdicts_against_a_grid_of_charges(seed, num_states, kind, discount):
     """Rewards are tenths: where a state regains, it does so by more than the grid can miss, or is seen as a witness."""
     transitions, rewards = random_arm(seed, num_states, kind)
@@ -111,7 +109,7 @@ def test_a_known_arm_that_is_not_indexable(either_kernel):
     assert not many.indexable[0]
     assert (many.regained_step[0], many.regained[0]) == (2, 1)
     np.testing.assert_allclose(many.witnesses[0], [0, 1], atol=1e-12)
-    assert "not indexable: at step 2 in state 1 passive is optimal at charge " in many.explain(0)
+    assert mentions("step 2", "1 passive")(many.explain(0))
     assert np.isnan(many.indices).all()
 
 
@@ -140,7 +138,6 @@ def test_the_unrolled_arm(either_kernel, kind, discount):
 @given(
     st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 4), st.sampled_from(KINDS), st.sampled_from([1.0, 0.8])
 )
-@settings(deadline=None, max_examples=30)
 def test_the_frontier_is_the_optimum_at_every_charge(seed, num_states, num_steps, kind, discount):
     transitions, rewards = random_arm(seed, num_states, kind)
     initial = np.random.default_rng(seed).dirichlet(np.ones(num_states))
@@ -154,7 +151,7 @@ def test_the_frontier_is_the_optimum_at_every_charge(seed, num_states, num_steps
         assert (frontier.values - charge * frontier.uses).max() == pytest.approx(initial @ values, abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", one_in(2, range(4)))
+@pytest.mark.parametrize("seed", slow_after(2, range(4)))
 def test_many_steps_lead_to_the_endless_criteria(either_kernel, seed):
     transitions, rewards = random_arm(seed, 4, "dense")
     for finite, endless in ((Finite(200, 0.9), 0.9), (Finite(400), Average())):
@@ -214,7 +211,7 @@ def test_ties_do_not_multiply_charges(either_kernel):
 def test_too_many_charges_are_told(monkeypatch):
     transitions, rewards = random_arm(1, 4, "dense")
     monkeypatch.setattr(whittle, "MOST_PIVOTS", 0)
-    with pytest.raises(NotConverged, match="arm 0: the optimal policy changes too often; use fewer steps"):
+    with pytest.raises(NotConverged, check=mentions("arm 0")):
         whittle_indices(transitions, rewards, Finite(4))
 
 

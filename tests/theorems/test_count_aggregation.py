@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.model.coupled import CoupledMDP
@@ -35,19 +35,16 @@ def check_lift(problem: CoupledMDP, seed: int) -> None:
 
 
 @given(symmetric_problems(), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=15)
 def test_a_lifted_policy_keeps_its_value(problem: CoupledMDP, seed: int) -> None:
     check_lift(problem, seed)
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=10)
 def test_a_lifted_policy_of_types_keeps_its_values(seed: int) -> None:
     check_lift(random_typed(seed), seed)
 
 
 @given(symmetric_problems())
-@settings(deadline=None, max_examples=15)
 def test_the_best_on_counts_is_the_best_of_all(problem: CoupledMDP) -> None:
     joint = best_gini(ProductSpace(problem), np.full(problem.num_arms, 1 / problem.num_arms))
     best = solve_weighted(Counts(problem).mdp, np.ones(1), tolerance=1e-10)

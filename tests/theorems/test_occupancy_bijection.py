@@ -1,7 +1,7 @@
 """Lemma B.2 (Puterman, Theorem 6.9.1): stationary policies and occupancy measures determine each other."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.model.arm import Arm
@@ -15,7 +15,6 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 @given(symmetric_problems(), SEEDS)
-@settings(deadline=None, max_examples=15)
 def test_from_a_policy_to_its_measure_and_back(problem: CoupledMDP, seed: int) -> None:
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(seed))
@@ -29,7 +28,6 @@ def test_from_a_policy_to_its_measure_and_back(problem: CoupledMDP, seed: int) -
 
 
 @given(symmetric_problems(), SEEDS)
-@settings(deadline=None, max_examples=15)
 def test_from_a_measure_to_its_policy_and_back(problem: CoupledMDP, seed: int) -> None:
     """Any mixture of measures is one: it satisfies the flow equations, whatever policy it is of."""
     space, joint = ProductSpace(problem), Joint(problem)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -46,7 +46,6 @@ MEASURES: dict[str, tuple[Callable, Callable]] = {
 
 @pytest.mark.parametrize("name", MEASURES)
 @given(problem=symmetric_problems())
-@settings(deadline=None, max_examples=5)
 def test_the_best_mean_is_the_best_of_the_measure(name: str, problem: CoupledMDP) -> None:
     expression, measure = MEASURES[name]
     space = ProductSpace(problem)

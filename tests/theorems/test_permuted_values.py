@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.model.coupled import CoupledMDP
@@ -18,7 +18,6 @@ def library_values(space: ProductSpace, policy: np.ndarray) -> np.ndarray:
 
 
 @given(symmetric_problems(), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=15)
 def test_a_renamed_policy_has_renamed_values(problem: CoupledMDP, seed: int) -> None:
     space = ProductSpace(problem)
     policy = space.random_policy(np.random.default_rng(seed))

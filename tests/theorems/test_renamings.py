@@ -14,6 +14,7 @@ from evenhand.reductions.counts import Counts
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.occupancy import occupancy
 
+from ..conftest import mentions
 from .product_space import ProductSpace, random_arm, random_symmetric
 from .renamings import average_over_renamings, count_pairs
 
@@ -70,7 +71,7 @@ def test_values_are_averaged_within_types(problem: CoupledMDP) -> None:
         averaged = average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
         values = space.values(policy)
         means = [values[problem.type_of_arm == kind].mean() for kind in range(problem.num_types)]
-        np.testing.assert_allclose(exact_values(averaged, problem).values, means, atol=1e-9)
+        np.testing.assert_allclose(exact_values(problem, averaged).values, means, atol=1e-9)
         np.testing.assert_allclose(space.values(space.induced(averaged)), np.array(means)[problem.type_of_arm])
 
 
@@ -91,7 +92,7 @@ def test_where_nobody_goes_it_is_still_a_policy() -> None:
 
 def test_the_wrong_number_of_pairs_is_refused() -> None:
     joint = Joint(PROBLEMS["identical"]())
-    with pytest.raises(InvalidInput, match=rf"measure: expected shape \(pair={joint.mdp.num_pairs}\)"):
+    with pytest.raises(InvalidInput, check=mentions("measure", joint.mdp.num_pairs)):
         average_over_renamings(joint, np.ones(joint.mdp.num_pairs + 1))
 
 

@@ -3,7 +3,7 @@
 from math import factorial
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.evaluation.exact import exact_values
@@ -22,14 +22,13 @@ def averaged_measure(space: ProductSpace, policy: np.ndarray) -> np.ndarray:
 
 
 @given(symmetric_problems(), st.integers(0, 2**32 - 1), st.booleans())
-@settings(deadline=None, max_examples=20)
 def test_every_arm_gets_the_mean(problem: CoupledMDP, seed: int, sparse: bool) -> None:
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(seed), sparse)
     mean = space.values(policy).mean()
     averaged = average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
 
-    np.testing.assert_allclose(exact_values(averaged, problem).values, [mean], atol=1e-9)
+    np.testing.assert_allclose(exact_values(problem, averaged).values, [mean], atol=1e-9)
     induced = space.induced(averaged)
     np.testing.assert_allclose(space.values(induced), np.full(space.num_arms, mean), atol=1e-9)
 
@@ -40,7 +39,6 @@ def test_every_arm_gets_the_mean(problem: CoupledMDP, seed: int, sparse: bool) -
 
 
 @given(symmetric_problems(), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=10)
 def test_the_averaged_policy_is_blind_to_names(problem: CoupledMDP, seed: int) -> None:
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(seed))
@@ -74,4 +72,4 @@ def test_types_are_averaged_only_among_themselves() -> None:
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(0))
     averaged = average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
-    np.testing.assert_allclose(exact_values(averaged, problem).values, space.values(policy), atol=1e-10)
+    np.testing.assert_allclose(exact_values(problem, averaged).values, space.values(policy), atol=1e-10)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.model.coupled import CoupledMDP
@@ -13,7 +13,6 @@ from .product_space import ProductSpace, best_gini, gini_weights, symmetric_prob
 
 
 @given(symmetric_problems(), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=15)
 def test_the_best_mean_is_the_best_gini(problem: CoupledMDP, seed: int) -> None:
     space = ProductSpace(problem)
     weights = gini_weights(np.random.default_rng(seed), space.num_arms)
@@ -26,7 +25,6 @@ def test_the_best_mean_is_the_best_gini(problem: CoupledMDP, seed: int) -> None:
 
 
 @given(symmetric_problems(), st.integers(0, 2**32 - 1), st.sampled_from(["counts", "count-lp"]))
-@settings(deadline=None, max_examples=15)
 def test_the_lifted_count_policy_attains_it(problem: CoupledMDP, seed: int, method: str) -> None:
     """Solved for the mean alone, and then measured by weights it never saw."""
     space = ProductSpace(problem)

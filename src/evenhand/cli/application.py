@@ -114,7 +114,7 @@ def check(**options: Any) -> None:
     help="Time limit of the method fluid; by default until nothing is gained.",
 )
 @click.option(
-    "--rotate",
+    "--redraw-every",
     type=int,
     metavar="K",
     help="Draw the policy of a mixture anew every K steps, not once at the start; both are reported.",
@@ -124,10 +124,10 @@ def check(**options: Any) -> None:
     "--robust",
     type=float,
     metavar="Q",
-    help="Of a fitted model: maximise the mean of the worst share Q of the draws (0.1), and report its cost. "
+    help="Of a fitted model: maximise the mean of the worst share Q of the scenarios (0.1), and report its cost. "
     "Takes the time of many plans, on top of --seconds.",
 )
-@on_cells_option("policies are tried and draws weighed")
+@on_cells_option("policies and scenarios are evaluated")
 @click.option(
     "--checkpoint",
     metavar="FILE",
@@ -141,7 +141,7 @@ def solve(**options: Any) -> None:
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
     --budget, a table: the welfare under each, and what the step from one to the next is worth. A model in Parquet with
     --on, or of many rows, is solved by shards: the fair relaxation, its bound, and a plan in Parquet. Of any other
-    model --on says where the policies of the method fluid are tried, and draws weighed.
+    model --on says where the policies of the method fluid are tried, and scenarios evaluated.
     """
     from evenhand.cli.commands.solve import run
 
@@ -176,7 +176,7 @@ def indices(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
-@place_option("policies are played and draws weighed, several at a time")
+@place_option("policies are simulated, several at a time")
 @click.option("--report", metavar="FILE.html", help="Also write the comparison as a page with figures.")
 @common()
 def compare(**options: Any) -> None:
@@ -237,7 +237,7 @@ def train(**options: Any) -> None:
     """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
 
     For identical arms and discounted rewards. The learner sees only what it plays, never the model's matrices; they
-    serve to judge which network is kept, where that can be done exactly. The trained policy plays any number of such
+    select the network, if that can be done exactly. The trained policy plays any number of such
     arms with any budget, and needs no torch. With --seeds, a table of all runs. Needs the extra "rl".
     """
     from evenhand.cli.commands.train import run
@@ -255,7 +255,7 @@ def train(**options: Any) -> None:
 @over_option
 @playing
 @draws_option
-@on_cells_option("--draws are weighed")
+@on_cells_option("--draws are evaluated")
 @click.option("--values", metavar="FILE.parquet", help="By shards: write the value of each row, with its error.")
 @common()
 def evaluate(**options: Any) -> None:
@@ -308,13 +308,13 @@ def fit(**options: Any) -> None:
     "--episodes", default=1000, show_default=True, type=click.IntRange(min=1), help="Episodes to play of --policies."
 )
 @common()
-def replay(**options: Any) -> None:
+def backtest(**options: Any) -> None:
     """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with what came.
 
     The policy is the shares of actions by type and state, the same at all times. Arms follow it from where they were
     first seen, for as long as they were. A model that the records speak against shows here.
     """
-    from evenhand.cli.commands.replay import run
+    from evenhand.cli.commands.backtest import run
 
     run(**options)
 

@@ -2,7 +2,7 @@
 
 Click has the machinery: `_EVENHAND_COMPLETE=bash_source evenhand` prints what Bash needs. Here is what may stand in the
 place of each parameter, by its name, so that a new command completes as the others do. A shell completes files by
-itself if it is told that one may stand there; Bash does so only where nothing else fits, so files of the right kind are
+itself if a file is allowed there; Bash does so only where nothing else fits, so files of the right kind are
 listed here, too.
 """
 
@@ -79,7 +79,7 @@ class Completed(click.types.StringParamType):
         found = [CompletionItem(before + name, help=about or None) for name, about in self._known(ctx, last)]
         if not self.files or before:
             return found
-        return [CompletionItem(incomplete, type="file"), *found]  # first, for Bash then forgets what came before
+        return [CompletionItem(incomplete, type="file"), *found]  # first: Bash then drops earlier items
 
     def _known(self, context: click.Context, start: str) -> Found:
         if self.names is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object; numbers that JSON lacks become null."""
-    from evenhand.model.files import as_json
+    from evenhand.model.io import as_json
 
     click.echo(json.dumps(as_json(value), allow_nan=False))
 

@@ -50,8 +50,8 @@ def welfare_option(command: Command) -> Command:
     return click.option(
         "--welfare",
         metavar="W",
-        help="How values are weighed: gini:half=0.75, gini:2, gini:0.5,0.3,0.2, utilitarian, maximin, maximin:0.01, "
-        "leximin, nash, alpha:2, ...; when absent the model's own, or gini:half=0.75, by which the worse-off half has "
+        help="Welfare: gini:half=0.75, gini:2, gini:0.5,0.3,0.2, utilitarian, maximin, maximin:0.01, "
+        "leximin, nash, alpha:2, ...; by default the model's own, or gini:half=0.75, by which the worse-off half has "
         "75 % of the weight.",
     )(command)
 
@@ -61,7 +61,7 @@ def criterion_option(command: Command) -> Command:
     return click.option(
         "--criterion",
         metavar="C",
-        help="What rewards over time are worth: discounted, average or finite:T; the model's own when absent.",
+        help="Criterion: discounted, average or finite:T; by default that of the model.",
     )(command)
 
 
@@ -70,7 +70,7 @@ def over_option(command: Command) -> Command:
     return click.option(
         "--over",
         metavar="arms|groups",
-        help="Whose values welfare weighs: every arm's, or the mean of each group; the model's own when absent.",
+        help="Members of welfare: every arm, or every group by its mean; by default as in the model.",
     )(command)
 
 
@@ -89,7 +89,7 @@ def place_option(what: str) -> Callable[[Command], Command]:
 
 
 def on_cells_option(what: str) -> Callable[[Command], Command]:
-    """Where work by shards runs, and where cells do if the model is in memory."""
+    """Backend of work by shards, and of cells if the model is in memory."""
     return click.option(
         "--on",
         metavar="PLACE",
@@ -104,8 +104,8 @@ def draws_option(command: Command) -> Command:
         "--draws",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Of a fitted model: also weigh over N draws of what the records allow (200 is usual). "
-        "It takes time of its own, more with N, which --seconds of solve does not count.",
+        help="Of a fitted model: also evaluate over N scenarios drawn from its posterior (200 is usual). "
+        "--seconds of solve does not limit their time.",
     )(command)
 
 
@@ -183,19 +183,19 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         "--layout",
         {
             "type": click.Choice(["snapshots", "events"]),
-            "help": "What a row is: a state at a chosen time, or a change. Snapshots, unless rows look like changes.",
+            "help": "Rows are states at chosen times, or changes; snapshots by default.",
         },
     ),
     ("--reward", {"metavar": "COLUMN", "help": "The column of rewards; their means are taken."}),
     (
         "--rewards",
-        {"metavar": "FILE", "help": "Rewards by state, action and type, whichever of these columns the table has."},
+        {"metavar": "FILE|W", "help": "A table of rewards by state, action and type; or good=1,poor=0,poor/mend=-2."},
     ),
-    ("--reward-of", {"metavar": "W", "help": "Rewards in words: good=1,poor=0.3, or poor/replace=-2."}),
-    ("--cost-of", {"metavar": "W", "help": "Costs of actions, replace=9.75; subtracted from the rewards."}),
-    ("--usage", {"metavar": "FILE", "help": "Usage of actions: a table with one column per resource."}),
-    ("--usage-of", {"metavar": "W", "help": "The same in words: service=1,overhaul=2; 1 by default."}),
-    ("--used", {"metavar": "COLUMN,...", "help": "The same from columns of the records, one per resource."}),
+    (
+        "--usage",
+        {"metavar": "FILE|W", "help": "A table with one column per resource; or overhaul=2, overhaul/bays=2."},
+    ),
+    ("--used", {"metavar": "COLUMN,...", "help": "Columns of amounts used, one per resource."}),
     ("--resources", {"metavar": "NAME,...", "help": "Names of the resources, in the order of the budget."}),
     (
         "--budget",
@@ -250,7 +250,7 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         "--only-worse",
         {"is_flag": True, "help": "Under the idle action a state never improves, in the order of states."},
     ),
-    ("--mask", {"metavar": "FILE", "help": "Transitions that cannot be: state, next_state and perhaps action."}),
+    ("--impossible", {"metavar": "FILE", "help": "Impossible transitions: state, next_state and optionally action."}),
     ("--absorbing", {"metavar": "STATE,...", "help": "Absorbing states."}),
     (
         "--exact",
@@ -260,7 +260,7 @@ FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
 )
-"""The options of `fit`, which are arguments of the function of this name."""
+"""Options of `fit`: arguments of `evenhand.fit` and fields of its `LogOptions` and `ModelOptions`."""
 
 
 def fitting(command: Command) -> Command:
@@ -274,7 +274,7 @@ READING = (
     *("--arm", "--time", "--state", "--action", "--type", "--group", "--reward"),
     *("--layout", "--idle", "--step", "--bins", "--states", "--actions"),
 )
-"""Those of them that say how a log is read."""
+"""Options of reading a log."""
 
 
 def reading(command: Command) -> Command:

@@ -29,25 +29,27 @@ def place(command: Command) -> Command:
 
 
 def writing(command: Command) -> Command:
-    """Who does it, and under which key."""
+    """Author and idempotency key."""
     who = click.option("--who", default="", metavar="NAME", help="Who does this; it is written into the events.")
-    key = click.option("--key", metavar="KEY", help="Asked again under the same key, it is not done twice.")
+    key = click.option("--key", metavar="KEY", help="Idempotency key.")
     return who(key(command))
 
 
 def table_format(command: Command) -> Command:
-    """What a table is, whatever its name."""
+    """Format of a table."""
     return click.option("--format", type=click.Choice(TABLES), help="What TABLE is; needed for -.")(command)
 
 
 def source_option(command: Command) -> Command:
-    """Who says so."""
-    return click.option("--source", metavar="TEXT", help="Who says so; the name of the table when absent.")(command)
+    """Source of reports."""
+    return click.option("--source", metavar="TEXT", help="Source of the reports; by default the name of the table.")(
+        command
+    )
 
 
 def solving(command: Command) -> Command:
-    """How long solving may take."""
-    text = "How long solving may take, about; until nothing is gained when absent."
+    """Time limit of solving."""
+    text = "Approximate time limit of solving, in seconds; none by default."
     return click.option("--seconds", type=float, metavar="S", help=text)(command)
 
 
@@ -58,7 +60,7 @@ def solving(command: Command) -> Command:
 @welfare_option
 @criterion_option
 @over_option
-@click.option("--name", default="", help="What the programme is called; as its file when absent.")
+@click.option("--name", default="", help="Name of the programme; by default that of its file.")
 @click.option("--who", default="", metavar="NAME", help="Who does this; it is written into the events.")
 @common()
 def create(**options: Any) -> None:
@@ -86,7 +88,9 @@ def status(**options: Any) -> None:
 @place
 @click.argument("table")
 @table_format
-@click.option("--step", type=click.IntRange(min=0), help="The first at which they take part; the present when absent.")
+@click.option(
+    "--step", type=click.IntRange(min=0), help="First step at which they take part; by default the present one."
+)
 @writing
 @common(seeded=False)
 def join(**options: Any) -> None:
@@ -114,14 +118,14 @@ def leave(**options: Any) -> None:
 @click.argument("table")
 @table_format
 @source_option
-@click.option("--step", type=click.IntRange(min=0), help="Of rows that name none; the present one when absent.")
+@click.option("--step", type=click.IntRange(min=0), help="Step of rows without one; by default the present one.")
 @writing
 @common(seeded=False)
 def observe(**options: Any) -> None:
     """Say in which states arms were seen: TABLE has the columns arm and state, and perhaps step.
 
-    Late and corrected reports are kept beside the old ones. Faults end with exit code 2, all of them told with their
-    rows, and nothing is kept.
+    Late and corrected reports are stored beside the old ones. All faults are reported with their rows and exit code 2,
+    and nothing is stored.
     """
     from evenhand.cli.commands import programme as commands
 
@@ -144,7 +148,7 @@ def solve(**options: Any) -> None:
 @programme.command()
 @place
 @click.option("--step", type=click.IntRange(min=0), help="The present step, to be sure that it is the one meant.")
-@click.option("--budget", metavar="B,B,...", help="What there is of each resource today; as in the model when absent.")
+@click.option("--budget", metavar="B,B,...", help="Budget of this step; by default that of the model.")
 @click.option("--out", metavar="FILE.csv", help="Also write the plan as a table.")
 @solving
 @writing
@@ -152,7 +156,7 @@ def solve(**options: Any) -> None:
 def plan(**options: Any) -> None:
     """Propose what to do at the present step, arm by arm, from all that is known.
 
-    Asked again while nothing has changed it gives the same plan. Arms that were not seen are believed to be where they
+    While nothing has changed, the same plan is returned. Arms that were not observed are taken to be where they
     most likely are. A policy is solved first where there is none for the present roster.
     """
     from evenhand.cli.commands import programme as commands
@@ -173,7 +177,7 @@ def plan(**options: Any) -> None:
 def accept(**options: Any) -> None:
     """Accept the plan of the present step, which closes the step.
 
-    PLAN is its number; the proposed one when absent. A plan from before something changed is refused, with what
+    PLAN is its number; by default the proposed one. A plan from before something changed is refused, with what
     changed. Overrides need a reason, and stay within the budget.
     """
     from evenhand.cli.commands import programme as commands
@@ -191,7 +195,7 @@ def accept(**options: Any) -> None:
 def record(**options: Any) -> None:
     """Say what was really done: TABLE has the columns arm and action, and perhaps step, reward, next_state.
 
-    Rows that name no step are of the last accepted one. Late and corrected records are kept beside the old ones.
+    Rows that name no step are of the last accepted one. Late and corrected records are stored beside the old ones.
     """
     from evenhand.cli.commands import programme as commands
 
@@ -211,8 +215,8 @@ def history(**options: Any) -> None:
 
 @programme.command()
 @place
-@click.option("--from", "first", type=click.IntRange(min=0), metavar="STEP", help="The first step; of all when absent.")
-@click.option("--to", "last", type=click.IntRange(min=0), metavar="STEP", help="The last step; of all when absent.")
+@click.option("--from", "first", type=click.IntRange(min=0), metavar="STEP", help="First step; by default of all.")
+@click.option("--to", "last", type=click.IntRange(min=0), metavar="STEP", help="Last step; by default of all.")
 @click.option("--as-of", "event", type=click.IntRange(min=1), metavar="EVENT", help="As it was known at this event.")
 @click.option(
     "--level",
@@ -225,7 +229,7 @@ def history(**options: Any) -> None:
 @click.option("--report", metavar="FILE.html", help="Also write a page with pictures.")
 @common(seeded=False)
 def audit(**options: Any) -> None:
-    """Over a span of steps: who was served how often and how late, what was promised and what came of it.
+    """Audit a window of steps: service, waiting times, promised and realised rewards.
 
     Also who decided otherwise and what that cost, and a warning where a group fell behind its promise by more than
     chance explains.
@@ -268,7 +272,7 @@ def refits(**options: Any) -> None:
 @writing
 @common(seeded=False)
 def adopt(**options: Any) -> None:
-    """Run the programme by the model of REFIT, the number that `programme refit` told.
+    """Run the programme by the model of REFIT, the number that `programme refit` printed.
 
     A model that was in use before may be adopted again, which is the way back; 0 is the one that the programme began
     with.

@@ -12,12 +12,12 @@ from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, NotApplicable, PolicyError, UnknownName
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import FORMATS, Format, Loaded, load_noting
+from evenhand.model.io import FORMATS, Format, Loaded, load_noting
 from evenhand.planning.policy_registry import find_policy, is_file
 from evenhand.problems import catalog
 
 if TYPE_CHECKING:
-    from evenhand.model.policy import Policy, Starting
+    from evenhand.model.policy import Policy, StatefulPolicy
 
 SUFFIXES = (".toml", ".json", ".npz", ".parquet")
 
@@ -42,6 +42,23 @@ def read_problem(
     """
     refuse_several(budgets)
     return read_problems(model, parameters, format, budgets, criterion, initial)[0]
+
+
+def posterior_of(model: str) -> str:
+    """Return the model file whose posterior is stored beside it; raise OptionError if there is none.
+
+    Args:
+        model: MODEL as it was typed.
+    """
+    from evenhand.fitting.posterior_files import HOW_TO_FIT, posterior_path
+
+    if model in catalog.names():
+        raise OptionError("--draws", f"{model} is a built-in problem without a posterior; draws need a fitted model")
+    if model == DASH:
+        raise OptionError("--draws", "standard input has no posterior; it is stored in a file beside a fitted model")
+    if not (beside := posterior_path(model)).exists():
+        raise OptionError("--draws", f"the posterior {beside} does not exist. {HOW_TO_FIT}")
+    return model
 
 
 def refuse_several(budgets: Sequence[str]) -> None:
@@ -137,10 +154,10 @@ def start_at(problem: CoupledMDP, initial: str | None) -> CoupledMDP:
     """Return the problem with the initial states of a table, if there is one; other numbers of arms are reported."""
     if initial is None:
         return problem
-    from evenhand.model.whereabouts import FORMATS, read_table  # here, for most commands read no table
+    from evenhand.model.io.text_table import FORMATS, read_table  # here, for most commands read no table
 
     table = read_table(standard_input("STATES", "csv", FORMATS) if initial == DASH else initial)
-    started = problem.starting_at(table)
+    started = problem.with_initial_states(table)
     before, after = _arms_by_name(problem), _arms_by_name(started)
     changes = [f"{after[name]} {name}, {count} in the model" for name, count in before.items() if after[name] != count]
     if changes:
@@ -200,7 +217,7 @@ def read_parameters(parameters: Sequence[str]) -> dict[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | Starting":
+def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Policy | StatefulPolicy":
     """A saved policy, or one that has a name."""
     from evenhand.planning.plan import load_policy
     from evenhand.planning.plan_file import OtherDynamicsWarning
@@ -216,7 +233,7 @@ def read_policy(policy: str, problem: CoupledMDP, welfare: str | None) -> "Polic
     return find_policy(policy).build(problem, welfare)
 
 
-def _report_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) -> None:
+def _report_numbers(file: str, found: "Policy | StatefulPolicy", problem: CoupledMDP) -> None:
     """Report that a network on counts is used with other numbers than those that it was made for."""
     from evenhand.planning.plan_file import read_contents
 
@@ -235,7 +252,7 @@ def _report_numbers(file: str, found: "Policy | Starting", problem: CoupledMDP) 
         click.echo(f"note: {file}: a network on counts plays any number of arms; here {'; '.join(changes)}", err=True)
 
 
-def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | Starting":
+def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | StatefulPolicy":
     """A saved policy on the arms of a table: made for just these, or for the same kinds of arms elsewhere."""
     from evenhand.planning.plan import load_plan, load_policy
 

@@ -120,7 +120,7 @@ def _place(error: Exception) -> str:
 
 
 def _usage(error: Exception) -> tuple[str, str] | None:
-    """Return the usage line and the way to the help, for a usage error that knows its command."""
+    """Return the usage line and a pointer to the help, for a usage error that knows its command."""
     context = getattr(error, "ctx", None)
     if not isinstance(error, click.UsageError) or context is None:
         return None

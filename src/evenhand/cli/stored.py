@@ -12,7 +12,7 @@ from evenhand.cli.reading import called, check_target, read_amounts, refuse_seve
 from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
 from evenhand.errors import InvalidInput
-from evenhand.model.files import is_stored
+from evenhand.model.io import is_stored
 from evenhand.planning.policy_registry import find_policy, is_file
 from evenhand.report.format import duration, fixed, percent
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from evenhand.planning.by_shards import ArmsSolution
 
 RELAXED = 1e-4
-"""The relative gap of the relaxation by shards, unless another is asked for."""
+"""Default relative gap of the relaxation by shards."""
 
 IN_MEMORY_UP_TO = 200_000
-"""Rows of a table that is read whole where nobody says where to run."""
+"""Rows of a table that is read whole by default."""
 
 
 def stored_arms(
@@ -47,8 +47,8 @@ def stored_arms(
         on: where to run, if that was said: then it goes by shards.
         budgets: another budget as text, or none.
         criterion: another criterion, or none.
-        over: whose values are weighed, if that was said.
-        initial: where arms are, which a table of arms cannot be told in this way.
+        over: members of welfare, if given.
+        initial: initial states, which a table of arms does not take.
         cells: whether a model in memory has work for other places, too.
     """
     from evenhand.execution.places import check_place
@@ -67,7 +67,7 @@ def stored_arms(
         return None
     if initial is not None:
         raise OptionError("--initial", "by shards arms start as the table says; write the column initial instead")
-    arms = arms.under(criterion, over)
+    arms = arms.with_criterion(criterion, over)
     return arms.with_budget(read_amounts(budgets[0])) if budgets else arms
 
 
@@ -123,13 +123,13 @@ def _show_check(found: "ArmsCheck") -> None:
 
 
 def _under(arms: "StoredArms") -> str:
-    """How a title goes on where values are not discounted or welfare is not over arms; else nothing."""
+    """Return the end of a title where values are not discounted or welfare is not over arms; else nothing."""
     criterion = "" if arms.criterion.name == "discounted" else f", criterion {arms.criterion.name}"
     return criterion + (", over groups" if arms.over == "groups" else "")
 
 
 def _check_place(path: str | None, option: str) -> None:
-    """Refuse, before any work, what could not be written; a folder that is there is looked at when it is replaced."""
+    """Refuse a target that cannot be written, before any work."""
     if path is None or not Path(path).is_dir():
         check_target(path, option)
 
@@ -308,9 +308,9 @@ def _show_solution(found: "ArmsSolution", out: str | None) -> None:
     ]
     title = f"{called(found.arms.path)}, {counted(found.arms.num_arms, 'arm')}, welfare {found.weighed_by.name}"
     print_facts(f"{title}{_under(found.arms)}", facts)
-    told = f"written to {out}; evenhand evaluate {found.arms.path} {out} plays it"
+    text = f"written to {out}; evenhand evaluate {found.arms.path} {out} plays it"
     click.echo(
-        told if out else "--out FILE.parquet writes the value and weight of every row, a plan for act and evaluate"
+        text if out else "--out FILE.parquet writes the value and weight of every row, a plan for act and evaluate"
     )
 
 

@@ -1,8 +1,8 @@
-"""What a policy is worth: exactly where that is possible, else by simulation with honest errors.
+"""Value of a policy: exact if possible, else by simulation with standard errors.
 
-Values are of arms, by the problem's criterion. Welfare weighs its members: the arms, or the groups, whose values are
-the means over their arms (`Objective`). Figures are kept by *unit*: the types where the policy treats equal arms
-alike, else the arms one by one.
+Values are of arms, by the problem's criterion. Welfare is over its members: the arms, or the groups, whose values are
+the means over their arms (`Objective`). Figures are per *unit*: the types if the policy is exchangeable,
+else the arms.
 
 Monte Carlo. From M independent episodes the value of arm n is estimated by the mean return, and the welfare by
 
@@ -15,7 +15,8 @@ Mixtures that are drawn once are played part by part, each as often as its share
 the means and errors of the parts are put together: which part was drawn by chance then adds nothing to the error.
 
 The standard error of the welfare is by the delta method: the spread over episodes of g . returns, where g are the
-weights (a supergradient) that the objective puts on the units at the estimate; near a kink it is larger (`kinks`).
+weights (a supergradient) that the objective puts on the units at the estimate; near a kink it is larger
+(`standard_errors`).
 Episodes are cut off at the horizon T; no value changes by more than the weight of the time beyond it times max|r|, the
 truncation bound. A simulator has none, as its largest reward is not known; it is never evaluated exactly. Neither has
 an average: it is played until the arms have forgotten their start, and what a horizon that is given leaves of it is in
@@ -24,26 +25,25 @@ the standard errors (`long_run`).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import as_generator, as_seed, check_positive_int
+from evenhand.checks import as_generator, check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
 from evenhand.evaluation.exact import exact_values, is_quick
-from evenhand.evaluation.fairness import gini_coefficient, lorenz_curve, price_of_fairness
-from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
-from evenhand.evaluation.long_run import LongRun, mean_by_type, play_long_run
-from evenhand.execution import Executor, Sweep
+from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
+from evenhand.evaluation.long_run import LongRun, LongRunLimits, mean_by_type, play_long_run
+from evenhand.evaluation.standard_errors import CONFIDENCE, bias_error, standard_errors, welfare_error
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP, Over
 from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, Criterion
 from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, Starting, is_exchangeable, plays_by_counts
+from evenhand.model.policy import Policy, StatefulPolicy, is_exchangeable, plays_by_counts
 from evenhand.model.same_arms import all_made_for
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
@@ -55,31 +55,29 @@ from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from evenhand.evaluation.draws import UnderDraws
-
 Method = Literal["auto", "exact", "monte-carlo"]
 
 FOLLOW_ARMS_UP_TO = 3e9
 """Arm-steps beyond which an exchangeable policy is simulated by counts instead of arm by arm."""
 
 FEWEST_EPISODES = 40
-"""Episodes that slow arms play of an average at the least, if as many are asked for."""
+"""Minimum number of episodes of slow arms under an average, if as many are requested."""
 
 MISSED_BY = 3.0
-"""Standard errors by which a share of time must lie below its floor to be told."""
+"""Standard errors by which a share of time must lie below its floor to be reported."""
 
 FLOOR_ROUNDING = 1e-6
-"""How far below its floor an exact share may lie: linear programs keep their constraints about as closely."""
+"""Tolerance of floors in exact shares: linear programs satisfy their constraints about as closely."""
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------------------------
 
 
 class MissedFloor(NamedTuple):
     """Arms that are served less often than they must be."""
 
     unit: int
-    """Which unit: a type, or an arm."""
+    """Number of the unit: a type, or an arm."""
 
     floor: float
     """The least share of time in which each of its arms is to be served."""
@@ -90,7 +88,7 @@ class MissedFloor(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation(Shown):
-    """What a policy is worth, and to whom."""
+    """Welfare and values of a policy."""
 
     welfare: float
     """The welfare of the members' values."""
@@ -123,16 +121,16 @@ class Evaluation(Shown):
     """(member,) standard errors of the members' values; 0 when exact."""
 
     by_type: bool
-    """Whether the units are the types rather than the arms."""
+    """True if the units are the types rather than the arms."""
 
     budget_used: Floats
     """(resource,) mean share of the budget that is used, by the criterion's weights."""
 
     exact: bool
-    """Whether these are exact values rather than estimates."""
+    """True if these are exact values rather than estimates."""
 
     truncation_bound: float | None
-    """No value changes by more than this if episodes went on; 0 when exact, None if that cannot be told."""
+    """No value changes by more than this if episodes went on; 0 when exact, None if it is not known."""
 
     num_episodes: int | None
     """Episodes played; None when exact."""
@@ -141,13 +139,13 @@ class Evaluation(Shown):
     """Steps an episode; None when exact."""
 
     seconds: float
-    """How long it took, without the time in which code was compiled."""
+    """Run time, without compilation."""
 
     objective: Objective = field(repr=False)
-    """What the values of the units are weighed by."""
+    """Welfare over the units."""
 
     problem: Problem = field(repr=False)
-    """What it was evaluated on, under the criterion and over the members that were asked for."""
+    """The problem, with the requested criterion and members."""
 
     returns: Floats | None = None
     """(episode, arm) raw returns; (episode, type) where counts were simulated; None when exact. The episodes of a
@@ -156,9 +154,6 @@ class Evaluation(Shown):
     episode_weights: Floats | None = None
     """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
     played more often than their shares say. None when exact."""
-
-    draws: "UnderDraws | None" = field(default=None, repr=False)
-    """What it is worth over draws of the posterior, where they were asked for."""
 
     def __repr__(self) -> str:
         episodes = "exact"
@@ -173,7 +168,7 @@ class Evaluation(Shown):
         """One row a type, or an arm where arms of a type differ: its value and share of time served, with errors.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         names = ("value", "stderr", "served", "served_stderr")
         figures = (self.unit_values, self.unit_stderr, self.unit_served, self.unit_served_stderr)
@@ -194,7 +189,6 @@ class Evaluation(Shown):
             "realised_gini_stderr": self.realised_gini_stderr,
             **per_arm(self.problem, self.by_type, units),
             **({"groups_stderr": groups} if groups else {}),
-            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
         }
 
     def figures(self) -> dict[str, Any]:
@@ -228,12 +222,12 @@ class Evaluation(Shown):
 
     @property
     def criterion(self) -> str:
-        """What values are: `discounted`, `average` or `finite:T`."""
+        """Criterion: `discounted`, `average` or `finite:T`."""
         return self.objective.criterion.name
 
     @property
     def over(self) -> Over:
-        """Whose values welfare weighs: `arms` or `groups`."""
+        """Members of the welfare: `arms` or `groups`."""
         return self.problem.over
 
     @property
@@ -272,7 +266,7 @@ class Evaluation(Shown):
     def floors_missed(self) -> tuple[MissedFloor, ...]:
         """The units that are served less often than their floor asks for, by more than chance explains."""
         floors = self.objective.floors
-        # Room for rounding, and three errors below: only what is clearly missed is told.
+        # Room for rounding, and three errors below.
         least = floors * (1 - FLOOR_ROUNDING) - FLOOR_ROUNDING - MISSED_BY * self.unit_served_stderr
         missed = np.flatnonzero((floors > 0) & (self.unit_served < least))
         return tuple(MissedFloor(int(i), float(floors[i]), float(self.unit_served[i])) for i in missed)
@@ -328,7 +322,7 @@ class Evaluation(Shown):
 
     def price_of_fairness(self, reference: "Evaluation") -> float:
         """The share of the reference's mean value that this policy gives up."""
-        return float(price_of_fairness(self.mean, reference.mean))
+        return relative_loss(self.mean, reference.mean)
 
 
 def unit_columns(
@@ -338,7 +332,7 @@ def unit_columns(
 
     Args:
         problem: whose types or arms the units are.
-        objective: how they are weighed; it knows how many arms a unit has.
+        objective: the welfare; it knows how many arms a unit has.
         by_type: whether the units are the types.
         figures: (unit,) figures under their names.
     """
@@ -380,8 +374,8 @@ def per_arm(problem: Problem, by_type: bool, units: Mapping[str, Floats]) -> dic
 
 @shows_bar
 def evaluate(
-    policy: Policy | Starting,
     problem: Problem,
+    policy: Policy | StatefulPolicy,
     welfare: str | Welfare | None = None,
     num_episodes: int = 1000,
     horizon: int | None = None,
@@ -390,64 +384,48 @@ def evaluate(
     progress: Progress | bool | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-    draws: int | None = None,
-    posterior: Any = None,
-    on: str | Executor | None = None,
 ) -> Evaluation:
-    """Tell what a policy is worth.
+    """Evaluate a policy: exactly if possible, else by simulation.
 
     Args:
-        policy: what acts. `evenhand.evaluate` also takes the name of one, or the file of a saved one.
-        problem: where it acts; a problem, or a simulator.
-        welfare: how the members' values are weighed, as text or object; the problem's own when absent.
+        problem: the problem, or a simulator.
+        policy: the policy. `evenhand.evaluate` also takes a name or the file of a saved policy.
+        welfare: the welfare, as text or object; by default the problem's own.
         num_episodes: episodes to play, where it must be simulated. Slow arms play fewer and longer ones of an average.
-        horizon: steps an episode; when absent, the criterion's own: 300 discounted, the horizon itself where it is
+        horizon: steps an episode; by default the criterion's own: 300 discounted, the horizon itself where it is
             finite, and for an average 1000, or as many as the arms take to forget their start. The first quarter of
             these does not count. What a shorter one leaves of the start is part of the standard errors.
-        rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
+        rng: seed or generator; 0 by default, so that the same call gives the same numbers. None for others each time.
         method: "exact" (by a linear solve), "monte-carlo", or "auto": exact where policy and problem allow it and it
             takes seconds, or about as long as playing.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        criterion: what rewards over time are worth, as text or object; the problem's own when absent.
-        over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
-        draws: over how many draws of the posterior to weigh it, too, where the model was fitted.
-        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
-            of the posterior itself, or what `fit` gave.
-        on: where draws are weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an executor; in this
-            process when absent. Results do not depend on it.
+        progress: True shows a bar; a function is called with the current task and the share done.
+        criterion: criterion, as text or object; by default the problem's own.
+        over: welfare over `arms` or `groups`; by default the problem's own.
 
     Example:
         >>> import evenhand as eh
         >>> machines = eh.problems.machine_replacement(num_arms=5)
-        >>> round(eh.evaluate("oldest-first", machines, welfare="gini:2").welfare, 4)
+        >>> round(eh.evaluate(machines, "oldest-first", welfare="gini:2").welfare, 4)
         13.4292
     """
     if method not in ("auto", "exact", "monte-carlo"):
         raise InvalidInput(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")
     check_positive_int(num_episodes, "num_episodes")
-    if not isinstance(policy, (Policy, Starting)):
+    if not isinstance(policy, (Policy, StatefulPolicy)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
-    check_problem(problem, "evaluate(policy, problem)")
-    # The problem with the types that the policy knows, and the members that are asked for.
-    judged = problem.under(criterion, over)
-    policy = fitted(policy, judged)
-    case = Case.of(policy, judged, problem.over, welfare)
-    own = horizon is None and case.judged.criterion.is_average
-    # An average takes as many as its long run does.
-    steps = None if own else case.judged.criterion.simulated_steps(horizon)
-    if draws is None and on is not None:
-        raise InvalidInput(
-            "on: one policy is weighed in this process; its draws are what runs elsewhere (draws=), or several "
-            "policies (compare), or the shards of a table of arms (evaluate_arms)"
-        )
-    if draws is not None:
-        asked = (num_episodes, steps, rng, method, heard(progress))
-        return _over_draws(policy, case, asked, draws, posterior, on)
+    check_problem(problem, "evaluate(problem, policy)")
+    # The problem with the types that the policy knows, and the requested members.
+    evaluated = problem.with_criterion(criterion, over)
+    policy = fitted(policy, evaluated)
+    case = Case.of(policy, evaluated, problem.over, welfare)
+    steps: int | None = case.evaluated.criterion.simulated_steps(horizon)
+    if horizon is None:
+        steps = case.evaluated.criterion.fixed_steps(steps)
     return _evaluate(policy, case, num_episodes, steps, rng, method, heard(progress))
 
 
 def _evaluate(
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     case: "Case",
     num_episodes: int,
     steps: int | None,
@@ -455,7 +433,7 @@ def _evaluate(
     method: Method,
     progress: Progress | None,
 ) -> Evaluation:
-    arm_steps = float(num_episodes) * (steps or USUAL_AVERAGE_HORIZON) * case.judged.num_arms
+    arm_steps = float(num_episodes) * (steps or USUAL_AVERAGE_HORIZON) * case.evaluated.num_arms
     if method == "exact" or (method == "auto" and case.is_quick(policy, arm_steps)):
         # Exact where that is possible; "auto" falls back on playing, "exact" says why not.
         try:
@@ -466,108 +444,85 @@ def _evaluate(
     return _by_simulation(policy, case, num_episodes, steps, rng, progress)
 
 
-def _over_draws(
-    policy: Policy | Starting,
-    case: "Case",
-    asked: tuple[int, int | None, Rng, Method, Progress | None],
-    draws: int,
-    posterior: Any,
-    on: str | Executor | None,
-) -> Evaluation:
-    """What it is worth in the model, and over draws of what the records allow."""
-    from evenhand.evaluation.drawing import playing_seed, read_worlds  # they ask this file in turn
-    from evenhand.evaluation.draws import weigh_policies
-
-    judged, (episodes, steps, rng, method, progress) = needs_tables(case.judged, "draws"), asked
-    # One seed for both, so that the same call gives the same numbers.
-    seed = as_seed(rng)
-    worlds, _ = read_worlds(judged, posterior, draws, seed)
-    with Sweep(on) as sweep:
-        sweep.check_portable({"the policy": policy})
-        found = _evaluate(policy, case, episodes, steps, seed, method, progress)
-        known = weigh_policies({"policy": policy}, worlds, case.welfare, playing_seed(seed), progress, sweep)
-    return replace(found, draws=known)
-
-
-# -- what is judged, and what is played ------------------------------------------------------------------------------
+# -- evaluated and simulated problem ---------------------------------------------------------------------------------
 
 
 class Case(NamedTuple):
-    """What is judged, and what is played: the types of a policy are those of the problem it was made for."""
+    """Evaluated and simulated problem: the types of a policy are those of the problem it was made for."""
 
-    judged: Problem
-    """The problem under the criterion and over the members that were asked for."""
+    evaluated: Problem
+    """The problem, with the requested criterion and members."""
 
     played: Problem
     """The same, its types cut as the policy knows them: only under `over = "groups"` are they cut at groups."""
 
     welfare: Welfare
-    """How members' values are weighed."""
+    """The welfare."""
 
     @classmethod
-    def of(cls, policy: object, judged: Problem, usual: Over, welfare: str | Welfare | None) -> "Case":
-        """What is judged where a policy is to be weighed.
+    def of(cls, policy: object, evaluated: Problem, usual: Over, welfare: str | Welfare | None) -> "Case":
+        """Return the case of a policy.
 
         Args:
             policy: what acts.
-            judged: the problem under the criterion and over the members that were asked for.
+            evaluated: the problem, with the requested criterion and members.
             usual: whom welfare is over where the policy does not say what it was made for.
             welfare: how members' values are weighed.
         """
         # Of a policy with parts the one with most types: the finest decides what can be pooled.
         made_for = max(all_made_for(policy), key=lambda problem: problem.num_types, default=None)
         # Policies that know no problem are played with the types of the problem as it was given.
-        played = judged.under(over=usual if made_for is None else made_for.over)
-        return cls(judged, played, read_welfare(judged, welfare))
+        played = evaluated.with_criterion(over=usual if made_for is None else made_for.over)
+        return cls(evaluated, played, read_welfare(evaluated, welfare))
 
     def check_types(self, policy: object) -> None:
         """Raise NotApplicable if the law of the policy, or of a part of it, is over other types than are played."""
-        if not knows_types(policy, self.played):
+        if not knows_types(self.played, policy):
             raise NotApplicable("the policy was made for other types of these arms, so it can only be simulated")
 
     def is_quick(self, policy: object, arm_steps: float) -> bool:
-        """Whether exact values, if there are any, take little beside so many simulated steps of arms."""
+        """Return whether exact values take little time beside so many simulated arm-steps."""
         played = self.played
-        return isinstance(played, CoupledMDP) and knows_types(policy, played) and is_quick(policy, played, arm_steps)
+        return isinstance(played, CoupledMDP) and knows_types(played, policy) and is_quick(played, policy, arm_steps)
 
     def pools(self, policy: object) -> bool:
-        """Whether arms of one played type have one value; not if the policy was made to tell some of them apart."""
-        return treats_alike(policy, self.played)
+        """Return whether arms of one simulated type have one value."""
+        return treats_alike(self.played, policy)
 
     def units(self, by_type: bool) -> tuple[Indices | slice, bool]:
-        """Which column of what was played belongs to each unit that is judged; and whether these units are types."""
+        """Return the simulated column of each evaluated unit, and whether these units are types."""
         # The same cut on both sides: columns are units already.
-        if not by_type or self.played.over == self.judged.over:
+        if not by_type or self.played.over == self.evaluated.over:
             return slice(None), by_type
-        if self.played.over == "groups":  # arms of a judged type may fare differently: they are told one by one
+        if self.played.over == "groups":  # arms of an evaluated type may differ: per arm
             return self.played.type_of_arm, False
-        # Over arms was played, over groups is judged: each judged type lies within one played type.
-        _, first = np.unique(self.judged.type_of_block, return_index=True)
+        # Simulated over arms, evaluated over groups: each evaluated type lies within one simulated type.
+        _, first = np.unique(self.evaluated.type_of_block, return_index=True)
         return self.played.type_of_block[first], True
 
     def objective(self, by_type: bool) -> Objective:
-        """How the values of types or arms are weighed."""
-        return (Objective.of_types if by_type else Objective.of_arms)(self.judged, self.welfare)
+        """Return the objective over types or arms."""
+        return (Objective.of_types if by_type else Objective.of_arms)(self.evaluated, self.welfare)
 
 
-def treats_alike(policy: object, problem: Problem) -> bool:
-    """Whether arms of one type have equal values; not if the policy was made to tell some of them apart.
+def treats_alike(problem: Problem, policy: object) -> bool:
+    """Return whether arms of one type have equal values; not if the policy was made to distinguish some of them.
 
     Args:
-        policy: what acts.
-        problem: where it acts, whose types need not be those that the policy was made for.
+        problem: the problem; its types may differ from those that the policy was made for.
+        policy: the policy.
     """
     return is_exchangeable(policy) and all(
         _num_both(made_for, problem) == problem.num_types for made_for in all_made_for(policy)
     )
 
 
-def knows_types(policy: object, problem: Problem) -> bool:
-    """Whether the types of the problem are those that the policy was made for, as far as it says.
+def knows_types(problem: Problem, policy: object) -> bool:
+    """Return whether the types of the problem are those that the policy was made for, if it has any.
 
     Args:
-        policy: what acts.
-        problem: where it acts.
+        problem: the problem.
+        policy: the policy.
     """
     return all(
         _num_both(made_for, problem) == made_for.num_types == problem.num_types for made_for in all_made_for(policy)
@@ -575,7 +530,7 @@ def knows_types(policy: object, problem: Problem) -> bool:
 
 
 def _num_both(one: Problem, other: Problem) -> int:
-    """How many types there are if arms are told apart by both; by the second alone where arms are not the same."""
+    """Return the number of types of both partitions together; of the second if the arms are not the same."""
     if one is other or one.num_arms != other.num_arms or one.num_types == 1:
         return other.num_types
     if other.num_types == 1:
@@ -595,9 +550,9 @@ def _exactly(policy: object, case: Case) -> Evaluation:
     played = needs_tables(case.played, "exact evaluation")
     # The law of a policy is over types: these must be those that are played.
     case.check_types(policy)
-    found = exact_values(policy, played)
+    found = exact_values(played, policy)
     columns, by_type = case.units(found.by_type)
-    # From the types that were played to the units that are judged.
+    # From simulated types to evaluated units.
     objective, values, served = case.objective(by_type), found.values[columns], found.served[columns]
     value = objective(values)
     return Evaluation(
@@ -612,14 +567,14 @@ def _exactly(policy: object, case: Case) -> Evaluation:
         unit_served_stderr=np.zeros_like(served),
         member_stderr=np.zeros(len(objective.sizes)),
         by_type=by_type,
-        budget_used=share_of_budget(case.judged, found.used, objective.criterion.total),
+        budget_used=share_of_budget(case.evaluated, found.used, objective.criterion.total),
         exact=True,
         truncation_bound=0.0,
         num_episodes=None,
         horizon=None,
         seconds=work_clock() - start,
         objective=objective,
-        problem=case.judged,
+        problem=case.evaluated,
     )
 
 
@@ -630,8 +585,41 @@ def _mean_member(objective: Objective, values: Floats) -> float:
 # -- by playing ------------------------------------------------------------------------------------------------------
 
 
+def evaluate_within(
+    policy: Policy | StatefulPolicy,
+    problem: Problem,
+    welfare: str | Welfare | None,
+    num_episodes: int,
+    horizon: int | None,
+    rng: Rng,
+    limits: LongRunLimits,
+) -> Evaluation:
+    """Evaluation by simulation, with limits on long runs.
+
+    Args:
+        policy: what acts.
+        problem: where it acts.
+        welfare: welfare of the members' values.
+        num_episodes: episodes to play.
+        horizon: steps per episode; None for as many as an average takes.
+        rng: seed or generator.
+        limits: how long a long run may be.
+
+    Raises:
+        NotConverged: more would be needed.
+    """
+    case = Case.of(policy, problem, problem.over, welfare)
+    return _by_simulation(policy, case, num_episodes, horizon, rng, None, limits)
+
+
 def _by_simulation(
-    policy: Policy | Starting, case: Case, num_episodes: int, horizon: int | None, rng: Rng, progress: Progress | None
+    policy: Policy | StatefulPolicy,
+    case: Case,
+    num_episodes: int,
+    horizon: int | None,
+    rng: Rng,
+    progress: Progress | None,
+    limits: LongRunLimits = LongRunLimits(thorough=True),  # noqa: B008  # a constant
 ) -> Evaluation:
     """Play; a horizon of None is as long as an average takes."""
     start = work_clock()
@@ -640,7 +628,8 @@ def _by_simulation(
     many = num_episodes * (horizon or USUAL_AVERAGE_HORIZON) * played.num_arms > FOLLOW_ARMS_UP_TO
     # Only crowds of equal arms are counts, and only where matrices are known.
     by_counts = many and pooled and plays_by_counts(policy) and isinstance(played, CoupledMDP)
-    strata, run = _play_parts(played, _Strata.of(policy, num_episodes), horizon, rng, by_counts, progress)
+    parts = _Strata.of(policy, num_episodes)
+    strata, run = _play_parts(played, parts, horizon, rng, by_counts, progress, limits)
     # The paper's figure is of the arms, before anything is pooled.
     plug_in = None if by_counts else _plug_in(case.objective(False), strata.mean(run.estimates))
     returns, served, bias = run.estimates, run.rollout.served, run.bias
@@ -648,13 +637,13 @@ def _by_simulation(
         returns, served, bias = (mean_by_type(played, figures) for figures in (returns, served, bias))
     columns, by_type = case.units(pooled)
     units = _Played(case.objective(by_type), by_type, returns[:, columns], served[:, columns], bias[columns])
-    return _summary(case.judged, run.rollout, units, strata, plug_in, work_clock() - start)
+    return _summary(case.evaluated, run.rollout, units, strata, plug_in, work_clock() - start)
 
 
 class _Strata(NamedTuple):
     """The parts of a mixture and the episodes that each plays, one after another; any other policy is one part."""
 
-    parts: tuple[Policy | Starting, ...]
+    parts: tuple[Policy | StatefulPolicy, ...]
 
     shares: Floats
     """(part,)"""
@@ -663,7 +652,7 @@ class _Strata(NamedTuple):
     """(part,) episodes."""
 
     @classmethod
-    def of(cls, policy: Policy | Starting, num_episodes: int) -> "_Strata":
+    def of(cls, policy: Policy | StatefulPolicy, num_episodes: int) -> "_Strata":
         """Allots episodes by the shares; a mixture of more parts than there are episodes for is played as one."""
         parts, shares = components_for_good(policy)
         # Two episodes per part at least, or it would have no standard error. With too few episodes for all parts, the
@@ -703,7 +692,13 @@ class _Strata(NamedTuple):
 
 
 def _play_parts(
-    problem: Problem, strata: _Strata, horizon: int | None, rng: Rng, by_counts: bool, progress: Progress | None
+    problem: Problem,
+    strata: _Strata,
+    horizon: int | None,
+    rng: Rng,
+    by_counts: bool,
+    progress: Progress | None,
+    limits: LongRunLimits,
 ) -> tuple[_Strata, LongRun]:
     """Play each part in a world of its own; an average may take fewer episodes, which the strata then say."""
     number = len(strata.parts)
@@ -712,7 +707,7 @@ def _play_parts(
     streams, runs = [rng] if number == 1 else as_generator(rng).spawn(number), list[LongRun]()
     for part, size, stream in zip(strata.parts, strata.sizes.tolist(), streams, strict=True):
         tell = None if progress is None else part_of(progress, len(runs), number)
-        runs.append(_play_part(problem, part, size, horizon, stream, by_counts, tell))
+        runs.append(_play_part(problem, part, size, horizon, stream, by_counts, tell, limits))
     returns, used, served = (
         np.concatenate([getattr(run.rollout, name) for run in runs]) for name in ("returns", "used", "served")
     )
@@ -724,12 +719,13 @@ def _play_parts(
 
 def _play_part(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     number: int,
     horizon: int | None,
     rng: Rng,
     by_counts: bool,
     progress: Progress | None,
+    limits: LongRunLimits,
 ) -> LongRun:
     if not problem.criterion.is_average:
         play = simulate_counts if by_counts else simulate
@@ -737,11 +733,11 @@ def _play_part(
         return LongRun(rollout, rollout.returns, np.zeros(rollout.returns.shape[1]))
 
     def episodes(steps: float) -> int:
-        # About as much work as asked for; enough of them to tell their spread.
+        # About as much work as requested; enough episodes to estimate their spread.
         few = min(number, FEWEST_EPISODES)
         return number if horizon is not None else int(np.clip(number * USUAL_AVERAGE_HORIZON / steps, few, number))
 
-    return play_long_run(problem, policy, episodes, rng, by_counts, horizon, progress=progress)
+    return play_long_run(problem, policy, episodes, rng, by_counts, horizon, progress=progress, limits=limits)
 
 
 def _plug_in(objective: Objective, means: Floats) -> float | None:
@@ -752,7 +748,7 @@ def _plug_in(objective: Objective, means: Floats) -> float | None:
 
 
 class _Played(NamedTuple):
-    """What came of each unit, episode by episode."""
+    """Returns of each unit, per episode."""
 
     objective: Objective
     by_type: bool
@@ -806,21 +802,9 @@ def _summary(
 
 
 def _cut_off(problem: Problem, horizon: int) -> float | None:
-    """What the time beyond the horizon can be worth, if that is known."""
+    """Return the largest value of the time beyond the horizon, if it is known."""
     # None where the criterion cannot tell, or the largest reward is not known.
     beyond = problem.criterion.beyond(horizon)
     if beyond is None or (beyond > 0 and isinstance(problem, Simulator)):
         return None
     return 0.0 if isinstance(problem, Simulator) else beyond * float(np.abs(problem.types.rewards).max())
-
-
-def standard_errors(samples: Floats) -> Floats:
-    """(...,) standard errors of the means over the first axis; infinite for a single sample."""
-    if len(samples) < 2:
-        return np.full(samples.shape[1:], np.inf)
-    return np.asarray(samples.std(axis=0, ddof=1) / np.sqrt(len(samples)))
-
-
-def standard_error(samples: Floats) -> float:
-    """The standard error of the mean of (sample,) numbers."""
-    return float(standard_errors(samples))

@@ -60,7 +60,7 @@ class ExactValues:
     """(unit,) expected value of one arm of each unit."""
 
     by_type: bool
-    """Whether the units are the types, or the arms themselves."""
+    """True if the units are the types, or the arms themselves."""
 
     used: Floats
     """(resource,) expected usage, summed with the criterion's weights."""
@@ -69,7 +69,7 @@ class ExactValues:
     """(unit,) expected share of time in which an arm of the unit is served."""
 
 
-def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
+def exact_values(problem: CoupledMDP, policy: object) -> ExactValues:
     """Evaluate a policy exactly, under the problem's criterion.
 
     Raises:
@@ -80,7 +80,7 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
         raise NotApplicable("a mixture that is drawn anew now and then is only simulated")
     if is_mixture(policy):
         parts, shares = components(policy)
-        return _mixed([exact_values(part, problem) for part in parts], shares, problem)
+        return _mixed([exact_values(problem, part) for part in parts], shares, problem)
     # Choices on many counts have a way that needs no table; for few states a table is quicker.
     steps = typed_steps(policy, problem)
     if steps and num_count_states(problem) * len(steps) > MOST_STATES:
@@ -92,12 +92,12 @@ def exact_values(policy: object, problem: CoupledMDP) -> ExactValues:
 # -- what they cost --------------------------------------------------------------------------------------------------
 
 
-def is_quick(policy: object, problem: CoupledMDP, arm_steps: float, quick: float = QUICK) -> bool:
-    """Whether exact values cost no more than simulation, roughly, or little.
+def is_quick(problem: CoupledMDP, policy: object, arm_steps: float, quick: float = QUICK) -> bool:
+    """Return whether exact values cost no more than simulation, roughly, or little.
 
     Args:
-        policy: what acts.
-        problem: where it acts.
+        problem: the problem.
+        policy: the policy.
         arm_steps: steps of arms that would be simulated.
         quick: operations that are little.
     """
@@ -118,7 +118,7 @@ def exact_work(policy: object, problem: CoupledMDP) -> float:
     # A table has been made already; what has none is refused, or of few joint states.
     if can.law is None or can.tabulates is not None or states > MOST_STATES:
         return 0.0
-    if can.table is not None and can.table.reduction.problem.under(problem.criterion) == problem:
+    if can.table is not None and can.table.reduction.problem.with_criterion(problem.criterion) == problem:
         return 0.0
     pairs = states * _choices(can, can.law, problem)
     tables, rows = problem.types, 1.0
@@ -148,7 +148,7 @@ class _Pairs(NamedTuple):
     """The pairs of a space, and what each of them does."""
 
     mdp: TabularMDP
-    """Where they lead to and what they earn."""
+    """Next states and rewards."""
 
     usage: Floats
     """(pair, resource)"""
@@ -157,11 +157,11 @@ class _Pairs(NamedTuple):
     """(pair, unit) the share of the arms that are served."""
 
     by_type: bool
-    """Whether the units are types."""
+    """True if the units are types."""
 
 
 class _Table(NamedTuple):
-    """What a policy does."""
+    """Action probabilities of a policy."""
 
     pairs: _Pairs
     probabilities: Floats
@@ -172,9 +172,9 @@ def _tables(policy: object, problem: CoupledMDP) -> list[_Table]:
     """The table of each step, over and over again; a single one where all steps are alike."""
     steps = steps_of(policy)
     if is_time_varying(policy):
-        if problem.criterion.num_steps is None:
+        if problem.criterion.is_stationary:
             raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
-        steps = steps[: problem.criterion.num_steps]
+        steps = steps[: problem.criterion.num_layers]
     # Steps that are one object count once, as they are tabulated once.
     tabulate = _Tabulator(problem, len({id(step) for step in steps}))
     tables = [tabulate(step) for step in steps]
@@ -188,7 +188,7 @@ class _Tabulator:
 
     def __init__(self, problem: CoupledMDP, number: int) -> None:
         self.problem, self.number, self.counts = problem, number, Counts(problem)
-        # With the object itself, so that no other can get its id while it is kept.
+        # With the object itself, so that its id stays unique.
         self.spaces: dict[int, tuple[object, _Pairs]] = {}
         self.tables: dict[int, _Table] = {}
 
@@ -202,7 +202,7 @@ class _Tabulator:
         problem = self.problem
         can = capabilities(policy)
         # A table on the same problem: what it does is the same under any criterion.
-        if can.table is not None and can.table.reduction.problem.under(problem.criterion) == problem:
+        if can.table is not None and can.table.reduction.problem.with_criterion(problem.criterion) == problem:
             return _Table(self._pairs(can.table.reduction), can.table.probabilities)
         if can.tabulates is not None and num_joint_states(problem) <= MOST_STATES:
             return self._write(can.tabulates.on(Joint(problem)))
@@ -256,8 +256,8 @@ def write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints
 
 
 def _of_tables(tables: Sequence[_Table], criterion: Criterion) -> ExactValues:
-    if criterion.num_steps is not None:
-        return _forwards(tables, criterion.time_weights(criterion.num_steps), criterion.total)
+    if not criterion.is_stationary:
+        return _forwards(tables, criterion.time_weights(criterion.num_layers), criterion.total)
     pairs, probabilities = tables[0]
     visits = occupancy(pairs.mdp, probabilities)
     # Visits sum to the total.
@@ -285,7 +285,7 @@ def _forwards(tables: Sequence[_Table], weights: Floats, total: float) -> ExactV
 def _mixed(parts: Sequence[ExactValues], shares: Floats, problem: CoupledMDP) -> ExactValues:
     """Values by type where all have them, else by arm."""
     by_type = all(part.by_type for part in parts)
-    # Arms of a type have its value; there is no way back from arms that differ.
+    # Arms of a type have its value; arms that differ cannot be pooled.
     if not by_type:
         parts = [part if not part.by_type else by_arms(part, problem) for part in parts]
     values, used, served = (

@@ -2,7 +2,7 @@
 
 Nothing couples them, so each type is a Markov chain by itself, of the matrix sum_a share[s, a] p[s, a, :], and its
 occupancy measure gives all (`solvers.occupancy`), under every criterion and however many arms there are. Such arms keep
-no budget; what they use on average is told.
+no budget; the result has their mean usage.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from evenhand.typing import Floats
 
 
 def independent_values(problem: CoupledMDP, shares: Floats) -> ExactValues:
-    """What arms are worth that follow shares of actions, under the problem's criterion.
+    """Return the values of arms that follow shares of actions, under the problem's criterion.
 
     Args:
         problem: the arms, and where they start.

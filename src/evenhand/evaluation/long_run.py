@@ -12,12 +12,20 @@ forgotten its start after n/2 steps: a run of 2 n steps, of which the first quar
 A run that is too short is played again, longer, until the chain of its own visits says that it is long enough, and the
 two halves of what counts differ by no more than chance explains: arms compete for the budget, so that all of them
 together may be slower than each by itself. Arms that mostly stay where they are are played from change to change
-(`simulation.events`), whose cost does not grow with how slow they are. What would take more than LONGEST is refused.
+(`simulation.events`), whose cost does not grow with how slow they are. A run of more steps per episode than LONGEST, or
+of more work than allowed, is refused before it is played: a run that is too short would be biased.
 
 On a run that is played again, A(s, a) = r(s, a) + sum_j p(j | s, a) h(j) - h(s) is played beside r. Sums of A and r
 differ by h of the last and the first state, so their long-run means are equal; under pi the mean of A is g at every
 step, so that the chance and the bias of slow moves are gone from it but for what competition adds. For each type that
 of the two is reported which varies less over episodes.
+
+Arms may also be slow only jointly: a crew that falls behind stays behind. So the last run is compared with one from
+another start, the recurrent states of least relative value, and their means must agree but for chance (`thorough`);
+otherwise the run is lengthened. This is the comparison of dispersed starts of Gelman and Rubin (1992).
+
+Arms that move by an exact period have no variance, but a run need not be a whole number of periods. Of a unit without
+variance the truncation error, at most the span of h over the steps that count, joins the standard error.
 
 A horizon that the user gives is not changed. If it is too short, A is reported, and by how much A and r differ joins
 the standard error: the larger the correction, the less it can be trusted.
@@ -33,13 +41,13 @@ from scipy import stats
 
 from evenhand.errors import NotConverged
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import USUAL_AVERAGE_HORIZON
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, WARM_UP
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.events import leaving, simulate_events
-from evenhand.simulation.rollout import Rollout, simulate
-from evenhand.typing import Floats, Progress, Rng
+from evenhand.simulation.rollout import Rollout, compiled_tables, simulate
+from evenhand.typing import Floats, Indices, Progress, Rng
 
 FORGOTTEN, NEARLY = 1e-4, 1e-2
 """What the start may still change of the probability of a state in a run of plain rewards, and in one of A, from which
@@ -47,6 +55,15 @@ nearly all of it is gone."""
 
 LONGEST = 1e6
 """Steps, or changes, of an episode at the most."""
+
+MOST_WORK = 3e8
+"""Steps of arms of a run at the most: about ten seconds."""
+
+OVERHEAD = 3000.0
+"""Steps of arms that a step costs at least if the policy is asked at every step."""
+
+AGREE = 2.0
+"""Standard errors by which runs from different starts may differ: a false alarm costs a longer run only."""
 
 DRIFTS, FEWEST = 4.0, 8
 """Standard errors by which the halves of a run must differ to be more than chance, and the episodes that it takes."""
@@ -79,16 +96,29 @@ class LongRun(NamedTuple):
     """(arm,) or (type,): what a horizon that is too short may have left of the start; 0 if it is long enough."""
 
 
+class LongRunLimits(NamedTuple):
+    """How long a run may be, and what is required of it."""
+
+    longest: float = LONGEST
+    """Steps, or changes, of an episode at the most."""
+
+    most_work: float = MOST_WORK
+    """Steps of arms of a lengthened run at the most."""
+
+    thorough: bool = False
+    """Whether a run from another start must agree."""
+
+
 def play_long_run(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     episodes: Callable[[float], int],
     rng: Rng,
     by_counts: bool = False,
     horizon: int | None = None,
     usual: int = USUAL_AVERAGE_HORIZON,
-    longest: float = LONGEST,
     progress: Progress | None = None,
+    limits: LongRunLimits = LongRunLimits(),  # noqa: B008  # a constant
 ) -> LongRun:
     """Play a policy for as long as its long run takes.
 
@@ -100,13 +130,15 @@ def play_long_run(
         by_counts: whether crowds are simulated, rather than arms.
         horizon: steps per episode; as many as are needed by default.
         usual: steps with which to begin.
-        longest: steps, or changes, of an episode at the most.
         progress: called now and then with what is being done and the share done.
+        limits: how long it may be.
 
     Raises:
-        NotConverged: more steps would be needed than can be played.
+        NotConverged: more steps would be needed than can be played; says how many.
     """
     steps, rate, known, share = horizon or usual, 1.0, None, 1
+    width = problem.types.valid.size if by_counts else problem.num_arms
+    asked = by_counts or compiled_tables(policy, problem) is None
     while True:
         number = episodes(max(share * rate * steps, 1.0))
         rollout = _play(problem, policy, number, steps, rng, by_counts, rate, known, progress)
@@ -114,10 +146,15 @@ def play_long_run(
         plain = known is None
         needed = 0.0 if found is None else found.plain_steps if plain else found.steps
         needed = max(needed, 2.0 * steps if _is_drifting(rollout) else 0.0)
+        if limits.thorough and horizon is None and needed <= steps and found is not None:
+            other = _elsewhere(problem, found)
+            if other is not None:
+                second = _play(other, policy, number, steps, rng, by_counts, rate, known, progress)
+                needed = 2.0 * steps if _disagree(problem, rollout, second) else needed
         given = horizon is not None and (known is not None or found is None)
         if needed <= steps or given:
             forgotten = found is None or found.plain_steps <= steps
-            return _reported(problem, rollout, known, needed <= steps, forgotten)
+            return _with_truncation(problem, _reported(problem, rollout, known, needed <= steps, forgotten), found)
         if plain and found is not None and needed <= found.plain_steps:
             needed = max(found.steps, steps)
         known = None if found is None else found.gains
@@ -126,11 +163,12 @@ def play_long_run(
             share = GROWTH if needed > GROWTH * steps else 1
             steps = math.ceil(min(needed, GROWTH * steps))
             rate = _changes(problem, policy, rollout, by_counts)
-            if rate * steps > longest:
+            work = max(episodes(max(share * rate * steps, 1.0)) * width, OVERHEAD if asked else 1.0) * rate * steps
+            if rate * steps > limits.longest or work > limits.most_work:
                 raise _too_long(needed)
 
 
-def plain_steps(problem: CoupledMDP, policy: Policy | Starting, rng: Rng) -> int:
+def plain_steps(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Rng) -> int:
     """Steps of a run of plain rewards that is long enough, by a few episodes.
 
     Args:
@@ -158,7 +196,7 @@ def _too_long(steps: float) -> NotConverged:
 
 def _play(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     number: int,
     steps: int,
     rng: Rng,
@@ -186,9 +224,9 @@ def _play(
     return simulate(problem, policy, number, steps, rng, progress, rewards=rewards)
 
 
-def _changes(problem: Problem, policy: Policy | Starting, rollout: Rollout, by_counts: bool) -> float:
+def _changes(problem: Problem, policy: Policy | StatefulPolicy, rollout: Rollout, by_counts: bool) -> float:
     """The work per step if changes are played one by one, as a share of that of a step; 1 if it does not pay."""
-    if rollout.visits is None or isinstance(policy, Starting) or not isinstance(policy, Policy):
+    if rollout.visits is None or isinstance(policy, StatefulPolicy) or not isinstance(policy, Policy):
         return 1.0
     assert isinstance(problem, CoupledMDP)
     rate = float((rollout.visits.sum(axis=2) * leaving(problem)).sum()) / len(rollout.used)
@@ -206,6 +244,12 @@ class _Settled(NamedTuple):
 
     gains: Floats
     """(type, state, action) A."""
+
+    spans: Floats
+    """(type,) largest less smallest relative value of the states that are reached."""
+
+    worst: Indices | None
+    """(type,) the recurrent state of least relative value; None if the long run depends on the start."""
 
 
 def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
@@ -238,7 +282,46 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
     gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
     # n of a usual run is 512; it need not have 2 n steps to the last one.
     runs = [length / 512 * USUAL_AVERAGE_HORIZON for length in lengths.values()]
-    return _Settled(runs[0], runs[1], gains)
+    spans = np.where(reached, ahead, -np.inf).max(axis=1) - np.where(reached, ahead, np.inf).min(axis=1)
+    return _Settled(runs[0], runs[1], gains, spans, _worst_states(types.initial, doubled, ahead))
+
+
+def _worst_states(initial: Floats, limit: Floats, ahead: Floats) -> Indices | None:
+    """(type,) the recurrent state of least relative value; None if the long run depends on the start.
+
+    Args:
+        initial: (type, state) probabilities.
+        limit: (type, state, next_state) probabilities in the long run.
+        ahead: (type, state) relative values.
+    """
+    shares = np.einsum("ts,tsj->tj", initial, limit)
+    reached = np.einsum("ts,tsj->tj", initial, limit + np.eye(limit.shape[1])) > 0
+    if np.abs(np.where(reached[..., None], limit - shares[:, None], 0.0)).max() > FORGOTTEN:
+        return None
+    return np.asarray(np.where(shares > RESIDUAL, ahead, np.inf).argmin(axis=1), dtype=np.int32)
+
+
+def _elsewhere(problem: Problem, found: _Settled) -> CoupledMDP | None:
+    """The problem with all arms in their worst recurrent states; None if the start matters or tells types apart."""
+    if found.worst is None or not isinstance(problem, CoupledMDP):
+        return None
+    states = found.worst[problem.type_of_block]
+    initial = np.eye(problem.tables.initial.shape[1])[states]
+    other = replace(problem, arms=replace(problem.tables, initial=initial))
+    return other if other.num_types == problem.num_types else None
+
+
+def _disagree(problem: Problem, first: Rollout, second: Rollout) -> bool:
+    """Whether two runs from different starts differ in the mean of a type by more than chance explains."""
+    figures = []
+    for run in (first, second):
+        returns = run.returns[0] if run.returns.ndim == 3 else run.returns
+        by_type = returns if returns.shape[1] != problem.num_arms else mean_by_type(problem, returns)
+        figures.append((by_type.mean(axis=0), by_type.var(axis=0, ddof=1) / len(by_type), len(by_type)))
+    (one, spread, number), (other, more, fewer) = figures
+    limit = float(stats.t.isf(stats.norm.sf(AGREE) / len(one), min(number, fewer) - 1))
+    left_over = PERIOD / first.horizon * max(np.abs(first.returns).max(), np.abs(second.returns).max())
+    return bool((np.abs(one - other) > limit * np.sqrt(spread + more) + left_over).any())
 
 
 def shares_of(problem: CoupledMDP, visits: Floats) -> Floats:
@@ -291,6 +374,24 @@ def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: 
     # By types, as a whole: arms of one type are alike, and so is what is reported of them.
     spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]
     return LongRun(rollout, np.where((spreads[0] < spreads[1])[kinds], played, plain), np.zeros(played.shape[1]))
+
+
+def _with_truncation(problem: Problem, run: LongRun, found: _Settled | None) -> LongRun:
+    """The same with the truncation error, and rounding, as the bias of units without variance over episodes."""
+    estimates, horizon = run.estimates, run.rollout.horizon
+    rounding = horizon * float(np.finfo(np.float64).eps) * np.abs(estimates).max(initial=0.0)
+    if len(estimates) < 2 or not isinstance(problem, CoupledMDP):
+        return run
+    still = estimates.std(axis=0) <= rounding
+    rewards = np.where(problem.types.valid, problem.types.rewards, np.nan)
+    spans = np.nanmax(rewards, axis=(1, 2)) - np.nanmin(rewards, axis=(1, 2))
+    spans = spans if found is None else np.maximum(spans, found.spans)
+    kinds = problem.type_of_arm if estimates.shape[1] == problem.num_arms else np.arange(problem.num_types)
+    truncated = spans[kinds] / (horizon - horizon // WARM_UP)
+    # Nothing is cut off of what does not change: all arms earn the same at every step.
+    changes = still & (run.rollout.drift is None or np.abs(np.asarray(run.rollout.drift)).max(axis=0) > rounding)
+    least = np.where(changes, truncated, np.where(still, rounding, 0.0))
+    return run._replace(bias=np.maximum(run.bias, least))
 
 
 def mean_by_type(problem: Problem, figures: Floats) -> Floats:

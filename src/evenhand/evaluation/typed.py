@@ -21,7 +21,7 @@ def typed_steps(policy: object, problem: CoupledMDP) -> list[TypedChoices]:
     """The choices of each step of a policy that has nothing else, made for this problem; else none."""
     parts = steps_of(policy)
     found = [part for part in parts if isinstance(part, TypedChoices)]
-    same = all(part.problem.under(problem.criterion) == problem for part in found)
+    same = all(part.problem.with_criterion(problem.criterion) == problem for part in found)
     return found if same and len(found) == len(parts) else []
 
 
@@ -32,20 +32,20 @@ def typed_values(steps: list[TypedChoices], problem: CoupledMDP) -> tuple[Floats
         steps: what is done at each step, over and over again.
         problem: what they were made for.
     """
-    plan, number = plan_types(problem), problem.criterion.num_steps
-    if number is None and len(steps) > 1:
-        raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
+    plan, criterion = plan_types(problem), problem.criterion
+    if criterion.is_stationary and len(steps) > 1:
+        raise NotApplicable(f"a policy by steps can only be simulated under the criterion {criterion.name}")
     plan.check()
     picks = {id(step): _picks(step, plan.types) for step in steps}
     for number_of_step, step in enumerate(steps):
         spent = sum(moves.spent[own] for moves, own in zip(plan.types, picks[id(step)], strict=True))
         check_budget(problem, np.asarray(spent), number_of_step)
     chosen = picks[id(steps[0])]
-    if number is not None:
-        chosen = np.stack([picks[id(steps[t % len(steps)])] for t in range(number)])
+    if not criterion.is_stationary:
+        chosen = np.stack([picks[id(steps[t % len(steps)])] for t in range(criterion.num_layers)])
     facts = [np.column_stack([moves.rewards, moves.served, moves.spent]) for moves in plan.types]
     sums = np.stack(Visits(Operators(plan)).sums(chosen, facts))
-    return sums[:, 0], sums[:, 2:].sum(axis=0), sums[:, 1] / problem.criterion.total
+    return sums[:, 0], sums[:, 2:].sum(axis=0), sums[:, 1] / criterion.total
 
 
 def _picks(policy: TypedChoices, types: Sequence[Moves]) -> Array:

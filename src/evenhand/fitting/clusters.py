@@ -1,14 +1,14 @@
 """Types from data: arms that move alike, found as a mixture of Markov chains.
 
 The mathematics is in `mixtures`. How many types there are is asked of arms that were held out: for each number, five
-times, a mixture is fitted to four fifths of the arms and judged by the log-likelihood of the others. More types
+times, a mixture is fitted to four fifths of the arms and scored by the log-likelihood of the others. More types
 always fit better what they were fitted to; of arms that they have not seen they tell more only if they are there. The
 answer is the smallest number that is not clearly worse than the best, by two standard errors of the difference, arm
 by arm. Beside it stands Schwarz's criterion on all arms
 
     BIC = -2 log-likelihood + (parameters) log(arms)            smaller is better
 
-Types are named by their size, the largest first. An arm is of the type that is likeliest for it; how likely is kept.
+Types are named by their size, the largest first. An arm has its most likely type; its probability is stored.
 
 The rows of different actions are matched to one type by arms that had both. Where each arm had one action throughout,
 a mixture of the arms of each action says as much as the mixture of all: which type of one belongs to which type of
@@ -28,7 +28,7 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, show
 from evenhand.errors import InvalidInput
 from evenhand.fitting.log import Log
 from evenhand.fitting.mixtures import Histories, Mixtures, begin_apart, iterate, read_histories
-from evenhand.model.files import Location, write_atomically
+from evenhand.model.io import Location, write_atomically
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ LEAST_MOVES = 2
 """Moves of an arm that can tell types apart at all: single moves are explained by one type as well as by many."""
 
 FEW_MOVES = 4
-"""Moves below which an arm hardly tells its type."""
+"""Moves below which the type of an arm is uncertain."""
 
 UNSURE = 0.8
 """The probability of the likeliest type of an arm below which its membership is weak."""
@@ -114,7 +114,7 @@ class Clusters(Shown):
     """(arm, type) how likely each is for it."""
 
     tried: tuple[Tried, ...]
-    """The numbers that were tried; empty where the number was told."""
+    """Numbers that were tried; empty if the number was given."""
 
     notes: tuple[str, ...]
     """What should be known of them, in words."""
@@ -140,14 +140,14 @@ class Clusters(Shown):
 
     @property
     def words(self) -> str:
-        """How well the mixture explains the arms, and how surely they are of their types."""
+        """Fit of the mixture to the arms, and how surely they are of their types."""
         likelihood = f"log-likelihood {self.log_likelihood:.2f}, BIC {self.bic:.2f}"
         weak = f"{100 * self.weak:.1f} % of the arms are of their type with a probability below {UNSURE}"
         return f"{counted(self.number, 'type')}: {likelihood}; {weak}"
 
     @property
     def number(self) -> int:
-        """How many types there are."""
+        """Number of types."""
         return len(self.names)
 
     def relabelled(self, log: Log) -> Log:
@@ -176,7 +176,7 @@ class Clusters(Shown):
         """A row for each arm: its type, and how likely that is.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if installed, else polars.
         """
         arms, types, chances = zip(*self._members(), strict=True)
         columns = {"arm": arms, "type": types, "probability": [float(chance) for chance in chances]}
@@ -219,10 +219,10 @@ def find_clusters(
     """Find types of arms that move alike.
 
     Args:
-        log: sound records; the types in them are not looked at.
+        log: valid records; their types are ignored.
         number: how many types, or `auto`.
         rng: a seed, or a generator.
-        progress: told what is being done; True for a bar.
+        progress: function of the current task and its completed share; True for a bar.
 
     Raises:
         InvalidInput: the number is neither `auto` nor a whole number from 1 to that of the arms.
@@ -252,7 +252,7 @@ def read_number(number: object, num_arms: int) -> int | Literal["auto"]:
     """A number of types, which may be text, or `auto`.
 
     Args:
-        number: what was asked for.
+        number: requested number.
         num_arms: how many arms there are.
 
     Raises:
@@ -282,7 +282,7 @@ def _try_numbers(sample: Histories, generator: np.random.Generator, tell: Progre
     num_arms = len(sample.history_of)
     most = (
         min(MOST, num_arms // FOLDS) if (sample.num_moves >= LEAST_MOVES).any() else 0
-    )  # a type that no fold has an arm of cannot be judged
+    )  # a type without an arm in some fold cannot be scored
     held: list[Floats] = []
     bics: list[float] = []
     for number in range(1, most + 1):
@@ -357,7 +357,7 @@ def _clusters(log: Log, histories: Histories, found: Mixtures, tried: tuple[Trie
 
 
 def _has_mixed_arms(log: Log) -> bool:
-    """Whether actions are seen in the same arms: always if there is one action."""
+    """Return whether actions occur in the same arms: always if there is one action."""
     moves = np.flatnonzero(log.arm[1:] == log.arm[:-1])
     arm, action = log.arm[moves], log.action[moves]
     actions = np.bincount(np.unique(arm.astype(np.int64) * len(log.actions) + action) // len(log.actions))
@@ -382,7 +382,7 @@ def _notes(histories: Histories, chances: Floats, wanted: int, identified: bool)
     moves = histories.num_moves[histories.history_of]
     number = chances.shape[1]
     if number < wanted:
-        yield f"{counted(wanted, 'type')} were asked for, and arms can be told apart as {number}"
+        yield f"{counted(wanted, 'type')} were requested, but arms are distinguishable as {number} only"
     if (still := int((moves == 0).sum())) and number > 1:
         yield f"{counted(still, 'arm has', 'arms have')} no move, and counted as the commonest type"
     if (few := float(np.median(moves))) < FEW_MOVES:

@@ -9,7 +9,8 @@ import numpy as np
 
 from evenhand.errors import Fault, TableError, shortened
 from evenhand.fitting.table_reader import SourceTable, row_names
-from evenhand.model.whereabouts import SHOWN_FAULTS, in_order
+from evenhand.model.io.text_table import SHOWN_FAULTS
+from evenhand.model.state_table import in_order
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ A row without records of the type is that of the other types: the mean of their 
 spread evenly counts as one among all observations. (In E[m] it counts as one among the tables, of which two types have
 about two if c is small: a third of such a row would be uniform, without a single such move.) Its
 total is that of the Dirichlet above times (1 - |mu|^2) / (1 - |its mean|^2), where that is more than 1: what was taken
-from the even part is known to be small, and what is left of it is no surer than before.
+from the even part is known to be small, and the rest is as uncertain as before.
 
 With one type m is uniform, 1/J, and c is 1 (Perks 1947). `prior` fixes c for every pair; 0 gives the
 counts themselves, whose mean is maximum likelihood, and under which unobserved transitions are impossible. A pair
@@ -180,7 +180,7 @@ class PooledPrior:
 
 def _moments(counts: Floats, own: Floats, c: Floats, common: Floats, certainty: Floats) -> tuple[Floats, Floats]:
     """Mean and total variance of each row, at one strength per pair."""
-    # Without counts and without strength there is no row; the 1 keeps the division sound.
+    # Without counts and strength a row is undefined; the 1 avoids a division by 0.
     total = np.where(own + c > 0, own + c, 1.0)
     mu = (counts + c[..., None] * common) / total[..., None]
     # w^2 v_m of the head.

@@ -19,7 +19,7 @@ and without, and either may be suspicious.
 """
 
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from scipy.special import bdtr
@@ -27,9 +27,8 @@ from scipy.special import bdtr
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput, UnknownName
 from evenhand.fitting.log import Log
+from evenhand.fitting.options import Layout
 from evenhand.typing import Bools, Floats, Ints
-
-Layout = Literal["snapshots", "events"]
 
 RARE, SURPRISE = 0.1, 1e-6
 """Share of the expected repetitions, and probability of as few, below which rows are taken for changes."""

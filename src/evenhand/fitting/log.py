@@ -8,7 +8,7 @@ types; a missing action before the last row of an arm. Notes report what is unus
 choice of the idle action, the length of a step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,10 @@ from evenhand.display import counted
 from evenhand.errors import InvalidInput, nearest
 from evenhand.fitting.bins import Bins, cut
 from evenhand.fitting.columns import Coded, LogFaults, code_names, natural_order, read_floats
+from evenhand.fitting.options import LogOptions, read_options
 from evenhand.fitting.table_reader import read_table, row_names
 from evenhand.fitting.times import find_step, read_times
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import TableFormat
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
 
 NOTHING = -1
@@ -168,15 +168,7 @@ def read_log(
     state: str,
     action: str,
     type: str | None = None,
-    group: str | None = None,
-    reward: str | None = None,
-    used: str | Sequence[str] | None = None,
-    idle: str | None = None,
-    step: str | float | None = None,
-    bins: Bins | None = None,
-    states: str | Sequence[str] | None = None,
-    actions: str | Sequence[str] | None = None,
-    format: TableFormat | None = None,
+    records: LogOptions | Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Log:
     """Read records, sort and code them.
@@ -188,46 +180,40 @@ def read_log(
         state: column of states.
         action: column of actions; it may be missing in the last row of an arm.
         type: column of types; all arms are of one type by default.
-        group: column of groups; that of an arm's last row counts.
-        reward: column of rewards.
-        used: columns of amounts used, one per resource.
-        idle: the idle action; by default found by its name, or because it uses nothing. A name that no row has stands
-            for missing actions.
-        step: length of a step: a number, or `7 days`, `month`, `12 hours`; the greatest common divisor by default.
-        bins: how to cut a numeric column of states: a width, cuts, or `quantile:10`.
-        states: the states in their order; rows must have no others.
-        actions: the actions; rows must have no others.
-        format: csv, parquet or json; by the suffix of the file by default.
+        records: further columns and options, or a mapping of some of them.
         progress: function of the current task and its completed share.
 
     Raises:
         TableError: the records are invalid; with every fault and its row.
         InvalidInput: an argument is invalid, or the step must be given.
     """
-    tell: Progress = progress or (lambda doing, share: None)
+    report: Progress = progress or (lambda doing, share: None)
+    options = read_options(LogOptions, records, "records")
+    used = options.used
     resources = (used,) if isinstance(used, str) else tuple(used or ())
-    roles = {"arm": arm, "time": time, "state": state, "action": action, "type": type, "reward": reward, "group": group}
+    roles = {"arm": arm, "time": time, "state": state, "action": action, "type": type}
+    roles |= {"reward": options.reward, "group": options.group}
     columns = {role: column for role, column in roles.items() if column is not None}
     columns |= {f"used {number}": column for number, column in enumerate(resources)}
-    tell("reading records", 0.0)
-    table = read_table(source, columns, format)
+    report("reading records", 0.0)
+    table = read_table(source, columns, options.format)
     frame, faults, notes = table.frame, LogFaults(table), []
     if not len(frame):
         faults.add("there are no rows in it")
         faults.raise_if_any()
-    tell("reading columns", 0.35)
+    report("reading columns", 0.35)
     arms = code_names(frame["arm"])
     faults.flag(arms.codes < 0, "has no arm")
     times = read_times(frame["time"], faults)
-    coded_states, is_ordered = _read_states(frame["state"], bins, states, faults)
+    coded_states, is_ordered = _read_states(frame["state"], options.bins, options.states, faults)
     coded_types = Coded(("all",), np.zeros(len(frame), dtype=np.int32))
     if type is not None:
         coded_types = code_names(frame["type"])
         faults.flag(coded_types.codes < 0, "has no type")
         coded_types = coded_types.in_order_of(natural_order(coded_types.names))
     amounts = _read_used(frame, resources, faults)
-    rewards = None if reward is None else read_floats(frame["reward"], "reward", faults)
-    tell("sorting rows", 0.6)
+    rewards = None if options.reward is None else read_floats(frame["reward"], "reward", faults)
+    report("sorting rows", 0.6)
     order = np.flatnonzero((arms.codes >= 0) & times.known)
     order, late = _sorted(order, arms.codes, times.ticks)
     if late:
@@ -237,18 +223,18 @@ def read_log(
     last = order[np.append(~same, np.ones(min(len(order), 1), bool))]
     _check_arms(faults, arms, coded_types, order, same, np.diff(ticks), frame["time"])
     group_names, group_of = (
-        _read_groups(code_names(frame["group"]), order, same, last, faults, notes) if group else ((), None)
+        _read_groups(code_names(frame["group"]), order, same, last, faults, notes) if options.group else ((), None)
     )
     coded_actions, action_note = _read_actions(
-        frame["action"], actions, idle, amounts, np.setdiff1d(order, last), faults
+        frame["action"], options.actions, options.idle, amounts, np.setdiff1d(order, last), faults
     )
     faults.raise_if_any()
-    tell("finding the step", 0.85)
-    pace = find_step(times.kind, np.diff(ticks)[same], step)
+    report("finding the step", 0.85)
+    pace = find_step(times.kind, np.diff(ticks)[same], options.step)
     single = int((np.bincount(arm_codes, minlength=len(arms.names)) == 1).sum())
     notes = [
         f"a step is {pace}" if pace.regular else f"times are irregular, and cut to steps of {pace}",
-        *([f"{counted(single, 'arm')} of one row: where they are is known, not how they move"] if single else []),
+        *([f"{counted(single, 'arm')} of one row: their states are known, not their transitions"] if single else []),
         *([action_note] if action_note else []),
         *notes,
     ]
@@ -416,7 +402,7 @@ def _check_arms(
         ),
     )
     if not same.any() and len(order):
-        faults.add("no arm has two rows: there is no move to count")
+        faults.add("no arm has two rows, so no transition can be counted")
 
 
 def _read_groups(

@@ -31,7 +31,7 @@ halves again, down to single steps:
 and given all moves, rows are drawn, Dirichlet(counts + drawn + c m). Drawn moves are as scattered as real ones: c and m
 are learned from them now and then, and drawn from what was learned. The estimate is the mean of the draws, each taken
 before its last step (Rao and Blackwell). Under maximum likelihood (`prior=0`) it is the maximum, and draws have the
-weakest prior there is, one observation spread over the transitions that the maximum has: a likelihood alone is no
+weakest prior, one observation spread over the transitions of the maximum: a likelihood alone does not define a
 distribution.
 """
 
@@ -67,22 +67,22 @@ STILL = 20
 """Leaps after which EM has arrived, too, if the likelihood has gained no more than that: records tell no more."""
 
 TINY = 1e-300
-"""Instead of a square of 0."""
+"""Lower bound of a sum of squares."""
 
 LEARNED = 4
-"""Sweeps after which what rows lean on is learned anew."""
+"""Sweeps after which the prior is estimated again."""
 
 SUPPORT = 1e-9
 """Probabilities of a maximum that are larger are transitions it has."""
 
-KEPT, BETWEEN, FIRST = 400, 2, 60
-"""Draws that are kept, sweeps to each, and sweeps before the first."""
+NUM_DRAWS, THINNING, BURN_IN = 400, 2, 60
+"""Number of stored draws, sweeps per stored draw, and sweeps before the first."""
 
 MOST_BYTES = 2e8
-"""Of the draws that are kept; there are fewer where rows are many."""
+"""Maximum size of the stored draws in bytes."""
 
 FEWEST = 100
-"""Draws that are kept of however many rows."""
+"""Minimum number of draws, for any number of rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +216,7 @@ class Missed:
 
         Args:
             rows: (type, state, action, next_state) transitions.
-            rng: where chance comes from.
+            rng: random generator.
         """
         gaps, powers = self.gaps, self.powers(rows)
         ways, _ = self.ways(rows, powers)
@@ -266,7 +266,7 @@ def with_paths(missed: Missed, counts: Floats, possible: Bools) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """What EM arrived at."""
+    """Result of EM."""
 
     rows: Floats
     """(type, state, action, next_state) transitions; even where nothing is known of a row."""
@@ -288,7 +288,7 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
         missed: the gaps, each of which has a path.
         counts: (type, state, action, next_state) moves of one step.
         possible: (state, action, next_state) transitions that can be.
-        prior: the strength with which rows lean on other types; found when absent.
+        prior: strength of shrinkage towards the other types; estimated by default.
 
     Raises:
         NotConverged: EM does not arrive, or cannot begin.
@@ -296,14 +296,14 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
     even = _even(possible)
     begin = _within_reach(missed, _known(estimate_prior(counts, possible, 1.0).matched(counts).mean, even), possible)
     pooled_prior = estimate_prior(counts, possible, prior)
-    rows, moves, told = _arrive(missed, counts, pooled_prior, counts + missed.expected(begin)[0], even)
-    return Filled(rows, moves, pooled_prior, tuple(told))
+    rows, moves, likelihoods = _arrive(missed, counts, pooled_prior, counts + missed.expected(begin)[0], even)
+    return Filled(rows, moves, pooled_prior, tuple(likelihoods))
 
 
 def _within_reach(missed: Missed, rows: Floats, possible: Bools) -> Floats:
-    """Rows to begin with under which every gap can be told from one that cannot be.
+    """Initial rows under which every gap has a representable probability.
 
-    A long stay in a state that rows leave soon is too unlikely for a number. Where that happens, they stay longer.
+    The probability of a long stay in a state that is left soon may underflow; rows then stay longer.
 
     Args:
         missed: the gaps.
@@ -311,7 +311,7 @@ def _within_reach(missed: Missed, rows: Floats, possible: Bools) -> Floats:
         possible: (state, action, next_state) transitions that can be.
 
     Raises:
-        NotConverged: nobody may stay, and paths are too unlikely all the same.
+        NotConverged: staying is impossible, and the probability of a path underflows.
     """
     if missed.faintest(rows) > FAINT:
         return rows
@@ -322,11 +322,11 @@ def _within_reach(missed: Missed, rows: Floats, possible: Bools) -> Floats:
     rows = np.asarray(share * rows + (1 - share) * stays)
     if missed.faintest(rows) > FAINT:
         return rows
-    raise NotConverged("the missed steps: a gap is so long that none of its paths has a chance worth a number")
+    raise NotConverged("missed steps: a gap is so long that none of its paths has a representable probability")
 
 
 def _known(mean: Floats, even: Floats) -> Floats:
-    """The same rows; even ones where nothing is known."""
+    """Return the rows, uniform ones if unknown."""
     return np.where(np.isnan(mean), even, mean)
 
 
@@ -336,20 +336,20 @@ def _arrive(
     """Rounds of EM in twos, each two followed by a leap that is taken back if it loses."""
     rounds = _Rounds(missed, counts, pooled_prior, even)
     first = rounds.of(rounds.rows_of(moves))
-    told, mark, still, reach = [], np.inf, 0, np.inf
+    likelihoods, mark, still, reach = [], np.inf, 0, np.inf
     for _ in range(ROUNDS):
         second = rounds.of(first.after)
-        told += [first.log_likelihood, second.log_likelihood]
-        slack = ROUNDING * (1 + abs(second.worth))
+        likelihoods += [first.log_likelihood, second.log_likelihood]
+        slack = ROUNDING * (1 + abs(second.objective))
         # Rounds that gain nothing but rounding are counted, as long as they come in a row.
-        still = still + 1 if abs(second.worth - mark) <= slack else 0
-        mark = mark if still else second.worth
+        still = still + 1 if abs(second.objective - mark) <= slack else 0
+        mark = mark if still else second.objective
         if still == STILL or _left(first, second) < CLOSE:
-            return second.after, second.moves, told
+            return second.after, second.moves, likelihoods
         # No farther than the last leap that was taken allows.
         length = min(_length(first, second), reach)
         ahead = rounds.of(_leap(first, second, length))
-        taken = ahead.worth >= second.worth - slack
+        taken = ahead.objective >= second.objective - slack
         # Far leaps are learned: farther after one that won, nearer after one that lost.
         reach = max(reach, 4 * length) if taken else max(length / 4, 1.0)
         first = ahead if taken else rounds.of(second.after)
@@ -357,7 +357,7 @@ def _arrive(
 
 
 def _left(first: "_Round", second: "_Round") -> float:
-    """How far it still is: steps fall by a rate, and what is left is the last step times rate / (1 - rate)."""
+    """Estimate the remaining distance: steps fall at a rate, and the rest is the last step times rate / (1 - rate)."""
     change, before = float(np.abs(second.step).max()), float(np.abs(first.step).max())
     # A rate of 1 would never arrive.
     rate = min(change / before, 0.999) if before > 0 else 0.0
@@ -366,13 +366,13 @@ def _left(first: "_Round", second: "_Round") -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Round:
-    """A round of EM: where it began, and where it came."""
+    """A round of EM: rows before and after."""
 
     rows: Floats
     after: Floats
     moves: Floats
     log_likelihood: float
-    worth: float
+    objective: float
 
     @property
     def step(self) -> Floats:
@@ -381,7 +381,7 @@ class _Round:
 
 @dataclass(frozen=True, eq=False)
 class _Rounds:
-    """What rounds of EM are about."""
+    """Data of the rounds of EM."""
 
     missed: Missed
     counts: Floats
@@ -389,30 +389,30 @@ class _Rounds:
     even: Floats
 
     def of(self, rows: Floats) -> _Round:
-        """A round from these rows. Their worth is the likelihood with the prior, up to a constant.
+        """A round from these rows. Their objective is the posterior, up to a constant.
 
         Args:
             rows: (type, state, action, next_state) transitions.
         """
         with np.errstate(divide="ignore", invalid="ignore"):  # a leap too far, which is taken back
             expected, value = self.missed.expected(rows)
-        value += _weighed_logs(self.counts, rows)
+        value += _weighted_logs(self.counts, rows)
         moves = self.counts + expected
-        return _Round(rows, self.rows_of(moves), moves, value, value + _weighed_logs(self.prior.pull, rows))
+        return _Round(rows, self.rows_of(moves), moves, value, value + _weighted_logs(self.prior.pull, rows))
 
     def rows_of(self, moves: Floats) -> Floats:
         """(type, state, action, next_state) estimated from moves; even ones where nothing is known."""
         return _known(self.prior.matched(moves).mean, self.even)
 
 
-def _weighed_logs(weights: Floats, rows: Floats) -> float:
+def _weighted_logs(weights: Floats, rows: Floats) -> float:
     weights = np.broadcast_to(weights, rows.shape)
     some = weights > 0
     return float(weights[some] @ np.log(rows[some]))
 
 
 def _length(first: _Round, second: _Round) -> float:
-    """How many steps ahead two steps would go together, at the rate at which they fall."""
+    """Return the length of a leap: the number of steps that two steps extrapolate to."""
     bend = second.step - first.step
     return max(1.0, float(np.sqrt((first.step**2).sum() / max((bend**2).sum(), TINY))))
 
@@ -441,34 +441,34 @@ def draw_rows(
         counts: (type, state, action, next_state) moves of one step.
         possible: (state, action, next_state) transitions that can be.
         filled: from `fill`.
-        rng: where chance comes from.
+        rng: random generator.
         prior: as `fill` had it.
-        num_draws: how many; as many as are useful when absent.
-        progress: told how far it is.
+        num_draws: number of draws; by default as many as are useful.
+        progress: function of the current task and its completed share.
     """
     # As many as fit; fewer where rows are many, but never too few for quantiles.
     room = int(MOST_BYTES / (8 * counts.size))
-    number = max(FEWEST, min(KEPT, room)) if num_draws is None else num_draws
+    number = max(FEWEST, min(NUM_DRAWS, room)) if num_draws is None else num_draws
     check_memory(8.0 * number * counts.size, f"{number} draws", "Use fewer states.")
     draws, mean, rows, pooled_prior = np.empty((number, *counts.shape)), np.zeros_like(filled.rows), filled.rows, None
     learns = checked_prior(prior) is None and len(counts) > 1
     # The weakest prior: one observation over the transitions that the maximum has.
     weakest = _even(filled.rows > SUPPORT)
-    for sweep in range(FIRST + BETWEEN * number):
+    for sweep in range(BURN_IN + THINNING * number):
         moves = counts + missed.drawn(rows, rng)
-        # Where the strength is told, the pooled_prior of EM is kept; else it is learned anew every few sweeps.
+        # A given strength uses the prior of EM; else the prior is estimated again every few sweeps.
         if pooled_prior is None or (learns and sweep % LEARNED == 0):
             pooled_prior = estimate_prior(moves, possible) if learns else filled.pooled_prior
         total = moves + (pooled_prior.draw(rng) if pooled_prior.strength.any() else weakest)
         rows = Dirichlet(total).one(int(rng.integers(2**63)), 0)
-        kept, odd = divmod(sweep - FIRST, BETWEEN)
-        if kept >= 0:
-            # Every sweep counts for the mean, though only some draws are kept: before its last step a draw is known
-            # better.
+        draw, odd = divmod(sweep - BURN_IN, THINNING)
+        if draw >= 0:
+            # Every sweep counts for the mean, though only some draws are stored: the conditional mean has less variance
+            # than a draw.
             mean += _shares(total)
-        if kept >= 0 and odd == BETWEEN - 1:
-            draws[kept] = rows
+        if draw >= 0 and odd == THINNING - 1:
+            draws[draw] = rows
         if progress is not None and sweep % 50 == 0:
-            progress("drawing paths through missed steps", sweep / (FIRST + BETWEEN * number))
-    estimate = mean / (BETWEEN * number) if filled.pooled_prior.strength.any() else filled.rows
+            progress("drawing paths through missed steps", sweep / (BURN_IN + THINNING * number))
+    estimate = mean / (THINNING * number) if filled.pooled_prior.strength.any() else filled.rows
     return Drawn(estimate, draws)

@@ -40,7 +40,7 @@ CLOSE = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """What the records say of each arm, like arms together."""
+    """Transition histories of arms, equal ones together."""
 
     counts: sparse.csr_array
     """(history, cell) how often each move was seen."""
@@ -60,15 +60,15 @@ class Histories:
         """(history,) how many arms have each.
 
         Args:
-            arms: those that count; all, when absent.
+            arms: arms that count; all by default.
         """
         which = self.history_of if arms is None else self.history_of[arms]
         return np.bincount(which, minlength=self.counts.shape[0]).astype(np.float64)
 
     def only(self, arms: Ints) -> "Histories":
         """Those of some arms, in their order; the cells stay."""
-        kept, position = np.unique(self.history_of[arms], return_inverse=True)
-        return Histories(self.counts[kept], self.row_of, position.ravel().astype(np.int64))
+        histories, position = np.unique(self.history_of[arms], return_inverse=True)
+        return Histories(self.counts[histories], self.row_of, position.ravel().astype(np.int64))
 
     def pooled(self, weights: Floats) -> Floats:
         """(cell, run) the rows of all arms together.
@@ -95,7 +95,7 @@ def read_histories(log: Log) -> Histories:
     """The moves of each arm as counts.
 
     Args:
-        log: sound records. Times in between are told apart by powers of two of a step.
+        log: sound records. Times in between are distinguished by powers of two of a step.
     """
     # A move is two rows of one arm, one after the other.
     first = np.flatnonzero(log.arm[1:] == log.arm[:-1])

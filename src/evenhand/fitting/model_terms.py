@@ -29,9 +29,11 @@ from evenhand.checks import Faults, plain
 from evenhand.display import counted
 from evenhand.errors import InvalidInput
 from evenhand.fitting.log import NOTHING, Log
+from evenhand.fitting.options import ModelOptions
 from evenhand.fitting.stated_values import (
     Names,
     broadcast,
+    is_text,
     one_of,
     parse_statements,
     raise_faults,
@@ -81,41 +83,21 @@ class Terms:
     """Defaults that were taken."""
 
 
-def read_terms(
-    log: Log,
-    unseen: Bools,
-    *,
-    rewards: Any = None,
-    reward_of: str | Mapping[str, float] | None = None,
-    cost_of: str | Mapping[str, float] | None = None,
-    usage: Any = None,
-    usage_of: str | Mapping[str, float] | None = None,
-    resources: Sequence[str] = (),
-    budget: Any = None,
-    pool: bool = True,
-    **objective: Any,
-) -> Terms:
+def read_terms(log: Log, unseen: Bools, stated: ModelOptions, pool: bool = True) -> Terms:
     """Rewards, usage, budget and objective.
 
     Args:
         log: the records.
         unseen: (type, state, action) unobserved pairs, whose rewards may be unknown too.
-        rewards: a file or table of rewards.
-        reward_of: rewards of states as text.
-        cost_of: costs of actions as text.
-        usage: a file or table of usage.
-        usage_of: usage as text.
-        resources: names of the resources.
-        budget: of each resource.
+        stated: stated values.
         pool: whether sparse rewards of a column are shrunk towards the other types.
-        objective: discount, criterion, welfare, over; None for the default.
     """
     notes: list[str] = []
-    amounts, names = read_usage(log, notes, table=usage, text=usage_of, resources=resources)
-    spent = _budget(log, amounts, names, budget, notes)
-    if objective.get("discount") is None and (objective.get("criterion") or "discounted") == "discounted":
+    amounts, names = read_usage(log, notes, stated.usage, stated.resources)
+    spent = _budget(log, amounts, names, stated.budget, notes)
+    if stated.discount is None and (stated.criterion or "discounted") == "discounted":
         notes.append(f"no discount is given: it is {DISCOUNT}")
-    means = read_rewards(log, table=rewards, text=reward_of, costs=cost_of, pool=pool)
+    means = read_rewards(log, stated.rewards, pool)
     if means is None:
         notes.append("no rewards are given: all of them are 0")
         means = np.zeros(unseen.shape)
@@ -124,51 +106,37 @@ def read_terms(
         pairs = counted(int(unknown.sum()), "unobserved pair has", "unobserved pairs have")
         notes.append(f"{pairs} no reward: that of {log.actions[0]} in the same state is taken")
     means = np.asarray(np.where(unknown, means[:, :, :1], means))
-    given = {key: value for key, value in objective.items() if value is not None}
+    objective = {name: getattr(stated, name) for name in ("discount", "criterion", "welfare", "over")}
+    given = {name: value for name, value in objective.items() if value is not None}
     return Terms(means, amounts, names, spent, notes=tuple(notes), **given)
 
 
 # Rewards
 
 
-def read_rewards(
-    log: Log,
-    *,
-    table: Any = None,
-    text: str | Mapping[str, float] | None = None,
-    costs: str | Mapping[str, float] | None = None,
-    pool: bool = True,
-) -> Floats | None:
+def read_rewards(log: Log, stated: Any = None, pool: bool = True) -> Floats | None:
     """(type, state, action) rewards, NaN if unknown; None if there are none at all.
 
     Args:
         log: the records; their column of rewards counts if they have one.
-        table: a file or table with the columns state, action, type (each optional) and reward or cost.
-        text: rewards of states, `good=1,poor=0.3`, or of states and actions, `poor/replace=-2`.
-        costs: costs of actions, `replace=9.75`, subtracted from the rewards.
+        stated: a file or table with the columns state, action, type (each optional) and reward or cost; or rewards of
+            states and actions as text, `good=1,poor=0.3,poor/replace=-2`.
         pool: whether sparse means of a column are shrunk towards the other types.
 
     Raises:
         TableError: with every fault of the table or the text.
     """
     names = Names(log)
-    source = one_of("rewards", reward=log.reward, rewards=table, reward_of=text)
-    if source is None and costs is None:
+    if one_of("rewards", reward=log.reward, rewards=stated) is None:
         return None
-    means = np.zeros(names.shape[:3])
     if log.reward is not None:
-        means = mean_per_pair(log, log.reward, pool)
-    elif table is not None:
-        statements, (column,) = read_statements(table, names, "rewards", ("reward", "cost"))
-        means = broadcast(statements, names.shape[:3], source_name(table))[..., 0]
-        means = means if column == "reward" else 0.0 - means
-    elif text is not None:
-        statements, _ = parse_statements(text, names, ("state", "action"), "reward_of")
-        means = broadcast(statements, names.shape[:3], "reward_of")[..., 0]
-    if costs is not None:
-        statements, _ = parse_statements(costs, names, ("action",), "cost_of")
-        means = means - np.nan_to_num(broadcast(statements, names.shape[:3], "cost_of")[..., 0])
-    return means
+        return mean_per_pair(log, log.reward, pool)
+    if is_text(stated):
+        statements, _ = parse_statements(stated, names, ("state", "action"), "rewards")
+        return broadcast(statements, names.shape[:3], "rewards")[..., 0]
+    statements, (column,) = read_statements(stated, names, "rewards", ("reward", "cost"))
+    means = broadcast(statements, names.shape[:3], source_name(stated))[..., 0]
+    return means if column == "reward" else 0.0 - means
 
 
 def mean_per_pair(log: Log, figures: Floats, pool: bool) -> Floats:
@@ -216,34 +184,29 @@ def _shrink(numbers: Floats, means: Floats, noise: Floats) -> Floats:
 
 
 def read_usage(
-    log: Log,
-    notes: list[str],
-    *,
-    table: Any = None,
-    text: str | Mapping[str, float] | None = None,
-    resources: Sequence[str] = (),
+    log: Log, notes: list[str], stated: Any = None, resources: Sequence[str] = ()
 ) -> tuple[Floats, tuple[str, ...]]:
     """(type, state, action, resource) amounts, and the names of the resources.
 
     Args:
         log: the records; their columns of use count if they have some.
         notes: collects defaults that were taken.
-        table: a file or table with the columns action, state, type (each optional) and one column per resource.
-        text: `service=1,overhaul=2`, or with resources `service/technicians=1,overhaul/bays=1`.
+        stated: a file or table with the columns action, state, type (each optional) and one column per resource; or
+            text, `service=1,overhaul=2`, with resources `service/technicians=1,overhaul/bays=1`.
         resources: names of the resources, in the order of the budget; those of the source by default.
 
     Raises:
         TableError: with every fault.
     """
-    source = one_of("usage", used=log.used, usage=table, usage_of=text)
+    source = one_of("usage", used=log.used, usage=stated)
     names = Names(log)
     if log.used is not None:
         amounts, found = _mean_use(log, notes), log.resources
-    elif table is not None:
-        statements, found = read_statements(table, names, "usage")
-        amounts = broadcast(statements, names.shape[:3], source_name(table))
-    elif text is not None:
-        amounts, found = _usage_of_text(text, names, resources)
+    elif is_text(stated):
+        amounts, found = _usage_of_text(stated, names, resources)
+    elif stated is not None:
+        statements, found = read_statements(stated, names, "usage")
+        amounts = broadcast(statements, names.shape[:3], source_name(stated))
     elif len(resources) > 1:
         raise InvalidInput(f"usage: {len(resources)} resources are named; state what actions use of each")
     else:
@@ -261,18 +224,18 @@ def read_usage(
 def _usage_of_text(
     text: str | Mapping[str, float], names: Names, resources: Sequence[str]
 ) -> tuple[Floats, tuple[str, ...]]:
-    statements, free = parse_statements(text, names, ("action", "resource"), "usage_of")
+    statements, free = parse_statements(text, names, ("action", "resource"), "usage")
     listed = tuple(resources) or tuple(dict.fromkeys(filter(None, free))) or (SERVICE,)
     faults = Faults()
     for one, resource in zip(statements, free, strict=True):
         if resource not in listed and (resource or len(listed) > 1):
             faults.add(one.where, f"unknown resource {quoted(resource)}; known are {', '.join(listed)}")
-    raise_faults(faults, "usage_of")
+    raise_faults(faults, "usage")
     amounts = [
         broadcast(
             [one for one, of in zip(statements, free, strict=True) if (of or listed[0]) == resource],
             names.shape[:3],
-            "usage_of",
+            "usage",
         )
         for resource in listed
     ]

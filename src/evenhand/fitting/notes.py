@@ -49,7 +49,7 @@ def recovery_notes(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
     return [
         f"none of {number:,} moves under {log.actions[0]} was back towards {quoted(log.states[0])}, and the model has "
         f"up to {100 * mass[t, s]:.2g} % of it per step, in {quoted(log.states[s])}{of}. If states only get worse by "
-        "themselves, give `only_worse`; for single impossible transitions, a `mask`"
+        "themselves, give `only_worse`; for single impossible transitions, `impossible`"
     ]
 
 

@@ -30,9 +30,9 @@ from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, near
 from evenhand.fitting.hierarchical_dirichlet import PooledPrior
 from evenhand.fitting.pooled_posterior import Pooled
 from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
-from evenhand.model.arrays import ARRAY_OVERHEAD, DAMAGE, read_member
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
+from evenhand.model.io.array_archive import ARRAY_OVERHEAD, DAMAGE, read_member
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Ints, Rng
 

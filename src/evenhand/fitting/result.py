@@ -18,7 +18,7 @@ from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.fitting.transition_counts import Moves
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import save, write_atomically
+from evenhand.model.io import save, write_atomically
 from evenhand.typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted(Shown):
+class FitResult(Shown):
     """A model fitted to records."""
 
     log: Log
@@ -206,4 +206,6 @@ class Fitted(Shown):
         log = self.log
         sizes = (len(log.arm), "row"), (len(log.arms), "arm"), (len(log.types), "type"), (len(log.states), "state")
         unseen = f", {counted(int(self.unseen.sum()), 'pair')} never seen" if self.unseen.any() else ""
-        return f"Fitted({', '.join(counted(*size) for size in sizes)}, {counted(len(log.actions), 'action')}{unseen})"
+        return (
+            f"FitResult({', '.join(counted(*size) for size in sizes)}, {counted(len(log.actions), 'action')}{unseen})"
+        )

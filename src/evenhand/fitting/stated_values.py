@@ -20,8 +20,8 @@ from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.fitting.columns import as_texts, not_a_number
 from evenhand.fitting.log import Log
 from evenhand.fitting.table_reader import read_table, row_names
+from evenhand.model.io.text_table import SHOWN_FAULTS
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import SHOWN_FAULTS
 from evenhand.typing import Floats, Ints
 
 ANY = "*"
@@ -131,11 +131,11 @@ def read_statements(
     faults = Faults()
     for column in (*required, *([" or ".join(figures)] if figures and not found else [])):
         if column not in columns:
-            faults.add("", f"there is no column {column}; the columns are: {', '.join(columns) or 'none'}")
+            faults.add("", f"missing column {column}; the columns are: {', '.join(columns) or 'none'}")
     if figures is not None and len(found) > 1:
         faults.add("", f"expected one column of {', '.join(figures)}, got {', '.join(found)}")
     if figures is None and not found:
-        faults.add("", "there is no column beside type, state and action; expected one per resource")
+        faults.add("", "expected one column per resource beside type, state and action")
     for column in columns:
         if column not in (*keys, *found):
             faults.add("", f"unknown column {quoted(column)}; expected {', '.join([*keys, *(figures or ())])}")
@@ -238,6 +238,17 @@ def broadcast(statements: Sequence[Statement], shape: Sequence[int], label: str)
         values[cells], by[cells] = one.figures, number
     raise_faults(faults, label)
     return values
+
+
+def is_text(source: Any) -> bool:
+    """Return whether values are stated as text, or as a mapping of names to numbers.
+
+    Args:
+        source: stated values.
+    """
+    if isinstance(source, Mapping):
+        return all(isinstance(value, (int, float)) for value in source.values())
+    return isinstance(source, str) and "=" in source and not Path(source).exists()
 
 
 def source_name(source: Any) -> str:

@@ -1,7 +1,7 @@
 """Structural zeros: impossible transitions, and records that contradict them.
 
-`only_worse`: under the idle action no earlier state in the order of states comes next. A mask: a table with the columns
-`state`, `next_state` and optionally `action` of impossible transitions. `absorbing`: states that are never left.
+`only_worse`: under the idle action no earlier state in the order of states comes next. `impossible`: a table with the
+columns `state`, `next_state` and optionally `action`. `absorbing`: states that are never left.
 
 Records that contradict them are faults, reported with their rows. A gap contradicts if no path through it is possible.
 """
@@ -17,21 +17,23 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.missing_steps import Missed, with_paths
 from evenhand.fitting.stated_values import Names, raise_faults, read_statements, source_name
 from evenhand.fitting.transition_counts import Gaps
+from evenhand.model.io.text_table import SHOWN_FAULTS
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import SHOWN_FAULTS
 from evenhand.typing import Bools, Ints
 
 LONGEST_GAP = 1000
 """Steps of the longest gap that is summed out; longer ones carry almost no information on a step."""
 
 
-def possible_transitions(log: Log, only_worse: bool = False, mask: Any = None, absorbing: Sequence[str] = ()) -> Bools:
+def possible_transitions(
+    log: Log, only_worse: bool = False, impossible: Any = None, absorbing: Sequence[str] = ()
+) -> Bools:
     """(state, action, next_state) possible transitions.
 
     Args:
         log: names and their order.
         only_worse: whether a state never improves under the idle action.
-        mask: a file or table of impossible transitions.
+        impossible: a file or table of impossible transitions.
         absorbing: names of absorbing states.
 
     Raises:
@@ -43,9 +45,9 @@ def possible_transitions(log: Log, only_worse: bool = False, mask: Any = None, a
         if not log.is_ordered:
             raise InvalidInput("only_worse: states must be given in their order, the best first")
         possible[:, 0] = np.triu(possible[:, 0])
-    if mask is not None:
+    if impossible is not None:
         keys = ("state", "action", "next_state")
-        rows, _ = read_statements(mask, Names(log), "mask", (), keys, required=("state", "next_state"))
+        rows, _ = read_statements(impossible, Names(log), "impossible", (), keys, required=("state", "next_state"))
         for row in rows:
             possible[tuple(slice(None) if place is None else place for place in row.cell[1:])] = False
     for state in absorbing_states(log, absorbing):
@@ -54,7 +56,7 @@ def possible_transitions(log: Log, only_worse: bool = False, mask: Any = None, a
     faults = Faults()
     for s, a in np.argwhere(~possible.any(axis=-1)).tolist():
         faults.add("", f"state {quoted(log.states[s])}, action {quoted(log.actions[a])}: no next state is possible")
-    raise_faults(faults, source_name(mask))
+    raise_faults(faults, source_name(impossible))
     return possible
 
 

@@ -5,7 +5,6 @@ with its row.
 """
 
 import csv
-import gzip
 import io
 import json
 import tomllib
@@ -15,9 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.checks import why_unreadable
-from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, nearest, shortened
-from evenhand.model.whereabouts import FORMATS, SHOWN_FAULTS, SUFFIXES, TableFormat
+from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, nearest
+from evenhand.model.io.text_table import FORMATS, SUFFIXES, TableFormat, raise_faults, read_bytes, separator_of
 
 if TYPE_CHECKING:
     import polars
@@ -70,7 +68,7 @@ def read_table(
         raise InvalidInput(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
     by_line = False
     if isinstance(source, (str, Path)) or hasattr(source, "read"):
-        data, name = _read_bytes(source)
+        data, name = read_bytes(source)
         suffix = Path(name.removesuffix(".gz")).suffix.lower()
         kind = format or ("toml" if suffix == ".toml" else SUFFIXES.get(suffix, "csv"))
         by_line = kind == "csv"
@@ -84,21 +82,6 @@ def read_table(
     if by_line:  # blank lines
         frame = frame.filter(~polars.all_horizontal(polars.exclude("row").is_null()))
     return SourceTable(frame, name, by_line)
-
-
-def _read_bytes(source: Any) -> tuple[bytes, str]:
-    file = Path(source) if isinstance(source, (str, Path)) else None
-    name = "standard input" if file is None else str(file)
-    try:
-        data = source.read() if file is None else file.read_bytes()
-        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except (OSError, EOFError) as error:
-        reason = why_unreadable(file, error) if file and isinstance(error, OSError) else error
-        raise InvalidInput(f"{name}: cannot be read: {reason}") from None
-    data = data.encode() if isinstance(data, str) else data
-    if not data[: 1 << 16].strip():
-        raise TableError([Fault("", "the table is empty")], name)
-    return data, name
 
 
 def _parse(data: bytes, name: str, kind: str) -> "polars.DataFrame":
@@ -129,7 +112,7 @@ def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
         head = data.partition(b"\n")[0].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise TableError([Fault("line 1", "is not UTF-8 text")], name) from None
-    separator = max(",;\t", key=head.count)
+    separator = separator_of(head)
     names = [entry.strip() for entry in next(csv.reader([head], delimiter=separator), [])]
     if twice := sorted({column for column in names if names.count(column) > 1}):
         raise TableError([Fault("", f"there are several columns {column}") for column in twice], name)
@@ -151,8 +134,7 @@ def _refuse_ragged(data: bytes, name: str, separator: str, width: int) -> None:
             continue
         if entries > width:
             faults.append(Fault(f"line {number}", f"has {entries} entries, and the first line has {width}"))
-    if faults:
-        raise TableError(shortened(faults, SHOWN_FAULTS), name)
+    raise_faults(faults, name)
 
 
 def _as_frame(source: Any, name: str) -> "polars.DataFrame":
@@ -219,6 +201,6 @@ def _check_columns(head: Sequence[str], columns: Mapping[str, str], name: str) -
             near = nearest(column, head)
             hint = f" Did you mean {near}?" if near else ""
             listed = ", ".join(head) or "none"
-            faults.append(Fault("", f"there is no column {column} ({role}). The columns are: {listed}.{hint}"))
+            faults.append(Fault("", f"missing column {column} ({role}). The columns are: {listed}.{hint}"))
     if faults:
         raise TableError(faults, name)

@@ -1,4 +1,4 @@
-"""What Numba compiles for copies of a problem; mathematics and NumPy twins are in copies.py and priorities.py."""
+"""What Numba compiles for copies of a problem; mathematics and NumPy twins are in env_step.py and priorities.py."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def _serve_one(scores, counts, budget, usage, order, left, room, out):
 
 @njit(cache=True)
 def serve_greedily(scores, counts, budget, usage):
-    """The greedy allocation of every copy (copies.serve_greedily)."""
+    """The greedy allocation of every copy (env_step.serve_greedily)."""
     allocation = np.zeros(scores.shape, dtype=np.int64)
     order = np.empty(scores.shape[1] * scores.shape[2], dtype=np.int64)
     left = np.empty(counts.shape[1], dtype=np.int64)
@@ -72,7 +72,7 @@ def _pay_and_move(transitions, rewards, allocation, counts, key):
 
 @njit(cache=True)
 def step_greedily(transitions, rewards, usage, scores, counts, budget, key):
-    """Allocate, pay, move (copies.step_copies_fast)."""
+    """Allocate, pay, move (env_step.step_copies_fast)."""
     allocation = serve_greedily(scores, counts, budget, usage)
     earned, following = _pay_and_move(transitions, rewards, allocation, counts, key)
     return allocation, earned, following
@@ -80,7 +80,7 @@ def step_greedily(transitions, rewards, usage, scores, counts, budget, key):
 
 @njit(cache=True)
 def step_sampled(transitions, rewards, usage, priorities, spend, counts, key):
-    """Sample the allocation, pay, move (copies.step_sampled_fast)."""
+    """Sample the allocation, pay, move (env_step.step_sampled_fast)."""
     allocation = np.zeros(priorities.shape, dtype=np.int64)
     for e in range(len(priorities)):
         sample_one(priorities[e], counts[e], spend[e], usage, bits_at(key ^ SAMPLING, np.uint64(e)), allocation[e])

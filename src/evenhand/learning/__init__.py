@@ -1,15 +1,15 @@
-"""LEARN: policies from a simulator alone (extra "rl").
+"""Learning: policies from simulation alone (extra "rl").
 
-    settings       what a run is asked for, declared once for Python, the command line, cells and files
-    worlds         many copies of a problem with identical arms, stepped together
-    environments   the same as Gymnasium and Stable-Baselines3 see it: CountEnv, BatchedCounts
-    joint_copies   the paper's Vanilla-DRL: raw joint states
-    learners       PPO, SAC and TD3 with their settings
-    bridges        a model of Stable-Baselines3 as a policy
-    judging        how good a network is, exactly or on a held-out stream
-    checkpoints    a training run in one file that cannot run code
-    training       train(), what a user calls; loop is its heavy part
-    seeds          train_seeds(): several runs, as cells, and the best network by a look that no run has had
+    settings         settings of a run, declared once for Python, the command line and files
+    worlds           many copies of a problem with identical arms, stepped together
+    environments     the same for Gymnasium and Stable-Baselines3: CountEnv, BatchedCounts
+    joint_copies     the paper's Vanilla-DRL: raw joint states
+    learners         PPO, SAC and TD3 with their settings
+    bridges          a model of Stable-Baselines3 as a policy
+    judging          value of a network, exactly or on a held-out stream
+    checkpoints      Stable-Baselines3's zip with the progress of a run
+    training         train(); loop is its heavy part
+    training_runs    several runs with different seeds, and the best network on held-out episodes
 
 The trained policy itself is in `policies.network`; it needs neither torch nor Numba.
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from evenhand.learning.bridges import from_stable_baselines3
     from evenhand.learning.environments import BatchedCounts, CountEnv
     from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
-    from evenhand.learning.seeds import Trainings, train_seeds
     from evenhand.learning.training import Training, train
+    from evenhand.learning.training_runs import TrainingRuns
     from evenhand.learning.worlds import Tasks
 
 _HOMES = {
@@ -35,10 +35,9 @@ _HOMES = {
     "TD3Learner": "learners",
     "Tasks": "worlds",
     "Training": "training",
-    "Trainings": "seeds",
+    "TrainingRuns": "training_runs",
     "from_stable_baselines3": "bridges",
     "train": "training",
-    "train_seeds": "seeds",
 }
 
 __all__ = [
@@ -49,10 +48,9 @@ __all__ = [
     "TD3Learner",
     "Tasks",
     "Training",
-    "Trainings",
+    "TrainingRuns",
     "from_stable_baselines3",
     "train",
-    "train_seeds",
 ]
 
 

@@ -18,7 +18,7 @@ from evenhand.typing import Singles
 
 
 class ModelAnswers:
-    """What a model says, in the place of a network."""
+    """Output of a model, in place of a network."""
 
     def __init__(self, model: Any) -> None:
         """Look at what the model takes and gives.

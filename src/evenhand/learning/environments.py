@@ -297,18 +297,9 @@ class BatchedCounts(SharedCopies):
         size = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
         return self.world.moments(self.world.step(rng.uniform(-1, 1, size).astype(np.float32)))
 
-    def state(self) -> dict[str, Array]:
-        """Everything needed to go on from here."""
-        return self.world.state() | {"age": self.age.copy(), "played": self.played.copy(), "sums": self.sums.copy()}
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Go on from there."""
-        self.age, self.played, self.sums = (state[name].copy() for name in ("age", "played", "sums"))
-        self.world.restore(state)
-
 
 ENV_ID = "evenhand/CountEnv-v0"
-"""What Gymnasium calls it."""
+"""Name in Gymnasium's registry."""
 
 if ENV_ID not in gymnasium.registry:
     gymnasium.register(ENV_ID, entry_point="evenhand.learning.environments:CountEnv")

@@ -101,16 +101,3 @@ class BatchedJoint(SharedCopies):
         """Step by random choices: the mean of single arms' rewards, and of their squares."""
         _, rewards = self._move(rng.integers(0, self.choices, (self.num_envs, self.draws)))
         return float(rewards.mean()), float((rewards**2).mean())
-
-    def state(self) -> dict[str, Array]:
-        """Everything needed to go on from here."""
-        return {
-            "clock": np.array([self.key, self.time], dtype=np.uint64),
-            "states": self.states.copy(),
-            "age": self.age.copy(),
-        }
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Go on from there."""
-        self.key, self.time = np.uint64(state["clock"][0]), int(state["clock"][1])
-        self.states, self.age = state["states"].copy(), state["age"].copy()

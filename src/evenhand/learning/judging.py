@@ -1,4 +1,4 @@
-"""How good a network is, for choosing the best of a training run: exactly where possible, else on a held-out stream.
+"""Value of a network, for selecting the best of a training run: exactly if possible, else on a held-out stream.
 
 A network is judged by the mean value of the arms, over a few tasks from the smallest to the largest. On identical
 arms the mean is every Gini (the paper's Theorem 3.4), and every other welfare here that leaves equal values unchanged.
@@ -70,7 +70,7 @@ def make_judge(problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tas
 
 def _exact_mean(network: Network, sizes: list[CoupledMDP], rule: AllocationRule) -> float:
     policies = [CountNetworkPolicy(size, network, rule) for size in sizes]
-    return float(np.mean([exact_values(policy, policy.problem).values[0] for policy in policies]))  # type: ignore[arg-type]
+    return float(np.mean([exact_values(policy.problem, policy).values[0] for policy in policies]))  # type: ignore[arg-type]
 
 
 def _played_mean(
@@ -101,14 +101,14 @@ def make_joint_judge(problem: CoupledMDP, *stream: int) -> tuple[Judge, bool]:
         return played, False
     space = Joint(problem)
     return lambda network: float(
-        exact_values(JointNetworkPolicy(problem, network).on(space), problem).values.mean()
+        exact_values(problem, JointNetworkPolicy(problem, network).on(space)).values.mean()
     ), True
 
 
 def held_out(
     policy: CountNetworkPolicy | JointNetworkPolicy, problem: CoupledMDP | Simulator, settings: dict[str, Any]
 ) -> tuple[float, float]:
-    """What a network is worth on a stream that no run has seen, and the standard error; exactly where possible.
+    """Value of a network on held-out episodes, and its standard error; exact if possible.
 
     Args:
         policy: the network.

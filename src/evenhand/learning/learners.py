@@ -27,7 +27,7 @@ class PPOLearner:
     """Proximal policy optimisation."""
 
     name: ClassVar[str] = "ppo"
-    """What a user calls it."""
+    """Name of the learner."""
 
     num_copies: int = 125
     """Copies of the problem that are played together."""
@@ -45,7 +45,7 @@ class PPOLearner:
     """At the start; it falls to 0 in a straight line."""
 
     gae_lambda: float = 0.95
-    """How far advantages look ahead."""
+    """Decay of generalised advantages."""
 
     log_std: float = -0.5
     """Logarithm of the first standard deviation of the outputs; they live in [-1, 1]."""
@@ -83,7 +83,7 @@ class SACLearner:
     """Soft actor-critic."""
 
     name: ClassVar[str] = "sac"
-    """What a user calls it."""
+    """Name of the learner."""
 
     num_copies: int = 64
     """Copies of the problem that are played together."""
@@ -118,7 +118,7 @@ class TD3Learner:
     """Twin delayed deep deterministic policy gradients."""
 
     name: ClassVar[str] = "td3"
-    """What a user calls it."""
+    """Name of the learner."""
 
     num_copies: int = 64
     """Copies of the problem that are played together."""

@@ -1,14 +1,14 @@
-"""What a training run is asked for, declared once.
+"""Settings of a training run, declared once.
 
 `TrainingSettings` is all that a result depends on beside the problem. Each of its fields is at once
 
-    a keyword of `train`             by `TrainingRun`, which adds where the run is kept and who hears of it
+    a keyword of `train`             by `TrainingRun`, which adds checkpoints, seeds and progress
     an option of `evenhand train`    with the same default, choices and help
-    a setting of a cell `train`      in `paper/*.toml`
-    a line in checkpoints            a run is resumed only with the settings it began with
-    and in manifests                 of the networks that are saved
+    a setting of `train`             in `paper/*.toml`
+    an entry in checkpoints          a run is resumed only with the same settings
+    and in manifests                 of saved networks
 
-so that a new one is written here and nowhere else. The file is light: `--help` reads it, and loads no numerics.
+The command line reads this file for its help, so that it loads no numerics.
 """
 
 from dataclasses import KW_ONLY, Field, dataclass, field, fields
@@ -19,6 +19,9 @@ from evenhand.errors import InvalidInput, UnknownName
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from evenhand.execution import Executor
     from evenhand.learning.learners import Learner
     from evenhand.typing import Progress  # it loads NumPy
 
@@ -26,69 +29,69 @@ Architecture = Literal["counts", "joint", "joint-idle"]
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
 
 ALGORITHMS = ("ppo", "sac", "td3")
-"""The learners that have a name; they live in `learners`."""
+"""Names of the learners (`learners`)."""
 
 LARGEST_SEED = 2**32 - 1
-"""What Stable-Baselines3 takes."""
+"""Largest seed of Stable-Baselines3."""
 
 Range = tuple[float, float]
 Budget = Range | tuple[Range, ...]
-"""The least and the most of one resource, or of each."""
+"""Smallest and largest amount of one resource, or of each."""
 
 
-def _told(help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What is said of a field: a sentence and, where it is one of a few words, these words."""
+def _help(help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Metadata of a field: a sentence, and its choices if there are few."""
     return {"help": help, "choices": choices}
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What a trained policy depends on, beside the problem.
+    """Settings that a trained policy depends on, beside the problem.
 
     `algorithm` may also be a learner with settings of its own, `learners.PPOLearner(epochs=10)`; `budget` one range,
     or one for each resource.
     """
 
-    algorithm: "str | Learner" = field(default="ppo", metadata=_told("Who learns.", ALGORITHMS))
+    algorithm: "str | Learner" = field(default="ppo", metadata=_help("Learning algorithm.", ALGORITHMS))
     steps: int = field(
         default=240_000,
-        metadata=_told(
-            "Steps to play, over all copies of the problem; rounded down to whole rollouts, at least one (ppo: 4000)."
+        metadata=_help(
+            "Simulated steps, over all copies of the problem; rounded down to whole rollouts, at least one (ppo: 4000)."
         ),
     )
     _: KW_ONLY
     architecture: Architecture = field(
         default="counts",
-        metadata=_told(
+        metadata=_help(
             "counts: one network for any number of arms; joint: the paper's Vanilla-DRL, on the raw joint state, "
-            "always spending; joint-idle: the same, free not to.",
+            "always using the budget; joint-idle: the same, free to idle.",
             ARCHITECTURES,
         ),
     )
     allocation: AllocationRule = field(
         default="greedy",
-        metadata=_told(
-            "How scores become an allocation: the highest first, or the paper's Algorithm 1; for counts.",
+        metadata=_help(
+            "Allocation by scores: the highest first, or the paper's Algorithm 1; for counts.",
             ALLOCATION_RULES,
         ),
     )
     num_arms: tuple[int, int] | None = field(
         default=None,
-        metadata=_told("The fewest and the most arms, drawn anew for each episode (several tasks); for counts."),
+        metadata=_help("Smallest and largest number of arms, drawn per episode (several tasks); for counts."),
     )
     budget: Budget | None = field(
         default=None,
-        metadata=_told(
-            "The least and the most of a resource, drawn anew for each episode, once for each; for counts. On the "
-            "command line amounts, 4,4 or bays=4, replace the model's budget instead."
+        metadata=_help(
+            "Smallest and largest amount of each resource, drawn per episode; for counts. On the command line "
+            "amounts, 4,4 or bays=4, replace the model's budget instead."
         ),
     )
-    horizon: int = field(default=300, metadata=_told("Steps an episode."))
-    hidden: tuple[int, ...] = field(default=(64, 64), metadata=_told("Units of the hidden layers."))
-    seed: int = field(default=0, metadata=_told("Where all randomness starts; the same seed gives the same policy."))
+    horizon: int = field(default=300, metadata=_help("Steps per episode."))
+    hidden: tuple[int, ...] = field(default=(64, 64), metadata=_help("Units of the hidden layers."))
+    seed: int = field(default=0, metadata=_help("Seed of all randomness; the same seed gives the same policy."))
     evaluations: int = field(
         default=30,
-        metadata=_told("How often the network is judged, for the learning curve and to keep the best network."),
+        metadata=_help("Number of evaluations of the network, for the learning curve and the choice of the best one."),
     )
 
     def __post_init__(self) -> None:
@@ -108,31 +111,41 @@ class TrainingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun(TrainingSettings):
-    """The settings of a run, where it is kept, and who hears of it: what `train` takes. None of it changes a result."""
+    """Arguments of `train`: the settings of a run, its checkpoint, seeds and progress."""
 
     checkpoint: str | Path | None = field(
-        default=None, metadata=_told("A file that is kept up to date, so that the run can be resumed.")
+        default=None, metadata=_help("File from which the run can be resumed, written at each evaluation.")
     )
-    resume: bool = field(default=False, metadata=_told("Go on from the checkpoint if it exists."))
-    tensorboard: str | Path | None = field(default=None, metadata=_told("A folder for TensorBoard's logs."))
+    resume: bool = field(default=False, metadata=_help("Continue from the checkpoint if it exists."))
+    seeds: "int | Sequence[int] | None" = field(
+        default=None,
+        metadata=_help(
+            "Number of runs with different seeds, from `seed` on, or the seeds; the result is then a TrainingRuns, "
+            "each run with its own checkpoint, FILE.seed-0 and so on."
+        ),
+    )
+    on: "str | Executor | None" = field(
+        default=None, metadata=_help("Backend of several runs: local:2, ray, ray://host:port; by default this process.")
+    )
+    tensorboard: str | Path | None = field(default=None, metadata=_help("Folder for TensorBoard's logs."))
     progress: "Progress | bool | None" = field(
         default=None,
-        metadata=_told("True shows a bar; a function is called now and then with how it goes and the share done."),
+        metadata=_help("True shows a bar; a function is called with a text and the finished share."),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resume and self.checkpoint is None:
-            raise InvalidInput("resume: name the checkpoint to go on from")
+            raise InvalidInput("resume: a checkpoint is required")
 
 
 def settings() -> tuple[Field[Any], ...]:
-    """The fields that a result depends on, in order."""
+    """Return the fields that a result depends on, in order."""
     return fields(TrainingSettings)
 
 
 def check_names(names: dict[str, Any]) -> None:
-    """Refuse a keyword that `train` does not know, with the nearest one that it does."""
+    """Raise UnknownName for an unknown keyword of `train`, with the nearest known one."""
     known = [setting.name for setting in fields(TrainingRun)]
     for name in names:
         if name not in known:

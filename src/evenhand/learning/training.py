@@ -1,10 +1,10 @@
-"""Training: from a simulator to a policy, resumable at any moment.
+"""Training: from a simulator to a policy.
 
 The learner sees observations and rewards of copies of the problem (`environments`), nothing else. A few dozen times
-during training the network is judged (`judging`); the best one is what training returns. Each time a checkpoint is
-written where one is asked for, and a run resumed from it ends as if it had never stopped.
+during training the network is evaluated (`judging`), and a checkpoint is written if one is requested; training returns
+the best network.
 
-This file is light; torch and Stable-Baselines3 are loaded when training starts (`loop`).
+torch and Stable-Baselines3 are loaded when training starts (`loop`).
 """
 
 import inspect
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling, told_by
 from evenhand.errors import MissingExtra, NotApplicable
@@ -27,41 +27,44 @@ from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from evenhand.learning.training_runs import TrainingRuns
+
 Problem: TypeAlias = CoupledMDP | Simulator
 
 LIBRARIES = ("torch", "stable_baselines3", "gymnasium")
 """Libraries whose versions are recorded, if they took part."""
 
 Asked = ParamSpec("Asked")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Training(Shown):
-    """What came of a training run."""
+    """Result of a training run."""
 
     policy: CountNetworkPolicy | JointNetworkPolicy
-    """The best network that was seen, as a policy for the problem."""
+    """Best network, as a policy for the problem."""
 
     score: float
-    """Its mean value of an arm, as judged: the welfare of every Gini on identical arms."""
+    """Its mean value of an arm: the welfare of every Gini on identical arms."""
 
     exact: bool
-    """Whether scores are exact rather than estimates."""
+    """True if scores are exact, not estimates."""
 
     curve: list[tuple[int, float]]
-    """(steps, score) of the network at that moment; the learning curve."""
+    """(steps, score) of the network; the learning curve."""
 
     steps: int
-    """Steps of copies that were played."""
+    """Simulated steps, over all copies."""
 
     seconds: float
-    """How long it took, all parts of a resumed run together."""
+    """Duration, including interrupted runs that were resumed."""
 
     settings: dict[str, Any]
-    """What was asked for: with the problem and the seed, all that the result depends on."""
+    """Settings: with the problem, all that the result depends on."""
 
     problem: CoupledMDP | Simulator
-    """What it was trained on."""
+    """Problem of the training."""
 
     def __repr__(self) -> str:
         sure = "exact" if self.exact else "estimated"
@@ -69,10 +72,10 @@ class Training(Shown):
         return f"Training(score {self.score:.6g} ({sure}), {asked}, {self.seconds:.1f} s)"
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """The learning curve: one row a look at the network, with its steps and its score.
+        """Return the learning curve: one row per evaluation, with its steps and its score.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         steps, scores = zip(*self.curve, strict=True)
         return as_frame({"steps": list(steps), "score": list(scores)}, library)
@@ -91,7 +94,7 @@ class Training(Shown):
         }
 
     def plot(self) -> "Figure":
-        """A figure: the learning curve."""
+        """Plot the learning curve."""
         figure: Figure = told_by("plots", "training_figure")(self)
         return figure
 
@@ -99,8 +102,8 @@ class Training(Shown):
         """Write the policy; `load_policy` reads it, without torch.
 
         Args:
-            path: where to.
-            command: what was typed to train it, for the manifest.
+            path: the file.
+            command: command line of the training, for the manifest.
             more: further facts for the manifest.
         """
         about = {"settings": self.settings, "score": self.score, "exact": self.exact, "curve": self.curve}
@@ -108,24 +111,23 @@ class Training(Shown):
         about |= more or {}
         if command:
             about["command"] = command
-        save_policy(self.policy, self.policy.problem, path, about)
+        save_policy(self.policy.problem, self.policy, path, about)
 
 
 def _asked_by(
     run: Callable[Asked, TrainingRun],
-) -> Callable[[Callable[[Problem, TrainingRun], Training]], Callable[Concatenate[Problem, Asked], Training]]:
-    """Let a function be called with the arguments that make a run, by the types, defaults and help declared there."""
+) -> Callable[[Callable[[Problem, TrainingRun], Result]], Callable[Concatenate[Problem, Asked], Result]]:
+    """Replace the settings of a function by keywords with the types, defaults and help of their fields."""
 
     def decorate(
-        function: Callable[[Problem, TrainingRun], Training],
-    ) -> Callable[Concatenate[Problem, Asked], Training]:
+        function: Callable[[Problem, TrainingRun], Result],
+    ) -> Callable[Concatenate[Problem, Asked], Result]:
         @wraps(function)
-        def called(problem: Problem, *arguments: Asked.args, **keywords: Asked.kwargs) -> Training:
-            # Before the run is made: a misspelt setting gets the nearest name.
+        def called(problem: Problem, *arguments: Asked.args, **keywords: Asked.kwargs) -> Result:
             check_names(keywords)
             return function(problem, run(*arguments, **keywords))
 
-        # What `help` and editors show are the fields of the settings, declared once.
+        # `help` and editors show the fields of the settings.
         asked = inspect.signature(TrainingRun).parameters.values()
         first = inspect.Parameter("problem", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Problem)
         called.__signature__ = inspect.Signature([first, *asked], return_annotation=Training)  # type: ignore[attr-defined]
@@ -137,8 +139,8 @@ def _asked_by(
 
 
 @_asked_by(TrainingRun)
-def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told by the fields of TrainingRun
-    """Learn a policy by trial and error.
+def train(problem: Problem, run: TrainingRun) -> "Training | TrainingRuns":  # noqa: D417  # the fields of TrainingRun
+    """Learn a policy from simulation, once or with several seeds.
 
     Example:
         >>> import evenhand as eh
@@ -146,35 +148,52 @@ def train(problem: Problem, run: TrainingRun) -> Training:  # noqa: D417  # told
         >>> training = eh.train(problem, steps=4_000, seed=0)
         >>> training.policy
         CountNetworkPolicy(for 3 arms, greedy, Network(4 → 64 → 64 → 6))
+        >>> runs = eh.train(problem, steps=4_000, seeds=2)
+        >>> runs.best.score == max(row.score for row in runs.rows)
+        True
 
     Args:
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
     """
     check_problem(problem)
     _check_objective(problem)
+    if run.seeds is not None:
+        from evenhand.learning.training_runs import train_runs  # it imports this module
+
+        return train_runs(problem, run, run.seeds)
     with telling(run.progress) as tell:
-        training: Training = learning_loop().run(problem, replace(run, progress=tell))
+        return train_one(problem, replace(run, progress=tell))
+
+
+def train_one(problem: Problem, run: TrainingRun) -> Training:
+    """Train with one seed.
+
+    Args:
+        problem: identical arms, or a simulator of them.
+        run: the settings.
+    """
+    training: Training = learning_loop().run(problem, run)
     return training
 
 
 def _check_objective(problem: Problem) -> None:
-    """Learners maximise discounted rewards and know no floors: anything else is refused before it is begun."""
+    """Raise NotApplicable unless the criterion is discounted and there are no floors."""
     if problem.criterion.name != "discounted":
         raise NotApplicable(
             f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "
-            "Train on problem.under('discounted'), or a model file without the key criterion, and evaluate as you like."
+            "Train on problem.with_criterion('discounted'), and evaluate under any criterion."
         )
     if problem.has_floors:
-        raise NotApplicable("training knows no floors. Use `solve`, or a model without them.")
+        raise NotApplicable("training does not support floors. Use `solve`, or a model without them.")
 
 
 def learning_loop() -> Any:
-    """The heavy part, if what it needs is installed."""
+    """Return the training loop, or raise MissingExtra."""
     try:
-        with idle_threads_sleep():  # torch brings an OpenMP of its own
+        with idle_threads_sleep():  # torch has its own OpenMP
             from evenhand.learning import loop
     except ModuleNotFoundError as error:
-        # Other missing modules are a broken installation, and are told as they are.
+        # Any other missing module is an error of the installation.
         if (error.name or "").split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
             raise MissingExtra("training", "rl") from None
         raise

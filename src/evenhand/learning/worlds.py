@@ -1,4 +1,4 @@
-"""What a learner plays against: many copies of a problem with identical arms, stepped together.
+"""Simulation for learners: many copies of a problem with identical arms, stepped together.
 
     CountWorld   the arms' matrices are known to the world (not to the learner): copies are counts, and one compiled
                  call steps all of them, at a cost that does not depend on the number of arms
@@ -14,8 +14,8 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput
-from evenhand.kernels.copies import serve_greedily_fast, step_copies_fast, step_sampled_fast
-from evenhand.kernels.crowds import step_crowds_fast
+from evenhand.kernels.count_step import step_crowds_fast
+from evenhand.kernels.env_step import serve_greedily_fast, step_copies_fast, step_sampled_fast
 from evenhand.kernels.priorities import sample_by_priority_fast
 from evenhand.kernels.randomness import bits_at, draw_keys
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
@@ -78,7 +78,7 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Step:
-    """What happened in one step of all copies."""
+    """One step of all copies."""
 
     rewards: Floats
     """(copy,) mean reward of the arms."""
@@ -91,7 +91,7 @@ class Step:
 
 
 class _Copies:
-    """What both worlds share: tasks, keys, observations."""
+    """Base of both simulations: tasks, keys, observations."""
 
     def __init__(self, usage: Floats, discount: float, tasks: Tasks, num_copies: int, rule: AllocationRule) -> None:
         self.usage = np.ascontiguousarray(usage)
@@ -106,7 +106,7 @@ class _Copies:
         self.key = np.uint64(0)
 
     def seed(self, rng: np.random.Generator) -> None:
-        """Where all randomness comes from, from now on."""
+        """Set the seed of all randomness."""
         self.key, self.time = draw_keys(rng, 1)[0], 0
 
     def next_key(self) -> np.uint64:
@@ -129,17 +129,6 @@ class _Copies:
     def limit(self) -> Floats:
         """(copy, resource) budgets with room for rounding."""
         return np.asarray(self.budget * (1 + 1e-9))
-
-    def state(self) -> dict[str, Array]:
-        """Everything needed to go on from here."""
-        clock = np.array([self.key, self.time], dtype=np.uint64)
-        arrays = {"num_arms": self.num_arms, "budget": self.budget, "counts": self.counts}
-        return {"clock": clock} | {name: array.copy() for name, array in arrays.items()}
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Go on from there."""
-        self.key, self.time = np.uint64(state["clock"][0]), int(state["clock"][1])
-        self.num_arms, self.budget, self.counts = (state[name].copy() for name in ("num_arms", "budget", "counts"))
 
 
 class CountWorld(_Copies):
@@ -243,15 +232,6 @@ class ArmWorld(_Copies):
         """Mean of the single arms' rewards in a step, and of their squares."""
         assert step.arm_rewards is not None
         return float(step.arm_rewards.mean()), float((step.arm_rewards**2).mean())
-
-    def state(self) -> dict[str, Array]:
-        """Everything needed to go on from here."""
-        return super().state() | {"states": self.states.copy(), "copy_of_arm": self.copy_of_arm.copy()}
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Go on from there."""
-        super().restore(state)
-        self.states, self.copy_of_arm = state["states"].copy(), state["copy_of_arm"].copy()
 
 
 def assign_arms(copy_of_arm: Ints, states: Indices, allocation: Ints, rng: np.random.Generator) -> Indices:

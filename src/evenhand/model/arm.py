@@ -24,6 +24,7 @@ from evenhand.checks import (
     check_memory,
     check_nearly_distributions,
     nearly,
+    read_names,
     read_numbers,
     tell_normalised,
 )
@@ -41,7 +42,7 @@ ROOM = 1 + 1e-9
 
 
 def frozen(array: Array) -> Array:
-    """The same array, read-only."""
+    """Make an array read-only, and return it."""
     array.flags.writeable = False
     return array
 
@@ -76,13 +77,13 @@ class Arm(Shown):
     """(state, action) expected reward of a step."""
 
     usage: Floats
-    """(action, resource) or (state, action, resource) use of each resource; kept as the latter."""
+    """(action, resource) or (state, action, resource) use of each resource; stored as the latter."""
 
     initial: Floats = None  # type: ignore[assignment]  # filled in below
-    """(state,) distribution of the first state; uniform when absent."""
+    """(state,) distribution of the first state; uniform by default."""
 
     name: str = ""
-    """What a person calls this kind of arm."""
+    """Name of this kind of arm."""
 
     states: Sequence[str] = ()
     """A label for each state, or none."""
@@ -94,35 +95,33 @@ class Arm(Shown):
         faults = Faults()
         given = {key: getattr(self, key) for key in ("transitions", "rewards", "usage", "initial")}
         arrays, sizes = _read_arrays(given, faults)
-        labels = {key: _read_labels(getattr(self, key), key, faults) for key in ("states", "actions")}
+        labels = {key: read_names(getattr(self, key), None, key, faults, blank=True) for key in ("states", "actions")}
         if not isinstance(self.name, str):
             faults.add("name", f"expected text, got {reprlib.repr(self.name)}")
         for key, axis in (("states", "state"), ("actions", "action")):
             if labels[key] and sizes.get(axis, len(labels[key])) != len(labels[key]):
                 faults.add(key, f"has {counted(len(labels[key]), 'label')} for {counted(sizes[axis], axis)}")
-        # Names are looked up last: they are needed only to tell faults in the user's words.
         if faults:
             raise ModelError(with_words_of_arm(faults.found, self._names()))
         if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
             tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
-        # Only now: what was off by more than rounding has been told above.
         arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
         for key, value in {**arrays, **labels}.items():
             object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
 
     def _names(self) -> Names:
-        """What it and its parts are called, in the words that faults use; it need not be sound."""
+        """Names of the arm and its parts, for faults; the arm may be invalid."""
         names = Names.of_block({key: getattr(self, key) for key in ("name", "states", "actions")})
         return replace(names, by_state=_depth(self.usage) > 2)
 
     @property
     def num_states(self) -> int:
-        """How many states the arm has."""
+        """Number of states."""
         return int(self.rewards.shape[0])
 
     @property
     def num_actions(self) -> int:
-        """How many actions the arm has."""
+        """Number of actions."""
         return int(self.rewards.shape[1])
 
     def __eq__(self, other: object) -> bool:
@@ -186,8 +185,8 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
         if not (key == "initial" and value is None)
     }
     arrays = {key: array for key, array in read.items() if array is not None}
-    # Sizes are judged by the transitions where these can be read, else by the rewards: one array is right by
-    # definition, so that one mistake is told once.
+    # Sizes are compared with the transitions if these are valid, else with the rewards, so that one mistake is one
+    # fault.
     source = next((key for key in ("transitions", "rewards") if key in arrays), None)
     sizes: dict[str, int] = {}
     if source is not None:
@@ -197,7 +196,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
             _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults)
     if "usage" in arrays:
         _check_idle(arrays["usage"], faults)
-    # Sizes that only the rewards tell may be the mistake itself, and are no measure for labels.
+    # Sizes of the rewards alone may be the mistake itself, and are not compared with labels.
     if faults or source is None:
         return {}, sizes if source == "transitions" else {}
     if by_action:
@@ -231,24 +230,15 @@ def _check_idle(usage: Floats, faults: Faults) -> None:
         faults.add(f"usage[{state}]", "no action is idle in this state: one must use nothing of any resource")
 
 
-def _read_labels(value: object, place: str, faults: Faults) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(label, str) for label in value):
-        faults.add(place, f"expected a list of names, got {reprlib.repr(value)}")
-        return ()
-    if len(set(value)) < len(value):
-        faults.add(place, "has the same name twice")
-    return tuple(value)
-
-
 # -- many arms -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class ArmTables(Sequence[Arm]):
-    """Many arms as padded arrays; a sequence of Arm for those who want them one by one.
+    """Many arms as padded arrays; also a sequence of Arm.
 
     Arms with fewer states or actions than the largest are padded with zeros; `real` marks what is not padding, and
-    `valid` what may be chosen of it.
+    `valid` the actions that may be chosen.
     """
 
     transitions: Floats
@@ -264,16 +254,16 @@ class ArmTables(Sequence[Arm]):
     """(arm, state) distributions of the first state."""
 
     num_states: Indices
-    """(arm,) how many of the states are real."""
+    """(arm,) number of real states."""
 
     num_actions: Indices
-    """(arm,) how many of the actions are real."""
+    """(arm,) number of real actions."""
 
     labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = field(default=())
     """(name, states, actions) of each arm, or empty when no arm has any."""
 
     usable: Bools | None = None
-    """(arm, state, action) what the budget that arms share allows (`within`); None for everything."""
+    """(arm, state, action) actions within the shared budget (`within`); None for all."""
 
     @classmethod
     def stack(cls, arms: Sequence[Arm]) -> "ArmTables":
@@ -394,13 +384,12 @@ class ArmTables(Sequence[Arm]):
     @cached_property
     def idle(self) -> Indices:
         """(arm, state) the first action that uses nothing."""
-        # The first of several idle actions: any would do, and everybody must mean the same one.
         free = (self.usage == 0).all(axis=-1) & self.real
         return np.asarray(frozen(free.argmax(axis=-1).astype(np.int32)))
 
     @cached_property
     def served(self) -> Bools:
-        """(arm, state, action) whether an action uses anything: whoever gets it is served."""
+        """(arm, state, action) whether an action uses anything, that is, serves the arm."""
         return np.asarray(frozen((self.usage > 0).any(axis=-1) & self.real))
 
     def unrolled(self, num_steps: int) -> "ArmTables":
@@ -409,7 +398,7 @@ class ArmTables(Sequence[Arm]):
         After the last step nothing comes: its rows are 0. Labels are left out.
 
         Args:
-            num_steps: how many steps there are.
+            num_steps: number of steps.
         """
         number, S, A, K = (*self.transitions.shape[:3], self.usage.shape[3])
         # Room for the arm with the most states; one with fewer fills the beginning of its rows.
@@ -468,7 +457,7 @@ class ArmTables(Sequence[Arm]):
 
     @property
     def names(self) -> list[Names]:
-        """What each arm and its parts are called."""
+        """Names of each arm and its parts."""
         labels = self.labels or (("", (), ()),) * len(self)
         return [Names(*label, by_state=True) for label in labels]
 
@@ -484,7 +473,7 @@ class ArmTables(Sequence[Arm]):
         return with_words(rows, self.names) if rows else []
 
     def _suspects(self) -> list[int]:
-        """Arms that fail some check on the whole arrays; only these are looked at one by one."""
+        """Arms that fail some check on the whole arrays; only these are checked one by one."""
         real_states = np.arange(self.rewards.shape[1]) < self.num_states[:, None]
         # In `sound` not-a-number compares as false, and so makes an arm a suspect; overflow makes a sum that is off.
         with np.errstate(invalid="ignore", over="ignore"):

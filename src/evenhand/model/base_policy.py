@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from evenhand.display import ShownPolicy
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.typing import Array, Indices
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class BasePolicy(ShownPolicy):
         """Whether its decisions depend on the step, and not on the states alone."""
         return _has_horizon(self)
 
-    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | Starting:
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
         """Return the same policy for other numbers of the same types of arms.
 
         Args:
@@ -81,9 +81,9 @@ class _Described(BasePolicy):
     def depends_on_step(self) -> bool:
         return _has_horizon(self.policy)
 
-    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | Starting:
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
         method = getattr(self.policy, "resized", super().resized)
-        resized: Policy | Starting = method(problem, types)
+        resized: Policy | StatefulPolicy = method(problem, types)
         return resized
 
     def explain(self, decision: "DecisionStep") -> list[str]:
@@ -96,7 +96,11 @@ class _Described(BasePolicy):
 def _has_horizon(policy: object) -> bool:
     """Whether a stateful policy was made for a finite horizon."""
     problem = getattr(policy, "problem", None)
-    return isinstance(policy, Starting) and isinstance(problem, CoupledMDP) and problem.criterion.num_steps is not None
+    return (
+        isinstance(policy, StatefulPolicy)
+        and isinstance(problem, CoupledMDP)
+        and problem.criterion.num_steps is not None
+    )
 
 
 def described(policy: object) -> BasePolicy:

@@ -1,11 +1,11 @@
-"""Policies made of policies: one for each step, or one drawn at the start.
+"""Policies made of policies: one per step, or one drawn at the start.
 
-    BySteps   plays its t-th part at step t: what a finite horizon asks for
-    Mixture   draws one of its parts at the start of each episode and keeps it; its values are the parts' values,
-              mixed by their shares, under every criterion. With `rotate` it draws again every so many steps: what is
-              fair over many episodes is then fairer within each, but values are no longer the mixed ones
+    TimeVaryingPolicy   acts by its t-th part at step t, as a finite horizon requires
+    MixturePolicy       draws one of its parts at the start of each episode; its values are the parts' values, mixed by
+                        their shares, under every criterion. With `redraw_every` it draws again every so many steps:
+                        this is fairer within an episode, but values are no longer the mixed ones
 
-Both remember something, so both have `start`. They treat equal arms alike, and play by counts, where all parts do.
+Both are stateful, so both have `start`. They are exchangeable, and act on counts, if all parts are and do.
 """
 
 from abc import abstractmethod
@@ -18,6 +18,7 @@ import numpy as np
 from evenhand.checks import as_generator, check_positive_int, check_shape
 from evenhand.display import counted
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.kernels.rank_tables import RankTables, in_turn
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.model.base_policy import check_arrays, described
 from evenhand.model.coupled import CoupledMDP
@@ -26,7 +27,7 @@ from evenhand.model.policy import (
     Exchangeable,
     Policy,
     Remembers,
-    Starting,
+    StatefulPolicy,
     begin,
     capabilities,
     check_acts,
@@ -42,11 +43,11 @@ class CompositePolicy(RememberingPolicy):
     kind: ClassVar[str]
     """Name of the class in files."""
 
-    parts: tuple[Policy | Starting, ...]
+    parts: tuple[Policy | StatefulPolicy, ...]
     """The policies that it is made of."""
 
     @abstractmethod
-    def with_parts(self, parts: Sequence[Policy | Starting]) -> "CompositePolicy":
+    def with_parts(self, parts: Sequence[Policy | StatefulPolicy]) -> "CompositePolicy":
         """Return the same policy with other parts."""
 
     @abstractmethod
@@ -56,7 +57,7 @@ class CompositePolicy(RememberingPolicy):
     @classmethod
     @abstractmethod
     def from_arrays(
-        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | Starting]
+        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | StatefulPolicy]
     ) -> "CompositePolicy":
         """Return the policy of these arrays and parts."""
 
@@ -65,7 +66,7 @@ class CompositePolicy(RememberingPolicy):
         return self.with_parts([described(part).resized(problem, types) for part in self.parts])
 
 
-class BySteps(CompositePolicy):
+class TimeVaryingPolicy(CompositePolicy):
     """One policy for each step; after the last it begins again."""
 
     kind = "by-steps"
@@ -80,7 +81,7 @@ class BySteps(CompositePolicy):
         if not len(parts):
             raise InvalidInput("parts: expected a policy for each step, got none")
         # Each part plays one step in T and would be asked out of turn: it has nothing to remember.
-        if any(isinstance(part, Starting) for part in parts):
+        if any(isinstance(part, StatefulPolicy) for part in parts):
             raise InvalidInput("parts: a policy that remembers cannot be one step of another")
         for number, part in enumerate(parts):
             check_acts(part, f"parts[{number}]")
@@ -93,9 +94,9 @@ class BySteps(CompositePolicy):
         """Description of how it decides."""
         return f"{described(self.parts[0]).decides} for each step"
 
-    def with_parts(self, parts: Sequence[Policy | Starting]) -> "BySteps":
+    def with_parts(self, parts: Sequence[Policy | StatefulPolicy]) -> "TimeVaryingPolicy":
         """Return a policy with another part for each step."""
-        return BySteps(cast(Sequence[Policy], parts))  # a stateful part is refused there
+        return TimeVaryingPolicy(cast(Sequence[Policy], parts))  # a stateful part is refused there
 
     def to_arrays(self) -> dict[str, Array]:
         """Return no arrays: it is its parts."""
@@ -103,21 +104,27 @@ class BySteps(CompositePolicy):
 
     @classmethod
     def from_arrays(
-        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | Starting]
-    ) -> "BySteps":
+        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | StatefulPolicy]
+    ) -> "TimeVaryingPolicy":
         """Return the policy of these parts."""
         check_arrays(arrays)
         return cls(cast(Sequence[Policy], parts))
 
     def does_same(self, other: object) -> bool:
         """Return whether another policy surely makes the same decisions at every step."""
-        if not isinstance(other, BySteps) or len(self.parts) != len(other.parts):
+        if not isinstance(other, TimeVaryingPolicy) or len(self.parts) != len(other.parts):
             return False
         return all(described(one).does_same(two) for one, two in zip(self.parts, other.parts, strict=True))
 
     def service_order(self, step: int = 0) -> ServiceOrder | None:
         """Return the order of one step."""
         return described(self.parts[step % len(self.parts)]).service_order(step)
+
+    @property
+    def rank_tables(self) -> RankTables | None:
+        """Tables by which whole episodes are played in one compiled loop; None if a part has none."""
+        parts = [tables for part in self.parts if (tables := getattr(part, "rank_tables", None)) is not None]
+        return in_turn(parts) if len(parts) == len(self.parts) else None
 
     def _in_short(self) -> str:
         return f"{counted(len(self.parts), 'step')}, the first {self.parts[0]!r}"
@@ -181,7 +188,7 @@ class _CountSteps(_Steps):
 # -- one part an episode ---------------------------------------------------------------------------------------------
 
 
-class Mixture(CompositePolicy):
+class MixturePolicy(CompositePolicy):
     """Draws one policy at the start of an episode, by its share, and keeps it; or draws again every few steps.
 
     Its values are the values of its parts, mixed by their shares: so a mixture can be fairer than each of its parts.
@@ -189,20 +196,22 @@ class Mixture(CompositePolicy):
     Example:
         >>> import evenhand as eh
         >>> problem = eh.problems.machine_replacement(num_arms=3)
-        >>> both = eh.Mixture([eh.policies.worst_first(problem), eh.policies.never_act(problem)], [0.75, 0.25])
+        >>> both = eh.MixturePolicy([eh.policies.worst_first(problem), eh.policies.never_act(problem)], [0.75, 0.25])
         >>> both.act([0, 1, 2], 3)
         array([0, 0, 1], dtype=int32)
     """
 
     kind = "mixture"
 
-    def __init__(self, parts: Sequence[Policy | Starting], shares: ArrayLike, rotate: int | None = None) -> None:
+    def __init__(
+        self, parts: Sequence[Policy | StatefulPolicy], shares: ArrayLike, redraw_every: int | None = None
+    ) -> None:
         """Store the parts that have a share.
 
         Args:
             parts: (part,) policies.
             shares: (part,) not negative; they sum to 1.
-            rotate: steps after which a part is drawn again; by default never.
+            redraw_every: steps after which a part is drawn again; by default never.
         """
         if not len(parts):
             raise InvalidInput("parts: expected at least one policy, got none")
@@ -220,39 +229,39 @@ class Mixture(CompositePolicy):
         positive = given > 0
         self.parts = tuple(part for part, keep in zip(parts, positive, strict=True) if keep)
         self.shares: Floats = given[positive] / given[positive].sum()
-        self.rotate = None if rotate is None else check_positive_int(rotate, "rotate")
+        self.redraw_every = None if redraw_every is None else check_positive_int(redraw_every, "redraw_every")
         self.exchangeable = all(is_exchangeable(part) for part in self.parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in self.parts)
 
-    def with_parts(self, parts: Sequence[Policy | Starting]) -> "Mixture":
+    def with_parts(self, parts: Sequence[Policy | StatefulPolicy]) -> "MixturePolicy":
         """Return a mixture of other parts with the same shares."""
-        return Mixture(parts, self.shares, self.rotate)
+        return MixturePolicy(parts, self.shares, self.redraw_every)
 
     def to_arrays(self) -> dict[str, Array]:
         """Return the shares, and the steps after which a part is drawn again (0 for never)."""
-        return {"shares": self.shares, "rotate": np.array(self.rotate or 0)}
+        return {"shares": self.shares, "redraw_every": np.array(self.redraw_every or 0)}
 
     @classmethod
     def from_arrays(
-        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | Starting]
-    ) -> "Mixture":
+        cls, problem: CoupledMDP, arrays: dict[str, Array], parts: Sequence[Policy | StatefulPolicy]
+    ) -> "MixturePolicy":
         """Return the mixture of these parts."""
-        check_arrays(arrays, shares="f1", rotate="iu0")
-        return cls(parts, arrays["shares"], int(arrays["rotate"]) or None)
+        check_arrays(arrays, shares="f1", redraw_every="iu0")
+        return cls(parts, arrays["shares"], int(arrays["redraw_every"]) or None)
 
     def _in_short(self) -> str:
         shares = ", ".join(f"{share:.3g}" for share in self.shares[:5])
         more = ", ..." if len(self.shares) > 5 else ""
-        every = "" if self.rotate is None else f", drawn anew every {counted(self.rotate, 'step')}"
+        every = "" if self.redraw_every is None else f", drawn anew every {counted(self.redraw_every, 'step')}"
         return f"{counted(len(self.parts), 'part')} with shares {shares}{more}{every}"
 
-    def rotating(self, every: int | None) -> "Mixture":
+    def with_redraw_every(self, every: int | None) -> "MixturePolicy":
         """The same parts and shares, drawn anew every so many steps; once and for all where that is None.
 
         Args:
             every: steps, or None.
         """
-        return Mixture(self.parts, self.shares, every)
+        return MixturePolicy(self.parts, self.shares, every)
 
     def start(self, num_episodes: int, rng: Rng = None) -> Actor:
         """An actor that has drawn a part for each episode."""
@@ -276,7 +285,7 @@ class Mixture(CompositePolicy):
             inner = {
                 name.partition(".")[2]: value
                 for name, value in memory.items()
-                if name.startswith(f"{number}.") and isinstance(self.parts[number], Starting)
+                if name.startswith(f"{number}.") and isinstance(self.parts[number], StatefulPolicy)
             }
             known |= {f"{number}.{name}" for name in inner}
             playing.append(_Playing(number, rows, self._resumed(number, len(rows), inner)))
@@ -321,7 +330,7 @@ class Mixture(CompositePolicy):
 
 def components(policy: Any) -> tuple[tuple[Any, ...], Floats]:
     """Return the parts of a mixture and their shares; another policy itself with share 1."""
-    return (policy.parts, policy.shares) if isinstance(policy, Mixture) else ((policy,), np.ones(1))
+    return (policy.parts, policy.shares) if isinstance(policy, MixturePolicy) else ((policy,), np.ones(1))
 
 
 def components_for_good(policy: Any) -> tuple[tuple[Any, ...], Floats]:
@@ -331,17 +340,17 @@ def components_for_good(policy: Any) -> tuple[tuple[Any, ...], Floats]:
 
 def is_mixture(policy: object) -> bool:
     """Return whether one of several policies is drawn."""
-    return isinstance(policy, Mixture)
+    return isinstance(policy, MixturePolicy)
 
 
 def redraw_period(policy: object) -> int | None:
     """Return the steps after which a mixture draws a part again; None if it never does."""
-    return policy.rotate if isinstance(policy, Mixture) else None
+    return policy.redraw_every if isinstance(policy, MixturePolicy) else None
 
 
 def is_time_varying(policy: object) -> bool:
     """Return whether a policy has one part per step."""
-    return isinstance(policy, BySteps)
+    return isinstance(policy, TimeVaryingPolicy)
 
 
 def steps_of(policy: Any) -> tuple[Any, ...]:
@@ -372,7 +381,7 @@ class _Playing(NamedTuple):
 class _Mixed(Actor):
     """Each episode's own part."""
 
-    def __init__(self, mixture: Mixture, num_episodes: int, playing: list[_Playing], step: int) -> None:
+    def __init__(self, mixture: MixturePolicy, num_episodes: int, playing: list[_Playing], step: int) -> None:
         super().__init__(num_episodes)
         self.mixture, self.playing, self.step = mixture, playing, step
 
@@ -382,7 +391,7 @@ class _Mixed(Actor):
         found: Memory = {"step": np.array(self.step), "part": part}
         for number, rows, actor in self.playing:
             part[rows] = number
-            if isinstance(self.mixture.parts[number], Starting):
+            if isinstance(self.mixture.parts[number], StatefulPolicy):
                 if not isinstance(actor, Remembers):
                     raise NotApplicable(_cannot_be_stored(number, self.mixture.parts[number]))
                 found |= {f"{number}.{name}": np.asarray(array) for name, array in actor.memory().items()}
@@ -406,9 +415,9 @@ class _Mixed(Actor):
     @contextmanager
     def _turn(self, rng: np.random.Generator) -> Iterator[list[_Playing]]:
         """Whose turn it is at this step, which is over if all of them have acted."""
-        rotate = self.mixture.rotate
+        redraw_every = self.mixture.redraw_every
         # Not at step 0: the parts were drawn at the start.
-        if rotate is not None and self.step and self.step % rotate == 0:
+        if redraw_every is not None and self.step and self.step % redraw_every == 0:
             self.playing = self.mixture.draw(self.num_episodes, rng)
             self.skip_to(self.step)  # a part that plays by the step must know which it is
         try:

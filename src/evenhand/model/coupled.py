@@ -5,28 +5,31 @@ import hashlib
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from math import floor, gcd, lcm
+from math import floor, gcd, inf, lcm
 from typing import Any, Literal
 
 import numpy as np
 
 from evenhand.checks import (
-    LARGEST,
+    SHOWN_PER_ARRAY,
     Faults,
     check_amounts,
     check_memory,
     check_over,
     check_shape,
     comma_hint,
+    number_fault,
     plain,
+    read_names,
     read_numbers,
     tell_normalised,
+    whole_fault,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import InvalidInput, nearest
+from evenhand.errors import Fault, InvalidInput, nearest
 from evenhand.model.arm import ROOM, Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import Names, called, with_words
@@ -34,20 +37,20 @@ from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 MOST_ARMS = 10**9
-"""The largest number of arms of a problem; simulation by counts is meant for up to this many."""
+"""Maximum number of arms of a problem."""
 
 MOST_USES, FINEST_STEP = 1000, 10**6
-"""Different uses of a resource, and parts of a unit, up to which a common step of the uses is looked for."""
+"""Number of distinct uses of a resource, and largest denominator, up to which a common divisor is computed."""
 
 _AXES = ("block", "state", "action", "next_state")
 
 Over = Literal["arms", "groups"]
-"""Whose values welfare weighs: every arm's, or the mean of each group, each group counted once."""
+"""Members of the welfare: every arm, or every group by its mean value."""
 
 
 @dataclass(frozen=True, eq=False)
 class CoupledMDP(Shown):
-    """Arms, how many there are of each, and what they share at every step.
+    """Arms, their numbers, and the resources that they share at every step.
 
     At every step the chosen actions may use at most `budget` of each resource, summed over all arms.
     Blocks of identical arms are one *type*, however they were written down; under `over = "groups"` a type does not
@@ -61,65 +64,49 @@ class CoupledMDP(Shown):
     """
 
     arms: Sequence[Arm]
-    """One entry a block of identical arms; kept as ArmTables."""
+    """One entry per block of identical arms; stored as ArmTables."""
 
     budget: Floats
-    """(resource,) what is available of each resource at every step."""
+    """(resource,) amount of each resource available per step."""
 
     discount: float
-    """In [0, 1]: what a reward one step later is worth; 1 only where the criterion is not `discounted`."""
+    """Discount in [0, 1]; 1 only if the criterion is not `discounted`."""
 
     counts: Ints = None  # type: ignore[assignment]  # filled in below
-    """(block,) how many arms each block stands for; 1 when absent."""
+    """(block,) number of arms of each block; 1 by default."""
 
     resources: Sequence[str] = ()
     """The name of each resource, or none."""
 
     groups: Sequence[str] = ()
-    """(block,) the group of each block, "" for a group of its own; empty when no block has one."""
+    """(block,) group of each block, "" for a group of its own; empty if no block has one."""
 
     floors: Floats = None  # type: ignore[assignment]  # filled in below
-    """(block,) the least share of time in which each arm is served, in expectation; 0 when absent."""
+    """(block,) smallest expected share of time in which each arm is served; 0 by default."""
 
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
-    """What rewards over time are worth; may be given as text."""
+    """Value of rewards over time; may be given as text."""
 
     over: Over = "arms"
-    """Whose values welfare weighs."""
+    """Members of the welfare."""
 
     welfare: str | None = None
-    """How values are weighed unless something else is asked for, as text; `gini:half=0.75` when absent."""
+    """Default welfare of the problem, as text; by default `gini:half=0.75`."""
 
     arm_names: Sequence[str] = ()
-    """(arm,) what each arm is called, in the order of the blocks, or none; `starting_at` fills it in."""
+    """(arm,) names of the arms, in the order of the blocks, or none; set by `with_initial_states`."""
 
     def __post_init__(self) -> None:
         faults = Faults()
-        # Arms first: how many resources and blocks there are is what the others are checked against. Where the arms
-        # could not be read, each is checked by itself.
+        # Arms first: the numbers of resources and blocks are what the other fields are checked against.
         tables = self._read_arms(faults)
-        num_resources = tables.usage.shape[-1] if tables is not None else None
-        num_blocks = None if tables is None else len(tables)
-        discount, criterion = read_criterion(self.discount, self.criterion, faults)
-        counts = read_counts(self.counts, num_blocks, faults)
-        read = {
-            "arms": tables,
-            "counts": counts,
-            "budget": read_budget(self.budget, num_resources, faults),
-            "discount": discount,
-            "criterion": criterion,
-            "resources": read_names(self.resources, num_resources, "resources", faults),
-            "groups": read_groups(self.groups, num_blocks, faults),
-            "floors": read_floors(self.floors, num_blocks, faults),
-        }
-        read_over(self.over, faults)
-        read_welfare_text(self.welfare, _members_of(read, self.over), faults)
-        read["arm_names"] = _read_arm_names(self.arm_names, int(counts.sum()), faults)
-        # Places become names only for a message.
+        num_blocks, num_resources = (None, None) if tables is None else (len(tables), tables.usage.shape[-1])
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        read = read_fields(given, num_blocks, num_resources, faults) | {"arms": tables}
         if faults:
             faults.found = with_words(faults.found, self._names(), self.resources)
         faults.raise_if_any()
-        # Arms told it themselves when they were made; tables come here as they are.
+        # An Arm reports this itself when it is created.
         if isinstance(self.arms, ArmTables):
             tell_normalised(self.arms.nearly(), stacklevel=3)
         for name, value in read.items():
@@ -127,13 +114,12 @@ class CoupledMDP(Shown):
 
     # -- the same problem, changed -----------------------------------------------------------------------------------
 
-    def under(self, criterion: str | Criterion | None = None, over: str | None = None) -> "CoupledMDP":
-        """The same arms and budget under another criterion, or with welfare over something else.
+    def with_criterion(self, criterion: str | Criterion | None = None, over: str | None = None) -> "CoupledMDP":
+        """Return the problem with another criterion, or with welfare over arms or groups.
 
         Args:
-            criterion: `discounted`, `average`, `finite:T`, or an object, whose own discount then counts; as it is when
-                absent.
-            over: `arms` or `groups`; as it is when absent.
+            criterion: `discounted`, `average`, `finite:T`, or an object with its own discount; by default unchanged.
+            over: `arms` or `groups`; by default unchanged.
         """
         check_over(over)
         # A criterion as text takes the problem's discount; one that is an object brings its own.
@@ -151,29 +137,29 @@ class CoupledMDP(Shown):
             object.__setattr__(same, "discount", own)
         return same
 
-    def starting_at(self, states: Any) -> "CoupledMDP":
-        """The same problem from where the arms are now, each arm in one state for certain.
+    def with_initial_states(self, states: Any) -> "CoupledMDP":
+        """Return the problem with observed states as initial states.
 
-        Arms of a block that are in different states become blocks of their own, which differ in nothing but `initial`.
-        The arms, and so how many there are of each block, are those of the table.
+        Arms of a block that are in different states become blocks of their own, which differ in `initial` only. The
+        arms, and so the number of arms per block, are those of the table.
 
         Args:
-            states: a table with the columns arm, type and state: the name of a file, a data frame, a list of rows, a
-                table of columns; or (arm,) numbers of states, in the order of the arms.
+            states: a table with the columns arm, type and state: a file name, a data frame, a list of rows, a mapping
+                of columns; or (arm,) state numbers, in the order of the arms.
 
         Raises:
             TableError: with every fault and its row.
         """
-        from evenhand.model.whereabouts import starting_at  # it is about problems, too
+        from evenhand.model.state_table import with_initial_states  # it imports this module
 
-        return starting_at(self, states)
+        return with_initial_states(self, states)
 
     def with_budget(self, budget: float | Sequence[float] | Floats | Mapping[str, float]) -> "CoupledMDP":
-        """The same arms with another budget: what if there was more, or less?
+        """Return the problem with another budget.
 
         Args:
-            budget: one number a resource; a number alone where there is one resource; or amounts under names of
-                resources, which leave the others as they are.
+            budget: one number per resource; a single number if there is one resource; or amounts under names of
+                resources, which leave the others unchanged.
 
         Raises:
             ModelError: with every fault, in the names of the resources.
@@ -191,16 +177,16 @@ class CoupledMDP(Shown):
         return same
 
     def with_transitions(self, transitions: Floats) -> "CoupledMDP":
-        """The same arms in another world: all as it is, but for how they move.
+        """Return the problem with other transition probabilities.
 
-        Arms that were of one type stay so unless they now move differently, and others are not merged: what was made
-        for this problem can be played there.
+        Arms of one type stay so unless their transitions now differ, and others are not merged: a policy for this
+        problem can be simulated there.
 
         Args:
             transitions: (block, state, action, next_state) probabilities, padded like `tables.transitions`.
 
         Raises:
-            ModelError: a row is no distribution.
+            ModelError: a row is not a distribution.
         """
         check_shape(transitions, dict(zip(_AXES, self.tables.transitions.shape, strict=True)), "transitions")
         moved = replace(self.tables, transitions=np.array(transitions, dtype=np.float64))
@@ -227,7 +213,7 @@ class CoupledMDP(Shown):
         if isinstance(self.arms, (str, Mapping)) or not isinstance(self.arms, Iterable):
             faults.add("arms", f"expected a list of arms, got {type(self.arms).__name__}")
             return None
-        # Any iterable is taken; it is walked once and kept.
+        # An iterator is consumed once.
         object.__setattr__(self, "arms", tuple(self.arms))
         if strange := [(index, arm) for index, arm in enumerate(self.arms) if not isinstance(arm, Arm)]:
             for index, arm in strange:
@@ -236,22 +222,18 @@ class CoupledMDP(Shown):
         if not self.arms:
             faults.add("arms", "there is none; a problem needs at least one")
             return None
-        resources = [arm.usage.shape[2] for arm in self.arms]
-        for index, number in enumerate(resources):
-            if number != resources[0]:
-                first = called(self.arms[0].name, 0)
-                faults.add(f"arms[{index}].usage", f"has {number} resources where {first} has {resources[0]}")
+        common_resources(self.arms, faults)
         return None if faults else ArmTables.stack(self.arms)
 
     def _names(self) -> list[Names]:
-        """What the arms are called, in the words that faults use."""
+        """Names of the arms, for faults."""
         if isinstance(self.arms, ArmTables):
             return self.arms.names
         if not isinstance(self.arms, tuple) or not all(isinstance(arm, Arm) for arm in self.arms):
             return []
         return [Names(arm.name, arm.states, arm.actions, by_state=True) for arm in self.arms]
 
-    # -- what there is: sizes, types, groups -------------------------------------------------------------------------
+    # -- sizes, types, groups ----------------------------------------------------------------------------------------
 
     @property
     def tables(self) -> ArmTables:
@@ -261,22 +243,22 @@ class CoupledMDP(Shown):
 
     @cached_property
     def num_arms(self) -> int:
-        """How many arms there are in all."""
+        """Number of arms."""
         return int(self.counts.sum())
 
     @property
     def num_resources(self) -> int:
-        """How many resources the arms share."""
+        """Number of resources."""
         return len(self.budget)
 
     @cached_property
     def budget_limit(self) -> Floats:
-        """(resource,) the budget with room for rounding."""
+        """(resource,) budget with a tolerance for rounding."""
         return np.asarray(frozen(self.budget * ROOM))
 
     @cached_property
     def usable_budget(self) -> Floats:
-        """(resource,) the most of the budget that actions can use up: of 1.1 no more than 1 if each takes a whole unit.
+        """(resource,) largest part of the budget that actions can use up: 1 of 1.1 if each takes a whole unit.
 
         Bounds and prices are those of this budget; shares of the budget are of `budget` itself.
         """
@@ -286,7 +268,7 @@ class CoupledMDP(Shown):
 
     @cached_property
     def type_of_block(self) -> Indices:
-        """(block,) the type of each block, in order of first appearance."""
+        """(block,) type of each block, in order of first appearance."""
         first: dict[object, int] = {}
         # Arms are of one type by their numbers. A floor tells them apart, and over groups so does the group.
         kinds: Sequence[object] = self.tables.digests
@@ -299,7 +281,7 @@ class CoupledMDP(Shown):
 
     @cached_property
     def _groups_read(self) -> tuple[tuple[str, ...], Indices]:
-        """The names of all groups in order of first appearance, and the (block,) group of each block."""
+        """Names of all groups in order of first appearance, and the (block,) group of each block."""
         # A block without a group is one by itself: called by its own name where that is unique and no group has it.
         given = self.groups or ("",) * len(self.tables)
         named = [label[0] for label in self.tables.labels] or [""] * len(self.tables)
@@ -318,17 +300,17 @@ class CoupledMDP(Shown):
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """The name of each group, in order of first appearance; a block without one is a group by its own name."""
+        """Names of the groups, in order of first appearance; a block without one is a group by its own name."""
         return self._groups_read[0]
 
     @property
     def group_of_block(self) -> Indices:
-        """(block,) the group of each block."""
+        """(block,) group of each block."""
         return self._groups_read[1]
 
     @cached_property
     def group_of_type(self) -> Indices:
-        """(type,) the group of each type; only where welfare is over groups does a type have one."""
+        """(type,) group of each type, if welfare is over groups."""
         if self.over != "groups":
             raise InvalidInput("group_of_type: types are cut at groups only under over = 'groups'")
         # The first block of each type stands for it; all its blocks have the same group, or floor.
@@ -337,53 +319,53 @@ class CoupledMDP(Shown):
 
     @cached_property
     def type_floors(self) -> Floats:
-        """(type,) the least share of time in which each arm of the type is served."""
+        """(type,) smallest share of time in which each arm of the type is served."""
         _, first = np.unique(self.type_of_block, return_index=True)
         return np.asarray(frozen(self.floors[first]))
 
     @property
     def has_floors(self) -> bool:
-        """Whether some arm must be served now and then."""
+        """Whether some arm has a floor."""
         return bool(self.floors.any())
 
     @property
     def resource_names(self) -> tuple[str, ...]:
-        """The name of each resource; `resource 0` and so on where none was given."""
+        """Names of the resources; `resource 0` and so on by default."""
         return tuple(self.resources) or tuple(f"resource {k}" for k in range(self.num_resources))
 
     @property
     def named_budget(self) -> dict[str, float]:
-        """What is available of each resource at every step, under its name."""
+        """Budget under the names of the resources."""
         return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
 
     @cached_property
     def types(self) -> ArmTables:
-        """The distinct arms, of whose actions those are valid that the budget allows."""
+        """The distinct arms, with the actions that the budget allows."""
         _, first = np.unique(self.type_of_block, return_index=True)
         types = self.tables if len(first) == len(self.tables) else self.tables.select(first)
         return types.within(self.budget)
 
     @property
     def num_types(self) -> int:
-        """How many distinct arms there are."""
+        """Number of distinct arms."""
         return len(self.types)
 
     @cached_property
     def type_counts(self) -> Ints:
-        """(type,) how many arms there are of each type."""
+        """(type,) number of arms of each type."""
         # Weights are floats there, exact up to 2^53: there are at most 10^9 arms.
         sums = np.bincount(self.type_of_block, weights=self.counts, minlength=self.num_types)
         return np.asarray(frozen(sums.astype(np.int64)))
 
     @cached_property
     def type_of_arm(self) -> Indices:
-        """(arm,) the type of each arm, in the order the blocks were written."""
+        """(arm,) type of each arm, in the order of the blocks."""
         check_memory(4.0 * self.num_arms, f"a table of {self.num_arms} arms", "Work with counts instead.")
         return np.asarray(frozen(np.repeat(self.type_of_block, self.counts)))
 
     @property
     def affordable(self) -> Bools:
-        """(type, state, action) whether what the action uses is within the budget, were all of it one arm's."""
+        """(type, state, action) whether the action of one arm alone is within the budget."""
         return self.types.valid
 
     @property
@@ -414,77 +396,112 @@ class CoupledMDP(Shown):
 
     def __repr__(self) -> str:
         kinds = "identical" if self.is_symmetric else counted(self.num_types, "type")
-        worth = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
+        criterion = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
         groups = f", over {len(self.group_names)} groups" if self.over == "groups" else ""
         arms, resources = counted(self.num_arms, "arm"), counted(self.num_resources, "resource")
-        return f"CoupledMDP({arms}, {kinds}, {resources}, {worth}{groups})"
+        return f"CoupledMDP({arms}, {kinds}, {resources}, {criterion}{groups})"
 
 
-# -- reading its parts, each with all its faults ---------------------------------------------------------------------
+# -- reading its fields, each with all its faults --------------------------------------------------------------------
+
+
+def read_fields(
+    given: Mapping[str, Any], num_blocks: int | None, num_resources: int | None, faults: Faults
+) -> dict[str, Any]:
+    """Check all fields of a problem but its arms, and return them as the problem stores them.
+
+    Args:
+        given: values under the names of the fields.
+        num_blocks: number of blocks, if the arms are valid.
+        num_resources: number of resources, if known.
+        faults: list to which faults are added.
+    """
+    discount, criterion = read_criterion(given["discount"], given["criterion"], faults)
+    counts = read_counts(given["counts"], num_blocks, faults)
+    groups = _read_groups(given["groups"], num_blocks, faults)
+    read_over(given["over"], faults)
+    num_members = None
+    if num_blocks is not None and len(counts) == num_blocks and len(groups) in (0, num_blocks):
+        # Over groups: each named group once, and every block without one for itself.
+        num_groups = len(set(groups) - {""}) + groups.count("") if groups else num_blocks
+        num_members = num_groups if given["over"] == "groups" else int(counts.sum())
+    read_welfare_text(given["welfare"], num_members, faults)
+    return {
+        "counts": counts,
+        "budget": read_budget(given["budget"], num_resources, faults),
+        "discount": discount,
+        "criterion": criterion,
+        "resources": read_names(given["resources"], num_resources, "resources", faults),
+        "groups": groups,
+        "floors": _read_floors(given["floors"], num_blocks, faults),
+        "arm_names": read_names(given["arm_names"], int(counts.sum()), "arm_names", faults),
+    }
+
+
+def common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
+    """Number of resources of the first arm that is not None; adds a fault per arm with another number."""
+    valid = [(index, arm) for index, arm in enumerate(arms) if arm is not None]
+    numbers = [arm.usage.shape[2] for _, arm in valid]
+    for (index, _), number in zip(valid, numbers, strict=True):
+        if number != numbers[0]:
+            first = called(valid[0][1].name, valid[0][0])
+            faults.add(f"arms[{index}].usage", f"has {number} resources where {first} has {numbers[0]}")
+    return numbers[0] if numbers else None
+
+
+def _entries(value: object) -> list[Any]:
+    """Several values, or a single one."""
+    several = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    return list(value) if several else [value]  # type: ignore[call-overload]
 
 
 def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
-    """(block,) arms a block, each a whole number from 1, in all at most MOST_ARMS."""
+    """(block,) arms per block, each an integer of at least 1, in all at most MOST_ARMS."""
     if value is None:
         return np.ones(num_blocks or 1, dtype=np.int64)
-    entries: list[Any] = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    entries = _entries(value)
     if num_blocks is not None and len(entries) != num_blocks:
         faults.add("counts", f"has {len(entries)} entries for {num_blocks} arms")
-    before = len(faults.found)
-    for index, entry in enumerate(entries):
-        if message := _count_fault(entry):
-            faults.add(f"arms[{index}].count", message)
-        # A column of wrong counts would fill pages; twenty show what is wrong.
-        if len(faults.found) > before + 20:
-            faults.add("arms", "... and perhaps more such counts")
-            break
-    # Stand-ins that keep the later checks going.
-    if len(faults.found) > before:
+    wrong = [(index, message) for index, entry in enumerate(entries) if (message := whole_fault(entry, most=MOST_ARMS))]
+    for index, message in wrong[:SHOWN_PER_ARRAY]:
+        faults.add(f"arms[{index}].count", message)
+    if len(wrong) > SHOWN_PER_ARRAY:
+        more = len(wrong) - SHOWN_PER_ARRAY
+        faults.found.append(Fault("arms", f"... and {more} more such counts", stands_for=more))
+    if wrong:  # placeholders for the later checks
         return np.ones(len(entries), dtype=np.int64)
-    total = sum(int(entry) for entry in entries)
-    # Where a single count is too large, that has been told.
-    if total > MOST_ARMS and all(int(entry) <= MOST_ARMS for entry in entries):
+    if (total := sum(map(int, entries))) > MOST_ARMS:
         faults.add("arms", f"{total} arms in all; at most {MOST_ARMS} are supported")
     return np.array([int(entry) for entry in entries], dtype=np.int64)
-
-
-def _count_fault(entry: object) -> str:
-    if isinstance(entry, (bool, np.bool_)) or not isinstance(entry, (int, np.integer)):
-        return f"expected a whole number, got {reprlib.repr(entry)}"
-    if entry < 1:
-        return f"expected at least 1, got {entry}"
-    return f"{entry} arms are too many; at most {MOST_ARMS} are supported" if entry > MOST_ARMS else ""
 
 
 def read_budget(value: object, num_resources: int | None, faults: Faults) -> Floats:
     """(resource,) amounts that are finite and not negative.
 
     Args:
-        value: amounts, or one.
-        num_resources: how many there should be, where that is known.
-        faults: where faults are noted.
+        value: amounts, or a single one.
+        num_resources: expected number of amounts, if known.
+        faults: list to which faults are added.
     """
-    single = not isinstance(value, (list, tuple, np.ndarray)) or (isinstance(value, np.ndarray) and value.ndim == 0)
-    entries = [value] if single else value
-    budget = read_numbers(entries, ("resource",), "budget", faults, check_amounts)
+    budget = read_numbers(_entries(value), ("resource",), "budget", faults, check_amounts)
     if budget is None:
         return np.zeros(num_resources or 1)
     if num_resources is not None and len(budget) != num_resources:
+        size, wanted = counted(len(budget), "entry", "entries"), counted(num_resources, "resource")
         hint = comma_hint(len(budget), num_resources)
-        entries_told, resources_told = counted(len(budget), "entry", "entries"), counted(num_resources, "resource")
-        faults.add("budget", f"has {entries_told} where the arms' usage has {resources_told}{hint}")
+        faults.add("budget", f"has {size} where the arms' usage has {wanted}{hint}")
     return budget
 
 
 def usable_amount(budget: float, uses: Floats) -> float:
-    """The most of a resource that actions can use up: a multiple of the largest step of which all uses are multiples.
+    """Largest amount of a resource that actions can use up: a multiple of the greatest common divisor of all uses.
 
     Args:
-        budget: what there is of the resource at a step.
-        uses: (use,) the different amounts that actions within the budget use.
+        budget: amount available per step.
+        uses: (use,) distinct amounts used by actions within the budget.
 
     Returns:
-        The budget itself if uses have no common step, or one so fine that it makes no difference.
+        The budget itself if uses have no common divisor, or one so small that it makes no difference.
     """
     if len(uses) > MOST_USES:
         return budget
@@ -494,23 +511,22 @@ def usable_amount(budget: float, uses: Floats) -> float:
     if not steps:
         return 0.0
     unit = lcm(*(step.denominator for step in steps))
-    if unit > FINEST_STEP**2:  # a step this fine makes no difference
+    if unit > FINEST_STEP**2:
         return budget
     step = gcd(*(int(step * unit) for step in steps)) / unit
-    # Twice the room of `budget_limit`: what fits there must fit here, whatever the division rounds.
+    # Twice the tolerance of `budget_limit`: what fits there must fit here, whatever the division rounds.
     return min(budget, floor(budget / step * ROOM**2) * step)
 
 
 def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Faults) -> Floats:
-    """(resource,) another budget; faults speak of resources by their names.
+    """(resource,) a new budget; faults name the resources.
 
     Args:
-        value: one number a resource, or amounts under some names.
-        names: (resource,) what the resources are called.
-        unsaid: (resource,) the budget of those that are not named.
-        faults: where faults are noted.
+        value: one number per resource, or amounts under some names.
+        names: (resource,) names of the resources.
+        unsaid: (resource,) budget of the resources that are not named.
+        faults: list to which faults are added.
     """
-    # Names may be written as people say them; what is not named stays as it is.
     if isinstance(value, Mapping):
         amounts = dict(zip(names, unsaid.tolist(), strict=True))
         for name, amount in value.items():
@@ -521,72 +537,52 @@ def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Fa
             else:
                 amounts[known] = amount
         value = list(amounts.values())
-    # `np.ndim`: an array without axes is a single number.
-    single = not isinstance(value, (list, tuple, np.ndarray)) or np.ndim(value) == 0
-    entries: list[Any] = [value] if single else list(value)  # type: ignore[call-overload]
+    entries = _entries(value)
     if len(entries) != len(names):
-        told = f"expected {counted(len(names), 'number')} ({', '.join(names)}), got {len(entries)}"
-        faults.add("", told + comma_hint(len(entries), len(names)))
-    amounts_read = np.zeros(len(names))
+        message = f"expected {counted(len(names), 'number')} ({', '.join(names)}), got {len(entries)}"
+        faults.add("", message + comma_hint(len(entries), len(names)))
+    read = np.zeros(len(names))
     for index, (name, entry) in enumerate(zip(names, entries, strict=False)):
-        if message := _amount_fault(entry):
+        if message := number_fault(entry):
             faults.add(name, message)
         else:
-            amounts_read[index] = float(entry)
-    return amounts_read
-
-
-def _amount_fault(entry: object) -> str:
-    number = isinstance(entry, (int, float, np.number)) and not isinstance(entry, (bool, np.bool_))
-    if number and 0 <= entry <= LARGEST:  # type: ignore[operator]  # a number
-        return ""
-    return f"expected a number from 0 to {plain(LARGEST)}, got {plain(entry) if number else reprlib.repr(entry)}"
+            read[index] = float(entry)
+    return read
 
 
 def find_resource(name: str, names: Sequence[str]) -> str | None:
-    """The resource that a name means, whatever its case and whether it is written `crew hours` or `crew_hours`."""
+    """Return the resource of a name, whatever its case and whether it is written `crew hours` or `crew_hours`."""
     plainly = {known.lower().replace("_", " ").replace("-", " "): known for known in names}
     return name if name in names else plainly.get(name.strip().lower().replace("_", " ").replace("-", " "))
 
 
-def read_discount(value: object, faults: Faults, *, below_one: bool = True) -> float:
-    """A number in [0, 1), or in [0, 1]."""
-    most = "below 1" if below_one else "1"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        faults.add("discount", f"expected a number from 0 to {most}, got {reprlib.repr(value)}")
-        return 0.0
-    if not 0 <= value <= 1 or (below_one and value == 1):
-        hint = "; a discount of 1 goes with the criteria average and finite:T" if value == 1 else ""
-        faults.add("discount", f"expected a number from 0 to {most}, got {plain(value)}{hint}")
-        return 0.0
-    return float(value)
-
-
 def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple[float, Criterion | None]:
-    """A discount and a criterion that go together."""
-    # Other criteria may have a discount of 1.
+    """Read a discount and a criterion that are consistent."""
+    # Only the discounted criterion needs a discount below 1.
     below_one = criterion == "discounted" or (isinstance(criterion, Criterion) and criterion.name == "discounted")
-    number = read_discount(discount, faults, below_one=below_one)
+    message = number_fault(discount, most=1.0, below=1.0 if below_one else inf)
+    if message:
+        hint = "; a discount of 1 goes with the criteria average and finite:T" if below_one and discount == 1 else ""
+        faults.add("discount", message + hint)
+    number = 0.0 if message else float(discount)  # type: ignore[arg-type]  # a number, by the check above
     try:
-        read = as_criterion(criterion, number)  # type: ignore[arg-type]  # told below
-        # Not where the discount itself is at fault: then the two differ for that reason.
-        if (own := getattr(read, "discount", number)) != number and not faults:
-            faults.add("criterion", f"its discount is {plain(own)}, and the problem's is {plain(number)}")
-        return number, read
+        read = as_criterion(criterion, number)  # type: ignore[arg-type]  # refused below
     except InvalidInput as error:
         faults.add("criterion", str(error).removeprefix("criterion: "))
         return number, None
+    if (own := getattr(read, "discount", number)) != number and not message:
+        faults.add("criterion", f"its discount is {plain(own)}, and the problem's is {plain(number)}")
+    return number, read
 
 
 def read_over(value: object, faults: Faults) -> None:
-    """`arms` or `groups`."""
+    """Check for `arms` or `groups`."""
     if value not in ("arms", "groups"):
         faults.add("over", f"expected 'arms' or 'groups', got {reprlib.repr(value)}")
 
 
 def read_welfare_text(value: object, number: int | None, faults: Faults) -> None:
-    """A welfare as text, for so many members; where that is not known, weights of one's own are not counted."""
-    # Explicit weights must be as many as there are members; without that number they cannot be judged.
+    """Check a welfare as text for a number of members; explicit weights only if that number is known."""
     if value is None or (number is None and isinstance(value, str) and "," in value):
         return
     if not isinstance(value, str):
@@ -598,42 +594,8 @@ def read_welfare_text(value: object, number: int | None, faults: Faults) -> None
         faults.add("welfare", str(error))
 
 
-def _members_of(read: Mapping[str, Any], over: object) -> int | None:
-    """How many members welfare has, where all that it takes to know was read."""
-    tables, groups = read["arms"], read["groups"]
-    if tables is None or len(read["counts"]) != len(tables) or len(groups) not in (0, len(tables)):
-        return None
-    if over != "groups":
-        return int(read["counts"].sum())
-    # Each named group once, and every block without one for itself.
-    return len({group for group in groups if group}) + (list(groups).count("") if groups else len(tables))
-
-
-def read_names(value: object, number: int | None, place: str, faults: Faults) -> tuple[str, ...]:
-    """As many different names as there are things, or none."""
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
-        faults.add(place, f"expected a list of names, got {reprlib.repr(value)}")
-        return ()
-    if value and number is not None and len(value) != number:
-        faults.add(place, f"has {len(value)} names for {number} {place}")
-    if len(set(value)) < len(value):
-        faults.add(place, "has the same name twice")
-    return tuple(value)
-
-
-def _read_arm_names(value: object, num_arms: int, faults: Faults) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
-        faults.add("arm_names", f"expected a list of names, got {reprlib.repr(value)}")
-        return ()
-    if value and len(value) != num_arms:
-        faults.add("arm_names", f"has {len(value)} names for {num_arms} arms")
-    if len(set(value)) < len(value):
-        faults.add("arm_names", "has the same name twice")
-    return tuple(value)
-
-
-def read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[str, ...]:
-    """(block,) a name or "" each; empty when no block has one."""
+def _read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[str, ...]:
+    """(block,) a name or "" each; empty if no block has one."""
     if not isinstance(value, (list, tuple)):
         faults.add("groups", f"expected a list of names, got {reprlib.repr(value)}")
         return ()
@@ -645,20 +607,15 @@ def read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[
     return tuple(value) if any(value) else ()
 
 
-def read_floors(value: object, num_blocks: int | None, faults: Faults) -> Floats:
-    """(block,) shares of time from 0 to 1; 0 when absent."""
+def _read_floors(value: object, num_blocks: int | None, faults: Faults) -> Floats:
+    """(block,) shares of time from 0 to 1; 0 by default."""
     if value is None:
         return np.zeros(num_blocks or 1)
-    entries: list[Any] = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    entries = _entries(value)
     if num_blocks is not None and len(entries) != num_blocks:
         faults.add("floors", f"has {len(entries)} entries for {num_blocks} arms")
         return np.zeros(num_blocks)
-    floors = np.zeros(len(entries))
-    for index, entry in enumerate(entries):
-        number = isinstance(entry, (int, float, np.number)) and not isinstance(entry, (bool, np.bool_))
-        if number and 0 <= entry <= 1:
-            floors[index] = float(entry)
-        else:
-            shown = plain(entry) if number else reprlib.repr(entry)
-            faults.add(f"arms[{index}].floor", f"expected a share of time from 0 to 1, got {shown}")
-    return floors
+    wrong = {index: message for index, entry in enumerate(entries) if (message := number_fault(entry, most=1.0))}
+    for index, message in wrong.items():
+        faults.add(f"arms[{index}].floor", message)
+    return np.array([0.0 if index in wrong else float(entry) for index, entry in enumerate(entries)])

@@ -1,15 +1,15 @@
-"""The criterion: what an arm's rewards over time are worth. The only place that knows a formula of the discount.
+"""The criterion: the value of an arm's rewards over time.
 
     discounted   V = E sum_t gamma^t r_t
     average      V = lim_T 1/T E sum_{t<T} r_t
     finite:T     V = E sum_{t<T} gamma^t r_t                (gamma = 1 is allowed here and above)
 
-Each weighs time. Its *total* is what a reward of 1 at every step is worth: 1/(1-gamma), 1, and sum_{t<T} gamma^t. An
+Each weights time. Its *total* is the value of a reward of 1 at every step: 1/(1-gamma), 1, and sum_{t<T} gamma^t. An
 occupancy measure q counts visits by these weights and so sums to the total; a budget b at every step allows b total
-of use; a floor f on the share of time served asks for f total of visits. What solvers need beyond that:
+of use; a floor f on the share of time served requires f total of visits. What solvers need beyond that:
 
     Bellman's equation   (T v)(x) = max_u r(x, u) + factor sum_x' P(x' | x, u) v(x'),    factor = gamma or 1
-    bounds               with d = T v - v, every policy's value from the initial law mu is at most
+    bounds               with d = T v - v, every policy's value from the initial distribution mu is at most
 
                              mu.T v + gamma/(1-gamma) max d                     discounted (MacQueen; Puterman, 6.6)
                              max d                                              average    (Odoni; Puterman, 8.5)
@@ -17,12 +17,12 @@ of use; a floor f on the share of time served asks for f total of visits. What s
 
                          and that of the policy that is greedy in v is at least the same with min in place of max
 
-An *opening* tells the first T steps of discounted time apart: steps 0 to T - 1 weigh gamma^t, and all that comes after
-them is one more step, which lasts and weighs gamma^T / (1-gamma). It is worth the same; but a budget may then hold in
-each of the first steps, and not only over all time (`solvers.fluid`).
+An *opening* separates the first T steps of discounted time: steps 0 to T - 1 weigh gamma^t, and all later ones are one
+more step, which lasts and weighs gamma^T / (1-gamma). The value is the same; but a budget may then hold in each of the
+first steps, and not only over all time (`solvers.fluid`).
 
 Under `finite:T` the best action depends on the step, so models are *unrolled*: (step, state) becomes the state, and
-nothing comes after the last step.
+the last step has no successor.
 """
 
 import math
@@ -36,102 +36,120 @@ from evenhand.errors import InvalidInput, UnknownName
 from evenhand.typing import Floats
 
 MOST_STEPS = 1_000_000
-"""The longest finite horizon."""
+"""Longest finite horizon."""
 
 USUAL_HORIZON = 300
-"""Steps that are simulated of an endless discounted problem."""
+"""Default number of simulated steps of an infinite discounted horizon."""
 
 USUAL_AVERAGE_HORIZON = 1000
-"""Steps that are simulated of an average."""
+"""Default number of simulated steps of an average."""
 
 JUDGED, MOST_JUDGED = 1e-5, 20_000
-"""The share of all weight that judging a policy may leave out, and the most steps it takes."""
+"""Share of the total that scoring a policy may leave out, and its maximum number of steps."""
 
 WARM_UP = 4
-"""The first 1/WARM_UP of the steps of a simulated average do not count: the arms are still on their way."""
+"""The first 1/WARM_UP of the steps of a simulated average are discarded as transient."""
 
 
-# -- what every criterion says ---------------------------------------------------------------------------------------
+# -- the protocol ----------------------------------------------------------------------------------------------------
 
 
 class Criterion(ABC):
-    """What a stream of rewards is worth."""
+    """Value of a stream of rewards."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Its text form."""
+        """Text form."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """Definition of a value, in one sentence without its period."""
 
     @property
     @abstractmethod
     def factor(self) -> float:
-        """What the value of the next state counts for in Bellman's equation."""
+        """Factor of the value of the next state in Bellman's equation."""
 
     @property
     @abstractmethod
     def total(self) -> float:
-        """What a reward of 1 at every step is worth."""
+        """Value of a reward of 1 at every step."""
 
     @property
     def num_steps(self) -> int | None:
-        """Steps that are told apart, after which all ends unless the last one `lasts`; None if all steps are alike."""
+        """Number of distinct steps, after which all ends unless the last one `lasts`; None if steps do not differ."""
         return None
 
     @property
+    def is_stationary(self) -> bool:
+        """Whether steps do not differ, so that some optimal policy is stationary."""
+        return self.num_steps is None
+
+    @property
+    def num_layers(self) -> int:
+        """Number of tables that a policy or value function needs: one per distinct step."""
+        return self.num_steps or 1
+
+    @property
     def lasts(self) -> bool:
-        """Whether the last of the steps lasts for ever, discounted as before."""
+        """Whether the last step lasts for ever, discounted as before."""
         return False
 
     @property
     def is_average(self) -> bool:
-        """Whether only the long run counts."""
+        """Whether the value is that of the long run."""
         return False
 
-    # The rest of the protocol: bounds from one sweep, then what a simulation asks for.
     @abstractmethod
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
-        """Bounds on the best value, from one application of Bellman's operator to any value function v.
+        """Bounds on the optimal value, from one application of Bellman's operator to any value function v.
 
         Args:
-            now: mu.T v, the improved value from the initial law.
-            least: the smallest change (T v - v)(x) over all states.
-            most: the largest.
+            now: mu.T v, the improved value from the initial distribution.
+            least: smallest change (T v - v)(x) over all states.
+            most: largest change.
 
         Returns:
-            What the greedy policy has at least, and what every policy has at most.
+            A lower bound on the value of the greedy policy, and an upper bound on that of every policy.
         """
 
     @abstractmethod
     def simulated_steps(self, horizon: int | None) -> int:
-        """How many steps are to be simulated.
+        """Number of steps to simulate.
 
         Args:
-            horizon: what the user asks for; None for the usual.
+            horizon: requested number; None for the default.
         """
+
+    def fixed_steps(self, steps: int) -> int | None:
+        """Return a number of steps, or None if it is determined during the simulation."""
+        return steps
 
     @abstractmethod
     def judging_steps(self, share: float = JUDGED) -> int:
-        """How many steps show nearly all of a policy's worth: what is left weighs less than a share of the total."""
+        """Number of steps after which the remaining time weighs less than a share of the total."""
 
     @abstractmethod
     def time_weights(self, horizon: int) -> Floats:
-        """(step,) what the reward of each simulated step counts for.
+        """(step,) weight of the reward of each simulated step.
 
         Args:
-            horizon: how many steps are simulated.
+            horizon: number of simulated steps.
         """
 
     @abstractmethod
     def beyond(self, horizon: int) -> float | None:
-        """The weight of the time that a simulation of `horizon` steps leaves out; None if that cannot be told."""
+        """Weight of the time that a simulation of `horizon` steps leaves out; None if unknown."""
 
 
-# -- endless time, discounted ----------------------------------------------------------------------------------------
+# -- discounted ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Discounted(Criterion):
-    """A reward one step later is worth `discount` of one today."""
+    """Discounted sum of rewards over an infinite horizon."""
 
     discount: float
     """In [0, 1)."""
@@ -145,13 +163,18 @@ class Discounted(Criterion):
         return "discounted"
 
     @property
+    def description(self) -> str:
+        """Discounted sum."""
+        return f"the expected sum of all rewards, of which one a step later counts {plain(self.discount)} of one now"
+
+    @property
     def factor(self) -> float:
         """The discount."""
         return self.discount
 
     @property
     def rate(self) -> float:
-        """1 - gamma: the chance that a step is the last, of a horizon of the same worth."""
+        """1 - gamma: probability that a step is the last, of a geometric horizon of the same value."""
         return 1 - self.discount
 
     @property
@@ -161,17 +184,16 @@ class Discounted(Criterion):
 
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
         """MacQueen's bounds."""
-        # gamma/(1-gamma): what a change of 1 at every later step is worth.
+        # gamma/(1-gamma): value of a change of 1 at every later step.
         ahead = self.discount / self.rate
         return now + ahead * least, now + ahead * most
 
     def simulated_steps(self, horizon: int | None) -> int:
-        """What the user asks for."""
+        """The requested number."""
         return USUAL_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
 
     def time_weights(self, horizon: int) -> Floats:
         """gamma^t."""
-        # gamma^0 is 1 even for a discount of 0: today always counts.
         return _powers(self.discount, horizon)
 
     def beyond(self, horizon: int) -> float:
@@ -179,45 +201,43 @@ class Discounted(Criterion):
         return float(self.discount**horizon / self.rate)
 
     def judging_steps(self, share: float = JUDGED) -> int:
-        """Until gamma^t is below the share, within reason."""
-        # With a discount of 0 only the first step counts.
+        """Until gamma^t is below the share, or the maximum is reached."""
         if self.discount == 0:
             return 1
         # gamma^t <= share, solved for t; both logarithms are negative.
         return int(np.clip(np.ceil(np.log(share) / np.log(self.discount)), 1, MOST_JUDGED))
 
 
-# Only the telling apart of steps differs: `total`, `factor` and `bracket` are those of discounted time.
 @dataclass(frozen=True)
 class Opening(Discounted):
-    """Discounted time whose first steps are told apart; what comes after them is one more step, which lasts."""
+    """Discounted time whose first steps are distinct; all later ones are one more step, which lasts."""
 
     steps: int
-    """How many are told apart."""
+    """Number of distinct first steps."""
 
     @property
     def num_steps(self) -> int:
-        """Those, and the one that lasts."""
+        """The first steps, and the one that lasts."""
         return self.steps + 1
 
     @property
     def lasts(self) -> bool:
-        """The last one does."""
+        """True."""
         return True
 
     def time_weights(self, horizon: int) -> Floats:
-        """gamma^t, and for the step that lasts all that is left."""
+        """gamma^t, and the remaining weight for the step that lasts."""
         first = _powers(self.discount, min(horizon, self.steps))
-        # Exactly what `beyond` would leave out, so that all weights sum to the total.
+        # The weights sum to the total.
         return first if horizon <= self.steps else np.append(first, self.beyond(self.steps))
 
 
-# -- endless time, the mean of a step --------------------------------------------------------------------------------
+# -- long-run average ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Average(Criterion):
-    """The mean reward of a step in the long run."""
+    """Mean reward per step in the long run."""
 
     @property
     def name(self) -> str:
@@ -225,8 +245,13 @@ class Average(Criterion):
         return "average"
 
     @property
+    def description(self) -> str:
+        """Long-run mean."""
+        return "the expected reward per step in the long run, whatever the initial state"
+
+    @property
     def factor(self) -> float:
-        """1: later counts as much as now."""
+        """1: no discount."""
         return 1.0
 
     @property
@@ -236,41 +261,45 @@ class Average(Criterion):
 
     @property
     def is_average(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
-        """The span of the change."""
+        """Odoni's bounds: the span of the change."""
         return least, most
 
     def simulated_steps(self, horizon: int | None) -> int:
-        """What the user asks for, at least as many as leave one after the warm-up."""
+        """The requested number."""
         return USUAL_AVERAGE_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
 
+    def fixed_steps(self, steps: int) -> None:
+        """None: the simulation runs until the initial state is forgotten."""
+        return
+
     def judging_steps(self, share: float = JUDGED) -> int:
-        """The usual."""
+        """The default number."""
         return USUAL_AVERAGE_HORIZON
 
     def time_weights(self, horizon: int) -> Floats:
-        """Nothing during the warm-up, then equal shares."""
+        """0 during the warm-up, then equal weights."""
         warm = horizon // WARM_UP
         # The weights sum to 1, the total, whatever the horizon.
         return np.where(np.arange(horizon) < warm, 0.0, 1 / (horizon - warm))
 
     def beyond(self, horizon: int) -> None:
-        """How far the arms still are from their long run cannot be told from a simulation."""
+        """None: the distance from the long run is unknown."""
         return
 
 
-# -- a horizon -------------------------------------------------------------------------------------------------------
+# -- finite horizon --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Finite(Criterion):
-    """The rewards of the first steps, and nothing after them."""
+    """Sum of rewards over a finite horizon."""
 
     steps: int
-    """How many steps there are."""
+    """Length of the horizon."""
 
     discount: float = 1.0
     """In [0, 1]."""
@@ -285,6 +314,12 @@ class Finite(Criterion):
         return f"finite:{self.steps}"
 
     @property
+    def description(self) -> str:
+        """Sum over the horizon."""
+        less = "" if self.discount == 1 else f", each step counting {plain(self.discount)} of the one before"
+        return f"the expected sum of the rewards of {self.steps} steps{less}"
+
+    @property
     def factor(self) -> float:
         """The discount."""
         return self.discount
@@ -297,24 +332,24 @@ class Finite(Criterion):
 
     @property
     def num_steps(self) -> int:
-        """How many there are."""
+        """Length of the horizon."""
         return self.steps
 
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
-        """An error at every step after the first, on the unrolled problem."""
+        """Bounds from an error at every step after the first, on the unrolled problem."""
         # The steps after the first weigh total - 1 together, and each adds a change of at most `most`, at least
         # `least`.
         ahead = self.total - 1
         return now + ahead * min(least, 0.0), now + ahead * max(most, 0.0)
 
     def simulated_steps(self, horizon: int | None) -> int:
-        """All of them; another horizon is refused."""
+        """The whole horizon; any other number is refused."""
         if horizon is not None and horizon != self.steps:
             raise InvalidInput(f"horizon: the criterion {self.name} has {self.steps} steps, not {horizon!r}")
         return self.steps
 
     def judging_steps(self, share: float = JUDGED) -> int:
-        """All of them."""
+        """The whole horizon."""
         return self.steps
 
     def time_weights(self, horizon: int) -> Floats:
@@ -322,7 +357,7 @@ class Finite(Criterion):
         return _powers(self.discount, horizon)
 
     def beyond(self, horizon: int) -> float:
-        """What the steps after the horizon weigh."""
+        """Weight of the steps after the simulated ones."""
         # Rounding of two sums may leave a little below 0.
         return max(0.0, self.total - math.fsum(_powers(self.discount, min(horizon, self.steps))))
 
@@ -331,7 +366,7 @@ def _powers(base: float, number: int) -> Floats:
     return np.asarray(base ** np.arange(number, dtype=np.float64))
 
 
-# -- reading one -----------------------------------------------------------------------------------------------------
+# -- text forms ------------------------------------------------------------------------------------------------------
 
 
 def parse_criterion(text: str, discount: float) -> Criterion:
@@ -339,7 +374,7 @@ def parse_criterion(text: str, discount: float) -> Criterion:
 
     Args:
         text: `discounted`, `average` or `finite:T`.
-        discount: of the problem; below 1 if the criterion is `discounted`.
+        discount: discount of the problem; below 1 if the criterion is `discounted`.
     """
     kind, colon, rest = text.strip().lower().partition(":")
     if kind not in ("discounted", "average", "finite"):
@@ -368,11 +403,11 @@ def _read_steps(text: str, whole: str) -> int:
 
 
 def as_criterion(criterion: str | Criterion, discount: float) -> Criterion:
-    """The criterion that was meant, by text or as an object.
+    """Return a criterion given as text or as an object.
 
     Args:
         criterion: a text form or a criterion.
-        discount: of the problem, for the text forms.
+        discount: discount of the problem, for the text forms.
     """
     if isinstance(criterion, str):
         return parse_criterion(criterion, discount)

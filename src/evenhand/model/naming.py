@@ -1,7 +1,7 @@
-"""What types of arms are called: one answer for tables, pages, frames and plans.
+"""Names of types of arms, for tables, pages, frames and plans.
 
-A type is all blocks whose arms are identical, so it has the names of all of them. Where several types have one name,
-what tells them apart is added: the state that they start in, their group, else their number.
+A type is all blocks whose arms are identical, so it has the names of all of them. If several types have one name, their
+initial state, their group, or else their number is added.
 """
 
 from collections import Counter
@@ -11,14 +11,14 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Problem, Simulator
 
 MOST_BLOCKS = 3
-"""Blocks of a type by whose names it is called; of more, these are the first."""
+"""Maximum number of block names in the name of a type."""
 
 
 def base_names(problem: Problem) -> list[str]:
-    """(type,) the names of its blocks, as `Ford` or `Ford, Opel`; empty where they have none.
+    """(type,) names of its blocks, as `Ford` or `Ford, Opel`; empty if they have none.
 
     Args:
-        problem: whose types they are.
+        problem: the problem.
     """
     blocks: list[dict[str, None]] = [{} for _ in range(problem.num_types)]
     for kind, (name, _, _) in zip(problem.type_of_block.tolist(), problem.tables.labels, strict=False):
@@ -28,10 +28,10 @@ def base_names(problem: Problem) -> list[str]:
 
 
 def told_names(problem: Problem) -> list[str]:
-    """(type,) names with what tells types of one name apart, as `Ford from poor`; empty where there is none.
+    """(type,) names that distinguish types, as `Ford from poor`; empty if there is none.
 
     Args:
-        problem: whose types they are.
+        problem: the problem.
     """
     if isinstance(problem, Simulator):
         return [""]
@@ -45,10 +45,10 @@ def told_names(problem: Problem) -> list[str]:
 
 
 def type_names(problem: Problem) -> list[str]:
-    """(type,) what people call each type, no two alike; `type 2` where it has no name.
+    """(type,) unique names; `type 2` if it has none.
 
     Args:
-        problem: whose types they are.
+        problem: the problem.
     """
     names = [name or f"type {kind}" for kind, name in enumerate(told_names(problem))]
     times = Counter(names)  # a block may be called "type 2"
@@ -56,10 +56,10 @@ def type_names(problem: Problem) -> list[str]:
 
 
 def arm_names(problem: Problem) -> list[str]:
-    """(arm,) what the block of each arm is called, with where it starts if others of the name start elsewhere.
+    """(arm,) name of the block of each arm, with its initial state if others of the name have another.
 
     Args:
-        problem: whose arms they are.
+        problem: the problem.
     """
     if isinstance(problem, Simulator) or not problem.tables.labels:
         return [""] * problem.num_arms
@@ -68,27 +68,27 @@ def arm_names(problem: Problem) -> list[str]:
 
 
 def block_names(problem: CoupledMDP) -> list[str]:
-    """(block,) what each block is called, with where it starts if others of the name start elsewhere; may be empty.
+    """(block,) name of each block, with its initial state if others of the name have another; may be empty.
 
     Args:
-        problem: whose blocks they are.
+        problem: the problem.
     """
     tables = problem.tables
     return _with_starts([name for name, _, _ in tables.labels] or [""] * len(tables), tables)
 
 
 def _with_starts(names: list[str], tables: ArmTables) -> list[str]:
-    """Where types, or blocks, of one name start in different states for certain, also where that is."""
+    """Add the initial state to names of types or blocks that start in different states with certainty."""
     if max(Counter(filter(None, names)).values(), default=1) == 1:
         return names
     starts: dict[str, set[bytes]] = {}
     for name, start in zip(names, tables.initial, strict=True):
         starts.setdefault(name, set()).add(start.tobytes())
-    told = []
+    found = []
     for number, name in enumerate(names):
         start, states = tables.initial[number], tables.labels[number][1] if tables.labels else ()
         if not name or len(starts[name]) == 1 or start.max() < 1:
-            told.append(name)
+            found.append(name)
         else:
-            told.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
-    return told
+            found.append(f"{name} from {states[start.argmax()] if states else f'state {start.argmax()}'}")
+    return found

@@ -1,13 +1,12 @@
-"""The objective: what is maximised, as one object that solvers, bounds, evaluation and reports ask.
+"""The objective: one object for solvers, bounds, evaluation and reports.
 
-An objective has *values*, one for each type or each arm, in the order of a reduction. Welfare weighs its *members*:
+An objective has *values*, one per type or per arm, in the order of a reduction. Welfare is over its *members*:
 
-    over arms     the values themselves; a type stands for as many members as it has arms
+    over arms     the values themselves; a type counts as many members as it has arms
     over groups   the mean value of the arms of each group, each group one member:  m_g = sum_n c_n v_n / sum_n c_n
 
-The criterion says what a value is, the floors how often an arm must be served. Welfare itself is any concave,
-symmetric, monotone function with a supergradient; what more is known of it (`RankWeighted`, `PowerMean`,
-`lexicographic`, see `welfare`) lets solvers take a shorter way.
+The criterion defines a value, the floors how often an arm must be served. Welfare is any concave, symmetric, monotone
+function with a supergradient; its `structure` lets solvers take a shorter way.
 """
 
 from dataclasses import dataclass
@@ -17,47 +16,47 @@ import numpy as np
 
 from evenhand.model.criterion import Criterion
 from evenhand.model.simulator import Problem
-from evenhand.model.welfare import DEFAULT, Welfare, as_welfare
+from evenhand.model.welfare import DEFAULT, Structure, Welfare, as_welfare, structure
 from evenhand.typing import Floats, Indices, Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """Whose values count, in which way, over which time."""
+    """Welfare of the members under a criterion."""
 
     criterion: Criterion
-    """What rewards over time are worth."""
+    """Value of rewards over time."""
 
     welfare: Welfare
-    """How the members' values are weighed."""
+    """Welfare of the members' values."""
 
     counts: Ints
-    """(objective,) how many arms each value stands for."""
+    """(objective,) number of arms of each value."""
 
     groups: Indices | None
-    """(objective,) the group of each value; None where welfare is over arms."""
+    """(objective,) group of each value; None if welfare is over arms."""
 
     floors: Floats
-    """(objective,) the least share of time in which each of its arms is served."""
+    """(objective,) smallest share of time in which each of its arms is served."""
 
     @classmethod
     def of_types(cls, problem: Problem, welfare: str | Welfare | None) -> "Objective":
-        """One value a type.
+        """Create with one value per type.
 
         Args:
-            problem: the problem, which says the criterion and whom welfare is over.
-            welfare: as text or object; the problem's own when absent.
+            problem: the problem, with its criterion and groups.
+            welfare: as text or object; by default the problem's own.
         """
         groups = problem.group_of_type if problem.over == "groups" else None
         return cls(problem.criterion, read_welfare(problem, welfare), problem.type_counts, groups, problem.type_floors)
 
     @classmethod
     def of_arms(cls, problem: Problem, welfare: str | Welfare | None) -> "Objective":
-        """One value an arm.
+        """Create with one value per arm.
 
         Args:
-            problem: the problem, which says the criterion and whom welfare is over.
-            welfare: as text or object; the problem's own when absent.
+            problem: the problem, with its criterion and groups.
+            welfare: as text or object; by default the problem's own.
         """
         kinds = problem.type_of_arm
         groups = problem.group_of_type[kinds] if problem.over == "groups" else None
@@ -66,23 +65,28 @@ class Objective:
 
     @property
     def num_values(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return len(self.counts)
 
     @cached_property
+    def structure(self) -> Structure:
+        """Structure of the welfare."""
+        return structure(self.welfare, int(self.sizes.sum()))
+
+    @cached_property
     def sizes(self) -> Ints:
-        """(member,) how many members of welfare each of `members` stands for: a type's arms, or one a group."""
+        """(member,) number of members of welfare per entry of `members`: a type's arms, or one per group."""
         return self.counts if self.groups is None else np.ones(int(self.groups.max()) + 1, dtype=np.int64)
 
     @cached_property
     def shares(self) -> Floats:
-        """(objective,) the share of each value in its member: 1 over arms, its part of the arms of its group else."""
+        """(objective,) share of each value in its member: 1 over arms, else its part of the arms of its group."""
         if self.groups is None:
             return np.ones(self.num_values)
         return np.asarray(self.counts / np.bincount(self.groups, weights=self.counts)[self.groups])
 
     def members(self, values: Floats) -> Floats:
-        """(..., member) what welfare weighs.
+        """(..., member) values of the members.
 
         Args:
             values: (..., objective) values.
@@ -97,12 +101,12 @@ class Objective:
         """(..., objective) weights of members as weights of values: the transpose of `members`.
 
         Args:
-            weights: (..., member) weights, each of all that the member stands for.
+            weights: (..., member) weights of the members.
         """
         return weights if self.groups is None else np.asarray(weights[..., self.groups] * self.shares)
 
     def __call__(self, values: Floats) -> float:
-        """The welfare of some values.
+        """Return the welfare of some values.
 
         Args:
             values: (objective,) values.
@@ -118,7 +122,7 @@ class Objective:
         return self.spread(self.welfare.supergradient(self.members(values), self.sizes))
 
     def check_domain(self, values: Floats) -> None:
-        """Raise OutOfDomain where the welfare is not defined.
+        """Raise OutOfDomain if the welfare is not defined.
 
         Args:
             values: (..., objective) values.
@@ -127,17 +131,16 @@ class Objective:
 
 
 def num_members(problem: Problem) -> int:
-    """How many members welfare has: arms, or groups."""
+    """Number of members of the welfare: arms, or groups."""
     return len(problem.group_names) if problem.over == "groups" else problem.num_arms
 
 
 def read_welfare(problem: Problem, welfare: str | Welfare | None) -> Welfare:
-    """The welfare that was meant, checked to be for as many members as the problem has.
+    """Return a welfare, checked for the number of members of the problem.
 
     Args:
         problem: the problem.
-        welfare: a text form or a welfare; the problem's own when absent, and where it has none `welfare.DEFAULT`. This
-            is the one place that knows a default.
+        welfare: a text form or a welfare; by default the problem's own, else `welfare.DEFAULT`.
     """
     meant = welfare if welfare is not None else getattr(problem, "welfare", None) or DEFAULT
     return as_welfare(meant, num_members(problem))

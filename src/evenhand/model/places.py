@@ -16,27 +16,23 @@ from evenhand.errors import Fault
 Path: TypeAlias = tuple[str | int, ...]
 
 LONGEST_NAME = 60
-"""Letters of a name that are shown."""
+"""Number of shown letters of a name."""
 
 
 def path_of(place: str) -> Path | None:
-    """A place in parts; None where it holds a key that is not plain."""
-    # Anything else in a place came from a strange key of the file, and leads nowhere.
+    """Split a place into keys and indices; None if it contains an unusual key."""
     if not re.fullmatch(r"[\w-]+(\[\d+\]|\.[\w-]+)*", place):
         return None
     parts = re.findall(r"\[(\d+)\]|([\w-]+)", place)
     return tuple(int(index) if index else key for index, key in parts)
 
 
-# In words
-
-
 @dataclass(frozen=True)
 class Names:
-    """What a user called an arm and its parts; empty where they have no names."""
+    """Names of an arm and its parts; empty if they have none."""
 
     name: str = ""
-    """Of the arm."""
+    """Name of the arm."""
 
     states: Sequence[str] = ()
     """A label for each state, or none."""
@@ -45,14 +41,14 @@ class Names:
     """A label for each action, or none."""
 
     by_state: bool = False
-    """Whether usage depends on the state, and so has an axis more."""
+    """Whether usage has an axis of states."""
 
     @classmethod
     def of_block(cls, block: object) -> "Names":
-        """As a document has them, sound or not.
+        """Read the names of an arm of a document, which may be invalid.
 
         Args:
-            block: one of its arms.
+            block: the arm.
         """
         if not isinstance(block, dict):
             return cls()
@@ -66,45 +62,40 @@ class Names:
 
 def _texts(value: object) -> tuple[str, ...]:
     sound = isinstance(value, (list, tuple)) and all(isinstance(entry, str) for entry in value)
-    return tuple(value) if sound else ()  # type: ignore[arg-type]  # a list, as was just seen
+    return tuple(value) if sound else ()  # type: ignore[arg-type]  # a list, by the check above
 
 
 def quoted(name: str) -> str:
-    """A name in quotes, without what would break a line, and not too long."""
+    """Quote a name for a message: printable, and of limited length."""
     shown = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
-    # Quoting as JSON does; then what JSON leaves alone but terminals do not show.
+    # JSON leaves some characters that terminals do not show.
     text = json.dumps(shown, ensure_ascii=False)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def with_words(
-    faults: Iterable[Fault], blocks: Sequence[Names], resources: object = (), labelled: bool = False
-) -> list[Fault]:
-    """The same faults, each with its place by the names of the model where there are any.
+def with_words(faults: Iterable[Fault], blocks: Sequence[Names], resources: object = ()) -> list[Fault]:
+    """Add to each fault its place by the names of the model, if there are any.
 
     Args:
         faults: faults of a whole model.
-        blocks: the names of each of its arms.
-        resources: the names of its resources.
-        labelled: only where what is within an arm has a label, too.
+        blocks: names of each of its arms.
+        resources: names of its resources.
     """
     times, known = Counter(block.name for block in blocks), _texts(resources)
-    return [replace(fault, words=_words(fault, blocks, times, known, labelled)) for fault in faults]
+    return [replace(fault, words=_words(fault, blocks, times, known)) for fault in faults]
 
 
 def with_words_of_arm(faults: Iterable[Fault], names: Names) -> list[Fault]:
-    """The same for the faults of one arm, whose places begin within it."""
+    """Add names to the faults of one arm, whose places begin within it."""
     named = with_words([fault.within("arms[0]") for fault in faults], [names])
     return [
         replace(fault, words=full.words.removeprefix("arms[0], ")) for fault, full in zip(faults, named, strict=True)
     ]
 
 
-def _words(
-    fault: Fault, blocks: Sequence[Names], times: Counter[str], resources: tuple[str, ...], labelled: bool
-) -> str:
+def _words(fault: Fault, blocks: Sequence[Names], times: Counter[str], resources: tuple[str, ...]) -> str:
     path = path_of(fault.place) or ()
-    # Only two kinds of places have names: entries of the budget, and what lies in an arm.
+    # Two kinds of places have names: entries of the budget, and entries of an arm.
     if len(path) == 2 and path[0] == "budget" and (label := _label(resources, path[1])):
         return f"budget of {label}"
     if len(path) < 2 or path[0] != "arms" or not isinstance(path[1], int) or path[1] >= len(blocks):
@@ -114,19 +105,18 @@ def _words(
     if len(path) == 2:
         return arm if names.name else ""
     inside = _inside(path[2:], names, resources, fault.message)
-    # Without labels inside, the arm's name alone says which of many it is; the place within it stays as it is.
     plain = fault.place.removeprefix(f"arms[{path[1]}].")
-    return f"{arm}, {inside or plain}" if inside or (names.name and not labelled) else ""
+    return f"{arm}, {inside or plain}" if inside or names.name else ""
 
 
 def called(name: str, index: int, ambiguous: bool = False) -> str:
-    """An arm as people call it: `arm "Ford"`; by its number where it has no name, or is not the only one of it."""
+    """Return `arm "Ford"`; its number if it has no name, both if the name is ambiguous."""
     number = f"arms[{index}]"
     return number if not name else f"arm {quoted(name)} ({number})" if ambiguous else f"arm {quoted(name)}"
 
 
 def _inside(path: Path, names: Names, resources: tuple[str, ...], message: str) -> str:
-    """What stands within an arm, by its labels; empty where it has none."""
+    """Place within an arm by its labels; empty if it has none."""
     key, indices = path[0], path[1:]
     # Usage by action lacks the first axis.
     axes = _AXES.get(str(key), ())[0 if names.by_state or key != "usage" else 1 :]
@@ -137,7 +127,7 @@ def _inside(path: Path, names: Names, resources: tuple[str, ...], message: str) 
     if not any(labels):
         return ""
     parts = [f"{axis} {label or index}" for axis, label, index in zip(axes, labels, indices, strict=False)]
-    plain = key == "transitions" and message.startswith("probabilit")  # then it goes without saying
+    plain = key == "transitions" and message.startswith("probabilit")  # the message names it
     return ("" if plain else f"{key} of ") + ", ".join(parts)
 
 
@@ -150,7 +140,7 @@ _AXES = {
 
 
 def _label(labels: Sequence[str], index: str | int) -> str:
-    # A label that stands for two states tells nothing.
+    # A label of two states is ambiguous.
     if not isinstance(index, int) or index >= len(labels) or labels.count(labels[index]) > 1:
         return ""
     return quoted(labels[index])

@@ -48,7 +48,7 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class Starting(Protocol):
+class StatefulPolicy(Protocol):
     """A policy that remembers; each batch of episodes begins with a fresh actor."""
 
     def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
@@ -132,7 +132,7 @@ class SavableKind(Protocol):
     kind: str
     """Name of the class in files."""
 
-    def from_arrays(self, problem: CoupledMDP, arrays: dict[str, Array]) -> "Policy | Starting":
+    def from_arrays(self, problem: CoupledMDP, arrays: dict[str, Array]) -> "Policy | StatefulPolicy":
         """Return the policy of these arrays; a class method.
 
         Args:
@@ -195,7 +195,7 @@ class Capabilities:
     acts: Policy | None
     """It acts on the states of all arms."""
 
-    starts: Starting | None
+    starts: StatefulPolicy | None
     """It remembers, and starts actors."""
 
     resumes: Resuming | None
@@ -238,9 +238,9 @@ def capabilities(policy: object) -> Capabilities:
     by_counts = allocates is not None or says("plays_by_counts")
     return Capabilities(
         acts=policy if isinstance(policy, Policy) else None,
-        starts=policy if isinstance(policy, Starting) else None,
+        starts=policy if isinstance(policy, StatefulPolicy) else None,
         # Without `start` there is no actor whose memory could be resumed.
-        resumes=policy if isinstance(policy, Starting) and isinstance(policy, Resuming) else None,
+        resumes=policy if isinstance(policy, StatefulPolicy) and isinstance(policy, Resuming) else None,
         allocates=allocates,
         law=policy if isinstance(policy, Lawful) else None,
         table=policy if isinstance(policy, Tabulated) else None,
@@ -265,17 +265,17 @@ def check_acts(policy: object, name: str = "policy") -> None:
     expected = f"{name}: expected an object with a method act(states, rng)"
     # Each of these mistakes has its own remedy; the order goes from the most particular to the rest.
     if isinstance(policy, str):
-        raise PolicyError(f"{expected}, got text; make_policy({policy!r}, problem) makes the policy of a name or file")
+        raise PolicyError(f"{expected}, got text; make_policy(problem, {policy!r}) makes the policy of a name or file")
     if isinstance(policy, type):
         raise PolicyError(f"{expected}, got a class; make an object of it: {policy.__name__}(...)")
-    if isinstance(policy, (Policy, Starting)):
+    if isinstance(policy, (Policy, StatefulPolicy)):
         return
     kind = type(policy).__name__
     # What `solve` and `train` return is the commonest mistake.
-    if isinstance(getattr(policy, "policy", None), (Policy, Starting)):
+    if isinstance(getattr(policy, "policy", None), (Policy, StatefulPolicy)):
         raise PolicyError(f"{expected}, got {kind}; its policy is its attribute `policy`")
     if callable(policy):
-        raise PolicyError(f"{expected}, got a function; policies.from_function(function, problem) makes a policy of it")
+        raise PolicyError(f"{expected}, got a function; policies.from_function(problem, function) makes a policy of it")
     raise PolicyError(f"{expected}, got {kind}; see check_policy")
 
 
@@ -289,6 +289,6 @@ def plays_by_counts(policy: object) -> bool:
     return capabilities(policy).by_counts
 
 
-def begin(policy: Policy | Starting, num_episodes: int, rng: np.random.Generator) -> Policy:
+def begin(policy: Policy | StatefulPolicy, num_episodes: int, rng: np.random.Generator) -> Policy:
     """The actor for a batch of episodes: a fresh one where the policy has a memory, else the policy itself."""
-    return policy.start(num_episodes, rng) if isinstance(policy, Starting) else policy
+    return policy.start(num_episodes, rng) if isinstance(policy, StatefulPolicy) else policy

@@ -1,6 +1,6 @@
 """The rules by which scores of cells become an allocation, by name. Light: `--help` reads it.
 
-    greedy              cells are served by falling score, as many arms as fit (`kernels.copies`)
+    greedy              cells are served by falling score, as many arms as fit (`kernels.env_step`)
     priority-sampling   the paper's Algorithm 1: arms are drawn by priority (`kernels.priorities`)
 
 In code an `allocation` is the resulting array, the number of arms of a state get each action, and the rule is a

@@ -37,18 +37,18 @@ def check_places(policy: object, problem: Problem, by_counts: bool = False) -> N
     if getattr(policy, "any_number", False) is True:
         return
     for made_for in all_made_for(policy):
-        here = problem.under(over=made_for.over)
+        here = problem.with_criterion(over=made_for.over)
         fits = same_types(made_for, here) if by_counts else same_places(made_for, here)
         # Another number of arms is refused by `act`, which says both numbers.
         if not fits and (by_counts or made_for.num_arms == problem.num_arms):
             raise PolicyError(
                 "the policy was made for other arms, or for these in another order; "
-                "make_policy(policy, problem) fits it to this problem if that is possible"
+                "make_policy(problem, policy) fits it to this problem if that is possible"
             )
 
 
 def same_places(made_for: Problem, problem: Problem) -> bool:
-    """Whether each place has the arm that a policy was made for.
+    """Return whether each place has the arm that a policy was made for.
 
     Args:
         made_for: the problem of the policy.
@@ -67,7 +67,7 @@ def same_places(made_for: Problem, problem: Problem) -> bool:
 
 
 def same_types(made_for: Problem, problem: Problem) -> bool:
-    """Whether both have as many arms of the same types, in the same order of types.
+    """Return whether both have as many arms of the same types, in the same order of types.
 
     Args:
         made_for: the problem of a policy.
@@ -140,7 +140,7 @@ def subproblem(problem: CoupledMDP, types: Sequence[int], counts: Ints, budget: 
 
 
 def _is_equal(one: CoupledMDP, other: CoupledMDP) -> bool:
-    """Whether two problems surely have the same arms at the same places."""
+    """Return whether two problems surely have the same arms at the same places."""
     same = one.tables is other.tables and np.array_equal(one.counts, other.counts)
     return (same or one.signature == other.signature) and one.over == other.over and one.groups == other.groups
 
@@ -159,7 +159,7 @@ class _Match:
         self.grouped = bool(set(self.groups[0]) & set(self.groups[1]) - {""})
 
     def may_be(self, theirs: int, ours: int) -> bool:
-        """Whether a type of the first problem may be one of the second: nothing shows that it is another."""
+        """Return whether a type of the first problem may be one of the second: nothing shows that it is another."""
         if self.grouped and self.groups[0][theirs] != self.groups[1][ours]:
             return False
         if self.moves[0][theirs] == self.moves[1][ours]:

@@ -34,7 +34,7 @@ First: TypeAlias = Callable[[int, np.random.Generator], Array]
 
 @dataclass(frozen=True, eq=False)
 class SampledArm:
-    """What is known of the one type of arm that a simulator has."""
+    """Known facts of the one type of arm of a simulator."""
 
     usage: Floats
     """(1, state, action, resource) usage."""
@@ -108,7 +108,7 @@ class Simulator(Shown):
     """States of an arm, numbered from 0."""
 
     num_arms: int
-    """How many arms there are."""
+    """Number of arms."""
 
     budget: Floats
     """(resource,) what is available of each resource at every step."""
@@ -117,7 +117,7 @@ class Simulator(Shown):
     """In [0, 1]: what a reward one step later is worth; 1 only where the criterion is not `discounted`."""
 
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
-    """What rewards over time are worth; may be given as text."""
+    """Value of rewards over time; may be given as text."""
 
     def __post_init__(self) -> None:
         faults = Faults()
@@ -160,7 +160,7 @@ class Simulator(Shown):
 
     @property
     def num_resources(self) -> int:
-        """How many resources the arms share."""
+        """Number of resources."""
         return len(self.budget)
 
     @property
@@ -175,7 +175,7 @@ class Simulator(Shown):
 
     @cached_property
     def types(self) -> SampledArm:
-        """What is known of the arms."""
+        """Known facts of the arms."""
         usage = np.asarray(frozen(self.usage[None]))
         return SampledArm(usage, np.asarray(frozen(np.asarray((usage <= self.budget_limit).all(axis=-1)))))
 
@@ -242,7 +242,7 @@ class Simulator(Shown):
 
     # -- the same arms, otherwise; and their steps -------------------------------------------------------------------
 
-    def under(self, criterion: str | Criterion | None = None, over: str | None = None) -> "Simulator":
+    def with_criterion(self, criterion: str | Criterion | None = None, over: str | None = None) -> "Simulator":
         """The same arms and budget under another criterion.
 
         Args:
@@ -270,7 +270,7 @@ class Simulator(Shown):
     def step(self, states: Indices, actions: Indices, rng: np.random.Generator) -> tuple[Indices, Floats]:
         """(arm,) next states and (arm,) rewards, checked."""
         answer = self.sample(states, actions, rng)
-        # The function is a user's: each way in which it can go wrong is told before arrays meet.
+        # The function is a user's: its result is checked before arrays are combined.
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise InvalidInput(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
         following = answer[0]
@@ -308,14 +308,14 @@ class Simulator(Shown):
 # -- who asks for what -----------------------------------------------------------------------------------------------
 
 Problem: TypeAlias = CoupledMDP | Simulator
-"""What policies can be played on."""
+"""A problem on which policies can be simulated."""
 
 
 def check_problem(problem: object, order: str = "") -> None:
-    """Refuse what is no problem in the place of one, with a word on what it is.
+    """Raise InvalidInput unless an argument is a problem.
 
     Args:
-        problem: what came.
+        problem: the argument.
         order: the call as it is meant, to be shown where a policy came.
     """
     if isinstance(problem, (CoupledMDP, Simulator)):
@@ -340,14 +340,13 @@ def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
         instead: what to do, a sentence.
 
     Raises:
-        InvalidInput: it is no problem.
+        InvalidInput: the argument is not a problem.
         NotApplicable: it can only be sampled.
     """
-    # What is no problem at all is told first.
     check_problem(problem)
     if isinstance(problem, Simulator):
-        told = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
-        raise NotApplicable(f"{told}. {instead}" if instead else told)
+        message = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
+        raise NotApplicable(f"{message}. {instead}" if instead else message)
     return problem
 
 

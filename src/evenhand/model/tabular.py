@@ -2,7 +2,7 @@
 
 Only feasible state-action pairs exist. Pairs are numbered state by state: those of state x are offsets[x] to
 offsets[x+1] - 1. Many pairs lead to the same law of the next state (in machine replacement a replaced machine
-moves like a new one), so a pair names an *outcome*, and the law is kept once for each outcome:
+moves like a new one), so a pair names an *outcome*, and the distribution is stored once per outcome:
 
     P(x' | pair) = kernel[outcomes[pair], x'].
 
@@ -21,7 +21,7 @@ from evenhand.typing import Bools, Floats, Ints
 
 
 class Kernel(Protocol):
-    """What a transition operator can do; sparse matrices can, and so can those of `kernels.products`."""
+    """Transition operator: sparse matrices, and those of `kernels.products`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,19 +66,19 @@ class TabularMDP:
     """(state,) law of the first state."""
 
     criterion: Criterion
-    """What rewards over time are worth."""
+    """Value of rewards over time."""
 
     served: Floats | None = None
-    """(pair, objective) the share of the arms of each objective that are served; None where nobody asks."""
+    """(pair, objective) the share of the arms of each objective that are served; None if not needed."""
 
     @property
     def num_states(self) -> int:
-        """How many states there are."""
+        """Number of states."""
         return len(self.offsets) - 1
 
     @property
     def num_pairs(self) -> int:
-        """How many feasible state-action pairs there are."""
+        """Number of feasible state-action pairs."""
         return len(self.outcomes)
 
     @cached_property

@@ -1,5 +1,5 @@
 """Decide: which policies there are, and which is best.
 
 check -> Check (what a model says, and what looks odd), roster (every policy that has a name), compare -> Comparison,
-solve -> Solution, what_if (under several budgets), saved (policies as files).
+solve -> Solution, budget_sweep (several budgets), saved (policies as files).
 """

@@ -20,7 +20,7 @@ from evenhand.execution import Executor, opened
 from evenhand.model.parquet.reading import BATCH_ROWS, StoredArms, open_arms
 from evenhand.model.parquet.writing import TableWriter
 from evenhand.model.welfare import DEFAULT, Welfare, as_welfare, check_welfare, is_named
-from evenhand.solvers.fluid_programs import Rounds
+from evenhand.solvers.fluid.programs import Rounds
 from evenhand.solvers.sharded import ShardedSolution, solve_sharded
 from evenhand.typing import Floats, Progress
 
@@ -100,7 +100,7 @@ def solve_arms(
         on: where to run: `local`, `local:2`, `ray`, `ray://host:port`, or an executor; this process when absent.
         out: a file `.parquet` or a folder for row, name, value and weight; it is also a plan, for `act_on_arms`.
         tolerance: the relative gap to stop at.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
+        progress: True shows a bar; a function is called with the current task and the share done.
         checkpoint: a file that keeps how far the search has come; where it is there, the search goes on from it.
         num_shards: how many shards; as many as keep all workers busy when absent.
 

@@ -18,7 +18,7 @@ def rounding(problem: CoupledMDP) -> float:
     """Largest error of a value by rounding: some units in the last place of the largest value, per step."""
     criterion = problem.criterion
     memory = 1 / (1 - criterion.factor) if criterion.factor < 1 else np.inf
-    steps = criterion.num_steps or min(memory, MEMORY)
+    steps = min(memory, MEMORY) if criterion.is_stationary else criterion.num_layers
     largest = float(np.abs(problem.types.rewards).max()) * criterion.total
     return OPERATIONS * steps * float(np.finfo(float).eps) * largest
 

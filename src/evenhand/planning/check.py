@@ -13,14 +13,14 @@ from evenhand.checks import plain
 from evenhand.display import Shown
 from evenhand.errors import Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import Loaded, Location, load_noting
+from evenhand.model.io import Loaded, Location, load_noting
 from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.places import called
 from evenhand.model.welfare import Welfare
-from evenhand.planning.oddities import Note, Study, find_oddities, per_cent, weight_of_worst_tenth
+from evenhand.planning.lint_rules import Note, Study, find_oddities, per_cent, weight_of_worst_tenth
 
 SHOWN_OF_A_KIND = 20
-"""Notes of one kind that are told one by one."""
+"""Notes of one kind that are listed one by one."""
 
 SHOWN_TYPES, SHOWN_NAMES = 20, 12
 """Types that a text lists, and names of states, actions or groups in a row."""
@@ -31,13 +31,13 @@ class TypeFacts:
     """One kind of arm: what is alike in every number."""
 
     name: str
-    """What its first block is called; may be empty."""
+    """Name of its first block; may be empty."""
 
     block: int
     """The number of that block in the model, from 0."""
 
     count: int
-    """How many such arms there are."""
+    """Number of arms."""
 
     states: tuple[str, ...]
     """Labels of its states, or their numbers."""
@@ -69,10 +69,10 @@ class ResourceFacts:
     """One resource."""
 
     name: str
-    """What it is called."""
+    """Its name."""
 
     budget: float
-    """What there is of it at every step."""
+    """Amount per step."""
 
     most_used: float
     """The most that all arms together can use of it in a step."""
@@ -80,7 +80,7 @@ class ResourceFacts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Check(Shown):
-    """What a model says, and what looks odd; `print` shows it."""
+    """Contents of a model and findings of the lint rules; `print` shows it."""
 
     source: str
     """The file or the name of the problem; empty for a problem made in Python."""
@@ -92,23 +92,23 @@ class Check(Shown):
     """The kinds of arms."""
 
     resources: tuple[ResourceFacts, ...]
-    """What the arms share."""
+    """The shared resources."""
 
     groups: dict[str, int]
-    """How many arms each group has; empty where no block names one."""
+    """Arms per group; empty if no block names one."""
 
     welfare: Welfare
-    """How values are weighed."""
+    """The welfare."""
 
     weight_of_worst: tuple[int, float] | None
-    """How many the worst-off tenth are, and their share of the weight; None where welfare has no weights."""
+    """Size of the worst-off tenth and its share of the weight; None if the welfare has no weights."""
 
     notes: tuple[Note, ...]
-    """What looks odd, each thing with its place; empty when nothing does."""
+    """Findings of the lint rules, each with its location."""
 
     @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """What the model says but for the types, as names and words."""
+        """Contents of the model without the types, as names and text."""
         problem = self.problem
         return (
             ("arms", _arms_in_words(problem)),
@@ -174,7 +174,7 @@ def check(
 
     Args:
         model: a problem, or the name of a model file.
-        welfare: how values are weighed; as `solve` has it when absent.
+        welfare: the welfare; by default as in `solve`.
         criterion: in the place of the model's own.
         over: in the place of the model's own.
 
@@ -193,10 +193,10 @@ def check(
     if not isinstance(model, (CoupledMDP, str, os.PathLike)):
         kind = type(model).__name__
         raise InvalidInput(f"check: expected a problem, or the name of a model file; of a {kind} nothing is known")
-    # A criterion may make a file readable that has no discount: it is told while reading.
+    # A criterion may make a file without a discount readable.
     loaded = Loaded(model) if isinstance(model, CoupledMDP) else load_noting(model, criterion=criterion)
     # And again for a problem that was made in Python.
-    return check_loaded(replace(loaded, problem=loaded.problem.under(criterion, over)), welfare)
+    return check_loaded(replace(loaded, problem=loaded.problem.with_criterion(criterion, over)), welfare)
 
 
 def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
@@ -204,7 +204,7 @@ def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
 
     Args:
         loaded: a problem, with its file.
-        welfare: how values are weighed; as `solve` has it when absent.
+        welfare: the welfare; by default as in `solve`.
     """
     problem = loaded.problem
     weighed_by = read_welfare(problem, welfare)
@@ -279,13 +279,7 @@ def _arms_in_words(problem: CoupledMDP) -> str:
 
 
 def _criterion_in_words(problem: CoupledMDP) -> str:
-    name = problem.criterion.name
-    if name == "average":
-        return "average: the long-run mean reward of a step"
-    if name == "discounted":
-        return f"discounted: a reward one step later counts {plain(problem.discount)} of one now"
-    less = "" if problem.discount == 1 else f", each step counting {plain(problem.discount)} of the one before"
-    return f"{name}: the rewards of {problem.criterion.num_steps} steps{less}"
+    return f"{problem.criterion.name}: {problem.criterion.description}"
 
 
 def _resource_in_words(resource: ResourceFacts) -> str:
@@ -297,13 +291,13 @@ def _resource_in_words(resource: ResourceFacts) -> str:
 def _welfare_in_words(welfare: Welfare, problem: CoupledMDP, worst: tuple[int, float] | None) -> str:
     members = num_members(problem)
     who = "groups" if problem.over == "groups" else "arms"
-    told = f"{welfare.name} over {members} {who}"
+    text = f"{welfare.name} over {members} {who}"
     # With one member there is nothing to weigh.
     if worst is None or members < 2:
-        return told
+        return text
     few, share = worst
     have = f"{few} of them have" if few > 1 else "one has"
-    return f"{told}; the worst-off {have} {per_cent(share)} of the weight"
+    return f"{text}; the worst-off {have} {per_cent(share)} of the weight"
 
 
 def _groups_in_words(groups: dict[str, int]) -> str:
@@ -317,7 +311,7 @@ def _served_in_words(types: Sequence[TypeFacts]) -> str:
         return "every arm"
     if len(never) == len(types):
         return "none of the arms"
-    # A name that several types share is told with the number of its block.
+    # A name that several types share gets the number of its block.
     times = Counter(facts.name for facts in types)
     names = ", ".join(called(facts.name, facts.block, times[facts.name] > 1) for facts in never[:SHOWN_NAMES])
     return f"all but {names}" + (f" and {len(never) - SHOWN_NAMES} more types" if len(never) > SHOWN_NAMES else "")
@@ -330,8 +324,8 @@ def listed(labels: Sequence[str]) -> str:
 
 
 def starts_in_words(facts: TypeFacts) -> str:
-    """Where an arm begins."""
-    # A uniform start over all states is no list worth reading.
+    """Return the initial states as text."""
+    # A uniform start over all states is not listed.
     return "any state" if len(facts.starts_in) == len(facts.states) > 1 else listed(facts.starts_in)
 
 
@@ -347,8 +341,8 @@ def _type_in_words(facts: TypeFacts) -> str:
 
 def _normalised(row: Fault) -> Note:
     where = row.words or row.place
-    told = f"{where}: {row.message.removesuffix(', not 1')}, and were divided by that"
-    return Note("normalised", told, (row.place,))
+    text = f"{where}: {row.message.removesuffix(', not 1')}, and were divided by that"
+    return Note("normalised", text, (row.place,))
 
 
 def _by_kind(notes: Sequence[Note]) -> list[Note]:
@@ -359,7 +353,7 @@ def _by_kind(notes: Sequence[Note]) -> list[Note]:
 
 def _shortened(notes: list[Note]) -> list[Note]:
     """The first of a kind, and how many more there are."""
-    # A kind of note that a thousand arms give is told for the first of them.
+    # Of many notes of one kind the first are listed.
     more = notes[SHOWN_OF_A_KIND:]
     if not more:
         return notes

@@ -1,4 +1,4 @@
-"""Policies side by side, in the same world, under the best bound known."""
+"""Comparison of policies on common random numbers, with the best known upper bound."""
 
 import contextlib
 import math
@@ -17,23 +17,21 @@ from evenhand.errors import (
     OutOfDomain,
     TooLarge,
 )
-from evenhand.evaluation.drawing import playing_seed, read_worlds
-from evenhand.evaluation.draws import PolicyDraws, UnderDraws, rows_over_draws
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
-from evenhand.evaluation.worlds import Worlds
 from evenhand.execution import Executor, Sweep
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.objective import read_welfare
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.planning.certificate import check_bound
 from evenhand.planning.policy_argument import Several, read_policies
 from evenhand.planning.policy_registry import NamedPolicy
-from evenhand.planning.relaxed import tightest
+from evenhand.planning.relaxation import tightest
 from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import num_joint_states
 from evenhand.typing import Progress, Rng
@@ -41,11 +39,13 @@ from evenhand.typing import Progress, Rng
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from evenhand.planning.budget_sweep import Budget, BudgetComparison, BudgetSweep
+
 OPTIMAL = 1e-5
 """The relative gap up to which a bound counts as the optimum."""
 
 NO_BOUND = "upper bound"
-"""Where `left_out` says why there is no bound."""
+"""Key of `left_out` with the reason for a missing bound."""
 
 MAKING, BOUNDING = 0.05, 0.15
 """Shares of the work after which policies are made, and a bound is found; the rest is to play them."""
@@ -62,7 +62,7 @@ class Row(Shown):
     """Its name."""
 
     evaluation: Evaluation
-    """What it is worth."""
+    """Its evaluation."""
 
     def __repr__(self) -> str:
         return f"Row({self.policy!r}, welfare {self.evaluation.welfare_words})"
@@ -73,7 +73,7 @@ class Comparison(Shown):
     """Policies side by side, best first."""
 
     welfare: Welfare
-    """How values are weighed."""
+    """The welfare."""
 
     rows: tuple[Row, ...]
     """By welfare, best first."""
@@ -85,17 +85,17 @@ class Comparison(Shown):
     """No policy has more welfare than this; None if no bound is known."""
 
     bound_name: str
-    """Where the bound is from: "optimum", or what kind of bound it is."""
+    """Kind of bound, such as "optimum"."""
 
     problem: Problem = field(repr=False)
-    """What they were compared on, under the criterion and over the members that were asked for."""
+    """The problem, with the requested criterion and members."""
 
-    draws: UnderDraws | None = field(default=None, repr=False)
-    """The same policies over draws of the posterior, in the same order, where draws were asked for."""
+    policies: dict[str, Policy | StatefulPolicy] = field(default_factory=dict, repr=False)
+    """The policies by name, in the order of the rows."""
 
     @property
     def no_bound(self) -> str:
-        """Why there is no upper bound; empty where there is one."""
+        """Reason for a missing upper bound; empty if there is one."""
         return self.left_out.get(NO_BOUND, "")
 
     @property
@@ -104,24 +104,24 @@ class Comparison(Shown):
         return {name: reason for name, reason in self.left_out.items() if name != NO_BOUND}
 
     def is_above_bound(self, row: Row) -> bool:
-        """Whether a policy was estimated above what no policy exceeds, which only chance can do: it ties with that."""
+        """Return whether a policy was estimated above the upper bound, which is due to chance."""
         found = row.evaluation
         return self.upper_bound is not None and not found.exact and found.welfare > self.upper_bound
 
     def shown_welfare(self, row: Row) -> float:
-        """A row's welfare as people are told it: an estimate above the bound is at the bound."""
+        """Return the welfare to show: an estimate above the bound is at the bound."""
         bound, found = self.upper_bound, row.evaluation.welfare
         return found if bound is None or not self.is_above_bound(row) else bound
 
     def as_shown(self) -> "Comparison":
-        """The same as people are told it: whoever was estimated above the bound has just that welfare."""
-        told = [
+        """Return the comparison to show: estimates above the bound are at the bound."""
+        rows = [
             Row(row.policy, replace(row.evaluation, welfare=self.shown_welfare(row)))
             if self.is_above_bound(row)
             else row
             for row in self.rows
         ]
-        return replace(self, rows=tuple(told))
+        return replace(self, rows=tuple(rows))
 
     def __repr__(self) -> str:
         bound = "" if self.upper_bound is None else f"; {self.bound_name or 'bound'} {self.upper_bound:.6g}"
@@ -132,7 +132,7 @@ class Comparison(Shown):
         """One row a policy, best first: welfare, mean, worst, with their errors, and how they were measured.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         found = [row.evaluation for row in self.rows]
         columns: dict[str, list[Any]] = {"policy": [row.policy for row in self.rows]}
@@ -160,7 +160,6 @@ class Comparison(Shown):
                 for row in self.rows
             ],
             "left_out": self.left_out,
-            **({} if self.draws is None else {"draws": self.draws.to_dict()}),
         }
 
     def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
@@ -179,8 +178,8 @@ class Comparison(Shown):
 
         Args:
             path: the HTML file; one that is there is replaced.
-            title: the heading; one is made up when absent.
-            seed: where the randomness started, to be told on the page.
+            title: heading; generated by default.
+            seed: random seed, stated on the page.
         """
         told_by("comparison", "write_comparison")(self, self.problem, path, title, seed=seed)
 
@@ -201,33 +200,31 @@ def compare(
     solve_up_to: int = 3_000,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-    draws: int | None = None,
-    posterior: Any = None,
+    budgets: "Sequence[Budget] | None" = None,
     on: str | Executor | None = None,
-) -> Comparison:
+) -> "Comparison | BudgetSweep[BudgetComparison]":
     """Evaluate policies on one problem, all in the same world.
 
     Args:
         problem: the problem, or a simulator.
         policies: names from the roster, files of saved policies and policies themselves, one or several, or under names
-            of one's own; when absent, all that apply. A name that does not apply is left out, with the reason, unless
+            of one's own; by default all that apply. A name that does not apply is left out, with the reason, unless
             none of them does.
-        welfare: how values are weighed, as text or object; the problem's own when absent.
+        welfare: the welfare, as text or object; by default the problem's own.
         num_episodes: episodes to play where a policy must be simulated.
-        horizon: steps an episode; when absent, the criterion's own (see `evaluate`).
-        rng: seed or generator, every policy gets the same; 0 when absent, so that the same call gives the same numbers.
+        horizon: steps an episode; by default the criterion's own (see `evaluate`).
+        rng: seed or generator, every policy gets the same; 0 by default, so that the same call gives the same numbers.
             None for others each time.
         method: see `evaluate`.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
+        progress: True shows a bar; a function is called with the current task and the share done.
         solve_up_to: the optimum is computed too if its space has no more states than this; beyond, the fluid bound.
-        criterion: what rewards over time are worth, as text or object; the problem's own when absent. Named policies
+        criterion: criterion, as text or object; by default the problem's own. Named policies
             and the bound are made for it.
-        over: whose values are weighed, `arms` or `groups`; the problem's own when absent.
-        draws: over how many draws of the posterior to compare them, too, where the model was fitted.
-        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
-            of the posterior itself, or what `fit` gave.
-        on: where policies are played and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
-            executor; in this process, one after the other, when absent. Results do not depend on it.
+        over: welfare over `arms` or `groups`; by default the problem's own.
+        budgets: several budgets, each as of `CoupledMDP.with_budget`, to compare under each; the best policy is never
+            worse under a larger one. By default the problem's own budget.
+        on: where policies are simulated, several at a time: `local:2`, `ray`, `ray://host:port`, or an
+            executor; by default this process. Results do not depend on it.
 
     Example:
         >>> import evenhand as eh
@@ -238,84 +235,71 @@ def compare(
         ['whittle', 'PriorityPolicy', 'never-act']
     """
     check_problem(problem, "compare(problem, policies)")
-    judged = problem.under(criterion, over)
-    judged.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
-    weighed_by = read_welfare(judged, welfare)
-    told, seed = heard(progress), as_seed(rng)
-    # Draws are read first: a posterior that does not fit the model is refused before any work.
-    worlds = None
-    if draws is not None:
-        worlds, _ = read_worlds(needs_tables(judged, "draws"), posterior, draws, seed)
-    chosen, left_out = _build(judged, weighed_by, policies, _share_of(told, 0.0, MAKING))
-    bound, bound_name, best = _bound(judged, weighed_by, solve_up_to, left_out, _share_of(told, MAKING, BOUNDING))
-    # It was found on the way to the bound, and costs nothing more.
+    evaluated = problem.with_criterion(criterion, over)
+    evaluated.criterion.simulated_steps(horizon)  # a horizon that does not fit is refused before any work
+    weighed_by = read_welfare(evaluated, welfare)
+    report, seed = heard(progress), as_seed(rng)
+    if budgets is not None:
+        from evenhand.planning.budget_sweep import compare_budgets  # it imports this module
+
+        def under_budget(budgeted: CoupledMDP, tell: Progress | None) -> Comparison:
+            found = compare(
+                budgeted, policies, weighed_by, num_episodes, horizon, seed, method, tell, solve_up_to, on=on
+            )
+            assert isinstance(found, Comparison)
+            return found
+
+        return compare_budgets(needs_tables(evaluated, "several budgets"), budgets, under_budget, report)
+    chosen, left_out = _build(evaluated, weighed_by, policies, _share_of(report, 0.0, MAKING))
+    bound, bound_name, best = _bound(evaluated, weighed_by, solve_up_to, left_out, _share_of(report, MAKING, BOUNDING))
+    # The bound computation found it already.
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
     rows: list[Row] = []
     refused: dict[str, EvenhandError] = {}
     # Policies of one's own were made for the problem as it was given.
-    asked = (problem, weighed_by, num_episodes, horizon, seed, method), (judged.criterion, judged.over)
+    arguments = (problem, weighed_by, num_episodes, horizon, seed, method), (evaluated.criterion, evaluated.over)
     with Sweep(on) as sweep:
-        for name, found in _judged(chosen, asked, sweep, _share_of(told, BOUNDING, 1.0)).items():
+        for name, found in _evaluate_all(chosen, arguments, sweep, _share_of(report, BOUNDING, 1.0)).items():
             if isinstance(found, EvenhandError):
                 refused[name], left_out[name] = found, str(found)
             else:
                 rows.append(Row(name, found))
-        if not rows:
-            raise _none_applies(refused)
-        _check_bound(rows, bound)
-        ranked = _best_first(rows, bound)
-        named = {row.policy: chosen[row.policy] for row in ranked}
-        known = None if worlds is None else _over_draws(named, worlds, weighed_by, seed, left_out, told, sweep)
-    return Comparison(weighed_by, ranked, left_out, bound, bound_name, judged, known)
+    if not rows:
+        raise _none_applies(refused)
+    _check_bound(rows, bound)
+    ranked = _best_first(rows, bound)
+    named = {row.policy: chosen[row.policy] for row in ranked}
+    return Comparison(weighed_by, ranked, left_out, bound, bound_name, evaluated, named)
 
 
-Asked = tuple[tuple[Any, ...], tuple[Any, ...]]
-"""What `evaluate` is asked beside the policy, before progress and after it."""
+Arguments = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""Arguments of `evaluate` beside the policy, before progress and after it."""
 
 
 # -- playing them, here or elsewhere ---------------------------------------------------------------------------------
 
 
-def _judged(
-    policies: Mapping[str, Policy | Starting], asked: Asked, sweep: Sweep, progress: Progress | None
+def _evaluate_all(
+    policies: Mapping[str, Policy | StatefulPolicy], arguments: Arguments, sweep: Sweep, progress: Progress | None
 ) -> dict[str, Evaluation | EvenhandError]:
-    """What each policy is worth, or why it does not apply: each is a cell."""
-    sweep.check_portable({"the problem": asked[0][0]})
+    """Return the evaluation of each policy, or the error that prevents it."""
+    sweep.check_portable({"the problem": arguments[0][0]})
     sweep.check_portable({f"the policy {name}": policy for name, policy in policies.items()})
-    cells = [(policy, asked) for policy in policies.values()]
-    return dict(zip(policies, sweep(_judge, cells, list(policies), progress), strict=True))
+    cells = [(policy, arguments) for policy in policies.values()]
+    return dict(zip(policies, sweep(_evaluate_one, cells, list(policies), progress), strict=True))
 
 
-def _judge(cell: tuple[Policy | Starting, Asked], tell: Progress | None = None) -> Evaluation | EvenhandError:
+def _evaluate_one(
+    cell: tuple[Policy | StatefulPolicy, Arguments], tell: Progress | None = None
+) -> Evaluation | EvenhandError:
     """One policy, here and now."""
     policy, (first, last) = cell
     try:
         given = (*first, tell, *last)
-        return evaluate(policy, *given)
+        return evaluate(given[0], policy, *given[1:])
     except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
         return error
-
-
-def _over_draws(
-    policies: Mapping[str, Policy | Starting],
-    worlds: Worlds,
-    welfare: Welfare,
-    seed: int,
-    left_out: dict[str, str],
-    progress: Progress | None,
-    sweep: Sweep,
-) -> UnderDraws | None:
-    """The same policies over draws; who is out of the welfare's domain in some of them is left out."""
-    rows: list[PolicyDraws] = []
-    for name, found in rows_over_draws(policies, worlds, welfare, playing_seed(seed), progress, sweep).items():
-        if isinstance(found, PolicyDraws):
-            rows.append(found)
-        elif isinstance(found, (OutOfDomain, TooLarge)):
-            left_out[f"{name} over draws"] = str(found)
-        else:
-            raise found
-    return UnderDraws(worlds.problem, welfare, tuple(rows)) if rows else None
 
 
 def _check_bound(rows: Sequence[Row], bound: float | None) -> None:
@@ -346,8 +330,8 @@ def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:
 
 
 def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
-    """What is raised where nothing is left to compare: the reason, or all of them."""
-    # One reason, or reasons of one kind, are told once.
+    """Return the error if no policy applies: one reason, or all of them."""
+    # One reason, or reasons of one kind, are reported once.
     if len({str(error) for error in refused.values()}) == 1 or all(isinstance(e, TooLarge) for e in refused.values()):
         return next(iter(refused.values()))
     faults = tuple(Fault(name, str(error)) for name, error in refused.items())
@@ -361,7 +345,7 @@ def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
 
 def _bound(
     given: Problem, welfare: Welfare, solve_up_to: int, left_out: dict[str, str], progress: Progress | None
-) -> tuple[float | None, str, Policy | Starting | None]:
+) -> tuple[float | None, str, Policy | StatefulPolicy | None]:
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
     if progress is not None:
         progress("upper bound", 0.0)
@@ -369,7 +353,7 @@ def _bound(
         problem = needs_tables(given, "a bound")
         # The sizes of the tables, before any of them is built.
         if min(num_count_states(problem), num_joint_states(problem)) <= solve_up_to:
-            best = solve(problem, welfare, "auto", 1e-6, progress)
+            best = solve(problem, welfare, SolveMethod(tolerance=1e-6), progress=progress)
             # It may have chosen fluid all the same: then its bound is one of the relaxation, and those are found below.
             if best.method != "fluid":
                 return best.upper_bound, "optimum" if best.gap <= OPTIMAL else "upper bound", best.policy
@@ -390,9 +374,9 @@ def _share_of(progress: Progress | None, begin: float, end: float) -> Progress |
 
 def _build(
     problem: Problem, welfare: Welfare, policies: Several | None, progress: Progress | None
-) -> tuple[dict[str, Policy | Starting], dict[str, str]]:
-    """The policies under their names, and those that do not apply; the optimal one is asked for by name only."""
-    chosen: dict[str, Policy | Starting] = {}
+) -> tuple[dict[str, Policy | StatefulPolicy], dict[str, str]]:
+    """Return the policies by name, and those that do not apply; the optimal one only by request."""
+    chosen: dict[str, Policy | StatefulPolicy] = {}
     refused: dict[str, EvenhandError] = {}
     wanted = read_policies(policies, problem)
     for number, (name, policy) in enumerate(wanted.items()):

@@ -13,22 +13,22 @@ from collections.abc import Callable
 import numpy as np
 
 from evenhand.errors import Infeasible, NotApplicable, NotConverged
-from evenhand.model.composite import Mixture
+from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.tabular import TabularMDP
-from evenhand.model.welfare import RankWeighted, Utilitarian, is_lexicographic, is_mean
+from evenhand.model.welfare import Utilitarian
 from evenhand.planning.certificate import rounding
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import Stopwatch, Task, gap_share
 from evenhand.reductions.counts import Counts, count_policy, num_count_states, typed_policy
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.closed_classes import one_long_run
+from evenhand.solvers.column_generation import best_mixture
 from evenhand.solvers.counts import SMALL, CountPlan, TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.linear_programs import LinearProgramSolution, count_lp, gini_lp
-from evenhand.solvers.mixtures import best_mixture
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
 from evenhand.typing import Floats
 
@@ -59,12 +59,12 @@ def by_counts(task: Task) -> Solution:
         except (NotApplicable, NotConverged):  # the long run depends on the start, or comes slowly: tables can tell
             if num_count_states(task.problem) > MOST_TABULATED:
                 raise
-    watch, told = Stopwatch(), _Told(task)
-    told.tell("listing the allocations")
+    watch, report = Stopwatch(), _PricingProgress(task)
+    report.tell("listing the allocations")
     plan = task.typed_plan or plan_types(task.problem)
-    if plan.num_pairs * (task.problem.criterion.num_steps or 1) > TABLES_UP_TO:
+    if plan.num_pairs * task.problem.criterion.num_layers > TABLES_UP_TO:
         try:
-            return _by_types(task, plan, told, watch)
+            return _by_types(task, plan, report, watch)
         except (NotApplicable, NotConverged):  # the same
             if plan.num_states > MOST_TABULATED:
                 raise
@@ -142,13 +142,13 @@ def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solu
     return solution
 
 
-def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> Solution:
+def _by_types(task: Task, plan: TypedPlan, report: "_PricingProgress", watch: Stopwatch) -> Solution:
     """Several types: column generation, where each weighted sum is solved type by type."""
     problem, objective = task.problem, task.by_types
-    pricing = TypedPricing(plan, objective, told.tell)
+    pricing = TypedPricing(plan, objective, report.tell)
     watch.lap("build")
     sizes, floors = objective.sizes, pricing.floors
-    mixture = best_mixture(pricing, objective.welfare, sizes, task.tolerance, told.tell_gap, floors)
+    mixture = best_mixture(pricing, objective.welfare, sizes, task.tolerance, report.tell_gap, floors)
     # Parts without a share are left out.
     used = np.flatnonzero(mixture.shares > 0)
     values = sum(mixture.shares[i] * pricing.type_values[i] for i in used)
@@ -165,15 +165,15 @@ def _by_types(task: Task, plan: TypedPlan, told: "_Told", watch: Stopwatch) -> S
         upper_bound=max(mixture.upper_bound, welfare) if problem.has_floors else mixture.upper_bound,
         unit_values=values,
         by_type=True,
-        policy=parts[0] if len(parts) == 1 else Mixture(parts, mixture.shares[used]),
+        policy=parts[0] if len(parts) == 1 else MixturePolicy(parts, mixture.shares[used]),
         problem=problem,
         seconds=watch.seconds,
     )
     return _reached(solution, task.tolerance)
 
 
-class _Told:
-    """Tells which policy is being priced, what is being done for it, and how large the gap is."""
+class _PricingProgress:
+    """Progress of column generation: the current policy, task and gap."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.share, self.words = task, 0.0, "counts"
@@ -212,7 +212,7 @@ def _of_parts(
     """A solution whose welfare is that of the returned policy, evaluated exactly."""
     values, visits = values_of_parts(space.mdp, parts)
     policy, welfare = _drawn_at_start(space, parts), objective(values)
-    if task.problem.has_floors:  # floors are kept to rounding, and what that gains no bound knows
+    if task.problem.has_floors:  # floors hold up to rounding, which the bound does not include
         upper_bound = max(upper_bound, welfare)
     watch.lap("solve")
     solution = Solution(
@@ -254,17 +254,17 @@ def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: 
         )
 
 
-def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | Starting:
+def _drawn_at_start(space: Joint | Counts, parts: Parts) -> Policy | StatefulPolicy:
     if len(parts) == 1:
         return space.lift(parts[0][1])
-    return Mixture([space.lift(table) for _, table in parts], [share for share, _ in parts])
+    return MixturePolicy([space.lift(table) for _, table in parts], [share for share, _ in parts])
 
 
 def by_count_lp(task: Task) -> Solution:
     """The paper's count dual LP."""
     problem, objective = task.problem, task.by_types
     # With several types the best mean is not the best of other welfares.
-    if not problem.is_symmetric and not is_mean(task.welfare, int(objective.sizes.sum())):
+    if not problem.is_symmetric and not objective.structure.is_mean:
         raise NotApplicable(
             f"count-lp maximises the mean, which is the optimum of {task.welfare.name} only if all arms are identical; "
             f"this problem has {problem.num_types} types. Use the method counts."
@@ -301,13 +301,14 @@ def _within_floors(
 
 
 def _waiting(task: Task, method: str) -> Callable[[float], None]:
-    """Says how long the solver has been at it: how far it is, nobody knows."""
+    """Report the elapsed time of a solver whose progress is unknown."""
     return lambda seconds: task.tell(f"{method}: solving, {seconds:.0f} s of at most {MOST_SECONDS:.0f}", 0.1)
 
 
 def by_joint_lp(task: Task) -> Solution:
     """The paper's GGF-LP."""
-    if not isinstance(task.welfare, RankWeighted) or is_lexicographic(task.welfare):
+    structure = task.by_arms.structure
+    if structure.ranked is None or structure.lexicographic:
         raise NotApplicable(f"joint-lp is for Gini-like welfare, not {task.welfare.name}. Use the method joint.")
     watch, space, objective = Stopwatch(), Joint(task.problem), task.by_arms
     task.tell("joint-lp: listing the states", 0.0)
@@ -315,7 +316,7 @@ def by_joint_lp(task: Task) -> Solution:
     watch.lap("build")
     task.tell("joint-lp: solving", 0.1)
     # w_1 >= ... >= w_N of the paper's LP.
-    ranks = task.welfare.rank_weights(len(objective.sizes))
+    ranks = structure.ranked.rank_weights(len(objective.sizes))
     waiting = _waiting(task, "joint-lp")
     solved = _within_floors(
         lambda: gini_lp(mdp, ranks, floors, time_limit=MOST_SECONDS, waiting=waiting), mdp, objective, floors

@@ -6,8 +6,8 @@ has some share of time served, s_i (type,), found by playing it. Columns are add
     sum_i theta_i s_i >= floors,
 
 with a margin of MARGIN standard errors on the episodes that are played. First occupancy-priority of relaxations whose
-floors are raised, step by step, for whoever was served too little: its draws follow the floors smoothly, where an index
-would jump. Should no mixture of these be within the floors, fair-index policies join, paid for service by the
+floors are raised, step by step, for arms that were served too little: its draws follow the floors smoothly, while an
+index would jump. Should no mixture of these be within the floors, fair-index policies join, paid for service by the
 multipliers of
 
     maximise  sum_i theta_i g.v_i - penalty sum_n lack_n    subject to    sum_i theta_i s_i + lack >= floors
@@ -26,8 +26,8 @@ from evenhand.errors import Infeasible, NotConverged
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Welfare
-from evenhand.planning.judging import Column, Judge, law_of
-from evenhand.planning.relaxed import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy
+from evenhand.planning.policy_scoring import Column, Judge, law_of
+from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy
 from evenhand.policies.fluid import fair_index
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_model

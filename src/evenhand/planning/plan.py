@@ -27,10 +27,10 @@ from evenhand.model.composite import components, is_mixture, is_time_varying, re
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, policy_family, queue_places, served_places
 from evenhand.model.labels import Labels, amount_of, quantity
-from evenhand.model.policy import Policy, SavableKind, Starting, begin
+from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin
 from evenhand.model.same_arms import subproblem
 from evenhand.model.simulator import Problem
-from evenhand.model.whereabouts import Whereabouts, find_arms, in_order
+from evenhand.model.state_table import ObservedStates, find_arms, in_order
 from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, read_policy, save_policy
 from evenhand.planning.solution import Solution
 from evenhand.policies.resize import is_enough, resized_or_reordered
@@ -62,7 +62,7 @@ class Decision(NamedTuple):
     """The reason."""
 
     served: bool
-    """Whether the action uses any resource."""
+    """True if the action uses any resource."""
 
 
 class DrawnPart(NamedTuple):
@@ -87,7 +87,7 @@ class PlanPart(NamedTuple):
     place: int
     """Its place among the parts of the policy."""
 
-    policy: Policy | Starting
+    policy: Policy | StatefulPolicy
     """The policy."""
 
 
@@ -170,10 +170,10 @@ def save_solution(solution: Solution, path: str | PathLike[str] | BinaryIO, aske
         >>> eh.load_policy("plan.zip", problem)
         CountChoices(for 3 arms)
     """
-    save_policy(solution.policy, solution.problem, path, _facts_of(solution, asked))
+    save_policy(solution.problem, solution.policy, path, _facts_of(solution, asked))
 
 
-def load_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] = ()) -> Policy | Starting:
+def load_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] = ()) -> Policy | StatefulPolicy:
     """Read a policy for a problem.
 
     A table plays the very problem it was made for. A trained network plays any number of such arms, with any budget.
@@ -190,7 +190,7 @@ def load_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] =
         >>> import evenhand as eh
         >>> problem = eh.problems.machine_replacement(num_arms=3)
         >>> eh.save_solution(eh.solve(problem), "plan.zip")
-        >>> round(eh.evaluate(eh.load_policy("plan.zip", problem), problem).welfare, 4)
+        >>> round(eh.evaluate(problem, eh.load_policy("plan.zip", problem)).welfare, 4)
         14.0793
     """
     policy, other_dynamics = read_policy(source, problem, kinds)
@@ -239,8 +239,8 @@ def _facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
         "gap": solution.gap,
         "stderr": solution.welfare_stderr,
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
-        "optimism": solution.optimism,
-        "kept_welfare": solution.kept_welfare,
+        "selection_bias": solution.selection_bias,
+        "welfare_without_redraw": solution.welfare_without_redraw,
         "prices": solution.prices,
         "by": "type" if solution.by_type else "arm",
         "values": solution.unit_values.tolist() if few else None,
@@ -255,7 +255,7 @@ def _facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
 class Plan(Shown):
     """A policy and the problem that it was made for."""
 
-    policy: Policy | Starting = field(repr=False)
+    policy: Policy | StatefulPolicy = field(repr=False)
     """The policy."""
 
     problem: CoupledMDP
@@ -284,8 +284,8 @@ class Plan(Shown):
         """Decide on the action of every arm of a table, with reasons.
 
         Args:
-            states: a table with the columns arm, type and state (see `CoupledMDP.starting_at`), with any number of
-                arms if the policy can serve them.
+            states: a table with the columns arm, type and state (see `CoupledMDP.with_initial_states`), of any number
+                of arms that the policy can serve.
             rng: seed of the draws, or a generator.
             budget: the budget of this step, as in `CoupledMDP.with_budget`; by default the plan's.
             step: the step of a time-varying plan, from 0.
@@ -337,11 +337,11 @@ class Plan(Shown):
 
         return show_plan(self, step)
 
-    def fitted(self, problem: CoupledMDP) -> Policy | Starting:
+    def fitted(self, problem: CoupledMDP) -> Policy | StatefulPolicy:
         """Return the policy for the same types of arms in other numbers, from other states, with another budget.
 
         Args:
-            problem: such as `plan.problem.starting_at(states)`.
+            problem: such as `plan.problem.with_initial_states(states)`.
 
         Raises:
             NotApplicable: the policy is a table for other numbers or more budget, or does not know some of the arms.
@@ -366,7 +366,7 @@ class Plan(Shown):
 
     @property
     def is_mixture(self) -> bool:
-        """Whether one of several policies is drawn."""
+        """True if one of several policies is drawn."""
         return is_mixture(self.policy)
 
     def _choose_part(self, asked: int | None, rng: np.random.Generator, step: int) -> PlanPart:
@@ -400,7 +400,7 @@ def _nth_draw(rng: np.random.Generator, number: int) -> float:
 
 
 def _streams(
-    rng: Rng, found: Whereabouts, step: int
+    rng: Rng, found: ObservedStates, step: int
 ) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
     """Streams for the part and for the start of an actor, by the seed alone; and for lots, by the table too."""
     if isinstance(rng, np.random.Generator):
@@ -419,7 +419,7 @@ def _streams(
 class _PlacedArms:
     """The arms of a table in the order of the problem that is played, and the policy for it."""
 
-    def __init__(self, plan: Plan, found: Whereabouts, budget: Floats) -> None:
+    def __init__(self, plan: Plan, found: ObservedStates, budget: Floats) -> None:
         self.plan, self.found = plan, found
         made_for = plan.problem
         types = made_for.type_of_block[found.blocks]
@@ -486,7 +486,7 @@ def _changed_budget(made_for: CoupledMDP, budget: Floats) -> list[str]:
 
 
 def _decide(
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     placed: _PlacedArms,
     streams: tuple[np.random.Generator, np.random.Generator],
     step: int,

@@ -36,8 +36,8 @@ from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, PolicyEr
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import MOST_STEPS
-from evenhand.model.files import load, to_npz, write_atomically
-from evenhand.model.policy import Policy, SavableKind, Starting, capabilities
+from evenhand.model.io import load, to_npz, write_atomically
+from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, capabilities
 from evenhand.model.simulator import Problem, Simulator, needs_tables
 from evenhand.policies import SAVABLE
 from evenhand.policies.network import usage_of
@@ -71,7 +71,7 @@ class OtherDynamicsWarning(UserWarning):
 class PlanContents(NamedTuple):
     """Contents of a plan file."""
 
-    policy: Policy | Starting
+    policy: Policy | StatefulPolicy
     """The policy."""
 
     problem: CoupledMDP
@@ -85,8 +85,8 @@ class PlanContents(NamedTuple):
 
 
 def save_policy(
-    policy: Policy | Starting,
     problem: Problem,
+    policy: Policy | StatefulPolicy,
     path: str | PathLike[str] | BinaryIO,
     about: dict[str, Any] | None = None,
 ) -> None:
@@ -102,7 +102,7 @@ def save_policy(
     Example:
         >>> import evenhand as eh
         >>> problem = eh.problems.machine_replacement(num_arms=3)
-        >>> eh.save_policy(eh.policies.whittle(problem), problem, "policy.zip")
+        >>> eh.save_policy(problem, eh.policies.whittle(problem), "policy.zip")
         >>> eh.load_policy("policy.zip", problem)
         ExchangeablePriority(for 3 arms)
     """
@@ -145,11 +145,11 @@ def _carried(problem: Problem) -> dict[str, bytes]:
 
 
 def _transfers(policy: object) -> bool:
-    """Whether a policy, or a class of policies, plays all problems with arms of the same shape."""
+    """Return whether a policy, or a class of policies, plays all problems with arms of the same shape."""
     return getattr(policy, "transfers", False) is True
 
 
-def _encode(policy: Policy | Starting) -> tuple[Form, Arrays]:
+def _encode(policy: Policy | StatefulPolicy) -> tuple[Form, Arrays]:
     """The form of a policy, and its arrays."""
     own, name = capabilities(policy).saves, type(policy).__name__
     if own is None or not callable(getattr(type(policy), "from_arrays", None)):
@@ -216,7 +216,9 @@ def _digest(body: bytes) -> str:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] = ()) -> tuple[Policy | Starting, bool]:
+def read_policy(
+    source: Source, problem: Problem, kinds: Sequence[SavableKind] = ()
+) -> tuple[Policy | StatefulPolicy, bool]:
     """Read a policy for a problem, and whether it is a network that was trained on other dynamics.
 
     Args:
@@ -245,7 +247,7 @@ def read_contents(source: Source, kinds: Sequence[SavableKind] = ()) -> PlanCont
     return _guarded(source, lambda file: _read(file, None, classes)[2])
 
 
-def rebuilt(policy: Policy | Starting, problem: CoupledMDP) -> Policy | Starting:
+def rebuilt(policy: Policy | StatefulPolicy, problem: CoupledMDP) -> Policy | StatefulPolicy:
     """Return the same policy for a problem that differs in rewards or transitions only, as if saved and loaded.
 
     Args:
@@ -270,7 +272,7 @@ def _known_classes(kinds: Sequence[SavableKind]) -> dict[str, Any]:
 
 def _read(
     file: zipfile.ZipFile, problem: Problem | None, classes: dict[str, Any]
-) -> tuple[Policy | Starting, bool, PlanContents]:
+) -> tuple[Policy | StatefulPolicy, bool, PlanContents]:
     manifest = _read_manifest(file)
     arrays = {name: _read_array(file, name, facts) for name, facts in manifest["arrays"].items()}
     carried = {name: _read_part(file, name, digest) for name, digest in manifest["carries"].items()}
@@ -287,7 +289,7 @@ def _read(
         criterion, over = made_for.get("criterion"), made_for.get("over")
         if not isinstance(criterion, str) or not isinstance(over, str):
             raise PolicyError("its manifest does not say for which objective it was made")
-        here = here.under(criterion, over)
+        here = here.with_criterion(criterion, over)
         _check_same(made_for, here)
     policy = _decode(manifest, here, arrays, classes)
     about = manifest.get("about")
@@ -378,7 +380,9 @@ def _carried_problem(carried: dict[str, bytes]) -> CoupledMDP:
     return replace(problem, arm_names=names)
 
 
-def _decode(form: Form, problem: Problem, arrays: Arrays, classes: dict[str, Any], depth: int = 0) -> Policy | Starting:
+def _decode(
+    form: Form, problem: Problem, arrays: Arrays, classes: dict[str, Any], depth: int = 0
+) -> Policy | StatefulPolicy:
     """The policy of a form and its arrays."""
     kind = form.get("kind")
     if not isinstance(kind, str) or not _KIND.fullmatch(kind) or depth > MOST_DEPTH:
@@ -405,7 +409,7 @@ def _decode(form: Form, problem: Problem, arrays: Arrays, classes: dict[str, Any
             raise
         reason = f"{type(error).__name__}: {error}"
         raise PolicyError(f"the class given for '{kind}' cannot read its arrays ({reason})") from error
-    if not isinstance(policy, (Policy, Starting)):
+    if not isinstance(policy, (Policy, StatefulPolicy)):
         raise PolicyError(f"the class given for '{kind}' returned {type(policy).__name__}, not a policy")
     return policy
 

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.base_policy import described
 from evenhand.model.composite import is_time_varying, redraw_period
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Finite
 from evenhand.model.explanations import ServedCondition, ServiceOrder
 from evenhand.model.labels import Labels, amount_of, listed, one_more, quantity
-from evenhand.model.policy import Policy, Starting, plays_by_counts
+from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
 from evenhand.planning.plan import Plan
 from evenhand.simulation import simulate, simulate_counts
 
@@ -63,7 +63,7 @@ Cell = tuple[int, int, int]
 # -- the order of service --------------------------------------------------------------------------------------------
 
 
-def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> ServiceOrder:
+def order_of(policy: Policy | StatefulPolicy, problem: CoupledMDP, step: int = 0) -> ServiceOrder:
     """Return the order of service of a policy: its own, else the frequencies of a simulation.
 
     Args:
@@ -79,12 +79,12 @@ def order_of(policy: Policy | Starting, problem: CoupledMDP, step: int = 0) -> S
     return _simulated_order(problem, policy, own.decides)
 
 
-def _simulated_order(problem: CoupledMDP, policy: Policy | Starting, how: str) -> ServiceOrder:
+def _simulated_order(problem: CoupledMDP, policy: Policy | StatefulPolicy, how: str) -> ServiceOrder:
     types, criterion = problem.types, problem.criterion
     _, S, A = types.valid.shape
     if isinstance(criterion, Finite) and criterion.steps > STEPS:
         criterion, how = replace(criterion, steps=STEPS), f"{how}, in its first {STEPS} steps"
-    steps = criterion.num_steps or STEPS
+    steps = STEPS if criterion.is_stationary else criterion.num_layers
     episodes = int(np.clip(ARM_STEPS / (problem.num_arms * steps), 4, 50))
     # One reward function per cell, 1 there and 0 elsewhere: returns are then visits.
     cells = np.zeros((S * A, *types.valid.shape))
@@ -467,7 +467,7 @@ def plan_facts(plan: Plan, step: int = 0) -> dict[str, Any]:
         "prices": prices,
         "one_unit_more": worth_of_more(problem, prices, _number(about.get("value"))),
         "step": step if varies_by_step(plan) else None,
-        "rotate": redraw_period(plan.policy),
+        "redraw_every": redraw_period(plan.policy),
         "first": list(common),
         "parts": [_part_facts(part, labels) for part in parts],
     }

@@ -1,8 +1,8 @@
 """The argument `policy`: a name, the file of a saved policy, or a policy itself.
 
-evaluate("oldest-first", problem)              a name of the registry, or the paper's abbreviation
-evaluate("plan.zip", problem)                  a file that `save_policy`, `save_solution` or `train` wrote
-evaluate(policy, problem)                      anything that acts; a Solution or a Training stands for its policy
+evaluate(problem, "oldest-first")              a name of the registry, or the paper's abbreviation
+evaluate(problem, "plan.zip")                  a file that `save_policy`, `save_solution` or `train` wrote
+evaluate(problem, policy)                      anything that acts; a Solution or a Training stands for its policy
 compare(problem, ["whittle", "plan.zip", mine])    all of them side by side
 """
 
@@ -16,34 +16,34 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, ca
 from evenhand import evaluation
 from evenhand.errors import Fault, InvalidInput, ModelError, PolicyError
 from evenhand.model.criterion import Criterion
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, check_problem
 from evenhand.model.welfare import Welfare
 from evenhand.planning.plan import load_policy
 from evenhand.planning.policy_registry import REGISTRY, NamedPolicy, find_policy, is_file
 from evenhand.policies.resize import fitted
 
-Asked = ParamSpec("Asked")
-Answer = TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class HasPolicy(Protocol):
     """A result of `solve` or `train`."""
 
     @property
-    def policy(self) -> Policy | Starting:
+    def policy(self) -> Policy | StatefulPolicy:
         """The policy."""
         ...
 
 
-Chosen: TypeAlias = str | PathLike[str] | Policy | Starting | HasPolicy
+Chosen: TypeAlias = str | PathLike[str] | Policy | StatefulPolicy | HasPolicy
 """A name, a file, a policy, or what has one."""
 
 Several: TypeAlias = Chosen | Iterable[Chosen] | Mapping[str, Chosen]
 """One, several, or some under names of one's own."""
 
 
-def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None) -> Policy | Starting:
+def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None) -> Policy | StatefulPolicy:
     """Return the policy of an argument, for a problem.
 
     Args:
@@ -60,7 +60,7 @@ def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None)
     return found.build(problem, welfare) if isinstance(found, NamedPolicy) else fitted(found, problem)
 
 
-def read_policies(policies: "Several | None", problem: Problem) -> dict[str, NamedPolicy | Policy | Starting]:
+def read_policies(policies: "Several | None", problem: Problem) -> dict[str, NamedPolicy | Policy | StatefulPolicy]:
     """Return policies by the names of a comparison; named policies as their registry entries.
 
     Args:
@@ -73,7 +73,7 @@ def read_policies(policies: "Several | None", problem: Problem) -> dict[str, Nam
     if policies is None:
         # The optimal one may take hours: only by its name.
         return {entry.name: entry for entry in REGISTRY if entry.name != "optimal"}
-    found: dict[str, NamedPolicy | Policy | Starting] = {}
+    found: dict[str, NamedPolicy | Policy | StatefulPolicy] = {}
     wrong: list[tuple[str | None, InvalidInput]] = []
     # All are checked, so that every mistake is reported at once.
     for name, policy in _listed(policies):
@@ -109,10 +109,12 @@ def _listed(policies: Several) -> list[tuple[str | None, Chosen]]:
 
 
 def _is_one(given: object) -> bool:
-    return isinstance(given, (Policy, Starting)) or isinstance(getattr(given, "policy", None), (Policy, Starting))
+    return isinstance(given, (Policy, StatefulPolicy)) or isinstance(
+        getattr(given, "policy", None), (Policy, StatefulPolicy)
+    )
 
 
-def _find(policy: Chosen, problem: Problem) -> NamedPolicy | Policy | Starting:
+def _find(policy: Chosen, problem: Problem) -> NamedPolicy | Policy | StatefulPolicy:
     """An entry of the registry, or a policy."""
     # A file before a name: only what looks like a file is one (`is_file`).
     if isinstance(policy, PathLike) or (isinstance(policy, str) and is_file(policy)):
@@ -121,14 +123,14 @@ def _find(policy: Chosen, problem: Problem) -> NamedPolicy | Policy | Starting:
         return find_policy(policy)
     if isinstance(policy, type):
         raise PolicyError(f"policy: {policy.__name__} is a class; make an object of it")
-    if isinstance(policy, (Policy, Starting)):
+    if isinstance(policy, (Policy, StatefulPolicy)):
         return policy
     # What `solve` and `train` return stands for its policy.
     inner = getattr(policy, "policy", None)
-    if isinstance(inner, (Policy, Starting)):
+    if isinstance(inner, (Policy, StatefulPolicy)):
         return inner
     if callable(policy):
-        raise PolicyError("policy: this is a function; policies.from_function(function, problem) makes a policy of it")
+        raise PolicyError("policy: this is a function; policies.from_function(problem, function) makes a policy of it")
     raise PolicyError(
         f"policy: expected a name, a file or an object with a method act(states, rng), got {type(policy).__name__}; "
         "see check_policy"
@@ -150,38 +152,38 @@ def _another(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def _by_name(
-    function: Callable[Concatenate[Policy | Starting, Asked], Answer],
-) -> Callable[Concatenate[Chosen, Asked], Answer]:
-    """Let a function of a policy be called with a name or a file, too: they are read for the problem that it gets."""
+    function: Callable[Concatenate[Problem, Policy | StatefulPolicy, Arguments], Result],
+) -> Callable[Concatenate[Problem, Chosen, Arguments], Result]:
+    """Extend a function of a problem and a policy to names and files of policies."""
     signature = inspect.signature(function)
 
     @wraps(function)
-    def called(policy: Chosen, *arguments: Asked.args, **keywords: Asked.kwargs) -> Answer:
-        # Bound by hand, for the problem and the welfare may come by position or by name.
-        asked = signature.bind(policy, *arguments, **keywords)
-        asked.apply_defaults()
-        criterion, over = asked.arguments["criterion"], asked.arguments["over"]
-        check_problem(asked.arguments["problem"], f"{function.__name__}(policy, problem)")
+    def called(problem: Problem, policy: Chosen, *arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
+        bound = signature.bind(problem, policy, *arguments, **keywords)
+        bound.apply_defaults()
+        check_problem(problem, f"{function.__name__}(problem, policy)")
         # Named policies are made for the criterion of the evaluation.
-        evaluated = asked.arguments["problem"].under(criterion, over)
-        return function(read_policy(policy, evaluated, asked.arguments["welfare"]), *arguments, **keywords)
+        evaluated = problem.with_criterion(bound.arguments["criterion"], bound.arguments["over"])
+        actor = read_policy(policy, evaluated, bound.arguments["welfare"])
+        return function(problem, actor, *arguments, **keywords)
 
-    return called  # type: ignore[return-value]  # `policy` may be given by name, too
+    return called  # type: ignore[return-value]  # arguments may be given by name, too
 
 
 def make_policy(
-    policy: Chosen,
     problem: Problem,
+    policy: Chosen,
     welfare: str | Welfare | None = None,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-) -> Policy | Starting:
+) -> Policy | StatefulPolicy:
     """Return the policy of a name or a file.
 
     Args:
+        problem: the problem.
         policy: a name, such as `fair-index`, `occupancy-priority`, `re-solving` or `optimal`; or the file of a saved
-            policy. A policy, or what has one, is given back as it is if it was made for these arms, else for them.
-        problem: what it is for.
+            policy. A policy, or a result that has one, is returned unchanged if it was made for these arms, else
+            resized.
         welfare: welfare for which fair policies are made, as text or object; by default the problem's own.
         criterion: criterion, as text or object; by default the problem's own.
         over: members of the welfare, `arms` or `groups`; by default the problem's own.
@@ -193,12 +195,12 @@ def make_policy(
     Example:
         >>> import evenhand as eh
         >>> machines = eh.problems.machine_replacement(num_arms=3)
-        >>> policy = eh.make_policy("re-solving", machines, "gini:2")
+        >>> policy = eh.make_policy(machines, "re-solving", "gini:2")
         >>> eh.simulate(machines, policy, num_episodes=10, horizon=50)
         Rollout(10 episodes of 50 steps)
     """
-    check_problem(problem, "make_policy(policy, problem)")
-    return read_policy(policy, problem.under(criterion, over), welfare)
+    check_problem(problem, "make_policy(problem, policy)")
+    return read_policy(policy, problem.with_criterion(criterion, over), welfare)
 
 
 evaluate = _by_name(evaluation.evaluate)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evenhand.errors import UnknownName
 
 if TYPE_CHECKING:
-    from evenhand.model.policy import Policy, Starting
+    from evenhand.model.policy import Policy, StatefulPolicy
     from evenhand.model.simulator import Problem
     from evenhand.model.welfare import Welfare
 
@@ -33,14 +33,14 @@ class NamedPolicy:
     """Function of (problem), `module:name` in this package; with `fair`, of (problem, welfare, name)."""
 
     fair: bool = False
-    """Whether the policy depends on the welfare."""
+    """True if the policy depends on the welfare."""
 
     @property
     def is_heuristic(self) -> bool:
-        """Whether it needs neither a relaxation nor a trained network: it depends on the problem alone."""
+        """True if it needs neither a relaxation nor a trained network: it depends on the problem alone."""
         return self.maker.startswith("policies:")
 
-    def build(self, problem: "Problem", welfare: "str | Welfare | None" = None) -> "Policy | Starting":
+    def build(self, problem: "Problem", welfare: "str | Welfare | None" = None) -> "Policy | StatefulPolicy":
         """Make the policy.
 
         Args:
@@ -53,7 +53,7 @@ class NamedPolicy:
         """
         module, name = self.maker.split(":")
         make = getattr(import_module(f"evenhand.{module}"), name)
-        policy: Policy | Starting = make(problem, welfare, self.name) if self.fair else make(problem)
+        policy: Policy | StatefulPolicy = make(problem, welfare, self.name) if self.fair else make(problem)
         return policy
 
 
@@ -62,20 +62,20 @@ REGISTRY: tuple[NamedPolicy, ...] = (
         "optimal", "OPT", "the best policy for this welfare, by an exact method", "planning.solve:optimal_policy", True
     ),
     NamedPolicy(
-        "fair-index", "FIP", "highest gain per price first, by the welfare", "planning.relaxed:fluid_policy", True
+        "fair-index", "FIP", "highest gain per price first, by the welfare", "planning.relaxation:fluid_policy", True
     ),
     NamedPolicy(
         "occupancy-priority",
         "FOP",
         "draws actions from the occupancy measure of the fluid relaxation, repairs them to the budget and fills up",
-        "planning.relaxed:fluid_policy",
+        "planning.relaxation:fluid_policy",
         True,
     ),
     NamedPolicy(
         "re-solving",
         "FRP",
         "as fair-index, at prices found again from the present states",
-        "planning.relaxed:fluid_policy",
+        "planning.relaxation:fluid_policy",
         True,
     ),
     NamedPolicy("whittle", "WIP", "highest Whittle index first, only if it is positive", "policies:whittle"),

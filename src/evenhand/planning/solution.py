@@ -1,4 +1,4 @@
-"""The answer to a problem: a policy, what it is worth, and the proof."""
+"""Solution of a problem: a policy, its values and the certificate."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -7,36 +7,32 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, told_by
-from evenhand.evaluation.draws import UnderDraws
-from evenhand.evaluation.evaluate import evaluate, per_arm, standard_errors, unit_columns
-from evenhand.evaluation.fairness import gini_coefficient
-from evenhand.evaluation.kinks import CONFIDENCE, bias_error, welfare_error
+from evenhand.evaluation.evaluate import evaluate, per_arm, unit_columns
+from evenhand.evaluation.inequality import gini_coefficient
+from evenhand.evaluation.standard_errors import CONFIDENCE, bias_error, standard_errors, welfare_error
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective, num_members
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.certificate import check_bound, rounding
-from evenhand.planning.relaxed import resource_prices
+from evenhand.planning.relaxation import resource_prices
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from evenhand.planning.knowing import WorthKnowing
-    from evenhand.planning.robust import Robust
 
-
-# -- what is known of the errors -------------------------------------------------------------------------------------
+# -- standard errors -------------------------------------------------------------------------------------------------
 
 
 class Part(NamedTuple):
     """One policy of a mixture."""
 
     name: str
-    """What it is."""
+    """Its name."""
 
     share: float
-    """How often it is drawn."""
+    """Its probability."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +52,7 @@ class Samples:
         """The standard error of the welfare of the values, whatever the welfare; 0 where they are exact.
 
         Args:
-            objective: how they are weighed.
+            objective: the welfare.
             values: (unit,) the estimates.
         """
         # What was not played counts as one more error, beside chance.
@@ -85,7 +81,7 @@ class Samples:
         return np.asarray(np.hypot(np.sqrt(sum(chance, np.zeros(len(unplayed)))), unplayed))
 
 
-# -- the answer ------------------------------------------------------------------------------------------------------
+# -- the solution ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +89,13 @@ class Solution(Shown):
     """A policy with its certificate."""
 
     method: str
-    """How it was found."""
+    """Name of the method."""
 
     reason: str
     """Why this method, in a sentence."""
 
     objective: Objective
-    """What was maximised: criterion, welfare, and over whom; its values are those of `unit_values`."""
+    """Criterion, welfare and members; its units are those of `unit_values`."""
 
     welfare: float
     """The welfare of the policy: a lower bound on the best possible one."""
@@ -111,16 +107,16 @@ class Solution(Shown):
     """(unit,) the value of an arm of each unit: the types, or the arms."""
 
     by_type: bool
-    """Whether the units are the types."""
+    """True if the units are the types."""
 
-    policy: Policy | Starting = field(repr=False)
-    """What to do."""
+    policy: Policy | StatefulPolicy = field(repr=False)
+    """The policy."""
 
     problem: CoupledMDP = field(repr=False)
-    """What it was found for."""
+    """The problem."""
 
     seconds: dict[str, float]
-    """How long it took, by stage: build the tables, solve, play where a policy is simulated, and compile where code had
+    """Run time by stage: build the tables, solve, play if a policy is simulated, and compile if code had
     to be made ready, which happens once on a machine."""
 
     welfare_stderr: float = 0.0
@@ -129,11 +125,11 @@ class Solution(Shown):
     parts: tuple[Part, ...] = ()
     """The policies that were chosen by playing, the largest share first; empty for exact methods."""
 
-    optimism: float | None = None
+    selection_bias: float | None = None
     """By how much the welfare was higher on the episodes that parts and shares were chosen on; None if none was."""
 
-    kept_welfare: float | None = None
-    """The welfare of the mixture if it is drawn once and kept, where the policy draws anew every few steps."""
+    welfare_without_redraw: float | None = None
+    """Welfare of the mixture if it is drawn only once, for a policy that is redrawn."""
 
     realised_gini: float | None = None
     """The Gini coefficient of what arms, or groups, really get within an episode, on average; None where it was not
@@ -149,19 +145,10 @@ class Solution(Shown):
     """The episodes on which it was reported; None for exact methods, and where a mixture is drawn anew."""
 
     stopped: bool = False
-    """Whether the time given ended the search, rather than that nothing was gained."""
+    """True if the time limit ended the search."""
 
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
-
-    draws: UnderDraws | None = field(default=None, repr=False)
-    """What the plan is worth over draws of the posterior, where they were asked for."""
-
-    worth_knowing: "WorthKnowing | None" = field(default=None, repr=False)
-    """Which transitions, if known better, would make for a better plan, where draws were asked for."""
-
-    robust: "Robust | None" = field(default=None, repr=False)
-    """What the plan gains in the worst draws, and what that costs, where it was made for them."""
 
     def __post_init__(self) -> None:
         episodes = min((len(part) for part in self.samples.returns), default=None) if self.samples else None
@@ -179,7 +166,7 @@ class Solution(Shown):
         """One row a type, or an arm where arms of a type differ: its name, group, number of arms and value.
 
         Args:
-            library: `pandas` or `polars`; when absent pandas if it is installed, else polars.
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         return as_frame(unit_columns(self.problem, self.objective, self.by_type, {"value": self.unit_values}), library)
 
@@ -187,7 +174,6 @@ class Solution(Shown):
         """Return the JSON form; it computes prices, and shares of time served if there are floors."""
         worst = weight_of_worst(self.objective.welfare, 0.1, num_members(self.problem))
         units = {"values": self.unit_values, "values_stderr": self.unit_stderr, "served": self.unit_served}
-        draws = {"draws": self.draws, "worth_knowing": self.worth_knowing, "robust": self.robust}
         found: dict[str, Any] = {
             "method": self.method,
             "reason": self.reason,
@@ -206,7 +192,6 @@ class Solution(Shown):
             "prices": self.prices,
             "gini_coefficient": self.gini_coefficient,
             **per_arm(self.problem, self.by_type, {name: v for name, v in units.items() if v is not None}),
-            **{name: each.to_dict() for name, each in draws.items() if each is not None},
             "seconds": self.seconds,
         }
         if self.groups:
@@ -214,14 +199,14 @@ class Solution(Shown):
             if self.group_stderr is not None:
                 found["groups_stderr"] = dict(zip(self.groups, self.group_stderr.tolist(), strict=True))
         if self.parts:
-            rotate = getattr(self.policy, "rotate", None)
+            redraw_every = getattr(self.policy, "redraw_every", None)
             found |= {
                 "realised_gini_coefficient": self.realised_gini,
                 "realised_gini_stderr": self.realised_gini_stderr,
                 "parts": [{"policy": part.name, "share": part.share} for part in self.parts],
-                "optimism": self.optimism,
-                "rotate": rotate,
-                **({"kept_welfare": self.kept_welfare} if rotate else {}),
+                "selection_bias": self.selection_bias,
+                "redraw_every": redraw_every,
+                **({"welfare_without_redraw": self.welfare_without_redraw} if redraw_every else {}),
             }
         return found
 
@@ -262,19 +247,19 @@ class Solution(Shown):
 
     @cached_property
     def prices(self) -> dict[str, float] | None:
-        """What one unit more of each resource a step is worth in welfare, by the relaxation; None if there is none."""
+        """Marginal welfare of one unit more of each resource per step, by the relaxation; None if there is none."""
         return resource_prices(self.problem, self.objective.welfare)
 
     @cached_property
     def unit_served(self) -> Floats | None:
         """(unit,) the share of time in which an arm of each unit is served, where there are floors; else None.
 
-        Evaluated when it is first asked for: exactly where that is possible, else by playing a thousand episodes.
+        Evaluated on first access: exactly if possible, else by a thousand episodes.
         """
         if not self.problem.has_floors:
             return None
-        found = evaluate(self.policy, self.problem, self.objective.welfare, rng=0)
-        # The policy may have been judged arm by arm, or type by type; here it is wanted as this solution has it.
+        found = evaluate(self.problem, self.policy, self.objective.welfare, rng=0)
+        # Convert to the units of this solution.
         if self.by_type:
             return found.served
         return found.unit_served[self.problem.type_of_arm] if found.by_type else found.unit_served
@@ -289,7 +274,7 @@ class Solution(Shown):
     @property
     def group_stderr(self) -> Floats | None:
         """(group,) standard errors of the values of groups; None where they are exact, or nothing is known of them."""
-        # Units of a mixture that is drawn anew have errors, but their episodes are not kept.
+        # Episodes of a redrawn mixture are not stored.
         if not self.groups or self.unit_stderr is None or self.samples is None:
             return None
         return self.samples.member_errors(self.objective)

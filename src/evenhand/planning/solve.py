@@ -15,13 +15,13 @@ exact: they come with the fair fluid bound, and their own welfare is an estimate
 count space is small).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from evenhand.checks import as_seed, available_memory, check_positive_int, fits_in_memory, human_bytes, is_number
+from evenhand.checks import as_seed, available_memory, fits_in_memory, human_bytes
 from evenhand.display import heard, shows_bar, size_in_words
 from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge, UnknownName
 from evenhand.execution import Executor, Sweep
@@ -29,13 +29,13 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import type_names
 from evenhand.model.objective import read_welfare
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.model.welfare import PowerMean, Welfare
-from evenhand.planning import exact, played
-from evenhand.planning.relaxed import check_sound
+from evenhand.model.welfare import Welfare
+from evenhand.planning import exact, heuristic_methods
+from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
-from evenhand.planning.task import Task
+from evenhand.planning.task import SolveMethod, Task
 from evenhand.reductions.counts import num_count_states
 from evenhand.reductions.joint import Joint, num_joint_states
 from evenhand.solvers.counts import CountPlan, TypedPlan, plan_types
@@ -43,8 +43,8 @@ from evenhand.solvers.counts.plan import MOST_OPERATIONS as REFUSED
 from evenhand.solvers.service import best_values
 from evenhand.typing import Progress, Rng
 
-DEFAULT_TOLERANCE = 1e-8
-"""Relative gap at which exact methods stop."""
+if TYPE_CHECKING:
+    from evenhand.planning.budget_sweep import Budget, BudgetRow, BudgetSweep
 
 MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
 """Sizes up to which `auto` takes an exact method: minutes, not hours. The first two are for tables, the last is for
@@ -61,8 +61,8 @@ METHODS: dict[str, Callable[[Task], Solution]] = {
     "joint": exact.by_joint,
     "count-lp": exact.by_count_lp,
     "joint-lp": exact.by_joint_lp,
-    "whittle": played.by_whittle,
-    "fluid": played.by_fluid,
+    "whittle": heuristic_methods.by_whittle,
+    "fluid": heuristic_methods.by_fluid,
 }
 """Every method that has a name."""
 
@@ -73,58 +73,72 @@ _OF_SAMPLES = (
 )
 
 
+@overload
+def solve(
+    problem: CoupledMDP,
+    welfare: str | Welfare | None = None,
+    method: str | SolveMethod = "auto",
+    *,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+    budgets: None = None,
+    rng: Rng = 0,
+    progress: Progress | bool | None = None,
+    on: str | Executor | None = None,
+) -> Solution: ...
+
+
+@overload
+def solve(
+    problem: CoupledMDP,
+    welfare: str | Welfare | None = None,
+    method: str | SolveMethod = "auto",
+    *,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+    budgets: "Sequence[Budget]",
+    rng: Rng = 0,
+    progress: Progress | bool | None = None,
+    on: str | Executor | None = None,
+) -> "BudgetSweep[BudgetRow]": ...
+
+
 @shows_bar
 def solve(
     problem: CoupledMDP,
     welfare: str | Welfare | None = None,
-    method: str = "auto",
-    tolerance: float = DEFAULT_TOLERANCE,
-    progress: Progress | bool | None = None,
-    rng: Rng = 0,
-    candidates: Mapping[str, Policy | Starting] | None = None,
+    method: str | SolveMethod = "auto",
+    *,
     criterion: str | Criterion | None = None,
     over: str | None = None,
-    seconds: float | None = None,
-    rotate: int | None = None,
-    draws: int | None = None,
-    posterior: Any = None,
-    robust: float | None = None,
+    budgets: "Sequence[Budget] | None" = None,
+    rng: Rng = 0,
+    progress: Progress | bool | None = None,
     on: str | Executor | None = None,
-) -> Solution:
-    """Find the best policy for a welfare, and prove how good it is.
+) -> "Solution | BudgetSweep[BudgetRow]":
+    """Find the best policy for a welfare, with an upper bound that proves how good it is.
 
     Args:
         problem: the problem.
-        welfare: what to maximise, as text or object; the problem's own when absent (`CoupledMDP.welfare`).
-        method: counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.
-        tolerance: the relative gap to stop at. The linear programs end as close as HiGHS gets; for whittle and fluid
-            it is the gap of the relaxation, at least 1e-5, and not that of the policy.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
+        welfare: welfare to maximise, as text or object; by default the problem's own (`CoupledMDP.welfare`).
+        method: name of a method, or a `SolveMethod` with settings.
+        criterion: `discounted`, `average` or `finite:T`; by default the problem's own.
+        over: welfare over `arms` or `groups`; by default the problem's own.
+        budgets: several budgets, each as of `CoupledMDP.with_budget`, to solve for each: a larger one never gives a
+            worse plan. By default the problem's own budget.
         rng: seed or generator of the simulations that whittle and fluid need.
-        candidates: policies under names of one's own, such as trained ones, that compete with those of the method
-            fluid; auto then takes that method.
-        criterion: `discounted`, `average` or `finite:T`; the problem's own when absent.
-        over: welfare over `arms` or `groups`; as the problem says when absent.
-        seconds: how long the method fluid may take, at most about twice this; until nothing is gained by default. Half
-            of it is for the search, the rest for playing what was found again; where two episodes of a policy take
-            longer, no more are played. The time in which code is compiled does not count, and exact methods do not
-            look at it.
-        rotate: steps after which a mixture is drawn anew; it is drawn once and kept when absent. What that is worth is
-            told for both.
-        draws: over how many draws of the posterior to weigh the plan, for a model that was fitted; see `posterior`.
-        posterior: what is known of the model's transitions: the model file (its posterior stands beside it), the file
-            of the posterior itself, or what `fit` gave.
-        robust: the share of the worst draws whose mean welfare is maximised, such as 0.1; the plan is then a mixture
-            that does well in them, and what that costs on average is told. 200 draws, unless `draws` says else.
-        on: where policies are tried and draws weighed, several at a time: `local:2`, `ray`, `ray://host:port`, or an
-            executor; in this process when absent. Results do not depend on it. It is for the method fluid, and for
-            draws; of an exact method there is nothing to run elsewhere.
+        progress: True shows a bar; a function is called with the current task and the share done.
+        on: backend on which policies are tried in parallel: `local:2`, `ray`, `ray://host:port`, or an executor; by
+            default this process. Results do not depend on it. Only the method fluid uses it.
+
+    Returns:
+        A `Solution`; with several budgets a `BudgetSweep`.
 
     Raises:
-        TooLarge: it would not fit; says how large it would be and what to use instead.
-        NotApplicable: this method cannot treat this problem or welfare, or a welfare of one's own is not concave,
-            monotone and symmetric (see `check_welfare`).
-        Infeasible: the floors ask for more than the budget allows.
+        TooLarge: the method does not fit this machine; says how large it would be and what to use instead.
+        NotApplicable: this method cannot treat this problem or welfare, or a custom welfare is not concave, monotone
+            and symmetric (see `check_welfare`).
+        Infeasible: the floors exceed the budget.
 
     Example:
         >>> import evenhand as eh
@@ -134,45 +148,49 @@ def solve(
         Solution(gini:2 14.0793, at most 14.0793, gap 0.000 %, by counts)
         >>> solution.policy.act([0, 1, 2], 0)
         array([0, 0, 1], dtype=int32)
+        >>> for row in eh.solve(problem, budgets=[[0], [1], [2]]):
+        ...     print(row.budget, round(row.solution.welfare, 3))
+        {'resource 0': 0.0} 2.774
+        {'resource 0': 1.0} 14.079
+        {'resource 0': 2.0} 14.252
     """
-    if not is_number(tolerance) or not 0 < tolerance < 1:
-        raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
-    problem = needs_tables(problem, "solve", _OF_SAMPLES).under(criterion, over)
-    _check_candidates(candidates)
-    _check_place(on, method, draws is not None or robust is not None, candidates)
+    evaluated = needs_tables(problem, "solve", _OF_SAMPLES).with_criterion(criterion, over)
+    settings = SolveMethod.of(method)
+    if budgets is not None:
+        from evenhand.planning.budget_sweep import solve_budgets  # it calls `solve` per budget
+
+        if on is not None:
+            raise InvalidInput("on: several budgets are solved in this process")
+        return solve_budgets(
+            evaluated, budgets, read_welfare(evaluated, welfare), settings, heard(progress), as_seed(rng)
+        )
+    _check_place(on, settings)
     task = Task(
-        problem,
-        read_welfare(problem, welfare),
-        tolerance,
+        evaluated,
+        read_welfare(evaluated, welfare),
+        settings.tolerance,
         heard(progress),
         rng=as_seed(rng),  # the streams of a method are split from it again and again
-        candidates=dict(candidates or {}),
-        seconds=_check_seconds(seconds),
-        rotate=None if rotate is None else check_positive_int(rotate, "rotate"),
+        candidates=dict(settings.candidates),
+        seconds=settings.seconds,
+        redraw_every=settings.redraw_every,
         sweep=Sweep(on),
     )
-    if candidates and method not in ("auto", "fluid"):
-        raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {method}")
-    check_sound(problem, task.welfare)
+    check_sound(evaluated, task.welfare)
     with task.sweep:
-        if draws is None and robust is None:
-            return _told_of_place(task, _found(task, method))
-        from evenhand.planning.uncertain import over_draws, read_asked  # it asks for plans in turn
-
-        asked = read_asked(problem, posterior, draws, robust, as_seed(task.rng))
-        return over_draws(_found(task, method), asked, task.sweep, task.progress)
+        return _told_of_place(task, _found(task, settings.name))
 
 
 def _found(task: Task, method: str) -> Solution:
     """The plan for the model itself."""
     _check_positive(task)
-    return _told_of_rotation(task, _solve(task, method))
+    return _with_redraw_note(task, _solve(task, method))
 
 
 def _check_positive(task: Task) -> None:
     """Raise OutOfDomain if a member's best value is not positive, for alpha in (0, 1): the slope at 0 is infinite."""
     problem, welfare = task.problem, task.welfare
-    if not isinstance(welfare, PowerMean) or not 0 < welfare.aversion < 1:
+    if not 0 < (task.by_types.structure.aversion or 0) < 1:
         return
     best = task.by_types.members(best_values(problem.types, problem.affordable, problem.criterion))
     least = int(np.argmin(np.where(np.isnan(best), np.inf, best)))
@@ -203,25 +221,20 @@ def _solve(task: Task, method: str) -> Solution:
     return METHODS[method](task)
 
 
-def _told_of_rotation(task: Task, solution: Solution) -> Solution:
-    """Say so where rotation was asked for and there is nothing to rotate."""
-    if task.rotate is None or solution.kept_welfare is not None:
+def _with_redraw_note(task: Task, solution: Solution) -> Solution:
+    """Add to the reason if a redraw was requested and the policy is not a mixture."""
+    if task.redraw_every is None or solution.welfare_without_redraw is not None:
         return solution
-    return replace(solution, reason=f"{solution.reason}; nothing to rotate, for it is not a mixture of fluid policies")
+    return replace(solution, reason=f"{solution.reason}; no redraw, since it is not a mixture of fluid policies")
 
 
-def _check_place(
-    on: str | Executor | None, method: str, draws: bool, candidates: Mapping[str, Policy | Starting] | None
-) -> None:
-    """Refuse a place where nothing would run, and policies that cannot go there."""
+def _check_place(on: str | Executor | None, method: SolveMethod) -> None:
+    """Refuse a backend that the method does not use, and policies that cannot be sent to it."""
     if on is None:
         return
-    if method in METHODS and method != "fluid" and not draws:
-        raise InvalidInput(
-            f"on: the method {method} works in this process; the policies of the method fluid, and draws of a fitted "
-            "model, are what runs elsewhere"
-        )
-    Sweep(on).check_portable({f"the policy {name}": policy for name, policy in (candidates or {}).items()})
+    if method.name in METHODS and method.name != "fluid":
+        raise InvalidInput(f"on: the method {method.name} works in this process; only the method fluid runs elsewhere")
+    Sweep(on).check_portable({f"the policy {name}": policy for name, policy in method.candidates.items()})
 
 
 def _told_of_place(task: Task, solution: Solution) -> Solution:
@@ -229,20 +242,6 @@ def _told_of_place(task: Task, solution: Solution) -> Solution:
     if task.sweep.used or task.sweep.on is None:
         return solution
     return replace(solution, reason=f"{solution.reason}; nothing ran on {task.sweep.name}, for no policies were tried")
-
-
-def _check_candidates(candidates: Mapping[str, Policy | Starting] | None) -> None:
-    if candidates is not None and not isinstance(candidates, Mapping):
-        raise InvalidInput(f"candidates: expected policies under names, as in {{'mine': policy}}, got {candidates!r}")
-    for name, policy in (candidates or {}).items():
-        if not isinstance(policy, (Policy, Starting)):
-            raise InvalidInput(f"candidates: {name!r} is no policy, for it has no method act(states, rng): {policy!r}")
-
-
-def _check_seconds(seconds: float | None) -> float | None:
-    if seconds is not None and (not is_number(seconds) or not seconds > 0):
-        raise InvalidInput(f"seconds: expected a positive number, got {seconds!r}")
-    return seconds
 
 
 # -- choosing a method -----------------------------------------------------------------------------------------------
@@ -262,7 +261,7 @@ def choose_method(problem: CoupledMDP) -> tuple[str, str]:
     return _choose(problem)[:2]
 
 
-def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | Starting:
+def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | StatefulPolicy:
     """Return the policy of the exact method that fits.
 
     Args:
@@ -283,7 +282,7 @@ def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -
 def _choose(problem: CoupledMDP) -> _Choice:
     # By sizes, and by plans that are not begun: nothing is built to choose.
     counts, joint = num_count_states(problem), num_joint_states(problem)
-    steps = problem.criterion.num_steps or 1
+    steps = problem.criterion.num_layers
     sizes = f"the count space has {size_in_words(counts)} states; the product space has {size_in_words(joint)} states"
     if steps > 1:
         sizes += f"; each for {steps} steps"
@@ -312,16 +311,18 @@ def _choose(problem: CoupledMDP) -> _Choice:
     if work * joint <= MOST_JOINT_STATES and refused is None:
         return _Choice("joint", f"{kinds}, and the product space has {size_in_words(joint)} states")
     steps_told = "" if work == 1 else f", each counted {work:.3g} times for {steps} steps"
-    told = (
+    advice = (
         f"joint: {refused}"
         if refused
         else f"joint: {size_in_words(joint)} states{steps_told}, above {MOST_JOINT_STATES}{_lifted('joint')}"
     )
-    return _Choice("fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time ({limit}; {told})")
+    return _Choice(
+        "fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time ({limit}; {advice})"
+    )
 
 
 def _lifted(method: str) -> str:
-    """What to do about a limit that is of `auto` alone."""
+    """Return advice about a limit of `auto` alone."""
     return f", a limit that method '{method}' lifts"
 
 

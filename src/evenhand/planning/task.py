@@ -1,40 +1,96 @@
-"""What is to be solved, and how closely: handed to every method."""
+"""Task of a method: problem, welfare and settings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from evenhand.checks import check_positive_int, is_number
+from evenhand.errors import InvalidInput
 from evenhand.execution import Sweep
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, Starting
+from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
+from evenhand.planning.effort import Effort, current_effort
 from evenhand.solvers.counts import CountPlan, TypedPlan
 from evenhand.typing import Progress, Rng
 
 WORTH_TELLING = 0.01
-"""Seconds of compiling, or of reading what was compiled, that are told as a stage of their own."""
+"""Seconds of compilation, or of loading compiled code, from which they are reported as a stage."""
+
+
+DEFAULT_TOLERANCE = 1e-8
+"""Relative gap at which exact methods stop."""
+
+
+@dataclass(frozen=True, eq=False)
+class SolveMethod:
+    """Method of `solve` with its settings."""
+
+    name: str = "auto"
+    """counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid."""
+
+    tolerance: float = DEFAULT_TOLERANCE
+    """Relative gap to stop at. The linear programs end as close as HiGHS gets; for whittle and fluid it is the gap of
+    the relaxation, at least 1e-5, and not that of the policy."""
+
+    seconds: float | None = None
+    """Time limit of the method fluid, exceeded at most about twice; by default it ends if nothing is gained. Half of it
+    is for the search, the rest for the evaluation. Compilation does not count."""
+
+    candidates: Mapping[str, Policy | StatefulPolicy] = field(default_factory=dict)
+    """Policies by name, such as trained ones, that compete with those of the method fluid, which auto then takes."""
+
+    redraw_every: int | None = None
+    """Steps after which a mixture is drawn again; by default it is drawn once. The welfare is reported for both."""
+
+    plans: Sequence[Any] = ()
+    """With several budgets, existing plans from `solve` or `load_plan`. Each competes under every budget, and no budget
+    that contains its own gets a worse one."""
+
+    def __post_init__(self) -> None:
+        if not is_number(self.tolerance) or not 0 < self.tolerance < 1:
+            raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {self.tolerance!r}")
+        if self.seconds is not None and (not is_number(self.seconds) or not self.seconds > 0):
+            raise InvalidInput(f"seconds: expected a positive number, got {self.seconds!r}")
+        if self.redraw_every is not None:
+            check_positive_int(self.redraw_every, "redraw_every")
+        if not isinstance(self.candidates, Mapping):
+            raise InvalidInput(
+                f"candidates: expected policies by name, as in {{'mine': policy}}, got {self.candidates!r}"
+            )
+        for name, policy in self.candidates.items():
+            if not isinstance(policy, (Policy, StatefulPolicy)):
+                raise InvalidInput(f"candidates: {name!r} has no method act(states, rng): {policy!r}")
+        if self.candidates and self.name not in ("auto", "fluid"):
+            raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {self.name}")
+
+    @classmethod
+    def of(cls, method: "str | SolveMethod") -> "SolveMethod":
+        """Return the method of a name, with default settings; or the method itself."""
+        return method if isinstance(method, SolveMethod) else cls(method)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be solved, and how closely."""
+    """Problem, welfare and settings."""
 
     problem: CoupledMDP
     """The problem, under its criterion and over what it says."""
 
     welfare: Welfare
-    """How values are weighed."""
+    """The welfare."""
 
     tolerance: float
     """The relative gap to stop at."""
 
     progress: Progress | None
-    """Told now and then how it goes."""
+    """Called with the current task and the share done."""
 
-    reason: str = "asked for"
+    reason: str = "requested"
     """Why the method was chosen."""
 
     rng: Rng = 0
@@ -46,17 +102,20 @@ class Task:
     typed_plan: TypedPlan | None = None
     """The same for several types."""
 
-    candidates: dict[str, Policy | Starting] = field(default_factory=dict)
+    candidates: dict[str, Policy | StatefulPolicy] = field(default_factory=dict)
     """Policies that compete with those of the method fluid."""
 
     seconds: float | None = None
-    """For how long to look for better plans, where a method could go on; no limit when absent."""
+    """Time limit of the search; by default none."""
 
-    rotate: int | None = None
-    """Steps after which a mixture is drawn anew; once and for all when absent."""
+    redraw_every: int | None = None
+    """Steps after which a mixture is drawn again; by default never."""
 
     sweep: Sweep = field(default_factory=Sweep)
-    """Where policies are tried."""
+    """Backend on which policies are tried."""
+
+    effort: Effort = field(default_factory=current_effort)
+    """How much is simulated by the method fluid."""
 
     @property
     def by_types(self) -> Objective:
@@ -83,7 +142,7 @@ class Task:
 
 
 def gap_share(gap: float, tolerance: float) -> float:
-    """How much of the way from a gap of 1 to the tolerance is done, on a logarithmic scale."""
+    """Return the share of the way from a gap of 1 to the tolerance, on a logarithmic scale."""
     return float(abs(np.log(max(min(gap, 1.0), tolerance)) / np.log(tolerance)))
 
 

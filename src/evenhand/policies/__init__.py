@@ -5,7 +5,7 @@ PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the 
 JointNetworkPolicy), and any function (from_function).
 """
 
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
 from evenhand.policies.functions import FunctionPolicy, from_function
@@ -17,8 +17,8 @@ from evenhand.reductions.counts import CountChoices, CountTable, TypedChoices
 from evenhand.reductions.joint import JointTable
 
 SAVABLE = (
-    BySteps,
-    Mixture,
+    TimeVaryingPolicy,
+    MixturePolicy,
     CountChoices,
     CountNetworkPolicy,
     CountTable,

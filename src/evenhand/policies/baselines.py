@@ -27,7 +27,7 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInput
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import NOISE, ExchangeablePriority, PriorityPolicy, value_noise
@@ -56,7 +56,7 @@ def random_feasible(problem: Problem) -> ExchangeablePriority:
     return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
 
 
-def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | BySteps:
+def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | TimeVaryingPolicy:
     """OFT, oldest first: serve the arm in the worst state for its type, then the next, as long as the budget lasts.
 
     A type's worst state is the one with the lowest value if the arm is never served: for machines the oldest. Others
@@ -78,15 +78,15 @@ def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | ByS
     """
     problem = needs_tables(problem, "oldest-first")
     values = values_when_idle(problem)
-    if problem.criterion.is_average:
+    if problem.criterion.is_stationary and problem.criterion.factor == 1:
         # Means first, then biases: the limit of a discount near 1.
         return _by_keys(problem, _in_the_long_run(problem, means_when_idle(problem), values), ties)
-    if problem.criterion.num_steps is None:
+    if problem.criterion.is_stationary:
         return _by_keys(problem, _worst_and_best(problem, values, _ahead(problem, values)), ties)
     # What comes after the last step is worth nothing.
     later = [*values[1:], np.zeros_like(values[0])]
     every = (_worst_and_best(problem, now, _ahead(problem, then)) for now, then in zip(values, later, strict=True))
-    return BySteps([_by_keys(problem, keys, ties) for keys in every])
+    return TimeVaryingPolicy([_by_keys(problem, keys, ties) for keys in every])
 
 
 def _worst_and_best(problem: CoupledMDP, values: Floats, ahead: Floats) -> list[Floats]:
@@ -97,7 +97,7 @@ def _worst_and_best(problem: CoupledMDP, values: Floats, ahead: Floats) -> list[
     # (type, 1, 1) the best and, with the spread, the worst state of each type.
     best = np.where(there, values, -np.inf).max(axis=1)[:, None, None]
     spread = best - np.where(there, values, np.inf).min(axis=1)[:, None, None]
-    # Where all states are worth the same there is no wear, and nothing to divide by.
+    # If all states have the same value there is no wear.
     unit = np.where(spread > 0, spread, 1.0)
     # Two keys: how worn the arm is, then how good the action is for it.
     return [np.where(valid, found, 0.0) / unit for found in (best - values[:, :, None], ahead - best)]
@@ -192,13 +192,14 @@ def values_when_idle(problem: CoupledMDP) -> Floats:
     For an average it is the bias, for a finite horizon (step, type, state) the value from that step on.
     """
     moves, rewards = _when_idle(problem)
-    factor, num_steps = problem.criterion.factor, problem.criterion.num_steps
-    if problem.criterion.is_average:
+    factor, is_stationary = problem.criterion.factor, problem.criterion.is_stationary
+    if is_stationary and factor == 1:
         return means_and_biases(moves, rewards)[1]
-    if num_steps is None:
+    if is_stationary:
         # v = r + gamma P v for all types at once.
         systems = np.eye(moves.shape[1]) - factor * moves
         return np.asarray(np.linalg.solve(systems, rewards[..., None])[..., 0], dtype=np.float64)
+    num_steps = problem.criterion.num_layers
     check_memory(8.0 * num_steps * problem.types.valid.size, f"a priority for each of {num_steps} steps", "Use fewer.")
     values = np.zeros((num_steps + 1, *rewards.shape))
     for step in range(num_steps - 1, -1, -1):

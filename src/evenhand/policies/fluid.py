@@ -2,7 +2,7 @@
 
 At the relaxation's optimum every arm has a weight g (what the welfare gives for a unit of its value), every resource
 a price lambda, and an arm that a floor holds up a pay phi for being served. With Q the action values of the single arm
-at these (`solvers.arms`), relative ones under the average, by step with a finite horizon,
+at these (`solvers.single_arm`), relative ones under the average, by step with a finite horizon,
 
     gain(s, a)  = Q(s, a) - Q(s, idle) + lambda.d(s, a)        what acting is worth over idling, before it is paid for
     score(s, a) = gain(s, a) / lambda.d(s, a)                  its worth per price: above 1 it pays
@@ -17,7 +17,7 @@ at these (`solvers.arms`), relative ones under the average, by step with a finit
                          average it looks LOOK_AHEAD steps ahead, H rho + h in place of V.
 
 With a finite horizon each of these has one table a step. A floor holds in the relaxation, in expectation; these
-policies only lean towards it. `planning.mixed` mixes such that it holds for what is played (`planning.floors`).
+policies only lean towards it. `planning.mixture_search` finds mixtures that satisfy it (`planning.floors`).
 """
 
 import copy
@@ -29,16 +29,15 @@ import numpy as np
 
 from evenhand.checks import as_numbers, check_memory, check_positive_int, check_shape
 from evenhand.errors import NotApplicable, PolicyError
-from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
+from evenhand.kernels.rank_tables import RankTables, rank_tables
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
 from evenhand.model.base_policy import BasePolicy, check_arrays
-from evenhand.model.composite import BySteps, steps_of
+from evenhand.model.composite import TimeVaryingPolicy, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
 from evenhand.model.same_arms import matched_types, table_rows
 from evenhand.policies.priority import (
-    COMPILE_FROM,
     NOISE,
     ROUNDING,
     ExchangeablePriority,
@@ -47,7 +46,7 @@ from evenhand.policies.priority import (
     value_noise,
 )
 from evenhand.reductions.counts import count_states
-from evenhand.solvers.arms import SingleArms, action_values, gains_at
+from evenhand.solvers.single_arm import SingleArms, action_values, gains_at
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
 
 LEAST_WEIGHT = 1e-6
@@ -74,7 +73,7 @@ MOST_POINTS = 10_000
 
 def fair_index(
     problem: CoupledMDP, weights: ArrayLike, prices: ArrayLike, floor_prices: ArrayLike | None = None
-) -> ExchangeablePriority | BySteps:
+) -> ExchangeablePriority | TimeVaryingPolicy:
     """Serve by worth per price, weighted by the welfare; by step with a finite horizon.
 
     Args:
@@ -92,7 +91,7 @@ def fair_index(
     """
     service = _service(problem, *_read(weights, prices, floor_prices))
     parts = [ExchangeablePriority(problem, scores, threshold=0.0) for scores, _ in service]
-    return parts[0] if problem.criterion.num_steps is None else BySteps(parts)
+    return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
 
 
 def _read(
@@ -112,7 +111,7 @@ def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats, floor_p
     rounding is best, worth equal but for rounding is equal.
     """
     scores = [scores for scores, _ in _service(problem, weights, prices, floor_prices)]
-    return scores[0] if problem.criterion.num_steps is None else np.stack(scores)
+    return scores[0] if problem.criterion.is_stationary else np.stack(scores)
 
 
 def _service(
@@ -151,7 +150,7 @@ def _order(
 
 
 def fair_worth(problem: CoupledMDP, weights: Floats, prices: Floats) -> tuple[Floats, Bools]:
-    """What the order of `fair_index` is made of, for a criterion without an end: each arm's depends on itself alone.
+    """Return the scores of `fair_index`, for an infinite horizon: each arm's depends on itself alone.
 
     Args:
         problem: the problem.
@@ -225,7 +224,7 @@ def occupancy_priority(
     weights: ArrayLike,
     prices: ArrayLike,
     floor_prices: ArrayLike | None = None,
-) -> "OccupancyPriority | BySteps":
+) -> "OccupancyPriority | TimeVaryingPolicy":
     """Draw what the relaxation would do, then repair and fill; by step with a finite horizon.
 
     Args:
@@ -245,7 +244,7 @@ def occupancy_priority(
     """
     occupancy = as_numbers(occupancy, "occupancy")
     weights, prices, floor_prices = _read(weights, prices, floor_prices)
-    if problem.criterion.num_steps is None:
+    if problem.criterion.is_stationary:
         return OccupancyPriority(problem, occupancy, weights, prices, floor_prices)
     service = _service(problem, weights, prices, floor_prices)
     parts = []
@@ -253,7 +252,7 @@ def occupancy_priority(
         # Where the relaxation never goes it says nothing: the preferred action stands in.
         laws = _laws(problem, occupancy[:, step], preferred)
         parts.append(OccupancyPriority.of_tables(problem, laws, scores))
-    return BySteps(parts)
+    return TimeVaryingPolicy(parts)
 
 
 class OccupancyPriority(BasePolicy):
@@ -280,7 +279,7 @@ class OccupancyPriority(BasePolicy):
             prices: (resource,) what a unit of a resource is worth.
             floor_prices: (type,) value of being served in itself; none by default.
         """
-        if problem.criterion.num_steps is not None:
+        if not problem.criterion.is_stationary:
             raise NotApplicable("with a finite horizon the relaxation has a table a step; use occupancy_priority")
         occupancy = as_numbers(occupancy, "occupancy")
         weights, prices, floor_prices = _read(weights, prices, floor_prices)
@@ -385,11 +384,15 @@ class OccupancyPriority(BasePolicy):
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw, repair, fill."""
-        problem, types = self.problem, self.problem.types
         drawn, order = self.draw(states, rng)
-        do = serve_by_rank_fast if SERVING.compiles(states.size, COMPILE_FROM) else serve_by_rank
-        tables = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
-        return do(*tables, states, order, False, True, drawn, self.drawn_ranks)
+        return self.rank_tables.serve(states, order, drawn)
+
+    @cached_property
+    def rank_tables(self) -> RankTables:
+        """Tables by which whole episodes are played in one compiled loop."""
+        problem, types = self.problem, self.problem.types
+        arms = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
+        return rank_tables(*arms, drawn_ranks=self.drawn_ranks, drawn_sums=self._cumulative)
 
     def draw(self, states: Indices, rng: np.random.Generator) -> tuple[Indices, np.uint64]:
         """The (episode, arm) actions that are drawn before repair, and the key of the order of equal ranks."""
@@ -454,7 +457,7 @@ class Resolving(RememberingPolicy):
         # With a price a step, the largest stands for all of them in the grid.
         largest = prices.reshape(-1, problem.num_resources).max(axis=0)
         self.grid = np.array(list(product(*(_price_grid(price, each) for price in largest))))
-        types, steps = problem.types, problem.criterion.num_steps or 1
+        types, steps = problem.types, problem.criterion.num_layers
         # Values and ranks of every place, type, state and action, at every step.
         size = 60.0 * len(self.grid) * types.valid.size * steps
         check_memory(size, "the tables of prices", "Use the fair-index policy.")
@@ -463,7 +466,7 @@ class Resolving(RememberingPolicy):
         # By how much all prices are raised or lowered at each place.
         self.factors = self.grid / np.where(largest > 0, largest, 1.0)
         self.values, self.rent = _price_tables(self)
-        self._policies: dict[int, ExchangeablePriority | BySteps] = {}
+        self._policies: dict[int, ExchangeablePriority | TimeVaryingPolicy] = {}
 
     def to_arrays(self) -> dict[str, Array]:
         """Return weights and prices, and how often and how finely prices are searched."""
@@ -540,7 +543,7 @@ class Resolving(RememberingPolicy):
 
     def best_prices(self, counts: Ints, step: int = 0) -> Indices:
         """(episode,) the place in the grid of the prices that fit (episode, type, state) counts best at a step."""
-        # Played for longer than the horizon it begins again, as `BySteps` does.
+        # Played for longer than the horizon it begins again, as `TimeVaryingPolicy` does.
         now = step % self.values.shape[1]
         # The dual at every place of the grid: what arms are worth at the prices, and what the budget costs.
         dual = np.einsum("ets,gts->eg", counts, self.values[:, now]) + self.rent[:, now]

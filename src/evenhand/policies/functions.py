@@ -41,7 +41,7 @@ class FunctionPolicy(BasePolicy):
 
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
-        """What the function says, if it keeps the rules."""
+        """Return the actions of the function, checked."""
         asked = states.copy()  # the function may do with it what it likes
         answer = [self.function(row, rng) for row in asked] if self.one_by_one else self.function(asked, rng)
         try:
@@ -54,7 +54,7 @@ class FunctionPolicy(BasePolicy):
 
 
 def from_function(
-    function: Choose, problem: Problem, *, exchangeable: bool = False, one_by_one: bool = False
+    problem: Problem, function: Choose, *, exchangeable: bool = False, one_by_one: bool = False
 ) -> FunctionPolicy:
     """A policy made of a function; `evaluate`, `compare`, `simulate` and `solve` take it like any other.
 
@@ -62,9 +62,9 @@ def from_function(
     it in many states at once.
 
     Args:
-        function: (states, rng) -> actions. States and actions are whole numbers of shape (episode, arm), for many
-            episodes at once; False and True are 0 and 1. All randomness must come from rng.
-        problem: a problem or a simulator, whose rules it is held to.
+        problem: the problem, or a simulator.
+        function: (states, rng) -> actions. States and actions are integers of shape (episode, arm), for many episodes
+            at once; False and True are 0 and 1. All randomness must come from rng.
         exchangeable: whether it treats arms of one type alike, as by drawing who is served. Their values are then
             equal, and are estimated together, with smaller errors. It is believed.
         one_by_one: whether the function takes the (arm,) states of one episode at a time. Slower.
@@ -75,10 +75,10 @@ def from_function(
         >>> def first_worn_out(states, rng):
         ...     worn_out = states == 2
         ...     return worn_out & (worn_out.cumsum(axis=1) <= 1)
-        >>> policy = eh.policies.from_function(first_worn_out, problem)
+        >>> policy = eh.policies.from_function(problem, first_worn_out)
         >>> policy.act([2, 1, 2], 0)
         array([1, 0, 0], dtype=int32)
-        >>> greedy = eh.policies.from_function(lambda states, rng: [1, 1, 1], problem, one_by_one=True)
+        >>> greedy = eh.policies.from_function(problem, lambda states, rng: [1, 1, 1], one_by_one=True)
         >>> greedy.act([2, 1, 2], 0)
         Traceback (most recent call last):
             ...

@@ -18,7 +18,7 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
 from evenhand.errors import NotApplicable
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import told_names
@@ -45,7 +45,7 @@ class TypeIndices(Shown):
     """(type, state) the action that is not idle; the idle one if the budget allows no other."""
 
     problem: CoupledMDP
-    """Whose types they are."""
+    """The problem."""
 
     @cached_property
     def names(self) -> list[str]:
@@ -131,7 +131,7 @@ def indices(problem: CoupledMDP, criterion: str | Criterion | None = None) -> Ty
         >>> found.indices.round(4).tolist()
         [[-0.6767, 0.2923, 5.0112]]
     """
-    return indices_of(needs_tables(problem, "Whittle indices").under(criterion))
+    return indices_of(needs_tables(problem, "Whittle indices").with_criterion(criterion))
 
 
 def indices_of(problem: CoupledMDP) -> TypeIndices:
@@ -168,7 +168,7 @@ def num_choices(problem: CoupledMDP) -> Ints:
 
 def whittle(
     problem: Problem, paper_compat: bool = False, allow_not_indexable: bool = False
-) -> ExchangeablePriority | BySteps:
+) -> ExchangeablePriority | TimeVaryingPolicy:
     """The Whittle index policy (WIP); for a finite horizon one for each step.
 
     Ties are broken at random; budget is spent on positive indices only.
@@ -209,7 +209,7 @@ def whittle(
         return _by_index(problem, indices / use[:, None], found.active, threshold)
     # (step, type, state) prices per unit of the resource.
     steps = np.moveaxis(indices, 1, 0) / use[:, None]
-    return BySteps([_by_index(problem, now, found.active, threshold) for now in steps])
+    return TimeVaryingPolicy([_by_index(problem, now, found.active, threshold) for now in steps])
 
 
 def _by_index(problem: CoupledMDP, indices: Floats, active: Indices, threshold: float) -> ExchangeablePriority:

@@ -29,7 +29,7 @@ from typing import Protocol
 import numpy as np
 
 from evenhand.errors import InvalidInput, NotApplicable, PolicyError
-from evenhand.kernels.copies import serve_greedily_fast
+from evenhand.kernels.env_step import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
@@ -63,7 +63,7 @@ class Network:
     """One (output,) vector a layer."""
 
     squash: bool = False
-    """Whether the output goes through tanh too."""
+    """True if the output goes through tanh too."""
 
     def __post_init__(self) -> None:
         # Shapes before numbers: sums of what does not fit would not say why.
@@ -187,7 +187,7 @@ def budget_shares(num_arms: Ints, budget: Floats, usage: Floats) -> Floats:
 
 
 def num_outputs(rule: AllocationRule, usage: Floats) -> int:
-    """How many outputs a network needs."""
+    """Return the number of outputs that a network needs."""
     num_states, num_actions, num_resources = usage.shape
     return int(num_states * num_actions + (num_resources if rule == "priority-sampling" else 0))
 
@@ -342,7 +342,7 @@ class CountNetworkPolicy(BasePolicy):
 
 
 def num_draws(problem: CoupledMDP) -> int:
-    """How many arms the joint policy serves in a step; it is for one active action that uses one unit."""
+    """Return the number of arms that the joint policy serves per step, by one active action that uses one unit."""
     usage = usage_of(problem)
     if usage.shape[1:] != (2, 1) or not (np.sort(usage[:, :, 0], axis=1) == (0, 1)).all():
         raise NotApplicable("the joint network is for two actions, one idle and one that uses one unit of one resource")

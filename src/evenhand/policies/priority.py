@@ -19,9 +19,9 @@ import numpy as np
 
 from evenhand.checks import check_shape
 from evenhand.errors import InvalidInput, TooLarge
-from evenhand.kernels.choosing import SERVING, serve_by_rank, serve_by_rank_fast
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
+from evenhand.kernels.rank_tables import RankTables, rank_tables
 from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
@@ -30,9 +30,6 @@ from evenhand.model.explanations import DecisionStep, ServiceOrder, explain_by_r
 from evenhand.model.same_arms import table_rows
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.typing import Array, Floats, Indices, Ints
-
-COMPILE_FROM = 50_000
-"""Arms in one batch from which the compiled choice is used at once; both give the same actions."""
 
 MOST_DRAWS = 200_000
 """One-by-one draws of a group of equal scores and unequal usage, beyond which counts are refused."""
@@ -78,11 +75,14 @@ class PriorityPolicy(BasePolicy):
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve each episode's arms by score."""
+        return self.rank_tables.serve(states, draw_keys(rng, 1)[0])
+
+    @cached_property
+    def rank_tables(self) -> RankTables:
+        """Tables by which whole episodes are played in one compiled loop."""
         problem, types = self.problem, self.problem.types
-        do = serve_by_rank_fast if SERVING.compiles(states.size, COMPILE_FROM) else serve_by_rank
-        key = draw_keys(rng, 1)[0]
-        kinds, limit = problem.type_of_arm, problem.budget_limit
-        return do(kinds, self.ranks, types.usage, types.idle, limit, states, key, self.stop, self.shuffle)
+        arms = (problem.type_of_arm, self.ranks, types.usage, types.idle, problem.budget_limit)
+        return rank_tables(*arms, self.stop, self.shuffle)
 
     def to_arrays(self) -> dict[str, Array]:
         """Return scores and threshold."""

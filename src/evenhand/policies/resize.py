@@ -17,13 +17,13 @@ from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy, described
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, Starting, capabilities, is_exchangeable
+from evenhand.model.policy import Policy, StatefulPolicy, capabilities, is_exchangeable
 from evenhand.model.same_arms import all_made_for, match_types, same_places
 from evenhand.model.simulator import Problem
 from evenhand.typing import Floats, Indices, Ints
 
 
-def fitted(policy: Policy | Starting, problem: Problem) -> Policy | Starting:
+def fitted(policy: Policy | StatefulPolicy, problem: Problem) -> Policy | StatefulPolicy:
     """Return the same policy for the arms of a problem: itself if each is at its place, else resized or reordered.
 
     Args:
@@ -39,7 +39,7 @@ def fitted(policy: Policy | Starting, problem: Problem) -> Policy | Starting:
         return policy if same else policy.with_parts(parts)
     for made_for in all_made_for(policy):
         # Under its own criterion, as it was made; it is evaluated under any.
-        here = problem.under(made_for.criterion, made_for.over)
+        here = problem.with_criterion(made_for.criterion, made_for.over)
         if getattr(policy, "any_number", False) is True or same_places(made_for, here):
             continue
         numbers = f"the policy was made for {made_for.num_arms} arms, and here are {problem.num_arms}"
@@ -53,7 +53,9 @@ def fitted(policy: Policy | Starting, problem: Problem) -> Policy | Starting:
     return policy
 
 
-def resized_or_reordered(policy: Policy | Starting, made_for: CoupledMDP, problem: CoupledMDP) -> Policy | Starting:
+def resized_or_reordered(
+    policy: Policy | StatefulPolicy, made_for: CoupledMDP, problem: CoupledMDP
+) -> Policy | StatefulPolicy:
     """Return a policy for another problem with the same types of arms.
 
     Args:
@@ -95,14 +97,14 @@ def _places(made_for: CoupledMDP, problem: CoupledMDP, types: Sequence[int]) -> 
     return places
 
 
-def _reordered(policy: Policy | Starting, places: Ints, types: Ints) -> Policy | Starting:
+def _reordered(policy: Policy | StatefulPolicy, places: Ints, types: Ints) -> Policy | StatefulPolicy:
     if isinstance(policy, CompositePolicy):
         return policy.with_parts([_reordered(part, places, types) for part in policy.parts])
     can = capabilities(policy)
     # Types that are split in the problem cannot be counted for the policy: then arms take their places one by one.
     if can.allocates is not None and can.law is not None and len(set(types.tolist())) == len(types):
         return ReorderedCounts(policy, places, types)
-    if isinstance(policy, Policy) and not isinstance(policy, Starting):
+    if isinstance(policy, Policy) and not isinstance(policy, StatefulPolicy):
         return Reordered(policy, places)
     raise NotApplicable(f"the plan is a stateful policy ({type(policy).__name__})")
 

@@ -37,13 +37,13 @@ class Parameter:
     """int, float, bool or str: what a value is."""
 
     default: object
-    """What it is when not given."""
+    """Default value."""
 
     choices: tuple[object, ...]
     """The only possible values, or empty."""
 
     optional: bool
-    """Whether it may be none."""
+    """True if it may be none."""
 
     help: str
     """One line on what it means."""
@@ -67,10 +67,10 @@ class Entry:
     """One built-in problem."""
 
     name: str
-    """What a user calls it on the command line."""
+    """Name on the command line."""
 
     factory: Callable[..., CoupledMDP]
-    """What builds it; checks its own parameters and reports all their faults at once."""
+    """Function that builds it; checks its own parameters and reports all their faults at once."""
 
     @property
     def summary(self) -> str:

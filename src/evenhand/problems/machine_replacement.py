@@ -33,16 +33,16 @@ from evenhand.problems._arguments import Arguments
 from evenhand.typing import Floats
 
 CostKind: TypeAlias = Literal["linear", "quadratic", "exponential", "rccc", "random"]
-"""How a cost depends on the state."""
+"""Cost as a function of the state."""
 
 Reset: TypeAlias = Literal["then-deteriorate", "pure"]
-"""Whether a new machine deteriorates in the step in which it comes."""
+"""Deterioration of a new machine in the step of its replacement."""
 
 Preset: TypeAlias = Literal["exponential-rccc", "quadratic-rccc"]
 """The two pairs of costs that the paper's tables are about."""
 
 PAPERS_WELFARE = "gini:2"
-"""How the paper weighs machines, and so these problems, unless something else is asked for."""
+"""Welfare of the paper, the default of these problems."""
 
 _ACTIONS = ("operate", "replace")
 _MOST_STATES = 10_000

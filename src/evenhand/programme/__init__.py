@@ -1,4 +1,4 @@
-"""Running a programme: a roster, what is observed, what is decided and what comes of it, in a database.
+"""A running programme: its roster, observations, decisions and records, in a database.
 
     Programme    the steps observe → plan → accept → record, each of them one transaction
     Store        one SQLite file, or a PostgreSQL database by its address

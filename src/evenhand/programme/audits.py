@@ -9,21 +9,21 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from evenhand.errors import NotConverged
+from evenhand.planning.budget_sweep import Budget
 from evenhand.planning.plan import Plan
-from evenhand.planning.what_if import Budget
 from evenhand.programme import roster, schema
-from evenhand.programme.auditing import LEVEL, Audit, Books, audit_of, check_level
+from evenhand.programme.audit import LEVEL, Audit, Books, audit_of, check_level
+from evenhand.programme.audit_window import Span, read_span
+from evenhand.programme.belief import decided_between
+from evenhand.programme.certificates import numbers_of, plan_in_use
+from evenhand.programme.counterfactuals import FAMILY, Prices, Supposed, price_of_fairness, suppose
 from evenhand.programme.cycle import Cycle
-from evenhand.programme.deciding import PlanRow
-from evenhand.programme.knowing import decided_between
+from evenhand.programme.decisions import PlanRow
+from evenhand.programme.expectations import continue_by
 from evenhand.programme.ledger import digest_of
 from evenhand.programme.library import Library, remember
-from evenhand.programme.modelling import Words
-from evenhand.programme.promises import continue_by
+from evenhand.programme.named_model import Words
 from evenhand.programme.roster import present_step
-from evenhand.programme.solving import numbers_of, plan_in_use
-from evenhand.programme.spans import Span, read_span
-from evenhand.programme.views import FAMILY, Prices, Supposed, price_of_fairness, suppose
 from evenhand.typing import Bools, Progress
 
 
@@ -151,7 +151,7 @@ class Audits:
         The plan in use competes: no budget that contains today's gets a worse one. Nothing is stored.
 
         Args:
-            budgets: as of `evenhand.what_if`; the present one alone where there are none.
+            budgets: as of `evenhand.solve`; the present one alone where there are none.
             welfare: what would be fair; by default the programme's own.
             seconds: approximate time limit of each.
             progress: called with phase and share completed.

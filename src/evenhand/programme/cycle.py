@@ -13,14 +13,15 @@ from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Conflict, Fault, InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.whereabouts import Table
+from evenhand.model.io.text_table import Table
 from evenhand.planning.plan import Decisions
 from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.programme import ledger, roster, schema
-from evenhand.programme.accepting import (
+from evenhand.programme.acceptance import (
     Accepted,
-    Cells,
     Override,
+    PlanCells,
     changes,
     exceeded,
     read_overrides,
@@ -29,7 +30,33 @@ from evenhand.programme.accepting import (
     used_by,
     write_accepted,
 )
-from evenhand.programme.deciding import (
+from evenhand.programme.action_records import (
+    Record,
+    Recorded,
+    Unrecorded,
+    keep_records,
+    known_records,
+    read_records,
+    rows_to_record,
+    unrecorded_steps,
+)
+from evenhand.programme.belief import done_between, know, last_served
+from evenhand.programme.certificates import (
+    METHOD,
+    Certificate,
+    Drift,
+    Numbers,
+    Solved,
+    as_numbers,
+    can_serve,
+    certificate_for,
+    drifted,
+    facts_of,
+    numbers_of,
+    roster_digest,
+    to_bytes,
+)
+from evenhand.programme.decisions import (
     ROUNDED,
     Inputs,
     KeptPlan,
@@ -46,37 +73,11 @@ from evenhand.programme.deciding import (
     rows_of,
     same_plan,
 )
-from evenhand.programme.drifting import bounds_of
-from evenhand.programme.knowing import done_between, know, last_served
+from evenhand.programme.drift_test import bounds_of
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text, once
 from evenhand.programme.library import Library, remember
-from evenhand.programme.observing import keep_observations
-from evenhand.programme.recording import (
-    Record,
-    Recorded,
-    Unrecorded,
-    keep_records,
-    known_records,
-    read_records,
-    rows_to_record,
-    unrecorded_steps,
-)
-from evenhand.programme.roster import Arm, present_step, raise_faults, read_rows
-from evenhand.programme.solving import (
-    METHOD,
-    Certificate,
-    Drift,
-    Numbers,
-    Solved,
-    as_numbers,
-    can_serve,
-    certificate_for,
-    drifted,
-    facts_of,
-    numbers_of,
-    roster_digest,
-    to_bytes,
-)
+from evenhand.programme.observations import keep_observations
+from evenhand.programme.roster import RosterArm, present_step, raise_faults, read_rows
 from evenhand.typing import Progress
 
 TRIES = 3
@@ -84,7 +85,7 @@ TRIES = 3
 
 
 class _Moved(Exception):
-    """The roster is no longer one that the policy can serve."""
+    """The policy can no longer serve the roster."""
 
 
 class Cycle:
@@ -117,7 +118,7 @@ class Cycle:
             key: idempotency key.
 
         Raises:
-            InvalidInput: no arm takes part, or there is no policy, such as where floors cannot be met.
+            InvalidInput: no arm takes part, or no policy exists, for example because floors are infeasible.
         """
         request = [method, seconds]
         with self._store.reading() as tx:
@@ -126,7 +127,7 @@ class Cycle:
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
             problem = self._library.problem(tx, arms)
-        solution = solve(problem, method=method, seconds=seconds, progress=progress, rng=int(row.seed))
+        solution = solve(problem, method=SolveMethod(method, seconds=seconds), progress=progress, rng=int(row.seed))
         digest, body = to_bytes(solution)
         facts = facts_of(solution, digest, numbers_of(arms))
         with self._store.writing() as tx:
@@ -173,7 +174,7 @@ class Cycle:
         """
         remember(self._certificates, roster_digest(found.policy, found.numbers), found)
 
-    def present_problem(self) -> tuple[CoupledMDP, list[Arm], int]:
+    def present_problem(self) -> tuple[CoupledMDP, list[RosterArm], int]:
         """The problem of the arms that take part at the present step, who they are, and the programme's seed."""
         with self._store.reading() as tx:
             arms = self._library.present(tx)
@@ -181,7 +182,7 @@ class Cycle:
             return self._library.problem(tx, arms), arms, seed
 
     def needs_solving(self) -> Drift:
-        """Return whether roster or model have drifted beyond their bounds; see `programme.solving`.
+        """Return whether roster or model have drifted beyond their bounds; see `programme.certificates`.
 
         The gap for the present roster is used if `certificate` computed it before; nothing is computed
         here.
@@ -245,7 +246,7 @@ class Cycle:
     ) -> Planned:
         """Propose what to do at the present step, from all that is known now.
 
-        Asked again while nothing has changed it gives the same plan. Where there is no policy that can serve those who
+        While nothing has changed, the same plan is returned. If no policy can serve those who
         take part, one is solved first. A plan that was proposed for the step before is superseded.
 
         Args:
@@ -366,7 +367,7 @@ class Cycle:
         return kept_plan(row, rows, self._certified(tx, row.policy, _numbers_of_rows(rows)), used)
 
     def recompute(self, plan: int) -> KeptPlan:
-        """Compute a plan again from what is stored, as of what it knew, and compare it with what was kept.
+        """Compute a plan again from what is stored, as of its last known event, and compare it with the stored plan.
 
         Args:
             plan: its number.
@@ -383,9 +384,9 @@ class Cycle:
             budget = tuple(json.loads(row.budget_json))
             inputs = Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
             if inputs.digest != row.inputs:
-                raise InvalidInput(f"plan {plan}: what is stored is no longer what it was made from")
+                raise InvalidInput(f"plan {plan}: the stored inputs are not those of the plan")
             if outputs_of(inputs, self.decide(tx, inputs)) != row.outputs or not _as_kept(inputs, row, tx):
-                raise InvalidInput(f"plan {plan}: computed again it gives other decisions than were kept")
+                raise InvalidInput(f"plan {plan}: computed again, its decisions differ from the stored ones")
             return self._whole(tx, row)
 
     # What is done
@@ -423,14 +424,14 @@ class Cycle:
         write_accepted(tx, plan, rows, overrides, who, event)
         return Accepted(event, plan, row.step, len(changed), used).to_dict()
 
-    def _overrides(self, tx: Connection, plan: int, table: Table | None) -> tuple[Any, Cells, list[Override]]:
+    def _overrides(self, tx: Connection, plan: int, table: Table | None) -> tuple[Any, PlanCells, list[Override]]:
         """A plan that may be accepted now, its arms, and the overrides of a table."""
         row = plan_row(tx, plan)
         refuse_closed(row)
         rows = rows_of(tx, plan)
         if ledger.last_event(tx) != row.event:
             refuse_changed(row, self._changes(tx, row, rows))
-        cells = Cells(self._library.model(tx, row.model)[1], rows)
+        cells = PlanCells(self._library.model(tx, row.model)[1], rows)
         return row, cells, [] if table is None else read_overrides(table, cells, json.loads(row.budget_json))
 
     def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
@@ -451,11 +452,11 @@ class Cycle:
             return [] if ledger.last_event(tx) == row.event else self._changes(tx, row, rows_of(tx, plan))
 
     def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
-        """Say what was really done; late and corrected records are kept beside the old ones.
+        """Record the actions done; late and corrected records are stored beside the old ones.
 
         Args:
-            rows: a table with the columns arm and action, and perhaps step (the last accepted one when absent), reward,
-                and next_state, which is kept as an observation of the step after.
+            rows: a table with the columns arm and action, and optionally step (by default the last accepted), reward
+                and next_state, which is stored as an observation of the step after.
             source: source of the report.
             who: author, written into the event.
             key: idempotency key.
@@ -578,9 +579,9 @@ def keep_policy(
     if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is not None:
         change_rows(tx, table, [{"digest": digest, "event": event}])
         return event
-    kept = {"numbers_json": ledger.as_text([list(row) for row in numbers]), "facts_json": ledger.as_text(facts)}
+    content = {"numbers_json": ledger.as_text([list(row) for row in numbers]), "facts_json": ledger.as_text(facts)}
     row = {"digest": digest, "model": model, "body": body, "at": ledger.now(), "event": event}
-    add_rows(tx, table, [row | kept])
+    add_rows(tx, table, [row | content])
     return event
 
 
@@ -607,8 +608,8 @@ def _numbers_of_rows(rows: Sequence[PlanRow]) -> Numbers:
 def _as_kept(inputs: Inputs, row: Any, tx: Connection) -> bool:
     """Return whether the stored rows of a plan match its digest."""
     rows = rows_of(tx, row.id)
-    kept = [[one.arm_id, one.action, one.served, one.next_in_line] for one in rows]
-    return len(rows) == len(inputs.known) and ledger.digest_of(kept) == row.outputs
+    outputs = [[one.arm_id, one.action, one.served, one.next_in_line] for one in rows]
+    return len(rows) == len(inputs.known) and ledger.digest_of(outputs) == row.outputs
 
 
 def _late(tx: Connection, step: int) -> int:

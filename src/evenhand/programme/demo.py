@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.checks import as_seed
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
-from evenhand.programme.deciding import PlanRow
+from evenhand.programme.decisions import PlanRow
 from evenhand.programme.programme import Programme
 from evenhand.typing import Floats, Progress
 

@@ -1,7 +1,7 @@
 """History of an arm: observations, decisions, overrides, records, and their expectations.
 
 The expectation of an observation is the model's distribution of the state, from the observation before and the actions
-since (`knowing`); that of a decision is the reward of the step in the observed or most likely state.
+since (`belief`); that of a decision is the reward of the step in the observed or most likely state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,15 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from evenhand.programme import schema
-from evenhand.programme.knowing import Beliefs, done_between, kept_chance, most_likely
-from evenhand.programme.modelling import Words
-from evenhand.programme.observing import observations_of
-from evenhand.programme.recording import records_of
-from evenhand.programme.roster import Arm
+from evenhand.programme.action_records import records_of
+from evenhand.programme.belief import Beliefs, done_between, kept_chance, most_likely
+from evenhand.programme.named_model import Words
+from evenhand.programme.observations import observations_of
+from evenhand.programme.roster import RosterArm
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryEntry:
     """Something that happened to an arm."""
 
     event: int
@@ -79,7 +79,7 @@ class Entry:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def history_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> list[Entry]:
+def history_of(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int) -> list[HistoryEntry]:
     """All that happened to an arm, in the order in which it was written down.
 
     Args:
@@ -97,20 +97,20 @@ def history_of(tx: Connection, words: Words, arms: Sequence[Arm], step: int) -> 
     return sorted(entries, key=lambda entry: (entry.event, order.index(entry.kind), entry.step))
 
 
-def _entries(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
+def _entries(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[HistoryEntry]:
     table = schema.arms
     row = tx.execute(select(table).where(table.c.id == arm.id)).one()
-    yield Entry(row.joined_event, arm.joined_step, "joined")
+    yield HistoryEntry(row.joined_event, arm.joined_step, "joined")
     yield from _seen(tx, words, arm, step)
     yield from _decided(tx, words, arm)
     for record in records_of(tx, arm.id):
         same = {name: record[name] for name in ("event", "step", "action", "reward", "source", "at")}
-        yield Entry(kind="recorded", **same)
+        yield HistoryEntry(kind="recorded", **same)
     if arm.left_step is not None:
-        yield Entry(row.left_event, arm.left_step, "left", why=arm.left_why)
+        yield HistoryEntry(row.left_event, arm.left_step, "left", why=arm.left_why)
 
 
-def _seen(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
+def _seen(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[HistoryEntry]:
     """Every report, with what was expected; late ones are compared with the steps before them."""
     block, beliefs = words.blocks[arm.type, arm.group], Beliefs(words)
     reports = observations_of(tx, arm.id)
@@ -125,7 +125,7 @@ def _seen(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
         actions = tuple(None if name is None else words.action_number(block, name) for name in names)
         distribution = beliefs.distribution(block, start, actions)
         same = {name: report[name] for name in ("event", "source", "at")}
-        yield Entry(
+        yield HistoryEntry(
             step=at,
             kind="seen",
             state=state,
@@ -135,7 +135,7 @@ def _seen(tx: Connection, words: Words, arm: Arm, step: int) -> Iterator[Entry]:
         )
 
 
-def _decided(tx: Connection, words: Words, arm: Arm) -> Iterator[Entry]:
+def _decided(tx: Connection, words: Words, arm: RosterArm) -> Iterator[HistoryEntry]:
     table, plans = schema.decisions, schema.plans
     request = (
         select(table, plans.c.step, plans.c.accepted_event, plans.c.accepted_at)
@@ -145,7 +145,7 @@ def _decided(tx: Connection, words: Words, arm: Arm) -> Iterator[Entry]:
     block = words.blocks[arm.type, arm.group]
     for row in tx.execute(request):
         cell = (block, words.state_number(block, row.state), words.action_number(block, row.accepted))
-        yield Entry(
+        yield HistoryEntry(
             event=row.accepted_event,
             step=row.step,
             kind="decided",

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Table, inspect, select, text
 
 from evenhand.checks import why_unreadable
 from evenhand.errors import Fault, InvalidInput
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
 from evenhand.programme import schema
 from evenhand.programme.ledger import as_text, in_event, link
 

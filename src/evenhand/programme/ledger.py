@@ -196,7 +196,7 @@ def once(
         tx: a transaction from `Store.writing`.
         key: of the request; None does it in any case.
         kind: what is done.
-        request: all that was asked for, as JSON can hold it.
+        request: arguments, as JSON can hold them.
         do: does it; the answer as JSON can hold it.
 
     Raises:
@@ -220,8 +220,8 @@ def answered(tx: Connection, key: str | None, kind: str, request: Any) -> dict[s
     Args:
         tx: a transaction.
         key: of the request.
-        kind: what is asked for.
-        request: all that is asked for, as JSON can hold it.
+        kind: kind of the event.
+        request: arguments, as JSON can hold them.
 
     Raises:
         Conflict: the key was used for something else.

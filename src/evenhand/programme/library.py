@@ -10,10 +10,10 @@ from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plan import Plan
 from evenhand.programme import roster, schema
+from evenhand.programme.certificates import plan_from_bytes
 from evenhand.programme.ledger import answered
-from evenhand.programme.modelling import Words, from_bytes, of_roster
-from evenhand.programme.roster import Arm, present_step
-from evenhand.programme.solving import plan_from_bytes
+from evenhand.programme.named_model import Words, from_bytes, of_roster
+from evenhand.programme.roster import RosterArm, present_step
 from evenhand.programme.store import Store
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Library:
             remember(self._policies, digest, known)
         return known
 
-    def present(self, tx: Connection) -> list[Arm]:
+    def present(self, tx: Connection) -> list[RosterArm]:
         """Return the arms that take part at the present step.
 
         Raises:
@@ -65,7 +65,7 @@ class Library:
             raise InvalidInput(f"no arm takes part at step {step}")
         return arms
 
-    def problem(self, tx: Connection, arms: Sequence[Arm], model: str | None = None) -> CoupledMDP:
+    def problem(self, tx: Connection, arms: Sequence[RosterArm], model: str | None = None) -> CoupledMDP:
         """Return the problem of some arms."""
         settled, words = self.model(tx, model)
         welfare = tx.execute(select(schema.programme.c.welfare)).scalar()

@@ -17,30 +17,39 @@ from sqlalchemy import Connection, select
 
 from evenhand.errors import InvalidInput
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import load
+from evenhand.model.io import load
 from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.audits import Audits
 from evenhand.programme.cycle import Cycle
-from evenhand.programme.history import Entry, history_of
+from evenhand.programme.history import HistoryEntry, history_of
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
 from evenhand.programme.ledger import Event, add_rows, append, check_text, once
 from evenhand.programme.library import Library
-from evenhand.programme.modelling import Words, of_roster, settle, to_bytes
-from evenhand.programme.observing import (
+from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
+from evenhand.programme.observations import (
     Observed,
-    Row,
+    ReportRow,
     count_corrections,
     keep_observations,
     observations_of,
     read_observations,
 )
-from evenhand.programme.refits import Refits
-from evenhand.programme.roster import Arm, Newcomer, check_step, find_names, present_step, read_newcomers, read_rows
+from evenhand.programme.refit_proposals import Refits
+from evenhand.programme.roster import (
+    Newcomer,
+    RosterArm,
+    check_step,
+    find_names,
+    present_step,
+    read_newcomers,
+    read_rows,
+)
 from evenhand.programme.store import Store
 
 MOST_SEED = 2**63 - 1
+"""Largest seed."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ class Programme:
 
     `cycle`      solve, plan, accept, record (`Cycle`)
     `audits`     audits, waiting times, the price of fairness and what-if plans (`Audits`)
-    `refitting`  refits of the model, drift, proposals (`Refits`)
+    `refit`  refits of the model, drift, proposals (`Refits`)
 
     Example:
         >>> import evenhand as eh
@@ -181,7 +190,7 @@ class Programme:
         problem = model if isinstance(model, CoupledMDP) else load(model, criterion=criterion)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInput(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
-        settled = settle(problem.under(criterion, over))
+        settled = settle(problem.with_criterion(criterion, over))
         newcomers = read_newcomers(settled, roster)
         chosen = _check_welfare(settled, newcomers, welfare or problem.welfare)
         called = check_text(name or _called(address), "name")
@@ -242,7 +251,7 @@ class Programme:
                 events=row.last_event,
             )
 
-    def arms(self, step: int | None = None, gone: bool = False) -> list[Arm]:
+    def arms(self, step: int | None = None, gone: bool = False) -> list[RosterArm]:
         """Arms that take part.
 
         Args:
@@ -264,7 +273,7 @@ class Programme:
             found = find_names(roster.arms_as_of(tx), [arm])
             return observations_of(tx, found[0].id)
 
-    def history(self, arm: str) -> list[Entry]:
+    def history(self, arm: str) -> list[HistoryEntry]:
         """All that happened to an arm, in the order in which it was written down, and what was expected.
 
         Args:
@@ -348,12 +357,12 @@ class Programme:
             key: idempotency key.
 
         Raises:
-            InvalidInput: some of them do not take part, or there is no reason.
+            InvalidInput: some of them do not take part, or the reason is empty.
         """
         reason = check_text(why, "why")
         request = [list(names), reason]
 
-        def find(tx: Connection) -> list[Arm]:
+        def find(tx: Connection) -> list[RosterArm]:
             return find_names([arm for arm in roster.arms_as_of(tx) if arm.left_step is None], list(names))
 
         self.library.check_first(key, "leave", request, find)
@@ -385,7 +394,7 @@ class Programme:
         table, said = read_rows(rows, "observations", ["arm", "state"], ragged=True), check_text(source, "source")
         request = [table.columns, said, step]
 
-        def read(tx: Connection) -> list[tuple[Row, str]]:
+        def read(tx: Connection) -> list[tuple[ReportRow, str]]:
             present = present_step(tx)
             usual = present if step is None else check_step(step)
             return read_observations(table, roster.arms_as_of(tx), self.library.model(tx)[1], usual, present)
@@ -412,7 +421,7 @@ def _called(address: str | Path) -> str:
 
 
 def _check_welfare(model: CoupledMDP, newcomers: Sequence[Newcomer], welfare: str | None) -> str | None:
-    """The welfare that was asked for, if it can be taken over the arms of the roster."""
+    """Return the requested welfare, if it applies to the arms of the roster."""
     blocks = Words(model).blocks
     problem = of_roster(model, [blocks[new.type, new.group] for new in newcomers])
     read_welfare(problem, welfare)

@@ -9,11 +9,12 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.io.text_table import SHOWN_FAULTS, Table, as_table
 from evenhand.model.places import quoted
-from evenhand.model.whereabouts import SHOWN_FAULTS, Table, as_table, find_arms
+from evenhand.model.state_table import find_arms
 from evenhand.programme import schema
 from evenhand.programme.ledger import add_rows, change_rows, fault_of_text
-from evenhand.programme.modelling import Words
+from evenhand.programme.named_model import Words
 
 MOST_STEP = 10**9
 """The last step there can be."""
@@ -23,7 +24,7 @@ MOST_NAME = 200
 
 
 @dataclass(frozen=True)
-class Arm:
+class RosterArm:
     """An arm of the roster."""
 
     id: int
@@ -57,7 +58,7 @@ class Arm:
         return content if self.left_step is None else content | {"left": self.left_step, "why": self.left_why}
 
 
-def arms_as_of(tx: Connection, event: int | None = None) -> list[Arm]:
+def arms_as_of(tx: Connection, event: int | None = None) -> list[RosterArm]:
     """Every arm that ever joined, by number; as of an event, or now."""
     table = schema.arms
     query = select(table).order_by(table.c.id)
@@ -66,13 +67,13 @@ def arms_as_of(tx: Connection, event: int | None = None) -> list[Arm]:
     return [_arm(row, event) for row in tx.execute(query)]
 
 
-def _arm(row: Any, event: int | None) -> Arm:
+def _arm(row: Any, event: int | None) -> RosterArm:
     gone = row.left_event is not None and (event is None or row.left_event <= event)
     left = (row.left_step, row.left_why) if gone else (None, None)
-    return Arm(row.id, row.name, row.type, row.group_name, row.joined_step, *left)
+    return RosterArm(row.id, row.name, row.type, row.group_name, row.joined_step, *left)
 
 
-def taking_part(tx: Connection, step: int, event: int | None = None) -> list[Arm]:
+def taking_part(tx: Connection, step: int, event: int | None = None) -> list[RosterArm]:
     """The arms that take part at a step, in the order in which they joined; as of an event, or now."""
     if event is not None:
         return [arm for arm in arms_as_of(tx, event) if arm.takes_part(step)]
@@ -120,10 +121,10 @@ def read_rows(given: Any, what: str, needed: Sequence[str], *, ragged: bool = Fa
         given: a file's name, a data frame, a list of rows, or a table of columns.
         what: name of the table, if it is not a file.
         needed: columns.
-        ragged: whether the caller tells `Table.faults` with those that it finds itself; else they are raised here.
+        ragged: whether the caller reports `Table.faults` together with its own; else they are raised here.
 
     Raises:
-        TableError: a column is missing, there is no row, or a text is none.
+        TableError: a column or all rows are missing, or a text is invalid.
     """
     table = as_table(given)
     table = table if table.file or table.source != "states" else replace(table, source=what)
@@ -133,9 +134,9 @@ def read_rows(given: Any, what: str, needed: Sequence[str], *, ragged: bool = Fa
             near = nearest(column, table.columns)
             hint = f" Did you mean {near}?" if near else ""
             listed = ", ".join(table.columns) or "none"
-            faults.append(Fault("", f"there is no column {column}. The columns are: {listed}.{hint}"))
+            faults.append(Fault("", f"missing column {column}. The columns are: {listed}.{hint}"))
     if not table.rows and not faults and not table.faults:
-        faults.append(Fault("", "there is no row in it"))
+        faults.append(Fault("", "the table is empty"))
     faults += [
         Fault(row, f"{column} {wrong}")
         for column in table.columns
@@ -242,7 +243,7 @@ def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -
     return numbers
 
 
-def find_names(arms: Sequence[Arm], names: Sequence[str]) -> list[Arm]:
+def find_names(arms: Sequence[RosterArm], names: Sequence[str]) -> list[RosterArm]:
     """The arms of some names.
 
     Raises:
@@ -268,7 +269,7 @@ def unknown_arm(name: str, known: Any, hint: bool) -> str:
     return f"there is no arm {quoted(name)}.{meant}" if name else "has no arm"
 
 
-def leave(tx: Connection, leaving: Sequence[Arm], step: int, event: int, why: str) -> None:
+def leave(tx: Connection, leaving: Sequence[RosterArm], step: int, event: int, why: str) -> None:
     """Let arms take part no longer, from a step on.
 
     Args:

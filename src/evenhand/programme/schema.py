@@ -8,7 +8,7 @@
     observations   what an arm was seen in, at which step; never changed, later ones count
     plans          what was to be done at a step, and from what that follows
     decisions      arm by arm: what the plan knew, what it gives, what was accepted and why
-    records        what was really done, and what came of it; never changed, later ones count
+    records        actions done and their rewards; never changed, later ones count
     refits         models fitted to the programme's own records, adopted or not; with a why, a server offered it
     events         all that ever happened, one after the other, with every row of the tables above that it wrote; the
                    database itself refuses to change them

@@ -97,7 +97,7 @@ class Store:
             address: the name of a file, or `postgresql://...`.
 
         Raises:
-            InvalidInput: there is no programme in it, or one of a newer version.
+            InvalidInput: it contains no programme, or one of a newer version.
             Unavailable: it cannot be reached.
         """
         url = _read_address(address)
@@ -121,7 +121,7 @@ class Store:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether the store is a file."""
+        """Return whether the store is a file."""
         return self.engine.dialect.name == "sqlite"
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class Store:
     @contextlib.contextmanager
     def making(self) -> Iterator[Connection]:
         """A transaction in which the tables are new and empty."""
-        from evenhand.programme.migrations.upgrading import upgrade
+        from evenhand.programme.migrations.upgrade import upgrade
 
         with self.writing(made=False) as tx:
             self._check_empty(tx)
@@ -196,7 +196,7 @@ class Store:
             found = self._revision(tx)
         if found == schema.REVISIONS[-1]:
             return
-        from evenhand.programme.migrations.upgrading import upgrade
+        from evenhand.programme.migrations.upgrade import upgrade
 
         with self.writing(made=False) as tx:
             if self._revision(tx) != schema.REVISIONS[-1]:  # another may have been quicker
@@ -206,7 +206,7 @@ class Store:
         """The schema of what is there, if it is known here."""
         tables = set(inspect(tx).get_table_names())
         if "alembic_version" not in tables or "programme" not in tables:
-            raise InvalidInput(f"{self.address}: there is no programme in it. {HOW_TO_CREATE}")
+            raise InvalidInput(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
         found = str(tx.execute(text("SELECT version_num FROM alembic_version")).scalar())
         if found not in schema.REVISIONS:
             known = schema.REVISIONS[-1]
@@ -279,7 +279,7 @@ def backup(address: str | Path, file: str | Path) -> int:
         file: where to; a file that is there is replaced as a whole.
 
     Raises:
-        InvalidInput: there is no programme, it is damaged, or it is on PostgreSQL.
+        InvalidInput: it contains no programme, is damaged, or it is on PostgreSQL.
     """
     source, target = _sqlite_file(address, "pg_dump --format custom --file FILE"), Path(file)
     with _sound_copy(source, target) as (copy, last):

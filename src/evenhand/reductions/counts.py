@@ -21,7 +21,6 @@ from scipy.special import gammaln
 from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import size_in_words
 from evenhand.errors import NotApplicable, PolicyError, TooLarge
-from evenhand.kernels.choosing import assign_uniformly, assign_uniformly_fast
 from evenhand.kernels.lattice import (
     branches,
     fitting_amounts,
@@ -35,7 +34,7 @@ from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy, check_arrays
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, explain_by_table
 from evenhand.model.simulator import Problem
@@ -43,9 +42,6 @@ from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler, table_from_arrays, table_to_arrays
 from evenhand.typing import Array, Floats, Indices, Ints
-
-COMPILE_FROM = 20_000
-"""Arms in a batch from which the compiled assignment is used."""
 
 _INSTEAD = "Use fewer arms, or the method fluid, which needs no table."
 
@@ -230,10 +226,10 @@ class Counts:
             kernel = _row_products(kernel, laws[t][combinations[:, t]])
         return outcomes.reshape(-1).astype(np.int64), kernel
 
-    def lift(self, probabilities: Floats) -> "CountTable | BySteps":
+    def lift(self, probabilities: Floats) -> "CountTable | TimeVaryingPolicy":
         """An exchangeable policy that looks up the counts; with (step, pair) probabilities, one for each step."""
         if probabilities.ndim == 2:
-            return BySteps([CountTable(self, step) for step in probabilities])
+            return TimeVaryingPolicy([CountTable(self, step) for step in probabilities])
         return CountTable(self, probabilities)
 
 
@@ -326,9 +322,10 @@ def count_states(problem: Problem, states: Indices) -> Ints:
 
 def assign(type_of_arm: Indices, states: Indices, allocation: Ints, rng: np.random.Generator) -> Indices:
     """(episode, arm) who gets which action, drawn uniformly within each type and state."""
-    key = draw_keys(rng, 1)[0]
-    do = assign_uniformly_fast if states.size >= COMPILE_FROM else assign_uniformly
-    return do(type_of_arm, states, allocation, key)
+    from evenhand.kernels.greedy_service import assign_uniformly
+
+    numbers = np.ascontiguousarray(allocation, dtype=np.int64)
+    return np.asarray(assign_uniformly(type_of_arm, states, numbers, draw_keys(rng, 1)[0]), dtype=np.int32)
 
 
 def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
@@ -433,7 +430,7 @@ class CountChoices(BasePolicy):
         return explain_by_table(decision)
 
 
-def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -> CountChoices | BySteps:
+def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -> CountChoices | TimeVaryingPolicy:
     """The policy of choices on counts: one table, or one for each step, all within the array that was given.
 
     Args:
@@ -444,7 +441,7 @@ def count_policy(problem: CoupledMDP, cells: Ints, base: Ints, choices: Array) -
     """
     if choices.ndim == 2:
         return CountChoices(problem, cells, base, choices)
-    return BySteps([CountChoices(problem, cells, base, amounts) for amounts in choices])
+    return TimeVaryingPolicy([CountChoices(problem, cells, base, amounts) for amounts in choices])
 
 
 class TypedChoices(BasePolicy):
@@ -518,7 +515,7 @@ class TypedChoices(BasePolicy):
         return explain_by_table(decision)
 
 
-def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array) -> TypedChoices | BySteps:
+def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array) -> TypedChoices | TimeVaryingPolicy:
     """The policy of choices on the counts of several types: one table, or one for each step.
 
     Args:
@@ -541,4 +538,4 @@ def typed_policy(problem: CoupledMDP, allocations: Sequence[Ints], picks: Array)
     choices = np.stack(numbers, axis=-1).astype(np.min_scalar_type(len(table) - 1))
     if picks.ndim == 2:
         return TypedChoices(problem, table, choices)
-    return BySteps([TypedChoices(problem, table, own) for own in choices])
+    return TimeVaryingPolicy([TypedChoices(problem, table, own) for own in choices])

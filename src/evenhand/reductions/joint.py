@@ -19,7 +19,7 @@ from evenhand.errors import TooLarge
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy
-from evenhand.model.composite import BySteps
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep
 from evenhand.model.tabular import TabularMDP
@@ -192,10 +192,10 @@ class Joint:
 
     # -- the way back -------------------------------------------------------------------------------------------------
 
-    def lift(self, probabilities: Floats) -> "JointTable | BySteps":
+    def lift(self, probabilities: Floats) -> "JointTable | TimeVaryingPolicy":
         """A policy that looks up the joint state; with (step, pair) probabilities, one for each step."""
         if probabilities.ndim == 2:
-            return BySteps([JointTable(self, step) for step in probabilities])
+            return TimeVaryingPolicy([JointTable(self, step) for step in probabilities])
         return JointTable(self, probabilities)
 
 

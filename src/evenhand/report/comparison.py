@@ -8,8 +8,8 @@ import numpy as np
 
 from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
-from evenhand.evaluation.kinks import CONFIDENCE
-from evenhand.model.files import Location
+from evenhand.evaluation.standard_errors import CONFIDENCE
+from evenhand.model.io import Location
 from evenhand.model.naming import arm_names, told_names, type_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
@@ -27,6 +27,7 @@ from evenhand.report.format import capitalised, duration, fixed, listed, number,
 from evenhand.report.html import page, seed_sentence, write_page
 from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, Table, TableRow
 from evenhand.typing import Floats
+from evenhand.uncertainty import ScenarioComparison
 
 if TYPE_CHECKING:
     from evenhand.typing import Progress
@@ -107,6 +108,7 @@ def write_comparison(
     command: str = "",
     progress: "Progress | None" = None,
     seed: int | None = None,
+    scenarios: ScenarioComparison | None = None,
 ) -> None:
     """Write the page of a comparison to a file, completely or not at all.
 
@@ -118,10 +120,11 @@ def write_comparison(
         command: command line that made it, stated at the end of the page.
         progress: called with the current work and the share that is done.
         seed: random seed, if known.
+        scenarios: the same policies over scenarios, if there are some.
     """
     if progress is not None:
         progress("figures", 0.0)
-    write_page(_page_summary(comparison, problem, title), path, command, _made(comparison, seed))
+    write_page(_page_summary(comparison, problem, title, scenarios), path, command, _made(comparison, seed))
     if progress is not None:
         progress("report", 1.0)
 
@@ -145,8 +148,10 @@ def _made(comparison: Comparison, seed: int | None) -> str:
     return " ".join([*sentences, seed_sentence(seed)]).rstrip()
 
 
-def _page_summary(comparison: Comparison, problem: Problem, title: str | None) -> Summary:
-    from evenhand.report.results import summarise
+def _page_summary(
+    comparison: Comparison, problem: Problem, title: str | None, scenarios: ScenarioComparison | None = None
+) -> Summary:
+    from evenhand.report.results import rivals_summary, summarise
 
     plain = summarise(comparison)
     shown = comparison.as_shown()
@@ -155,6 +160,9 @@ def _page_summary(comparison: Comparison, problem: Problem, title: str | None) -
         sections.append(Section("Policies", tables=plain.tables, notes=[f"{capitalised(n)}." for n in plain.notes]))
     if comparison.rows:
         sections += _figure_sections(shown, problem)
+    if scenarios is not None:
+        over = rivals_summary(scenarios)
+        sections.insert(1, Section(over.title, tables=over.tables, notes=over.notes))
     return Summary(
         title or f"Comparison of {counted(len(comparison.rows), 'policy', 'policies')}",
         lead=_lead(shown, problem),

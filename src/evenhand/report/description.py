@@ -128,24 +128,14 @@ def _budget(problem: Problem) -> str:
 
 
 def _time(problem: Problem) -> str:
-    criterion = problem.criterion
-    if criterion.is_average:
-        return (
-            "The value of an arm is the reward that it can expect of a step in the long run; the start does not count."
-        )
-    discount = f"A reward one step later counts {amount(criterion.factor)} of one today (the discount)"
-    if criterion.num_steps is None:
-        return f"{discount}. The value of an arm is all the reward it can expect, added up in this way."
-    alike = "All steps count alike" if criterion.factor == 1 else discount
-    ends = f"After {counted(criterion.num_steps, 'step')} all ends"
-    return f"{ends}. {alike}. The value of an arm is all the reward it can expect until then, added up in this way."
+    return f"The value of an arm is {problem.criterion.description}."
 
 
 def weights_of_time(problem: Problem) -> str:
     """Return the end of a sentence on the weights of steps; empty if they are equal."""
-    if problem.criterion.is_average:
-        return ", in the long run"
-    return "" if problem.criterion.factor == 1 else ", early steps counting for more"
+    if problem.criterion.factor < 1:
+        return ", early steps counting for more"
+    return ", in the long run" if problem.criterion.is_stationary else ""
 
 
 def alike_but_for_starts(problem: Problem) -> dict[str, list[int]]:

@@ -1,9 +1,9 @@
 """Tables and page of the price of fairness."""
 
 from evenhand.display import counted
-from evenhand.model.files import Location
+from evenhand.model.io import Location
 from evenhand.model.objective import num_members
-from evenhand.planning.fairness import Fairness, FairnessRow
+from evenhand.planning.price_of_fairness import FairnessRow, PriceOfFairness
 from evenhand.report.description import member, problem_section, welfare_meaning
 from evenhand.report.format import capitalised, fixed, number, percent, spelled
 from evenhand.report.html import page, seed_sentence, write_page
@@ -13,7 +13,7 @@ OWN_COLUMNS = ("utilitarian", "maximin", "leximin")
 """Welfares that the columns of the mean and the worst-off show already."""
 
 
-def fairness_tables(found: Fairness) -> list[Table]:
+def fairness_tables(found: PriceOfFairness) -> list[Table]:
     """Return the plans under every welfare, and the values of types or groups under every plan."""
     each = "value of an arm of each type" if found.who == "type" else "value of each group, the mean of its arms"
     tables = [_plans_table(found), _values_table(found, found.who, each, found.counts, [r.values for r in found.rows])]
@@ -24,7 +24,7 @@ def fairness_tables(found: Fairness) -> list[Table]:
     return tables
 
 
-def _plans_table(found: Fairness) -> Table:
+def _plans_table(found: PriceOfFairness) -> Table:
     names = [row.welfare for row in found.rows if row.welfare not in OWN_COLUMNS]
     heads = ["best for", "mean", "price", "worst", "Gini", *(f"by {name}" for name in names), "±"]
     rows = []
@@ -42,7 +42,9 @@ def _plans_table(found: Fairness) -> Table:
     return Table("what fairness costs", tuple(map(Cell, heads)), tuple(rows))
 
 
-def _values_table(found: Fairness, who: str, each: str, sizes: dict[str, int], plans: list[dict[str, float]]) -> Table:
+def _values_table(
+    found: PriceOfFairness, who: str, each: str, sizes: dict[str, int], plans: list[dict[str, float]]
+) -> Table:
     """Return values under each plan, with the gain over the first, which has the best mean."""
     first, *others = plans
     rows = []
@@ -56,7 +58,7 @@ def _values_table(found: Fairness, who: str, each: str, sizes: dict[str, int], p
 
 
 def write_fairness(
-    found: Fairness, path: Location, title: str | None = None, command: str = "", seed: int | None = None
+    found: PriceOfFairness, path: Location, title: str | None = None, command: str = "", seed: int | None = None
 ) -> None:
     """Write the page to a file, completely or not at all.
 
@@ -70,12 +72,12 @@ def write_fairness(
     write_page(_page_summary(found, title), path, command, seed_sentence(seed))
 
 
-def fairness_page(found: Fairness, title: str | None = None, command: str = "", seed: int | None = None) -> str:
+def fairness_page(found: PriceOfFairness, title: str | None = None, command: str = "", seed: int | None = None) -> str:
     """Return the page; arguments as of `write_fairness`."""
     return page(_page_summary(found, title), command, seed_sentence(seed))
 
 
-def _page_summary(found: Fairness, title: str | None) -> Summary:
+def _page_summary(found: PriceOfFairness, title: str | None) -> Summary:
     from evenhand.report import plots
     from evenhand.report.results import summarise
 
@@ -97,12 +99,12 @@ def _page_summary(found: Fairness, title: str | None) -> Summary:
     )
 
 
-def _fairest(found: Fairness) -> FairnessRow:
+def _fairest(found: PriceOfFairness) -> FairnessRow:
     """Return the row with the largest worst value to six digits, among equals the one with the best mean."""
     return max(found.rows, key=lambda row: (float(f"{row.worst:.6g}"), row.mean))
 
 
-def _lead(found: Fairness) -> list[str]:
+def _lead(found: PriceOfFairness) -> list[str]:
     best, fairest, who = found.rows[0], _fairest(found), member(found.problem)
     mean = f"The best mean found is {number(best.mean)} per {who}; the worst-off {who} then has {number(best.worst)}."
     if fairest.worst <= best.worst * (1 + 1e-6) or fairest is best:
@@ -113,7 +115,7 @@ def _lead(found: Fairness) -> list[str]:
     return [f"{mean} {lifted}", _gains_and_losses(found, fairest)]
 
 
-def _gains_and_losses(found: Fairness, row: FairnessRow) -> str:
+def _gains_and_losses(found: PriceOfFairness, row: FairnessRow) -> str:
     """Return the largest gain and the largest loss beyond three standard errors and rounding."""
     best, sentences = found.rows[0], []
     errors = {name: 3 * (best.values_stderr[name] + row.values_stderr[name]) for name in row.gains}
@@ -127,7 +129,7 @@ def _gains_and_losses(found: Fairness, row: FairnessRow) -> str:
     return " ".join(sentences) or "No gain or loss is beyond what chance explains."
 
 
-def _cards(found: Fairness) -> list[tuple[str, str, str]]:
+def _cards(found: PriceOfFairness) -> list[tuple[str, str, str]]:
     best, fairest, who = found.rows[0], _fairest(found), member(found.problem)
     sure = fairest is best or found.is_dearer(fairest)
     return [
@@ -138,7 +140,7 @@ def _cards(found: Fairness) -> list[tuple[str, str, str]]:
     ]
 
 
-def _glossary(found: Fairness) -> list[tuple[str, str]]:
+def _glossary(found: PriceOfFairness) -> list[tuple[str, str]]:
     who, members = member(found.problem), num_members(found.problem)
     entries = [
         ("Best for", "Welfare that the plan of the row maximises."),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from evenhand.planning.replay import Replay
+    from evenhand.planning.backtest import Backtest
 
 MOST_EFFECTS, MOST_PANELS, MOST_STATES = 24, 6, 16
 """Effects, panels of states and bars of states that are drawn."""
@@ -154,18 +154,18 @@ def _clusters_plot(found: Clusters) -> Plot:
     return Plot(2.8, draw)
 
 
-def replay_svg(found: "Replay") -> str:
+def backtest_svg(found: "Backtest") -> str:
     """Return recorded and expected numbers of each action."""
     label = f"Number of actions so far, recorded and expected: {', '.join(found.actions[1:])}"
-    return svg("replay", label, _replay_plot(found))
+    return svg("backtest", label, _backtest_plot(found))
 
 
-def replay_figure(found: "Replay") -> "Figure":
+def backtest_figure(found: "Backtest") -> "Figure":
     """Return recorded and expected numbers of each action, for a notebook."""
-    return figure_of(_replay_plot(found))
+    return figure_of(_backtest_plot(found))
 
 
-def _replay_plot(found: "Replay") -> Plot:
+def _backtest_plot(found: "Backtest") -> Plot:
     panels_needed = max(len(found.actions) - 1, 1)
 
     def draw(figure: "Figure") -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from evenhand._version import __version__
-from evenhand.model.files import Location, write_atomically
+from evenhand.model.io import Location, write_atomically
 from evenhand.report.summary import Summary
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def seed_sentence(seed: int | None) -> str:
     return "" if seed is None else f"Randomness started from the seed {seed}: the same seed gives the same figures."
 
 
-def _typeset(text: str) -> str:
+def typeset(text: str) -> str:
     """Replace hyphens of negative numbers by minus signs, and spaces before units by ones that do not break."""
     text = re.sub(r"(?<![\w.)-])-(?=\d)", "−", text)
     return re.sub(r"(?<=\d) (?=(?:%|ms|s|min|h)(?!\w))|(?<=±) (?=\d)", "\u00a0", text)
@@ -73,5 +73,5 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=lambda value: _typeset(value) if type(value) is str else value,
+        finalize=lambda value: typeset(value) if type(value) is str else value,
     )

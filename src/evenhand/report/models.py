@@ -6,7 +6,7 @@ import numpy as np
 
 from evenhand.display import Shown, counted
 from evenhand.model.arm import Arm
-from evenhand.model.composite import BySteps, Mixture
+from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import type_names
 from evenhand.model.policy import capabilities
@@ -127,9 +127,9 @@ def policy_summary(policy: object) -> Summary:
 
 
 def _policy_tables(policy: object) -> list[Table]:
-    if isinstance(policy, Mixture):
+    if isinstance(policy, MixturePolicy):
         return [parts_table([(repr(part), float(w)) for part, w in zip(policy.parts, policy.shares, strict=True)])]
-    if isinstance(policy, BySteps):
+    if isinstance(policy, TimeVaryingPolicy):
         rows = [[str(step), repr(part)] for step, part in enumerate(policy.parts[:MOST_ROWS])]
         return [table("", ["step", "policy"], rows, len(policy.parts) - MOST_ROWS, ["policy"])]
     if isinstance(policy, PriorityPolicy):

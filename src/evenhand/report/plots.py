@@ -24,11 +24,11 @@ from matplotlib.ticker import MaxNLocator
 
 from evenhand.errors import InvalidInput, NotApplicable
 from evenhand.evaluation.evaluate import Evaluation
-from evenhand.evaluation.kinks import CONFIDENCE
+from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.naming import type_names
 from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.fairness import Fairness, FairnessRow
+from evenhand.planning.price_of_fairness import PriceOfFairness
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.report.comparison import bound_title, by_inequality, is_level
@@ -357,22 +357,22 @@ def _thinned(points: Floats, most: int = 200) -> Floats:
 # -- the price of fairness -------------------------------------------------------------------------------------------
 
 
-def fairness_figure(found: Fairness, kind: str) -> NotebookFigure:
+def fairness_figure(found: PriceOfFairness, kind: str) -> NotebookFigure:
     """Return the values under each plan, or the mean against the worst-off."""
     if kind == "values":
         return figure_of(_fairness_values_plot(found))
     if kind == "trade":
-        return figure_of(_trade_plot(found))
+        return figure_of(_trade_plot([(row.welfare, row.mean, row.worst) for row in found.rows], member(found.problem)))
     raise InvalidInput(f"kind: expected 'values' or 'trade', got {kind!r}")
 
 
-def fairness_values_svg(found: Fairness) -> str:
+def fairness_values_svg(found: PriceOfFairness) -> str:
     """Return the values of types or groups, one row per welfare."""
     texts = "; ".join(f"{row.welfare} from {number(row.worst)}, mean {number(row.mean)}" for row in found.rows)
     return svg("values", f"Values by {found.who}: {texts}", _fairness_values_plot(found))
 
 
-def _fairness_values_plot(found: Fairness) -> Plot:
+def _fairness_values_plot(found: PriceOfFairness) -> Plot:
     marked = len(found.counts) <= len(MARKS)
 
     def draw(figure: Figure) -> None:
@@ -393,34 +393,43 @@ def _fairness_values_plot(found: Fairness) -> Plot:
     return Plot(1.0 + 0.36 * len(found.rows) + (0.25 if marked else 0.0), draw)
 
 
-def fairness_trade_svg(found: Fairness) -> str | None:
-    """Return the mean against the worst-off; None if all plans have the same."""
-    if len(_distinct_places(found)) < 2:
+def fairness_trade_svg(found: PriceOfFairness) -> str | None:
+    """Return the mean against the worst-off per welfare; None if all plans have the same."""
+    return trade_svg([(row.welfare, row.mean, row.worst) for row in found.rows], member(found.problem))
+
+
+def trade_svg(points: Sequence[tuple[str, float, float]], who: str) -> str | None:
+    """Return the mean against the worst-off; None if all points are the same.
+
+    Args:
+        points: name, mean and worst-off per plan.
+        who: what has values, such as `arm`.
+    """
+    if len(_distinct_places(points)) < 2:
         return None
-    texts = "; ".join(f"{row.welfare} {number(row.mean)} and {number(row.worst)}" for row in found.rows)
-    return svg("trade", f"Mean and worst-off by welfare: {texts}", _trade_plot(found))
+    texts = "; ".join(f"{name} {number(mean)} and {number(worst)}" for name, mean, worst in points)
+    return svg("trade", f"Mean and worst-off by welfare: {texts}", _trade_plot(points, who))
 
 
-def _distinct_places(found: Fairness) -> list[list[FairnessRow]]:
-    """Return the rows by their place in the figure; nearer than three digits two marks are one."""
-    places: dict[tuple[str, str], list[FairnessRow]] = {}
-    for row in found.rows:
-        places.setdefault((f"{row.mean:.3g}", f"{row.worst:.3g}"), []).append(row)
-    return list(places.values())
+def _distinct_places(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """Return the points with their names joined if they differ by less than three digits."""
+    places: dict[tuple[str, str], list[tuple[str, float, float]]] = {}
+    for point in points:
+        places.setdefault((f"{point[1]:.3g}", f"{point[2]:.3g}"), []).append(point)
+    return [(", ".join(name for name, _, _ in own), *own[0][1:]) for own in places.values()]
 
 
-def _trade_plot(found: Fairness) -> Plot:
+def _trade_plot(points: Sequence[tuple[str, float, float]], who: str) -> Plot:
     def draw(figure: Figure) -> None:
-        axes, places, who = figure.subplots(), _distinct_places(found), member(found.problem)
-        means = [rows[0].mean for rows in places]
+        axes, places = figure.subplots(), _distinct_places(points)
+        means = [mean for _, mean, _ in places]
         middle = (min(means) + max(means)) / 2
-        for (colour, shape), rows in zip(MARKS * len(places), places, strict=False):
-            at = rows[0].mean, rows[0].worst
+        for (colour, shape), (name, *at) in zip(MARKS * len(places), places, strict=False):
             axes.plot(*at, shape, color=colour, markersize=7, markeredgecolor="white")
             left = at[0] <= middle  # text to the side that has more room
-            names = shortened(", ".join(row.welfare for row in rows), 40)
             offset, side = ((7, 0), "left") if left else ((-7, 0), "right")
-            axes.annotate(names, at, xytext=offset, textcoords="offset points", ha=side, va="center", fontsize=8)
+            text = shortened(name, 40)
+            axes.annotate(text, at, xytext=offset, textcoords="offset points", ha=side, va="center", fontsize=8)
         axes.axvline(max(means), color=FAINT, linewidth=0.7, linestyle=(0, (4, 2)))
         axes.set(xlabel=f"mean value of the {who}s", ylabel=f"value of the worst-off {who}")
         axes.grid()

@@ -10,15 +10,15 @@ from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.diagnostics.effects import Effects
 from evenhand.fitting.diagnostics.format import chance, interval, probability_texts, signed
 from evenhand.fitting.diagnostics.sparse_rows import FEW
-from evenhand.fitting.result import Fitted
-from evenhand.model.files import Location
+from evenhand.fitting.result import FitResult
+from evenhand.model.io import Location
 from evenhand.report.format import capitalised, fixed, number, percent, spelled
 from evenhand.report.html import page, write_page
 from evenhand.report.summary import MOST_ROWS, Figure, Section, Summary, Table, table
 
 if TYPE_CHECKING:
-    from evenhand.planning.courses import Forecast
-    from evenhand.planning.replay import Replay
+    from evenhand.planning.backtest import Backtest
+    from evenhand.planning.trajectory_forecast import Forecast
 
 MOST_TRANSITIONS, MOST_NEXT = 60, 3
 """Rows of transitions that are listed, and next states per row."""
@@ -27,7 +27,7 @@ MOST_TRANSITIONS, MOST_NEXT = 60, 3
 # -- fits ------------------------------------------------------------------------------------------------------------
 
 
-def fit_summary(fitted: Fitted) -> Summary:
+def fit_summary(fitted: FitResult) -> Summary:
     """Return the summary of a fitted model and of its diagnostics."""
     log = fitted.log
     sizes = (len(log.arm), "row"), (len(log.arms), "arm"), (len(log.types), "type"), (len(log.states), "state")
@@ -45,7 +45,7 @@ def fit_summary(fitted: Fitted) -> Summary:
     return Summary("Model fitted to records", facts=facts, tables=[transitions_table(fitted)], notes=list(fitted.notes))
 
 
-def transitions_table(fitted: Fitted) -> Table:
+def transitions_table(fitted: FitResult) -> Table:
     """Return the estimated rows of transitions, with the most likely next states and their intervals."""
     log, counts = fitted.log, fitted.moves.departures
     seen = np.argwhere(np.isfinite(fitted.posterior.mean).all(axis=-1)).tolist()
@@ -58,7 +58,7 @@ def transitions_table(fitted: Fitted) -> Table:
     return table(caption, heads, rows, len(seen) - MOST_TRANSITIONS, ["state", "action", "then"])
 
 
-def _next_states(fitted: Fitted, t: int, s: int, a: int) -> str:
+def _next_states(fitted: FitResult, t: int, s: int, a: int) -> str:
     """Return `good 0.900 (0.85–0.94), fair 0.100 (0.06–0.15)`."""
     mean = fitted.posterior.mean[t, s, a]
     lower, upper = (bound[t, s, a] for bound in fitted.interval)
@@ -113,7 +113,7 @@ def _effects_table(found: Effects) -> Table:
 # -- backtests -------------------------------------------------------------------------------------------------------
 
 
-def replay_summary(found: "Replay") -> Summary:
+def backtest_summary(found: "Backtest") -> Summary:
     """Return the summary of a backtest."""
     borrowed = int(found.shares.borrowed.sum())
     policy = (
@@ -138,11 +138,11 @@ def replay_summary(found: "Replay") -> Summary:
         facts.append((f"used of {name}", f"{text}; {over} of {len(used)} steps used more than the budget"))
     notes = ["the behaviour policy has no budget in the model; other policies have"] if len(found.worth) > 1 else []
     return Summary(
-        "Backtest", "the behaviour policy in the model, beside the records", facts, _replay_tables(found), notes=notes
+        "Backtest", "the behaviour policy in the model, beside the records", facts, _backtest_tables(found), notes=notes
     )
 
 
-def _replay_tables(found: "Replay") -> list[Table]:
+def _backtest_tables(found: "Backtest") -> list[Table]:
     heads, rows = ["type"], []
     for action in (*found.actions[1:], "reward"):
         heads += [action, "expected", "interval"]
@@ -178,12 +178,12 @@ def _forecast_cells(found: "Forecast", place: tuple[int, ...], decimals: int) ->
 
 
 def write_fit(
-    fitted: Fitted,
+    fitted: FitResult,
     path: Location,
     title: str | None = None,
     command: str = "",
     source: str = "the records",
-    replay: "Replay | None" = None,
+    backtest: "Backtest | None" = None,
 ) -> None:
     """Write the page of a fit to a file, completely or not at all.
 
@@ -193,34 +193,34 @@ def write_fit(
         title: heading; by default the name of the source.
         command: command line that made it, stated at the end of the page.
         source: name of the log.
-        replay: backtest of the same records, if any.
+        backtest: backtest of the same records, if any.
     """
-    write_page(_page_summary(fitted, title, source, replay), path, command, _made(fitted, source))
+    write_page(_page_summary(fitted, title, source, backtest), path, command, _made(fitted, source))
 
 
 def fit_page(
-    fitted: Fitted,
+    fitted: FitResult,
     title: str | None = None,
     command: str = "",
     source: str = "the records",
-    replay: "Replay | None" = None,
+    backtest: "Backtest | None" = None,
 ) -> str:
     """Return the page; arguments as of `write_fit`."""
-    return page(_page_summary(fitted, title, source, replay), command, _made(fitted, source))
+    return page(_page_summary(fitted, title, source, backtest), command, _made(fitted, source))
 
 
-def _made(fitted: Fitted, source: str) -> str:
+def _made(fitted: FitResult, source: str) -> str:
     sizes = f"{counted(len(fitted.log.arm), 'record')} of {counted(len(fitted.log.arms), 'arm')}"
     return f"Folds and draws start from a fixed seed. To cite it: {source}, {sizes}, fitted with this version."
 
 
-def _page_summary(fitted: Fitted, title: str | None, source: str, replay: "Replay | None") -> Summary:
+def _page_summary(fitted: FitResult, title: str | None, source: str, backtest: "Backtest | None") -> Summary:
     found, plain = fitted.diagnostics, fit_summary(fitted)
     said = diagnostics_summary(found)
     sections = [Section("What the records say", facts=said.facts, tables=_memory_tables(found))]
     sections += _diagnostic_sections(found, said.tables)
-    if replay is not None:
-        sections.append(_replay_section(replay))
+    if backtest is not None:
+        sections.append(_backtest_section(backtest))
     sections += _type_sections(fitted)
     thin = [_thin_table(found)] if found.thin_rows.rows else []
     notes = [f"{capitalised(note)}." for note in fitted.notes]
@@ -234,7 +234,7 @@ def _page_summary(fitted: Fitted, title: str | None, source: str, replay: "Repla
     )
 
 
-def _lead(fitted: Fitted) -> list[str]:
+def _lead(fitted: FitResult) -> list[str]:
     log, found = fitted.log, fitted.diagnostics
     kinds = "" if len(log.types) == 1 else f" of {spelled(len(log.types))} types"
     size = (
@@ -246,7 +246,7 @@ def _lead(fitted: Fitted) -> list[str]:
     return [f"{size}.", *(f"{capitalised(sentence)}." for sentence in sentences[:4])]
 
 
-def _cards(fitted: Fitted) -> list[tuple[str, str, str]]:
+def _cards(fitted: FitResult) -> list[tuple[str, str, str]]:
     found, gaps = fitted.diagnostics, int(fitted.moves.gaps.number.sum())
     thin = f"{len(found.thin_rows.rows):,} of them seen fewer than {FEW} times"
     cards = [
@@ -292,18 +292,18 @@ def _diagnostic_sections(found: Diagnostics, effects: "list[Table] | tuple[Table
     return sections
 
 
-def _replay_section(replay: "Replay") -> Section:
+def _backtest_section(backtest: "Backtest") -> Section:
     from evenhand.report import fit_plots
 
     caption = (
         "Recorded actions, and their expectation under the behaviour policy in the model; the band is chance alone."
     )
-    plain = replay_summary(replay)
-    figures = [Figure(fit_plots.replay_svg(replay), caption)]
+    plain = backtest_summary(backtest)
+    figures = [Figure(fit_plots.backtest_svg(backtest), caption)]
     return Section("Backtest", figures=figures, facts=plain.facts, tables=plain.tables)
 
 
-def _type_sections(fitted: Fitted) -> list[Section]:
+def _type_sections(fitted: FitResult) -> list[Section]:
     from evenhand.report import fit_plots
 
     clusters, between = fitted.clusters, fitted.diagnostics.between_types

@@ -9,25 +9,24 @@ from itertools import pairwise
 from typing import Any
 
 from evenhand.display import counted
-from evenhand.evaluation.draws import PolicyDraws, UnderDraws, member_names, spread_of
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
-from evenhand.fitting.result import Fitted
-from evenhand.learning.seeds import Trainings
+from evenhand.fitting.result import FitResult
 from evenhand.learning.training import Training
+from evenhand.learning.training_runs import TrainingRuns
 from evenhand.model.arm import Arm
 from evenhand.model.composite import redraw_period
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import arm_names, told_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem, Simulator
-from evenhand.model.welfare import is_lexicographic, is_mean, weight_of_worst
+from evenhand.model.welfare import weight_of_worst
+from evenhand.planning.backtest import Backtest
+from evenhand.planning.budget_sweep import BudgetComparison, BudgetRow, BudgetSweep
 from evenhand.planning.check import Check, TypeFacts, starts_in_words
 from evenhand.planning.check import listed as shown_labels
 from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.fairness import Fairness
-from evenhand.planning.knowing import WorthKnowing
 from evenhand.planning.plan import Decisions, Plan, plan_of
 from evenhand.planning.plan_summary import (
     SLOPE_OF_BOUND,
@@ -38,10 +37,8 @@ from evenhand.planning.plan_summary import (
     varies_by_step,
     worth_of_more,
 )
-from evenhand.planning.replay import Replay
-from evenhand.planning.robust import Robust
+from evenhand.planning.price_of_fairness import PriceOfFairness
 from evenhand.planning.solution import Solution
-from evenhand.planning.what_if import BudgetComparison, BudgetRow
 from evenhand.policies.index import TypeIndices
 from evenhand.report import models, records
 from evenhand.report.comparison import floor_notes, results_table, tie_notes, truncation_notes
@@ -49,6 +46,8 @@ from evenhand.report.fairness import fairness_tables
 from evenhand.report.format import amount, duration, fixed, percent
 from evenhand.report.summary import MOST_ROWS, Summary, Table, table
 from evenhand.typing import Floats
+from evenhand.uncertainty import CVaRResult, ScenarioComparison, ScenarioPlan, ScenarioValues, ValueOfInformation
+from evenhand.uncertainty.scenario_evaluation import spread_of
 
 MOST_PARTS, MOST_COMMON = 6, 3
 """Parts of a mixture that are described, and common first states of all parts."""
@@ -73,10 +72,10 @@ for _kind, _function in (
     (CoupledMDP, models.problem_summary),
     (Arm, models.arm_summary),
     (Simulator, models.simulator_summary),
-    (Fitted, records.fit_summary),
+    (FitResult, records.fit_summary),
     (Clusters, records.clusters_summary),
     (Diagnostics, records.diagnostics_summary),
-    (Replay, records.replay_summary),
+    (Backtest, records.backtest_summary),
 ):
     summarise.register(_kind, _function)
 
@@ -170,7 +169,7 @@ def _weight_facts(solution: Solution) -> list[tuple[str, str]]:
     members = num_members(problem)
     worst, one = (weight_of_worst(welfare, part, members) for part in (0.1, 0.0))
     alike = problem.is_symmetric and problem.over == "arms"
-    if worst is None or one is None or is_mean(welfare, members) or one[1] == 1 or alike:
+    if worst is None or one is None or solution.objective.structure.is_mean or one[1] == 1 or alike:
         return []
     few, share = worst
     who = "groups" if problem.over == "groups" else "arms"
@@ -202,10 +201,12 @@ def _mixture_facts(solution: Solution) -> list[tuple[str, str]]:
     if not solution.parts:
         return []
     facts = []
-    if solution.kept_welfare is not None:
-        facts.append(("if kept", f"welfare {fixed(solution.kept_welfare, 6)}, were it drawn once and kept"))
-    if solution.optimism is not None and solution.welfare_stderr > 0:
-        facts.append(("optimism", f"{solution.optimism:+.2g} on the episodes it was chosen on, beside fresh ones"))
+    if solution.welfare_without_redraw is not None:
+        facts.append(("if kept", f"welfare {fixed(solution.welfare_without_redraw, 6)}, were it drawn once and kept"))
+    if solution.selection_bias is not None and solution.welfare_stderr > 0:
+        facts.append(
+            ("selection_bias", f"{solution.selection_bias:+.2g} on the episodes it was chosen on, beside fresh ones")
+        )
     realised = _realised(solution.realised_gini, solution.realised_gini_stderr, solution.problem.over)
     facts.append(("inequality", f"Gini coefficient {fixed(solution.gini_coefficient)} of expected values{realised}"))
     return facts
@@ -219,7 +220,7 @@ def _price_facts(solution: Solution, prices: dict[str, float] | None) -> list[tu
         rises = "; ".join(worth_of_more(solution.problem, prices, solution.welfare))
     else:
         rises = f"the bound rises by at most {', '.join(f'{fixed(p)} for {name}' for name, p in prices.items())}"
-    whose = ", to the worst-off" if is_lexicographic(solution.objective.welfare) else ""
+    whose = ", to the worst-off" if solution.objective.structure.lexicographic else ""
     return [("one unit more", f"{rises} (a step{whose}; {SLOPE_OF_BOUND})")]
 
 
@@ -292,8 +293,6 @@ def _(comparison: Comparison) -> Summary:
     policies = counted(len(comparison.rows), "policy", "policies")
     title = f"{policies} on {counted(comparison.problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
     tables = [results_table(comparison)] if comparison.rows else []
-    if comparison.draws is not None:
-        tables.append(rivals_table(comparison.draws))
     notes = [*tie_notes(comparison), *truncation_notes(comparison)]
     for row in comparison.rows:
         notes += [f"floor missed: {row.policy}: {line}" for line in floor_notes(row.evaluation)]
@@ -316,8 +315,9 @@ def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
 BudgetRows = Sequence[BudgetRow | BudgetComparison]
 
 
-def budgets_summary(rows: BudgetRows) -> Summary:
-    """Return the table of several budgets: the best plan or policy for each, and the gain per step."""
+@summarise.register
+def _(sweep: BudgetSweep) -> Summary:  # type: ignore[type-arg]
+    rows: BudgetRows = sweep.rows
     first = rows[0]
     names = list(first.budget)
     heads = [*(["budget"] if names == ["resource 0"] else names), "welfare", "±", "upper bound"]
@@ -406,17 +406,19 @@ SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
 
 
 @summarise.register
-def _(found: UnderDraws) -> Summary:
-    return Summary(_draws_title(found), tables=[draws_table(found, row) for row in found.rows])
+def _(found: ScenarioComparison) -> Summary:
+    notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    tables = [scenario_table(found, row) for row in found.rows]
+    return Summary(_draws_title(found), tables=tables, notes=notes)
 
 
-def _draws_title(found: UnderDraws) -> str:
+def _draws_title(found: ScenarioComparison) -> str:
     return f"Welfare over {found.num_draws} draws of the posterior"
 
 
-def draws_table(found: UnderDraws, row: PolicyDraws) -> Table:
+def scenario_table(found: ScenarioComparison, row: ScenarioValues) -> Table:
     """Return the quantiles of one policy's welfare and values over draws."""
-    names = ("welfare", *member_names(found.problem, row.found.by_type))
+    names = ("welfare", *found.member_names(row))
     values = (row.welfare, *row.members.T)
     rows = [
         [name, *(fixed(figure) for figure in list(spread_of(own).values())[1:])]
@@ -427,20 +429,35 @@ def draws_table(found: UnderDraws, row: PolicyDraws) -> Table:
     return table(caption, ["of", *SPREAD], rows, len(names) - MOST_ROWS - 1)
 
 
-def rivals_table(found: UnderDraws) -> Table:
-    """Return the quantiles of each policy's welfare, and the probability that it beats the first."""
+def rivals_summary(found: ScenarioComparison) -> Summary:
+    """Return the quantiles of each policy's welfare, and the probability that it is better than the first."""
     first = found.rows[0].policy
     rows = []
     for row in found.rows:
         spread = [fixed(row.quantile(share)) for share in (0.05, 0.5, 0.95)]
-        better = "" if row.policy == first else percent(found.chance_better(row.policy, first))
+        better = "" if row.policy == first else percent(found.probability_better(row.policy, first))
         rows.append([row.policy, *spread, fixed(row.tail(0.1)), better])
-    return table(_draws_title(found), ["policy", *SPREAD, f"better than {first}"], rows)
+    notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    return Summary(
+        _draws_title(found), tables=[table("", ["policy", *SPREAD, f"better than {first}"], rows)], notes=notes
+    )
 
 
 @summarise.register
-def _(found: WorthKnowing) -> Summary:
-    rows = [[row.type, row.state, row.action, fixed(row.worth), fixed(row.stderr)] for row in found.sure[:MOST_ROWS]]
+def _(plan: ScenarioPlan) -> Summary:
+    found = summarise(plan.solution)
+    parts = [summarise(one) for one in (plan.robust, plan.scenarios, plan.information) if one is not None]
+    facts = [*found.facts, *(fact for part in parts for fact in part.facts)]
+    tables = [*found.tables, *(table for part in parts for table in part.tables)]
+    notes = [*found.notes, *(note for part in parts for note in part.notes)]
+    return Summary(found.title, found.aside, facts, tables, found.folded, notes=notes)
+
+
+@summarise.register
+def _(found: ValueOfInformation) -> Summary:
+    rows = [
+        [row.type, row.state, row.action, fixed(row.value), fixed(row.stderr)] for row in found.significant[:MOST_ROWS]
+    ]
     heads = ["type", "state", "action", "value", "±"]
     facts = [("perfect information adds", fixed(found.total)), ("to a mean welfare of", fixed(found.welfare))]
     tables = [table("", heads, rows, text=heads[:3])] if rows else []
@@ -448,7 +465,7 @@ def _(found: WorthKnowing) -> Summary:
 
 
 @summarise.register
-def _(found: Robust) -> Summary:
+def _(found: CVaRResult) -> Summary:
     facts = []
     for name, trade in (("draws chosen on", found.seen), ("draws held out", found.held_out)):
         if trade is not None:
@@ -489,7 +506,8 @@ def _type_facts(t: int, one: TypeFacts) -> dict[str, str]:
 
 @summarise.register
 def _(found: TypeIndices) -> Summary:
-    problem, num_steps = found.problem, found.problem.criterion.num_steps
+    problem, criterion = found.problem, found.problem.criterion
+    num_steps = None if criterion.is_stationary else criterion.num_layers
     rows: list[list[str]] = []
     for t in range(min(problem.num_types, MOST_TYPES)):
         verdict = "yes" if found.indexable[t] else "undefined" if t in found.result.refused else "no"
@@ -527,7 +545,7 @@ def _indices_text(found: TypeIndices, t: int, indices: Floats) -> str:
 
 
 @summarise.register
-def _(found: Fairness) -> Summary:
+def _(found: PriceOfFairness) -> Summary:
     notes = [
         f"best for {row.welfare}: the plan for {row.plan_of}, which is better than its own"
         for row in found.rows
@@ -583,7 +601,7 @@ def _(training: Training) -> Summary:
 
 
 @summarise.register
-def _(found: Trainings) -> Summary:
+def _(found: TrainingRuns) -> Summary:
     rows = [
         [
             f"{row.seed} *" if place == found.place_of_best else f"{row.seed}",

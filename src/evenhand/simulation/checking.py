@@ -11,7 +11,7 @@ from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
 from evenhand.model.criterion import Finite
 from evenhand.model.feasible import check_actions, check_budget, checked_shape
-from evenhand.model.policy import Exchangeable, Lawful, Policy, Remembers, Resuming, Starting, begin, capabilities
+from evenhand.model.policy import Exchangeable, Lawful, Policy, Remembers, Resuming, StatefulPolicy, begin, capabilities
 from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.reductions.counts import count_states
 from evenhand.simulation.counts import checked_allocation
@@ -25,7 +25,7 @@ STEPS = 25
 """Steps that are played to reach states by acting."""
 
 
-def check_policy(policy: Policy | Starting, problem: Problem, rng: Rng = 0) -> None:
+def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0) -> None:
     """Try a policy on a problem and raise PolicyError with everything that is wrong with it.
 
     Checked: it acts (or starts an actor that does); actions have the shape of the states, exist, and respect the
@@ -36,25 +36,25 @@ def check_policy(policy: Policy | Starting, problem: Problem, rng: Rng = 0) -> N
     it had not been interrupted.
 
     Args:
-        policy: the policy to try.
-        problem: a problem to try it on, or a simulator.
+        problem: the problem, or a simulator.
+        policy: the policy.
         rng: seed or generator of the states that are tried.
 
     Example:
         >>> import evenhand as eh
         >>> problem = eh.problems.machine_replacement(num_arms=3)
-        >>> eh.check_policy(eh.policies.worst_first(problem), problem)
+        >>> eh.check_policy(problem, eh.policies.worst_first(problem))
         >>> class Everybody:
         ...     def act(self, states, rng):
         ...         return states * 0 + 1
-        >>> eh.check_policy(Everybody(), problem)
+        >>> eh.check_policy(problem, Everybody())
         Traceback (most recent call last):
             ...
         evenhand.errors.PolicyError: the policy breaks the rules:
           batch of 1: step 0, episode 0: the policy used 3 of resource 0, whose budget is 1
           ...
     """
-    check_problem(problem, "check_policy(policy, problem)")
+    check_problem(problem, "check_policy(problem, policy)")
     generator = as_generator(rng)
     faults: list[str] = []
     can = capabilities(policy)
@@ -104,7 +104,7 @@ def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type:
         faults.append(f"{where}: raised {type(error).__name__}: {error}")
 
 
-def _try_acting(policy: Policy | Starting, problem: Problem, states: Indices) -> None:
+def _try_acting(policy: Policy | StatefulPolicy, problem: Problem, states: Indices) -> None:
     given = states.copy()
     # Twice with the same seed, on the same array: it must neither draw elsewhere nor write into it.
     seen = [checked_shape(_act_once(policy, given, seed), given) for seed in (1, 1)]
@@ -115,16 +115,16 @@ def _try_acting(policy: Policy | Starting, problem: Problem, states: Indices) ->
     check_actions(problem, states, seen[0])
 
 
-def _act_once(policy: Policy | Starting, states: Indices, seed: int) -> Indices:
+def _act_once(policy: Policy | StatefulPolicy, states: Indices, seed: int) -> Indices:
     rng = np.random.default_rng(seed)
     return begin(policy, len(states), rng).act(states, rng)
 
 
-def _try_playing(policy: Policy | Starting, problem: Problem, seed: int) -> None:
+def _try_playing(policy: Policy | StatefulPolicy, problem: Problem, seed: int) -> None:
     simulate(problem, policy, num_episodes=3, rng=seed, criterion=Finite(STEPS, problem.discount))
 
 
-def _try_resuming(starts: Starting, resumes: Resuming, trials: list[Indices]) -> None:
+def _try_resuming(starts: StatefulPolicy, resumes: Resuming, trials: list[Indices]) -> None:
     """Before each of a few steps, an actor made of what was remembered acts as the one that remembers."""
     rng = np.random.default_rng(1)
     actor = starts.start(len(trials[0]), rng)

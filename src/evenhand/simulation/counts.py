@@ -11,12 +11,12 @@ import numpy as np
 from evenhand.checks import as_generator, check_memory, check_positive_int
 from evenhand.display import heard, shows_bar
 from evenhand.errors import NotApplicable, PolicyError
-from evenhand.kernels.crowds import step_crowds_fast
+from evenhand.kernels.count_step import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget
-from evenhand.model.policy import Exchangeable, Policy, Starting, capabilities, check_acts, plays_by_counts
+from evenhand.model.policy import Exchangeable, Policy, StatefulPolicy, capabilities, check_acts, plays_by_counts
 from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.simulation.rollout import (
@@ -34,7 +34,7 @@ from evenhand.typing import Array, Floats, Ints, Progress, Rng
 @shows_bar
 def simulate_counts(
     problem: Problem,
-    policy: Exchangeable | Policy | Starting,
+    policy: Exchangeable | Policy | StatefulPolicy,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = 0,

@@ -12,7 +12,9 @@ K: one choice, weighted by K + 1, has the expectation of them all. States are di
 of rewards are the same; the cost is one choice per change instead of one per step.
 """
 
+from collections.abc import Iterator
 from copy import deepcopy
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,13 +22,26 @@ import numpy as np
 from evenhand.checks import as_generator
 from evenhand.errors import PolicyError
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
+from evenhand.kernels.rank_tables import RankTables, fixed
 from evenhand.kernels.stepping import first_states
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import WARM_UP
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
 from evenhand.model.policy import Policy
-from evenhand.simulation.rollout import BATCH, Rollout, as_asked, count_visits, share_of_budget, summed_rewards
+from evenhand.simulation.rollout import (
+    BATCH,
+    CHUNK,
+    Rollout,
+    as_asked,
+    compiled_tables,
+    count_visits,
+    share_of_budget,
+    summed_rewards,
+)
 from evenhand.typing import Floats, Indices, Progress, Rng
+
+MOST_CHANGES = 10_000
+"""Changes of an episode per call of compiled code."""
 
 
 def leaving(problem: CoupledMDP) -> Floats:
@@ -83,29 +98,23 @@ def simulate_events(
     shape = (num_episodes, problem.num_arms)
     returns, served, drift = np.zeros((len(gains), *shape)), np.zeros(shape), np.zeros(shape)
     used, visits = np.zeros((num_episodes, problem.num_resources)), np.zeros(types.valid.shape)
-    size = max(1, min(num_episodes, BATCH // problem.num_arms))
+    size, tables = max(1, min(num_episodes, BATCH // problem.num_arms)), compiled_tables(policy, problem)
     starts = range(0, num_episodes, size)
     for start, stream in zip(starts, policy_rng.spawn(len(starts)), strict=True):
         rows = slice(start, min(start + size, num_episodes))
+        totals = _Totals(
+            *(np.ascontiguousarray(each) for each in (returns[:, rows], served[rows], used[rows], drift[rows])), visits
+        )
         # A copy: the numbers of an event do not depend on batches.
         world = _Moving(problem, deepcopy(world_rng), start, rows.stop - start)
-        clocks = np.zeros(rows.stop - start)
-        while (clocks < horizon).any():
-            states = world.states
-            actions = checked_shape(policy.act(states.copy(), stream), states, int(clocks.min()))
-            spent = _spent(problem, states, actions, int(clocks.min()), start)
-            dwell = world.move(actions)
-            first, second = window.shares(clocks, clocks + dwell)
-            weights, cells = (first + second)[:, None], (problem.type_of_arm, states, actions)
-            for table, sums in zip(gains, returns[:, rows], strict=True):
-                sums += weights * table[cells]
-            drift[rows] += 2 * (second - first)[:, None] * gains[0][cells]
-            served[rows] += weights * types.served[cells]
-            used[rows] += weights * spent
-            visits += count_visits(problem, states, actions, weights)
-            clocks = np.minimum(clocks + dwell, horizon)
+        if tables is None:
+            played = _play(policy, world, window, totals, gains, stream)
+        else:
+            played = _play_by_rank(tables, world, window, totals, gains, stream)
+        for clocks in played:
             if progress is not None:
                 progress("playing", float(start + clocks.mean() / horizon * len(clocks)) / num_episodes)
+        returns[:, rows], served[rows], used[rows], drift[rows] = totals[:4]
     return Rollout(
         returns=as_asked(returns, rewards),
         used=share_of_budget(problem, used, 1.0),
@@ -114,6 +123,68 @@ def simulate_events(
         visits=visits,
         drift=drift,
     )
+
+
+class _Totals(NamedTuple):
+    """Sums of one batch; all are added to."""
+
+    returns: Floats
+    """(table, episode, arm)"""
+
+    served: Floats
+    """(episode, arm)"""
+
+    used: Floats
+    """(episode, resource)"""
+
+    drift: Floats
+    """(episode, arm)"""
+
+    visits: Floats
+    """(type, state, action)"""
+
+
+def _play_by_rank(
+    tables: RankTables, world: "_Moving", window: _Window, totals: _Totals, gains: Floats, rng: np.random.Generator
+) -> Iterator[Floats]:
+    """Play one batch of a policy that serves by rank, many changes per call; yields the (episode,) times reached."""
+    from evenhand.kernels import episodes
+
+    number, arms = world.states.shape
+    clocks, nowhere = np.zeros(number), np.zeros(number, dtype=np.int32)
+    dynamics = fixed(episodes.Dynamics(world.kinds, nowhere, world.cumulative, gains, world.problem.types.served))
+    silent = world.silent.copy()
+    while (clocks < window.end).any():
+        changes = min(max(1, CHUNK // (number * arms)), MOST_CHANGES)
+        keys, policy_keys = draw_keys(world.rng, 2 * changes), draw_keys(rng, changes * tables.keys_per_step)
+        steps = (world.states, silent, clocks, keys.reshape(-1, 2), policy_keys.reshape(changes, -1), *window)
+        batch = (world.first, number)
+        play = partial(episodes.play_changes, *dynamics, *tables, *totals[:4], *steps, *batch)
+        for visits in episodes.in_blocks(play, number):
+            totals.visits[:] += visits
+        yield clocks
+
+
+def _play(
+    policy: Policy, world: "_Moving", window: _Window, totals: _Totals, gains: Floats, rng: np.random.Generator
+) -> Iterator[Floats]:
+    """Play one batch of any policy without memory, one change per call; yields the (episode,) times reached."""
+    problem, clocks = world.problem, np.zeros(len(world.states))
+    while (clocks < window.end).any():
+        states, step = world.states, int(clocks.min())
+        actions = checked_shape(policy.act(states.copy(), rng), states, step)
+        spent = _spent(problem, states, actions, step, world.first)
+        dwell = world.move(actions)
+        first, second = window.shares(clocks, clocks + dwell)
+        weights, cells = (first + second)[:, None], (problem.type_of_arm, states, actions)
+        for table, sums in zip(gains, totals.returns, strict=True):
+            sums += weights * table[cells]
+        totals.drift[:] += 2 * (second - first)[:, None] * gains[0][cells]
+        totals.served[:] += weights * problem.types.served[cells]
+        totals.used[:] += weights * spent
+        totals.visits[:] += count_visits(problem, states, actions, weights)
+        clocks = np.minimum(clocks + dwell, window.end)
+        yield clocks
 
 
 def _spent(problem: CoupledMDP, states: Indices, actions: Indices, step: int, first: int) -> Floats:
@@ -131,7 +202,7 @@ class _Moving:
     """The states of a batch of episodes, each of which is at its own time."""
 
     def __init__(self, problem: CoupledMDP, rng: np.random.Generator, first: int, number: int) -> None:
-        types, self.kinds, self.rng = problem.types, problem.type_of_arm, rng
+        types, self.problem, self.kinds, self.first, self.rng = problem.types, problem, problem.type_of_arm, first, rng
         self.places = grid(first, number, problem.num_arms)
         rates = leaving(problem)
         with np.errstate(divide="ignore"):

@@ -4,14 +4,17 @@
 
 The weights w and the usual number of steps T are the criterion's: gamma^t where it discounts, equal shares after a
 warm-up where it averages. A policy made for a finite horizon that is played for longer begins again after its last
-step (`BySteps`).
+step (`TimeVaryingPolicy`).
 
 Randomness is split once: one stream for the world, one for the policy. The world's numbers belong to (step, episode,
 arm), so two policies given the same rng meet the same world, and an arm that both treat alike moves alike. A simulator
 draws as it likes: its numbers belong to the step and the batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,17 +22,24 @@ from evenhand.checks import as_generator, check_memory, check_positive_int, chec
 from evenhand.display import counted, heard, shows_bar
 from evenhand.errors import NotApplicable, PolicyError
 from evenhand.kernels.randomness import draw_keys
-from evenhand.kernels.stepping import COMPILE_FROM, World, first_states, step_arms, step_arms_fast
+from evenhand.kernels.rank_tables import RankTables, fixed
+from evenhand.kernels.stepping import World, first_states
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.feasible import check_budget, checked_shape, missing_action
-from evenhand.model.policy import Policy, Starting, begin, check_acts
+from evenhand.model.policy import Policy, StatefulPolicy, begin, check_acts
 from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 
+if TYPE_CHECKING:
+    from evenhand.kernels.episodes import Dynamics
+
 BATCH = 4_000_000
 """Arms of all episodes that are in memory at once. Part of the result: each batch has a stream of its own."""
+
+CHUNK = 4_000_000
+"""Steps of arms of one call of compiled code: between calls progress is reported."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class Rollout:
 @shows_bar
 def simulate(
     problem: Problem,
-    policy: Policy | Starting,
+    policy: Policy | StatefulPolicy,
     num_episodes: int = 1000,
     horizon: int | None = None,
     rng: Rng = 0,
@@ -125,8 +135,8 @@ def simulate(
     gains = None if isinstance(problem, Simulator) else summed_rewards(problem, rewards)
     if gains is None and rewards is not None:
         raise NotApplicable("rewards: a simulator samples its own, and others cannot be summed in their place")
-    tables = 1 if gains is None else len(gains)
-    sums = _Sums.reserve(problem, tables, num_episodes, len(weights), keep_paths)
+    number = 1 if gains is None else len(gains)
+    sums = _Sums.reserve(problem, number, num_episodes, len(weights), keep_paths)
     # The split of the head; keys are drawn once, so that the world does not depend on batches.
     world_rng, policy_rng = as_generator(rng).spawn(2)
     keys = draw_keys(world_rng, len(weights) + 1)
@@ -134,17 +144,20 @@ def simulate(
     size = max(1, min(num_episodes, BATCH // problem.num_arms))
     middle = middle_step(problem, criterion, weights)
     starts = range(0, num_episodes, size)
-    fast = num_episodes * problem.num_arms * len(weights) >= COMPILE_FROM
+    tables = None if keep_paths or gains is None else compiled_tables(policy, problem)
     # Each batch of episodes has a stream of the policy's own.
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
         own = sums.of(slice(start, min(start + size, num_episodes)))
         tell = None if told is None else part_of(told, batch, len(starts))
-        play = _Play(policy, weights, keys, start, stream, tell, middle)
+        play = Play(policy, weights, keys, start, stream, tell, middle)
         if isinstance(problem, Simulator):
             _play_sampled(problem, play, own)
         else:
             assert gains is not None
-            _play(problem, play, own, gains, fast)
+            if tables is None:
+                _play(problem, play, own, gains)
+            else:
+                _play_by_rank(problem, play, own, gains, tables)
     total = float(weights.sum())
     return Rollout(
         returns=as_asked(sums.returns, rewards),
@@ -233,10 +246,10 @@ class _Sums:
 
 
 @dataclass(frozen=True)
-class _Play:
+class Play:
     """How one batch of episodes is played."""
 
-    policy: Policy | Starting
+    policy: Policy | StatefulPolicy
 
     weights: Floats
     """(step,)"""
@@ -252,12 +265,12 @@ class _Play:
 
     progress: Progress | None
 
-    middle: int | None
+    middle: int | None = None
     """The first step of the second half of those that count; None if that does not matter."""
 
     def tell(self, step: int) -> None:
         """Say how far it is, now and then."""
-        if self.progress is not None and step % 16 == 0:
+        if self.progress is not None:
             self.progress("playing", step / len(self.weights))
 
 
@@ -266,7 +279,7 @@ class _Play:
 
 def step_weights(problem: Problem, horizon: int | None, criterion: str | Criterion | None) -> Floats:
     """(step,) what each step to be simulated counts for."""
-    chosen = problem.under(criterion).criterion
+    chosen = problem.with_criterion(criterion).criterion
     steps = chosen.simulated_steps(horizon)
     check_memory(16.0 * steps, f"a horizon of {steps} steps", "Use a shorter one.")
     return chosen.time_weights(steps)
@@ -291,7 +304,7 @@ def as_asked(returns: Floats, rewards: Floats | None) -> Floats:
 
 def middle_step(problem: Problem, criterion: str | Criterion | None, weights: Floats) -> int | None:
     """The first step of the second half of the (step,) weights of an average; None for others, or without halves."""
-    if not problem.under(criterion).criterion.is_average:
+    if not problem.with_criterion(criterion).criterion.is_average:
         return None
     number = int(np.count_nonzero(weights))
     return len(weights) - number // 2 if number > 1 else None
@@ -319,13 +332,85 @@ def part_of(progress: Progress, part: int, parts: int) -> Progress:
 # -- the steps -------------------------------------------------------------------------------------------------------
 
 
-def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bool) -> None:
-    """Play one batch of episodes by matrices."""
+def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTables | None:
+    """The tables by which whole episodes of a policy are played in one compiled loop; None if it is asked step by step.
+
+    Args:
+        policy: what acts.
+        problem: what it plays: tables for other arms or another budget must be checked at every step.
+    """
+    classes = type(policy).__mro__
+
+    def owner(name: str) -> int:
+        return next((place for place, each in enumerate(classes) if name in vars(each)), len(classes))
+
+    # A subclass with an `act` of its own, or an object that was given one, does not follow the tables.
+    if owner("act") < owner("rank_tables") or "act" in vars(policy):
+        return None
+    tables = getattr(policy, "rank_tables", None)
+    if not isinstance(tables, RankTables):
+        return None
     types = problem.types
+    own = (tables.type_of_arm, tables.usage, tables.idle, tables.limit)
+    here = (problem.type_of_arm, types.usage, types.idle, problem.budget_limit)
+    return tables if all(np.array_equal(*pair) for pair in zip(own, here, strict=True)) else None
+
+
+def play_by_rank(
+    dynamics: "Dynamics", tables: RankTables, states: Indices, totals: Sequence[Floats], play: Play
+) -> Ints:
+    """Play one batch of episodes of a policy that serves by rank: many steps per call of compiled code.
+
+    Args:
+        dynamics: tables by which arms move and earn.
+        tables: those of the policy.
+        states: (episode, arm) first states; replaced by the last ones.
+        totals: contiguous sums, which are added to: returns (table, episode, arm), shares of time served, usage, and
+            returns up to the middle.
+        play: how it is played.
+
+    Returns:
+        (type, state, action) visits in the steps that count.
+    """
+    from evenhand.kernels import episodes
+
+    middle, number = -1 if play.middle is None else play.middle, len(states)
+    chunk, visits = max(1, CHUNK // states.size), np.zeros(dynamics.serves.shape, dtype=np.int64)
+    for step in range(0, len(play.weights), chunk):
+        weights, keys = play.weights[step : step + chunk], play.keys[1 + step : 1 + step + chunk]
+        policy_keys = draw_keys(play.rng, len(weights) * tables.keys_per_step).reshape(len(weights), -1)
+        steps = (states, weights, keys, policy_keys, step, middle, play.first, number)
+        for part in episodes.in_blocks(partial(episodes.play, *fixed(dynamics), *tables, *totals, *steps), number):
+            visits += part
+        play.tell(step)
+    return visits
+
+
+def _play_by_rank(problem: CoupledMDP, play: Play, sums: _Sums, gains: Floats, tables: RankTables) -> None:
+    """Play one batch of episodes of a policy that serves by rank."""
+    from evenhand.kernels.episodes import Dynamics
+
+    types, number = problem.types, len(sums.used)
+    states = first_states(problem.type_of_arm, types.cumulative_initial, play.keys[0], play.first, number)
+    start = np.zeros(number, dtype=np.int32)
+    dynamics = Dynamics(problem.type_of_arm, start, types.cumulative, gains, types.served)
+    own = (sums.returns, sums.served, sums.used, sums.first_half)
+    totals = [np.ascontiguousarray(each) for each in own]
+    visits = play_by_rank(dynamics, tables, states, totals, play)
+    for each, total in zip(own, totals, strict=True):
+        each[:] = total
+    if play.middle is not None:
+        sums.visits[:] += play.weights.max() * visits  # under the average all steps that count weigh the same
+
+
+def _play(problem: CoupledMDP, play: Play, sums: _Sums, gains: Floats) -> None:
+    """Play one batch of episodes by matrices, and ask the policy at every step."""
+    types = problem.types
+    from evenhand.kernels.episodes import step_arms
+
     # The step itself sums the first table; others are summed beside it.
     returns, *others = sums.returns
-    world = World(problem.type_of_arm, types.cumulative, gains[0], types.usage, types.real, types.served)
-    step = step_arms_fast if fast else step_arms
+    world = fixed(World(problem.type_of_arm, types.cumulative, gains[0], types.usage, types.real, types.served))
     states = first_states(problem.type_of_arm, types.cumulative_initial, play.keys[0], play.first, len(returns))
     actor = begin(play.policy, len(returns), play.rng)
     for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
@@ -335,7 +420,7 @@ def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bo
         before = states.copy() if others or sums.states is not None or play.middle is not None else states
         if t == play.middle:
             sums.first_half[:] = returns
-        spent, exist = step(world, states, actions, weight, returns, sums.served, key, play.first)
+        spent, exist = step_arms(*world, states, actions, weight, returns, sums.served, key, play.first)
         # Before the budget: an action that does not exist has no usage.
         if not exist:
             raise PolicyError(missing_action(problem, states, actions, t, play.first))
@@ -347,10 +432,11 @@ def _play(problem: CoupledMDP, play: _Play, sums: _Sums, gains: Floats, fast: bo
             sums.visits[:] += count_visits(problem, before, actions, weight)
         if sums.states is not None:
             sums.keep(t, before, actions, gains[0][problem.type_of_arm, before, actions])
-        play.tell(t)
+        if t % 16 == 0:
+            play.tell(t)
 
 
-def _play_sampled(simulator: Simulator, play: _Play, sums: _Sums) -> None:
+def _play_sampled(simulator: Simulator, play: Play, sums: _Sums) -> None:
     """Play one batch of episodes by sampling: all arms of all episodes in one call a step.
 
     The sampler of a step draws from a generator of the step's own key, so that policies given the same rng meet the
@@ -375,10 +461,11 @@ def _play_sampled(simulator: Simulator, play: _Play, sums: _Sums) -> None:
         sums.used[:] += weight * spent
         sums.keep(t, states, actions, rewards)
         states = moved.reshape(states.shape)
-        play.tell(t)
+        if t % 16 == 0:
+            play.tell(t)
 
 
-def _sampled_first(simulator: Simulator, play: _Play, number: int) -> Indices:
+def _sampled_first(simulator: Simulator, play: Play, number: int) -> Indices:
     drawn = simulator.begin(number * simulator.num_arms, _stream(play.keys[0], play.first))
     return drawn.reshape(number, simulator.num_arms)
 

@@ -1,13 +1,13 @@
-"""The only door to HiGHS: a linear program goes in as arrays, its optimum comes out, or an error in plain words.
+"""Interface to HiGHS: a linear program as arrays, and its optimum or an error.
 
     maximise  gains.x    subject to    row_lower <= matrix x <= row_upper,    lower <= x <= upper
 
 The duals are the rates at which the optimum grows with the right-hand sides: not negative for `<=` rows, not positive
-for `>=` rows, of either sign for equations. No other module knows HiGHS, its options or its statuses.
+for `>=` rows, of either sign for equations. No other module uses HiGHS, its options or its statuses.
 
-Roads. On degenerate programs a simplex method may go round for hours where an interior point needs a second, and the
-other way round. So each road but the last has a limit on its iterations, a multiple of the size of the program and not
-a time, so that the answer does not depend on the machine; where it ends without a proof, the next road begins.
+Attempts. On degenerate programs a simplex method may cycle for hours where an interior point needs a second, and vice
+versa. So each attempt but the last has a limit on its iterations, a multiple of the size of the program and not a time,
+so that the result does not depend on the machine; if it ends without a proof, the next attempt begins.
 """
 
 from collections.abc import Callable
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from highspy import Highs, HighsLp
 
 Algorithm: TypeAlias = Literal["simplex", "primal-simplex", "interior-point"]
-"""How a program is solved. The interior point ends at a vertex only where it would be imprecise without."""
+"""Algorithm of HiGHS. The interior point ends at a vertex only if it would be imprecise otherwise."""
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "simplex": {"solver": "simplex"},
     "primal-simplex": {"solver": "simplex", "simplex_strategy": 4},
     "interior-point": {"solver": "ipm", "run_crossover": "choose"},
 }
-"""The options of HiGHS that each algorithm stands for."""
+"""Options of HiGHS of each algorithm."""
 
-ROADS: dict[str, tuple[dict[str, Any], ...]] = {
+ATTEMPTS: dict[str, tuple[dict[str, Any], ...]] = {
     "simplex": ({}, ALGORITHMS["interior-point"], ALGORITHMS["primal-simplex"] | {"presolve": "off"}),
     "primal-simplex": ({}, ALGORITHMS["interior-point"], ALGORITHMS["simplex"] | {"presolve": "off"}),
     "interior-point": ({}, ALGORITHMS["simplex"], ALGORITHMS["interior-point"] | {"presolve": "off"}),
 }
-"""What is tried in turn where an algorithm ends without an answer: options that differ from its own."""
+"""Options of the attempts of each algorithm, in turn, that differ from its own."""
 
 PATIENCE = 5
-"""Simplex iterations a row after which another road is taken; usual programs need one to three."""
+"""Simplex iterations per row before the next attempt; usual programs need one to three."""
 
-TELL_EVERY = 0.5
-"""Seconds between two words about a program that is still being solved."""
+REPORT_EVERY = 0.5
+"""Seconds between two reports on a program that is still being solved."""
 
 Waiting: TypeAlias = Callable[[float], None]
-"""Called now and then with the seconds that a program has taken so far."""
+"""Called repeatedly with the seconds that a program has taken so far."""
 
 MOST_ENTRIES = 2**31 - 1
 """Non-zeros of the largest program: HiGHS counts in 32 bits."""
@@ -59,7 +59,7 @@ _BAD: type[EvenhandError] = InvalidInput
 _UNFINISHED: type[EvenhandError] = NotConverged
 STATUSES: dict[str, tuple[type[EvenhandError], str]] = {
     "kModelEmpty": (_BAD, "has no variables"),
-    "kModelError": (_BAD, "is not sound: a number in it is not finite, or a bound is the wrong way round"),
+    "kModelError": (_BAD, "is invalid: a number in it is not finite, or a lower bound exceeds its upper bound"),
     "kLoadError": (_BAD, "could not be read"),
     "kInfeasible": (Infeasible, "has no solution: its constraints contradict each other"),
     "kUnbounded": (_BAD, "has no optimum: its objective grows without limit"),
@@ -71,10 +71,18 @@ STATUSES: dict[str, tuple[type[EvenhandError], str]] = {
     "kHighsInterrupt": (_UNFINISHED, "was interrupted"),
     "kUnknown": (_UNFINISHED, "was left without a proof that its solution is optimal"),
 }
-"""What each status means: the error and the words; whatever is not here (and not kOptimal) is NotConverged."""
+"""Error and message of each status; any other (but kOptimal) is NotConverged."""
 
-_TRY_AGAIN = ("kIterationLimit", "kUnknown", "kSolveError", "kUnbounded", "kUnboundedOrInfeasible", "kPostsolveError")
-"""Statuses after which another road may find the optimum; rounding can make a program look unbounded."""
+_TRY_AGAIN = (
+    "kNotset",
+    "kIterationLimit",
+    "kUnknown",
+    "kSolveError",
+    "kUnbounded",
+    "kUnboundedOrInfeasible",
+    "kPostsolveError",
+)
+"""Statuses after which another attempt may find the optimum; rounding can make a program look unbounded."""
 
 _NO_LIMIT = 2**31 - 1
 
@@ -87,31 +95,31 @@ class LinearProgram:
     """A linear program to be maximised; infinite bounds are absent ones."""
 
     gains: Floats
-    """(column,) what one unit of each variable adds to the objective."""
+    """(column,) coefficients of the objective."""
 
     matrix: sparse.csc_array | sparse.csr_array
-    """(row, column) coefficients, by columns or by rows: its arrays are handed over as they are."""
+    """(row, column) coefficients, by columns or by rows: its arrays are passed on unchanged."""
 
     row_lower: Floats
-    """(row,) the least each row may be."""
+    """(row,) lower bounds of the rows."""
 
     row_upper: Floats
-    """(row,) the most each row may be."""
+    """(row,) upper bounds of the rows."""
 
     lower: Floats
-    """(column,) the least each variable may be."""
+    """(column,) lower bounds of the variables."""
 
     upper: Floats
-    """(column,) the most each variable may be."""
+    """(column,) upper bounds of the variables."""
 
     @property
     def num_rows(self) -> int:
-        """How many constraints there are."""
+        """Number of constraints."""
         return len(self.row_lower)
 
     @property
     def num_columns(self) -> int:
-        """How many variables there are."""
+        """Number of variables."""
         return len(self.gains)
 
 
@@ -123,16 +131,16 @@ class LinearOptimum:
     """(column,) the variables."""
 
     duals: Floats
-    """(row,) what one unit more on each right-hand side adds to the objective."""
+    """(row,) derivatives of the objective by the right-hand sides."""
 
     objective: float
     """The optimal value."""
 
     seconds: float
-    """How long HiGHS took, with handing the arrays over."""
+    """Wall time of HiGHS, with passing the arrays."""
 
     iterations: int
-    """Of the simplex method, the interior point and the crossover together."""
+    """Iterations of the simplex method, the interior point and the crossover together."""
 
 
 # -- solving ----------------------------------------------------------------------------------------------------------
@@ -151,89 +159,54 @@ def solve_program(
     """Solve a linear program to optimality.
 
     Args:
-        program: what to maximise.
-        algorithm: how; where it ends without an answer, others follow.
-        tolerance: by how much a constraint, of the program or of its dual, may be broken; at 1e-9 the
-            simplex methods may stall.
-        time_limit: seconds after which to give up (NotConverged).
-        threads: how many threads HiGHS may use; its own choice when absent.
-        silent: whether HiGHS keeps its log to itself.
-        waiting: called now and then with the seconds taken so far.
+        program: the program.
+        algorithm: first algorithm; others follow if it ends without an optimum.
+        tolerance: feasibility tolerance of the program and of its dual; from 1e-9 on the simplex methods may stall.
+        time_limit: seconds after which to raise NotConverged.
+        threads: threads of HiGHS; its own choice by default.
+        silent: whether the log of HiGHS is suppressed.
+        waiting: called repeatedly with the seconds taken so far.
 
     Raises:
         Infeasible: its constraints contradict each other.
-        InvalidInput: the program is unbounded, or not sound.
-        NotConverged: HiGHS ended without an optimum on every road, or the time was over.
+        InvalidInput: the program is unbounded or invalid.
+        NotConverged: HiGHS ended without an optimum in every attempt, or the time was over.
     """
     _check(program, algorithm, time_limit)
+    from highspy import Highs  # a heavy import, needed only here
+
+    begin, status, highs = perf_counter(), "kUnknown", Highs()
     options = _options(algorithm, tolerance, threads, silent)
-    return WarmProgram(program, options, ROADS[algorithm], time_limit, waiting).solve()
+    _set_options(highs, options)
+    if highs.passModel(_as_highs(program)).name == "kError":
+        raise _error("kModelError")
+    attempts = ATTEMPTS[algorithm]
+    for number, other in enumerate(attempts):
+        last = number == len(attempts) - 1
+        limits: dict[str, Any] = {"simplex_iteration_limit": _NO_LIMIT if last else PATIENCE * program.num_rows + 1000}
+        if time_limit is not None:
+            # HiGHS counts from its first run on.
+            limits["time_limit"] = max(time_limit - (perf_counter() - begin), 0.01) + highs.getRunTime()
+        _set_options(highs, options | other | limits)
+        if number:
+            highs.clearSolver()
+        _run(highs, waiting, begin)
+        status = highs.getModelStatus().name
+        if status == "kOptimal":
+            return _read(highs, perf_counter() - begin)
+        # Infeasible, unsound, or out of time: another attempt would have the same result.
+        if status not in _TRY_AGAIN:
+            break
+    raise _error(status, perf_counter() - begin)
 
 
-class WarmProgram:
-    """A program that is solved again with other gains and sides, from the basis at which it ended."""
-
-    def __init__(
-        self,
-        program: LinearProgram,
-        options: dict[str, Any] | None = None,
-        roads: tuple[dict[str, Any], ...] = ROADS["simplex"],
-        time_limit: float | None = None,
-        waiting: Waiting | None = None,
-    ) -> None:
-        from highspy import Highs  # a heavy import, needed only here
-
-        self._highs, self._roads = Highs(), roads
-        self._options = options or _options("simplex", 1e-9, None, True)
-        self._patience = PATIENCE * program.num_rows + 1000
-        self._begin, self._limit, self._waiting = perf_counter(), time_limit, waiting
-        self._columns = np.arange(program.num_columns, dtype=np.int32)
-        self._rows = np.arange(program.num_rows, dtype=np.int32)
-        _set_options(self._highs, self._options)
-        if self._highs.passModel(_as_highs(program)).name == "kError":
-            _raise("kModelError")
-
-    def change(self, gains: Floats, rows: tuple[Floats, Floats], columns: tuple[Floats, Floats]) -> None:
-        """Give it other gains, and other lower and upper sides of its rows and columns."""
-        self._highs.changeColsCost(len(self._columns), self._columns, -gains)
-        self._highs.changeColsBounds(len(self._columns), self._columns, *columns)
-        # the stubs of highspy 1.15 lack it
-        self._highs.changeRowsBounds(len(self._rows), self._rows, *rows)  # type: ignore[attr-defined]
-
-    def solve(self, patient: bool = True) -> LinearOptimum:
-        """Take the roads in turn until one ends with an answer; without patience only the first, and not far."""
-        begin, status = perf_counter(), "kUnknown"
-        roads = self._roads if patient else self._roads[:1]
-        for number, other in enumerate(roads):
-            # Without patience no road is the last one, so that even the first has its limit.
-            last = patient and number == len(roads) - 1
-            _set_options(self._highs, self._options | other | self._limits(last))
-            if number:
-                self._highs.clearSolver()  # where the last road got lost is no place to begin
-            _run(self._highs, self._waiting, self._begin)
-            status = self._highs.getModelStatus().name
-            if status == "kOptimal":
-                return _read(self._highs, perf_counter() - begin)
-            # Infeasible, unsound, or out of time: another road would say the same.
-            if status not in _TRY_AGAIN:
-                break
-        raise _error(status, perf_counter() - self._begin)
-
-    def _limits(self, last: bool) -> dict[str, Any]:
-        limits: dict[str, Any] = {"simplex_iteration_limit": _NO_LIMIT if last else self._patience}
-        if self._limit is not None:
-            # HiGHS counts from its first run on
-            limits["time_limit"] = max(self._limit - (perf_counter() - self._begin), 0.01) + self._highs.getRunTime()
-        return limits
-
-
-# -- handing over, and reading back -----------------------------------------------------------------------------------
+# -- conversion -----------------------------------------------------------------------------------------------------
 
 
 def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> None:
     rows, columns = program.matrix.shape
     if columns == 0:
-        _raise("kModelEmpty")
+        raise _error("kModelEmpty")
     for name, axis, length in (
         ("gains", "column", columns),
         ("lower", "column", columns),
@@ -245,7 +218,7 @@ def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> 
     if program.matrix.nnz > MOST_ENTRIES:
         raise TooLarge(f"the linear program has {program.matrix.nnz} non-zeros; at most {MOST_ENTRIES} can be")
     if not (np.isfinite(program.gains).all() and np.isfinite(program.matrix.data).all()):
-        _raise("kModelError")
+        raise _error("kModelError")
     if algorithm not in ALGORITHMS:
         raise InvalidInput(f"algorithm: expected one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
     if time_limit is not None and not time_limit > 0:
@@ -257,7 +230,7 @@ def _options(algorithm: Algorithm, tolerance: float, threads: int | None, silent
         "output_flag": not silent,
         "primal_feasibility_tolerance": tolerance,
         "dual_feasibility_tolerance": tolerance,
-        "small_matrix_value": 1e-12,  # rare transitions are small, and must not be dropped
+        "small_matrix_value": 1e-12,  # rare transitions must not be dropped
         **ALGORITHMS[algorithm],
     }
     if threads is not None:
@@ -294,25 +267,25 @@ def _int32(indices: Array) -> Array:
 
 
 def _run(highs: "Highs", waiting: Waiting | None, begin: float) -> None:
-    """Run in a thread of its own: it can be interrupted, and its number of threads binds no later run."""
+    """Run in a separate thread: it can be interrupted, and its number of threads binds no later run."""
     highs.HandleUserInterrupt = True
     done = Event()
-    worker = Thread(target=_run_and_tell, args=(highs, done), daemon=True)
+    worker = Thread(target=_run_and_notify, args=(highs, done), daemon=True)
     worker.start()
     try:
-        while not done.wait(TELL_EVERY):  # not join(): a join that was interrupted cannot be repeated
+        while not done.wait(REPORT_EVERY):  # not join(): a join that was interrupted cannot be repeated
             if waiting is not None:
                 waiting(perf_counter() - begin)
-    except BaseException:  # an interrupt, or whatever `waiting` raises to end it
+    except BaseException:  # an interrupt, or an error of `waiting`
         highs.cancelSolve()
-        # Only when the run has ended may the object behind it go.
+        # The object must outlive the run.
         done.wait()
         raise
     finally:
         worker.join()
 
 
-def _run_and_tell(highs: "Highs", done: Event) -> None:
+def _run_and_notify(highs: "Highs", done: Event) -> None:
     try:
         highs.run()
     finally:
@@ -321,7 +294,7 @@ def _run_and_tell(highs: "Highs", done: Event) -> None:
 
 def _read(highs: "Highs", seconds: float) -> LinearOptimum:
     solution, info = highs.getSolution(), highs.getInfo()
-    # HiGHS says -1 of a method that did not run.
+    # HiGHS reports -1 for a method that did not run.
     counts = (info.simplex_iteration_count, info.ipm_iteration_count, info.crossover_iteration_count)
     return LinearOptimum(
         primal=np.array(solution.col_value),
@@ -331,10 +304,6 @@ def _read(highs: "Highs", seconds: float) -> LinearOptimum:
         seconds=seconds,
         iterations=sum(max(count, 0) for count in counts),
     )
-
-
-def _raise(status: str) -> None:
-    raise _error(status)
 
 
 def _error(status: str, seconds: float | None = None) -> EvenhandError:

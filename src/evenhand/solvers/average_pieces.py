@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 
 
 class Indices(NamedTuple):
-    """What the pieces tell."""
+    """Indices found piece by piece."""
 
     indices: Floats
     """(state,) least charge from which passive is optimal."""
@@ -117,7 +117,7 @@ def _cover(pieces: list[Piece]) -> list[Piece]:
 
 
 def _is_sole(piece: Piece, transitions: Floats) -> bool:
-    """Whether the optimality equation has one solution within the piece."""
+    """Return whether the optimality equation has one solution within the piece."""
     # Advantages are linear and keep their sign within a piece: one that is 0 inside it is 0 all along.
     inside = _within(piece)
     tied = np.flatnonzero(np.abs(piece.a - inside * piece.b) <= piece.tie)
@@ -138,7 +138,7 @@ def _read_off(pieces: list[Piece]) -> Indices:
     for piece in pieces:
         for charge in _ends(piece):
             advantages = piece.a - charge * piece.b
-            # More than twice a tie: what became passive by a tie must not come back by the same one.
+            # More than twice a tie: a state that became passive by a tie must not come back by the same one.
             again = ~np.isnan(indices) & (advantages > 2 * piece.tie)
             if regained < 0 and again.any():
                 regained = int(np.argmax(again))

@@ -1,23 +1,23 @@
 """Closed classes of states: sets that a chain never leaves, and where it ends up. What averages turn on.
 
 A chain with one closed class has one long-run mean; with several, the mean depends on where the chain starts. Whether
-some policy of an arm has several is hard to tell in general (Tsitsiklis, "NP-hardness of checking the unichain
-condition in average cost MDPs", 2007), but two answers are quick:
+some policy of an arm has several is hard to decide in general (Tsitsiklis, "NP-hardness of checking the unichain
+condition in average cost MDPs", 2007), but two criteria are quick:
 
     one policy      its closed classes are the strong components of its graph that have no way out       O(S^2)
-    all policies    none has several if one state is met for sure whatever is done: it attracts all states that
-                    lead to it, or to states attracted before, by every action                           O(S^2) a round
+    all policies    none has several if one state is reached with certainty under every policy: it attracts all states
+                    that lead to it, or to states attracted before, by every action                     O(S^2) per round
 
 The mean g and the bias h of a chain with rewards r, for any number of classes. Let W have in the row of a state of a
-closed class C the uniform law w_C over C, in other rows 0. Then A = I - P + W is regular, and A y = r gives w_C.y = the
-mean of C, since the stationary law of C annihilates I - P. So, by solves with A alone,
+closed class C the uniform distribution w_C over C, in other rows 0. Then A = I - P + W is regular, and A y = r gives
+w_C.y = the mean of C, since the stationary distribution of C annihilates I - P. So, by solves with A alone,
 
     g = A^-1 W A^-1 r,      z = A^-1 (r - g),      h = z - A^-1 W A^-1 z        O(S^3 log S) a chain with finding C.
 
 For chains with rates of very different size, A has no digits to spare. `Elimination` censors the chain on ever fewer
 states instead (Grassmann, Taksar and Heyman, 1985). The chance to leave a state is the sum of the chances to go
 elsewhere, so nothing is ever subtracted, and shares and means keep their relative accuracy whatever the rates
-(O'Cinneide, 1993). Classes are told by exact zeros: however small a probability is, it counts as a way.
+(O'Cinneide, 1993). Classes are determined by exact zeros: however small a probability is, it counts as a way.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_TRIED = 8
-"""States of an arm that are tried as the one that is always met."""
+"""States of an arm that are tried as the one that is always reached."""
 
 BLOCK = 64
 """States that are eliminated before the others are brought up to date, by one product of matrices."""
@@ -63,15 +63,15 @@ def never_splits(transitions: Floats, num_states: Ints) -> Bools:
 
 
 def _attracts_all(positive: Bools) -> bool:
-    """Whether one of the likeliest states is met whatever is done, from everywhere."""
+    """Return whether one of the likeliest states is reached under every policy, from everywhere."""
     n = len(positive)
-    # The states that most pairs lead to are the likeliest to be met for sure.
+    # The states that most pairs lead to are the likeliest to be reached with certainty.
     likely = np.argsort(-positive.sum(axis=(0, 1)), kind="stable")[:MOST_TRIED]
     attracted = np.zeros((len(likely), n))
     attracted[np.arange(len(likely)), likely] = 1.0
     leads = np.moveaxis(positive, 1, 0).astype(np.float64)
     for _ in range(n):
-        # Attracted is who may get there next by every action, so no policy can avoid it for ever.
+        # A state is attracted if it may get there next by every action, so no policy can avoid it for ever.
         grown = np.maximum(attracted, np.min([attracted @ to.T > 0 for to in leads], axis=0))
         if grown.all(axis=1).any():
             return True
@@ -82,7 +82,7 @@ def _attracts_all(positive: Bools) -> bool:
 
 
 def means_and_biases(moves: Floats, rewards: Floats) -> tuple[Floats, Floats]:
-    """(chain, state) the long-run mean from each state, and the bias: what is gained on top of it on the way.
+    """(chain, state) the long-run mean from each state, and the bias.
 
     Args:
         moves: (chain, state, next_state) probabilities; rows of 0 are states for themselves.
@@ -113,7 +113,7 @@ def label_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
 
 
 def one_long_run(mdp: TabularMDP) -> bool:
-    """Whether the best long-run mean cannot depend on the start, whatever the rewards.
+    """Return whether the best long-run mean cannot depend on the start, for any rewards.
 
     So it is if one class of states is closed under all actions together, every state of it can be reached from every
     other by some policy, and all other states lead to it whatever is done (weakly communicating; Puterman, 8.3).
@@ -181,10 +181,10 @@ class Elimination:
             work[:low, :low] += work[:low, low:high] @ work[low:high, :low]
 
     def shares(self, initial: Floats) -> Floats:
-        """(state,) the Cesaro limit of the law of the chain, whatever its classes and periods.
+        """(state,) the Cesaro limit of the distribution of the chain, whatever its classes and periods.
 
         Args:
-            initial: (state,) the law of the first state.
+            initial: (state,) initial distribution.
         """
         arriving, work, visits = initial[self.order], self.work, np.zeros(len(initial))
         # What begins in a transient state arrives where its ways out lead.
@@ -205,7 +205,7 @@ class Elimination:
         """(state,) expected visits to each state, if there is a discount.
 
         Args:
-            initial: (state,) the law of the first state.
+            initial: (state,) initial distribution.
         """
         begun, work = initial[self.order], self.work
         for k in range(len(begun) - 1, -1, -1):
@@ -225,9 +225,9 @@ class Elimination:
         # One state of each class, each with all of its class's shares.
         begins = np.zeros(len(rewards))
         begins[states] = 1.0
-        weighed, known = self.shares(begins) * rewards, np.zeros(len(rewards))
+        weighted, known = self.shares(begins) * rewards, np.zeros(len(rewards))
         for place, state in enumerate(states):
-            known[place] = weighed[self.classes == self.classes[state]].sum()
+            known[place] = weighted[self.classes == self.classes[state]].sum()
         return self._forth(np.zeros(len(rewards)), known)
 
     def biases(self, surplus: Floats) -> Floats:
@@ -242,19 +242,19 @@ class Elimination:
         return self._forth(gained, np.zeros(len(surplus)))
 
     def _forth(self, gained: Floats, values: Floats) -> Floats:
-        """(state,) values from those of the states that remain, and what is gained before one of them is met."""
+        """(state,) values from those of the states that remain, and the gains before one of them is reached."""
         for k in range(self.remaining, len(values)):
             values[k] = (gained[k] + self.work[k, :k] @ values[:k]) / self.exits[k]
         return values[np.argsort(self.order)]
 
 
 def _uniform_on_classes(moves: Floats) -> Floats:
-    """(chain, state, next_state) for states of a closed class the uniform law over it, else 0."""
+    """(chain, state, next_state) for states of a closed class the uniform distribution over it, else 0."""
     n = moves.shape[1]
     reached = ((moves > 0) | np.eye(n, dtype=np.bool_)).astype(np.float32)
     for _ in range(max(n - 1, 1).bit_length()):  # paths of twice the length
         reached = (reached @ reached > 0).astype(np.float32)
     both: Bools = reached.astype(np.bool_)
     recurrent = np.asarray((~both | np.swapaxes(both, 1, 2)).all(axis=2))
-    law = both / both.sum(axis=2, keepdims=True)
-    return np.where(recurrent[:, :, None], law, 0.0)
+    uniform = both / both.sum(axis=2, keepdims=True)
+    return np.where(recurrent[:, :, None], uniform, 0.0)

@@ -8,8 +8,8 @@ average      The same, with relative values and damped steps v + tau (T v - v): 
 finite:T     Backward induction: v_t = T v_(t+1), v_T = 0, one sweep a step, exact but for rounding.
 
 With d = T v - v every round ends with a lower and an upper bound on the optimum (`criterion.bracket`). Under `average`
-the smallest and largest d are taken over the states that can be reached from the initial law, which no policy leaves.
-There the bounds always hold, but they meet only if the best mean does not depend on where the arms start.
+the smallest and largest d are taken over the states that can be reached from the initial distribution, which no policy
+leaves. There the bounds always hold, but they meet only if the best mean does not depend on where the arms start.
 
 The kernel is applied once a sweep, to outcomes, not to pairs. O(rounds * (kernel entries + pairs)).
 
@@ -37,7 +37,7 @@ from evenhand.solvers.closed_classes import Elimination, one_long_run
 from evenhand.typing import Floats, Ints
 
 SWEEPS = 20
-"""How often a policy's own operator is applied before it is improved again."""
+"""Applications of a policy's own operator before it is improved again."""
 
 DAMPING = 0.8
 """tau: how far an average iterate goes towards its improvement."""
@@ -51,7 +51,7 @@ CLOSEST = 2.5e-14
 """A share of the largest value that counts as rounding in any case."""
 
 TINY = float(np.finfo(float).tiny)
-"""Below this numbers lose their digits: what is less apart is the same, whatever the tolerance."""
+"""Numbers below this lose their digits: smaller differences count as none, whatever the tolerance."""
 
 ROUNDS_BEFORE, STATES_UP_TO, ENTRIES_UP_TO = 12, 2000, 5e7
 """Rounds of sweeps before policy iteration takes over, and states and transitions up to which it does."""
@@ -74,7 +74,7 @@ class Optimum:
     """(state,) the chosen pair of each state; (step, state) where there is a number of steps."""
 
     lower_bound: float
-    """The value of the optimum from the initial law is at least this ..."""
+    """Lower bound on the optimum from the initial distribution ..."""
 
     upper_bound: float
     """... and at most this."""
@@ -83,7 +83,7 @@ class Optimum:
     """(state,) the last iterate, from which another solve may start; (step, state) where there is a number of steps."""
 
     rounding: float
-    """What rounding may do to each bound: they come no closer than a few times this, whatever the tolerance."""
+    """Rounding error of each bound: they come no closer than a few times this, whatever the tolerance."""
 
 
 def solve_weighted(
@@ -99,7 +99,7 @@ def solve_weighted(
         mdp: the problem.
         weights: (objective,) weights.
         tolerance: how far apart the bounds may be at the end, relative to the upper one, unless rounding leaves them
-            further apart: who asks must look at them.
+            further apart: callers must check them.
         start: (state,) a first guess of the value function; of no use where there is a number of steps.
         most_rounds: when to give up (NotConverged).
     """
@@ -122,7 +122,7 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
     value = np.clip(value, -largest, largest)  # a guess from larger weights would lose more digits than the slack has
     for number in range(most_rounds):
         # The bounds hold for any value function, and a constant in it does nothing to them but cost digits: rounding
-        # of large values, kept alive by a period of the chain, would be multiplied by the total twice.
+        # of large values, sustained by a period of the chain, would be multiplied by the total twice.
         value = value - value.mean()
         pair_values, improved = _improve(mdp, rewards, value)
         change = improved - value
@@ -190,11 +190,11 @@ def start_matters(spread: float) -> str:
     )
 
 
-# -- policy iteration, where values are much larger than rewards -------------------------------------------------------
+# -- policy iteration, if values are much larger than rewards ----------------------------------------------------------
 
 
 def _is_small(mdp: TabularMDP) -> bool:
-    """Whether policies can be evaluated by elimination, and the transitions of all outcomes be written out."""
+    """Return whether policies can be evaluated by elimination, and the transitions of all outcomes be written out."""
     if mdp.num_states > STATES_UP_TO:
         return False
     if isinstance(mdp.kernel, sparse.csr_array):
@@ -230,7 +230,7 @@ class _Differences:
         return np.asarray(self.rows.indices[entries][np.minimum.reduceat(places, begins)], dtype=np.int64)
 
     def _some(self, first: int, last: int) -> tuple[Ints, slice]:
-        """Where some rows begin among their entries, and which entries these are."""
+        """Return the starts of some rows among their entries, and these entries."""
         start = int(self.rows.indptr[first])
         return self.rows.indptr[first:last] - start, slice(start, int(self.rows.indptr[last]))
 
@@ -305,7 +305,7 @@ def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Dif
 
 
 def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choices: Ints) -> Optimum:
-    """Howard's policy iteration, with the mean before the bias where a policy has several closed classes."""
+    """Howard's policy iteration, with the mean before the bias if a policy has several closed classes."""
     differences = _Differences(mdp)
     largest = float(np.abs(rewards).max(initial=0.0))
     rounding = max(CLOSEST * largest * mdp.criterion.total, TINY)
@@ -318,7 +318,7 @@ def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choice
             spread = float(np.ptp(found.means[mdp.reachable]))
             if spread > 0.5 * (high - low):
                 _refuse(mdp, spread)
-        # Policies that rounding cannot tell apart leave bounds as close as it allows.
+        # Policies that rounding cannot distinguish leave bounds as close as it allows.
         if close or ended:
             return Optimum(choices, low, high, found.value, rounding)
         choices = following
@@ -326,7 +326,7 @@ def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choice
 
 
 def _bounds(mdp: TabularMDP, found: _Evaluated, choices: Ints) -> tuple[float, float]:
-    """What a policy has at least, by its own pairs, and what none exceeds, by all."""
+    """Return a lower bound on the policy, by its own pairs, and an upper bound on all, by all pairs."""
     # No policy leaves the reachable states, so of an average these alone count.
     inside = mdp.reachable if mdp.criterion.is_average else np.ones(mdp.num_states, dtype=np.bool_)
     mean, total = float(found.means[inside].mean()), mdp.criterion.total
@@ -358,9 +358,9 @@ def _improved(mdp: TabularMDP, found: _Evaluated, choices: Ints, differences: _D
     return np.where(surely & allowed[best], best, choices)
 
 
-def _best_of(mdp: TabularMDP, worth: Floats) -> Ints:
-    """(state,) the first pair that is worth the most."""
-    return _first_best(mdp, worth, np.maximum.reduceat(worth, mdp.offsets[:-1]), 0.0)
+def _best_of(mdp: TabularMDP, pair_values: Floats) -> Ints:
+    """(state,) the first pair of the largest value."""
+    return _first_best(mdp, pair_values, np.maximum.reduceat(pair_values, mdp.offsets[:-1]), 0.0)
 
 
 # -- a number of steps ------------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def _backwards(mdp: TabularMDP, rewards: Floats, num_steps: int) -> Optimum:
 
 
 def _improve(mdp: TabularMDP, rewards: Floats, value: Floats) -> tuple[Floats, Floats]:
-    """(pair,) what each pair is worth, and (state,) the best of each state."""
+    """(pair,) the value of each pair, and (state,) the best of each state."""
     pair_values = rewards + mdp.criterion.factor * (mdp.kernel @ value)[mdp.outcomes]
     return pair_values, np.maximum.reduceat(pair_values, mdp.offsets[:-1])
 

@@ -16,7 +16,7 @@ through the dual of the assignment of ranks i to arms j, whose multipliers form 
     max  sum_i lambda_i + sum_j nu_j
     s.t. lambda_i + nu_j <= w_i sum_{x,u} r_j(x, u) q(x, u)    for all ranks i and arms j,    and (flow).
 
-Floors are rows more: the objectives behind those that are weighed must reach at least so much, sum r_k q >= f_k.
+Floors are rows more: the objectives behind the weighted ones have lower bounds, sum r_k q >= f_k.
 
 Code names: q `occupancy`, lambda `rank_duals`, nu `arm_duals`, Q `assignment`, the multipliers y of (flow)
 `value_function`, those of the floors phi.
@@ -92,7 +92,7 @@ class LinearProgramSolution:
     """(objective,) weights for whose sum the policy is optimal too; of the GGF-LP a mean of permutations of its own."""
 
     value_function: Floats
-    """(state,) the multipliers of the flow equations: what a start in each state is worth under these weights;
+    """(state,) the multipliers of the flow equations: value of a start in each state under these weights;
     (step, state) where there is a number of steps."""
 
     seconds: dict[str, float]
@@ -109,7 +109,7 @@ class LinearProgramSolution:
 
     @property
     def policy(self) -> Floats:
-        """(pair,) or (step, pair) the probability of each pair in its state, where there is one part only."""
+        """(pair,) or (step, pair) the probability of each pair in its state, if there is one part only."""
         (_, probabilities), *others = self.parts
         if others:
             raise InvalidInput(f"the solution is {len(self.parts)} policies, drawn at the start; see `parts`")
@@ -117,7 +117,7 @@ class LinearProgramSolution:
 
     @property
     def gap(self) -> float:
-        """How far the bounds are apart."""
+        """Difference of the bounds."""
         return self.upper_bound - self.lower_bound
 
 
@@ -138,11 +138,11 @@ def count_lp(
 
     Args:
         mdp: the problem, on counts or on any other states; the objectives that have floors come last.
-        weights: (objective,) weights of those without a floor; 1 when absent, if there is one objective.
+        weights: (objective,) weights of those without a floor; 1 by default, if there is one objective.
         floors: (objective,) the least that the last objectives must reach.
-        algorithm: how the solver works; by the number of states when absent.
+        algorithm: algorithm of HiGHS; by the number of states by default.
         time_limit: seconds after which the solver gives up (NotConverged).
-        threads: how many threads the solver may use; its own choice when absent.
+        threads: threads of HiGHS; its own choice by default.
         waiting: called now and then with the seconds that the solver has taken.
 
     Raises:
@@ -197,9 +197,9 @@ def gini_lp(
         mdp: the problem, with one objective an arm or group; those that have floors come behind them.
         weights: (rank,) weights, the worst arm's first; they may not increase.
         floors: (objective,) the least that the last objectives must reach.
-        algorithm: how the solver works; by the number of states when absent.
+        algorithm: algorithm of HiGHS; by the number of states by default.
         time_limit: seconds after which the solver gives up (NotConverged).
-        threads: how many threads the solver may use; its own choice when absent.
+        threads: threads of HiGHS; its own choice by default.
         waiting: called now and then with the seconds that the solver has taken.
 
     Raises:
@@ -294,14 +294,14 @@ class _Flow(NamedTuple):
     """(visit,) 0 where there can be no visit, else infinite."""
 
     steps: int
-    """How many times the pairs are repeated."""
+    """Number of copies of the pairs."""
 
     unit: float = 1.0
-    """What the coefficients of the states' rows were divided by, and their multipliers must be divided by."""
+    """Divisor of the coefficients of the states' rows, and of their multipliers."""
 
     @property
     def num_visits(self) -> int:
-        """How many variables there are."""
+        """Number of variables."""
         return len(self.most)
 
     def repeat(self, rewards: Floats) -> Floats:
@@ -420,7 +420,7 @@ class _Certificate(NamedTuple):
 
 
 def _certify(
-    mdp: TabularMDP, flow: _Flow, measure: Floats, weights: Floats, paid: float, multipliers: Floats
+    mdp: TabularMDP, flow: _Flow, measure: Floats, weights: Floats, floor_value: float, multipliers: Floats
 ) -> _Certificate:
     """The policy of a solver's occupancy measure, its exact values, and the upper bound from a value function.
 
@@ -429,7 +429,7 @@ def _certify(
         flow: its flow equations.
         measure: (visit,) visits, as the solver has them.
         weights: (objective,) the supporting weights w', and the prices phi of the floors.
-        paid: phi.f, what the floors take off the bound.
+        floor_value: phi.f, subtracted from the bound.
         multipliers: (row,) those of the flow equations: y, and under `average` the gain behind it.
     """
     rewards = mdp.rewards @ weights
@@ -439,16 +439,16 @@ def _certify(
     # `steps` is 1 both for no steps and for one; with one, nothing lies ahead either.
     if mdp.criterion.num_steps == 1:
         ahead = np.zeros_like(guess)
-    worth = rewards + mdp.criterion.factor * np.stack([mdp.transitions @ value for value in ahead])
-    improved = np.maximum.reduceat(worth, mdp.offsets[:-1], axis=1)
+    pair_values = rewards + mdp.criterion.factor * np.stack([mdp.transitions @ value for value in ahead])
+    improved = np.maximum.reduceat(pair_values, mdp.offsets[:-1], axis=1)
     # Under an average only states that can be reached count, and no policy leaves them.
     change = (improved - guess)[:, mdp.reachable] if mdp.criterion.is_average else improved - guess
     now = float(mdp.initial @ improved[0])
-    upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()))[1] - paid
+    upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()))[1] - floor_value
     by_step = mdp.criterion.num_steps is not None
     visits = measure.reshape(flow.steps, -1) if by_step else measure
     parts, bound = _complete_policy(mdp, visits, weights, improved[0])
-    upper_bound = min(upper_bound, bound - paid)
+    upper_bound = min(upper_bound, bound - floor_value)
     found, occupancy = values_of_parts(mdp, parts)
     return _Certificate(parts, occupancy, found, upper_bound, weights, guess if by_step else guess[0])
 
@@ -510,7 +510,7 @@ def _solution(
 
 
 class ProgramSize(NamedTuple):
-    """How large the paper says a program is."""
+    """Size of a program according to the paper."""
 
     num_rows: int
     num_columns: int
@@ -519,7 +519,7 @@ class ProgramSize(NamedTuple):
 def paper_gini_lp_size(num_arms: int, num_states: int) -> ProgramSize:
     """Size of the GGF-LP in the paper: N^2 + S^N constraints and 2N + (N + 1) S^N variables.
 
-    This is for one unit of one resource, which N arms can get or nobody; `gini_lp` builds exactly as many.
+    This is for one unit of one resource, which one of N arms can get, or none; `gini_lp` builds exactly as many.
 
     Args:
         num_arms: N.
@@ -534,7 +534,7 @@ def paper_count_lp_size(num_arms: int, num_states: int) -> ProgramSize:
 
     The text has A variables a count state, with A = 2; the table prints 24, 40, 60, 84, 112, 144 for N = 2, ..., 7 and
     S = 3, which is four, not two: an action on counts gives the one unit to an arm in one of the S states or to
-    nobody, so A = S + 1. States without an arm are among them; `count_lp` leaves those out and has fewer columns.
+    none, so A = S + 1. States without an arm are among them; `count_lp` leaves those out and has fewer columns.
 
     Args:
         num_arms: N.

@@ -3,22 +3,22 @@
 For pair probabilities pi, visits to states are counted by the criterion's weights of time:
 
     discounted   q = mu + gamma P_pi^T q                              one linear system for all objectives at once
-    average      q = lim_T 1/T sum_{t<T} (P_pi^T)^t mu                long-run shares from the initial law
+    average      q = lim_T 1/T sum_{t<T} (P_pi^T)^t mu                long-run shares from the initial distribution
     finite:T     q_0 = mu,  q_t = gamma P_pi_t^T q_(t-1)              one push a step; (step, pair) arrays
 
 and q(x, u) = q(x) pi(u | x), V = sum_{x,u} q(x, u) r(x, u); q sums to the criterion's total.
 
 The discounted system is solved by elimination without subtractions when there are few states, else by BiCGSTAB with a
 residual that is checked: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is
-found class by class when there are few states: the stationary law of each closed class, and the chance to end in it.
-Else q = mu + c, with the c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, which is where GMRES looks
-for it. Corrections are added until one that was solved for is next to nothing: what a chain moves in a step says
+found class by class if there are few states: the stationary distribution of each closed class, and the chance to end in
+it. Else q = mu + c, with the c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, found by GMRES.
+Corrections are added until one that was solved for is next to nothing: what a chain moves in a step says
 little if it moves slowly.
 
 The way back: the policy of a measure is pi(u | x) = q(x, u) / q(x). Under `average` it has this measure only if it has
 one closed class where q lives. With several, each is a policy of its own, drawn at the start by its share of q, and
 elsewhere the way to the class is taken (`parts_of`). From where there is no way to it, q is followed as it is: then
-the parts need not have q together, and who needs to know must evaluate them.
+the parts need not have q together, and callers that need them must evaluate the parts.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ SETTLED, MOST_CORRECTIONS = 1e-9, 30
 """A correction of long-run shares that is next to nothing, and corrections after which they are given up."""
 
 ROUNDED = 2.0**-52
-"""What rounding may add to a step of the law of a chain."""
+"""Rounding error of a step of the distribution of a chain."""
 
 SELDOM = 1e-10
 """A share of all visits that may be the rounding of a linear program, or of a chain pushed until it stands still."""
@@ -97,12 +97,12 @@ def _push_forward(mdp: TabularMDP, probabilities: Floats) -> Floats:
     """(step, pair) visits, step by step."""
     check_memory(8.0 * probabilities.size, f"visits of {len(probabilities)} steps", "Use fewer steps.")
     visits = np.zeros(probabilities.shape)
-    law, forth = mdp.initial, mdp.kernel.T
+    distribution, forth = mdp.initial, mdp.kernel.T
     for step, chances in enumerate(probabilities):
         check_policy_table(mdp, chances)
-        visits[step] = np.repeat(law, np.diff(mdp.offsets)) * chances
+        visits[step] = np.repeat(distribution, np.diff(mdp.offsets)) * chances
         moved = np.bincount(mdp.outcomes, weights=visits[step], minlength=mdp.kernel.shape[0])
-        law = mdp.criterion.factor * (forth @ moved)
+        distribution = mdp.criterion.factor * (forth @ moved)
     return visits
 
 
@@ -136,46 +136,48 @@ def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
 
 
 def _long_run(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
-    """(state,) the share of time in each state in the long run, from the initial law."""
+    """(state,) the share of time in each state in the long run, from the initial distribution."""
     if mdp.num_states <= CLASSES_UP_TO:
         return long_run_shares(_chain(mdp, choose), mdp.initial)
     back, forth = sparse.csr_array(choose.T), mdp.kernel.T
-    return settle(lambda law: np.asarray(forth @ (back @ law)), mdp.initial)
+    return settle(lambda distribution: np.asarray(forth @ (back @ distribution)), mdp.initial)
 
 
 def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
-    """(state,) the Cesaro limit of the law of a chain that is not written out.
+    """(state,) the Cesaro limit of the distribution of a chain that is not written out.
 
     Args:
-        push: from the (state,) law of a state to that of the next.
-        initial: (state,) the law of the first state.
+        push: from the (state,) distribution of a state to that of the next.
+        initial: (state,) initial distribution.
 
     Raises:
         NotConverged: the chain moves too slowly; says how much of its time is still uncertain.
     """
     size = len(initial)
-    operator = linalg.LinearOperator((size, size), matvec=lambda law: law - push(law), dtype=np.float64)
-    law, slowness = initial, 1.0
+    operator = linalg.LinearOperator(
+        (size, size), matvec=lambda distribution: distribution - push(distribution), dtype=np.float64
+    )
+    distribution, slowness = initial, 1.0
     for _ in range(MOST_CORRECTIONS):
-        moved = push(law) - law
+        moved = push(distribution) - distribution
         correction, unsolved = linalg.gmres(operator, moved, rtol=1e-3, atol=0.0, restart=40, maxiter=5)
-        law = law + correction
+        distribution = distribution + correction
         off, step = float(np.abs(correction).sum()), float(np.abs(moved).sum())
         # What a step moves says how far there is to go by the chain's slowness, and so does a rounding of it.
         slowness = max(slowness, off / step if step > ROUNDED else 0.0)
         off += slowness * ROUNDED
         if not unsolved and off <= SETTLED:
-            law = np.maximum(law, 0.0)
-            return np.asarray(law / law.sum())
+            distribution = np.maximum(distribution, 0.0)
+            return np.asarray(distribution / distribution.sum())
     raise NotConverged(f"the long-run shares of states are uncertain by {off:.2g}, for the arms move very slowly")
 
 
 def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
-    """(state,) the Cesaro limit of the law of a chain, whatever its classes, periods and rates.
+    """(state,) the Cesaro limit of the distribution of a chain, whatever its classes, periods and rates.
 
     Args:
         matrix: (state, next_state) probabilities.
-        initial: (state,) the law of the first state.
+        initial: (state,) initial distribution.
     """
     return Elimination(matrix).shares(initial)
 
@@ -189,7 +191,7 @@ def policy_of(mdp: TabularMDP, measure: Floats, fallback: Ints | None = None) ->
     Args:
         mdp: the problem.
         measure: (pair,) visits, or (step, pair).
-        fallback: (state,) or (step, state) the pair to take where a state is never visited; its first when absent.
+        fallback: (state,) or (step, state) the pair to take where a state is never visited; its first by default.
 
     Returns:
         (pair,) or (step, pair) probabilities.
@@ -228,7 +230,7 @@ def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints, seldom: float = S
             done in states that are next to never visited may decide for ages.
 
     Returns:
-        One policy with share 1 but for `average`, where there is one for each closed class of the measure.
+        One policy with share 1 but for `average`, which has one per closed class of the measure.
     """
     if not mdp.criterion.is_average:
         return [(1.0, policy_of(mdp, measure, fallback))]
@@ -265,7 +267,7 @@ def _into_class(mdp: TabularMDP, policy: Floats, inside: Ints, visited: Ints, fa
     """
     choice, known = fallback.copy(), np.zeros(mdp.num_states)
     known[inside] = 1.0
-    # Backwards from the class: whoever has a pair that may lead to it joins, one step further each round.
+    # Backwards from the class: states with a pair that may lead to it join, one step further each round.
     while True:
         nearer = (mdp.kernel @ known)[mdp.outcomes] > 0
         nearer &= known[mdp.state_of_pair] == 0

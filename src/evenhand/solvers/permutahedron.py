@@ -21,32 +21,18 @@ def project_types(point: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
 
     Args:
         point: (type,) any numbers.
-        counts: (type,) how many arms have each.
-        welfare: gives the rank weights.
+        counts: (type,) number of arms of each type.
+        welfare: welfare that defines the rank weights.
     """
-    return pool_types(point, counts, welfare)[0]
-
-
-def pool_types(point: Floats, counts: Ints, welfare: RankWeighted) -> tuple[Floats, Ints]:
-    """As `project_types`, with the (type,) blocks within which the projection pools.
-
-    A little of a point's change that is the same for a whole block is taken back by the projection; the rest stays.
-
-    Args:
-        point: (type,) any numbers.
-        counts: (type,) how many arms have each.
-        welfare: gives the rank weights.
-    """
-    # What is cut off is the decreasing regression of how far the point lies above the rank weights.
+    # The decreasing regression of the excess of the point over the rank weights is subtracted.
     order = np.argsort(-point, kind="stable")
     last = np.cumsum(counts[order])
     first = last - counts[order]
     mean = welfare.rank_mass(first, last, int(last[-1])) / counts[order]
     fit = isotonic_regression(point[order] - mean, weights=counts[order], increasing=False)
-    member, blocks = np.empty_like(point), np.empty(len(point), dtype=np.int64)
+    member = np.empty_like(point)
     member[order] = np.maximum(point[order] - fit.x, 0.0)
-    blocks[order] = np.repeat(np.arange(len(fit.blocks) - 1), np.diff(fit.blocks))
-    return member, blocks
+    return member
 
 
 def project_in_runs(point: Floats, counts: Callable[[Array], Ints], welfare: RankWeighted, num_arms: int) -> Floats:

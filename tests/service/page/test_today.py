@@ -9,8 +9,8 @@ import pytest
 
 from evenhand.programme.audits import _steps_in_need
 from evenhand.programme.programme import Programme
-from evenhand.service.page.listing import TableQuery
-from evenhand.service.page.today import show_today
+from evenhand.programme.web.paged_table import TableQuery
+from evenhand.programme.web.today_view import show_today
 
 HTML = {"Accept": "text/html"}
 

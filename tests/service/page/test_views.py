@@ -6,8 +6,8 @@ from html import unescape
 
 import pytest
 
+from evenhand.programme.api.auth import Tokens, make_token
 from evenhand.programme.programme import Programme
-from evenhand.service.tokens import Tokens, make_token
 
 HTML = {"Accept": "text/html"}
 VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model")
@@ -62,7 +62,7 @@ def test_a_day_by_plain_forms(client, programme):
     assert kept[served.arm] == ("oil" if served.arm == "b1" else "run")
     assert programme.plan_of(plan.id).accepted_by == "Ada"
     looked = client.get("/fairness", headers=HTML)
-    assert "1 decision changed by hand" in words(looked)
+    assert "overrides by person" in words(looked)
     assert "no key" in words(client.get(f"/arms/one?arm={served.arm}", headers=HTML))
 
 
@@ -87,7 +87,7 @@ def test_faults_are_shown_in_their_rows_and_nothing_is_kept(client, programme):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "choose a file"), ("arm,state\n", "no row"), ("arm\nb1\n", "state"), ("\xff", "CSV")],
+    [("", "choose a file"), ("arm,state\n", "empty"), ("arm\nb1\n", "state"), ("\xff", "CSV")],
 )
 def test_a_table_that_is_none_is_refused_in_words(client, text, said):
     answer = send(client, "/today/conditions", {"source": "me"}, {"file": ("a.csv", text.encode("latin-1"))})

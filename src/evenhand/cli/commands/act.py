@@ -15,9 +15,9 @@ from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.cli.stored import refuse_without_shards, run_act
 from evenhand.display import counted
 from evenhand.errors import InvalidInput, NotApplicable
-from evenhand.model.files import is_stored, write_atomically
+from evenhand.model.io import is_stored, write_atomically
+from evenhand.model.io.text_table import FORMATS, TableFormat, read_table
 from evenhand.model.labels import as_key, quantity
-from evenhand.model.whereabouts import FORMATS, TableFormat, read_table
 from evenhand.planning.plan import Decisions, Plan, load_plan
 from evenhand.planning.plan_summary import part_frequencies
 

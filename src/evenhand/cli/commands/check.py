@@ -5,7 +5,7 @@ from dataclasses import replace
 from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.reading import read_noting, refuse_several, start_at, with_budgets
 from evenhand.cli.stored import run_check, stored_arms
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 
 def run(
@@ -30,7 +30,7 @@ def run(
     (problem,) = with_budgets(start_at(loaded.problem, initial), parameters, budgets)
     from evenhand.planning.check import check_loaded  # after what may be refused at once
 
-    found = check_loaded(replace(loaded, problem=problem.under(criterion, over)), welfare)
+    found = check_loaded(replace(loaded, problem=problem.with_criterion(criterion, over)), welfare)
     if as_json:
         print_json(found.to_dict())
         return

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenhand.cli.commands.draws import posterior_of
 from evenhand.cli.commands.evaluate import unused_horizon
 from evenhand.cli.commands.solve import print_budgets
 from evenhand.cli.console import print_json, print_summary, say
@@ -16,6 +15,7 @@ from evenhand.cli.reading import (
     budget_suffix,
     called,
     check_target,
+    posterior_of,
     read_names,
     read_policy,
     read_problems,
@@ -24,12 +24,12 @@ from evenhand.cli.reading import (
 from evenhand.display import counted
 from evenhand.execution.places import check_place
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.planning.policy_registry import find_policy, is_file
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Method
-    from evenhand.model.policy import Policy, Starting
+    from evenhand.model.policy import Policy, StatefulPolicy
 
 
 def run(
@@ -58,49 +58,60 @@ def run(
     if on is not None:
         check_place(on)
     refuse_with_several(budgets, {"--report": report, "--draws": draws, "--on": on})
-    posterior = posterior_of(model, draws is not None)
+    posterior = None if draws is None else posterior_of(model)
     problem, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
+        one.with_criterion(criterion, over)
+        for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     method: Method = "monte-carlo" if monte_carlo else "auto"
     if others:
         every = [one.budget for one in (problem, *others)]
         with progress(quiet) as tell:
-            from evenhand.planning.what_if import compare_budgets  # after what may be refused at once
+            from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
 
             chosen = _choose(names, problem, welfare)
-            rows = compare_budgets(problem, every, chosen, welfare, episodes, horizon, seed, method, tell)
-        print_budgets(rows, rows[0].comparison.welfare.name, model, as_json)
+            sweep = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell, budgets=every)
+        print_budgets(sweep, model, as_json)
         return
     with progress(quiet) as tell:
         from evenhand.planning.compare import compare as compare_policies
 
         chosen = _choose(names, problem, welfare)
         asked = (welfare, episodes, horizon, seed, method, tell)
-        comparison = compare_policies(problem, chosen, *asked, draws=draws, posterior=posterior, on=on)
+        drawn = scenarios = None
+        if draws is not None:
+            from evenhand.uncertainty import compare_scenarios, draw_scenarios
+
+            drawn = draw_scenarios(problem, posterior, draws, seed)
+        comparison = compare_policies(problem, chosen, *asked, on=on)
+        if drawn is not None:
+            scenarios = compare_scenarios(drawn, comparison.policies, comparison.welfare, tell, on)
         if report:
             if tell is not None:
                 tell("writing the report", 1.0)
             from evenhand.report.comparison import write_comparison  # it loads what draws
 
-            write_comparison(comparison, problem, report, command=f"evenhand {shlex.join(sys.argv[1:])}", seed=seed)
+            command = f"evenhand {shlex.join(sys.argv[1:])}"
+            write_comparison(comparison, problem, report, command=command, seed=seed, scenarios=scenarios)
     if as_json:
-        print_json(comparison.to_dict())
+        print_json(comparison.to_dict() | ({} if scenarios is None else {"draws": scenarios.to_dict()}))
         return
-    from evenhand.report.results import setting, summarise
+    from evenhand.report.results import rivals_summary, setting, summarise
 
     about = f"welfare {comparison.welfare.name}{setting(problem)}{budget_suffix(problem, budgets)}"
     print_summary(summarise(comparison), f"{called(model)}: {counted(problem.num_arms, 'arm')}, {about}")
     unused = {row.policy: note for row in comparison.rows if (note := unused_horizon(row.evaluation, horizon))}
     if unused:
         say(f"--horizon: {', '.join(unused)}: {next(iter(unused.values()))}")
+    if scenarios is not None:
+        print_summary(rivals_summary(scenarios))
     if report:
         click.echo(f"report: {report}")
 
 
 def _choose(
     names: Sequence[str] | None, problem: CoupledMDP, welfare: str | None
-) -> "Sequence[str] | Mapping[str, Policy | Starting | str] | None":
+) -> "Sequence[str] | Mapping[str, Policy | StatefulPolicy | str] | None":
     """The policies that were asked for, saved ones read from their files."""
     if names is None or not any(is_file(name) for name in names):
         return names

@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from evenhand.cli.commands.draws import posterior_of
 from evenhand.cli.console import print_json, print_summary, say
 from evenhand.cli.progress import progress
-from evenhand.cli.reading import budget_suffix, called, read_policy, read_problem
+from evenhand.cli.reading import budget_suffix, called, posterior_of, read_policy, read_problem
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.stored import refuse_without_shards, run_evaluate, stored_arms
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.model.objective import read_welfare
 
 if TYPE_CHECKING:
@@ -45,11 +44,11 @@ def run(
     if on is not None and draws is None:
         raise OptionError(
             "--on",
-            "one policy is weighed in this process; --draws are what runs elsewhere, or the shards of a model in "
-            "Parquet, or several policies: evenhand compare",
+            "one policy is evaluated in this process; use it with --draws, with a model in Parquet, or with "
+            "several policies: evenhand compare",
         )
-    posterior = posterior_of(model, draws is not None)
-    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
+    posterior = None if draws is None else posterior_of(model)
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).with_criterion(criterion, over)
     method: Method = "monte-carlo" if monte_carlo else "auto"
     with progress(quiet) as tell:
         from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
@@ -60,9 +59,15 @@ def run(
         weighed_by = read_welfare(problem, welfare)
         turn = None if tell is None else (lambda _, share: tell(policy, share))
         asked = (weighed_by, episodes, horizon, seed, method, turn)
-        found = evaluate_policy(actor, problem, *asked, draws=draws, posterior=posterior, on=on)
+        scenarios = None
+        if draws is not None:
+            from evenhand.uncertainty import compare_scenarios, draw_scenarios
+
+            drawn = draw_scenarios(problem, posterior, draws, seed)
+            scenarios = compare_scenarios(drawn, {policy: actor}, weighed_by, turn, on)
+        found = evaluate_policy(problem, actor, *asked)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | ({} if scenarios is None else {"draws": scenarios.to_dict()}))
         return
     from evenhand.report.results import setting, summarise
 
@@ -70,13 +75,13 @@ def run(
     print_summary(summarise(found), f"{policy} on {called(model)}, welfare {weighed_by.name}{about}")
     if note := unused_horizon(found, horizon):
         say(f"--horizon: {note}")
-    if found.draws is not None:
-        print_summary(summarise(found.draws))
+    if scenarios is not None:
+        print_summary(summarise(scenarios))
 
 
 def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
     """Return a note if a horizon was given and the evaluation is exact; else nothing."""
-    if horizon is None or not found.exact or found.problem.criterion.num_steps is not None:
+    if horizon is None or not found.exact or not found.problem.criterion.is_stationary:
         return ""
-    span = "in the long run" if found.problem.criterion.is_average else "over all time"
+    span = "in the long run" if found.problem.criterion.factor == 1 else "over all time"
     return f"not used: the value is exact, {span}; --monte-carlo plays {horizon} step{'s' if horizon > 1 else ''}"

@@ -15,10 +15,10 @@ from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import budget_suffix, called, check_target, read_problem
 from evenhand.cli.refusals import OptionError
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 if TYPE_CHECKING:
-    from evenhand.planning.fairness import Fairness
+    from evenhand.planning.price_of_fairness import PriceOfFairness
 
 
 def run(
@@ -41,11 +41,14 @@ def run(
     """Find the best plan for each welfare, and print what each is worth to whom."""
     check_target(report, "--report")
     _check_folder(out)
-    problem = read_problem(model, parameters, format, budgets, criterion, initial).under(criterion, over)
-    from evenhand.planning.fairness import fairness  # after what may be refused at once
+    problem = read_problem(model, parameters, format, budgets, criterion, initial).with_criterion(criterion, over)
+    from evenhand.planning.price_of_fairness import price_of_fairness  # after what may be refused at once
+    from evenhand.planning.task import SolveMethod
 
     with progress(quiet) as tell:
-        found = fairness(problem, list(welfares) or None, method, progress=tell, rng=seed, seconds=seconds)
+        found = price_of_fairness(
+            problem, list(welfares) or None, SolveMethod(method, seconds=seconds), progress=tell, rng=seed
+        )
     asked = partial(asked_words, model, parameters, format, criterion=criterion, over=over)
     saved = _save(found, out, asked)
     if report:
@@ -76,7 +79,7 @@ def _check_folder(out: str | None) -> None:
         raise OptionError("--out", f"the folder of {out} does not exist")
 
 
-def _save(found: "Fairness", out: str | None, asked: Callable[[str], list[str]]) -> dict[str, str]:
+def _save(found: "PriceOfFairness", out: str | None, asked: Callable[[str], list[str]]) -> dict[str, str]:
     """Every plan as a file of the folder, by welfare; the names of the files. `asked` says what each was asked for."""
     if out is None:
         return {}

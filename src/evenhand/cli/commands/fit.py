@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.model.whereabouts import FORMATS
+from evenhand.model.io.text_table import FORMATS
 
 
 def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool, quiet: bool, **options: Any) -> None:
@@ -21,17 +21,22 @@ def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool,
     check_target(report, "--report")
     source = standard_input("LOG", options["format"], FORMATS) if log == DASH else log
     options["budget"] = None if options["budget"] is None else read_amounts(options["budget"])
+    from evenhand.fitting.fit import fit  # after the checks of arguments
+    from evenhand.fitting.options import LogOptions, ModelOptions, listed
+
     for several in ("used", "resources", "exact", "absorbing"):
-        options[several] = _listed(options[several])
-    from evenhand.fitting.fit import fit  # after what may be refused at once
+        options[several] = listed(options[several] or ())
+    records, model = (
+        {field.name: options.pop(field.name) for field in fields(kind)} for kind in (LogOptions, ModelOptions)
+    )
 
     with progress(quiet) as tell:
-        fitted = fit(source, **options, rng=seed, progress=tell)
+        fitted = fit(source, **options, records=records, model=model, rng=seed, progress=tell)
         if out:
             fitted.save(out)
         if tell is not None:
-            tell("asking what the records say", 0.95)
-        _ = fitted.diagnostics  # kept; here it is told to take its time
+            tell("diagnostics", 0.95)
+        _ = fitted.diagnostics  # cached, within the progress bar
         if report:
             from evenhand.report.records import write_fit
 
@@ -46,10 +51,6 @@ def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool,
     print_summary(replace(summary, notes=()), f"{called(log)}, fitted")
     print_summary(replace(summarise(fitted.diagnostics), notes=[f"  - {note}" for note in summary.notes]))
     if out:
-        click.echo(f"written to {out}; what is known of it beside it")
+        click.echo(f"written to {out}, with its posterior")
     if report:
         click.echo(f"report: {report}")
-
-
-def _listed(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()

@@ -3,7 +3,7 @@
 from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.reading import called, read_problem
 from evenhand.cli.stored import refuse_without_shards, run_indices, stored_arms
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 
 def run(
@@ -22,7 +22,7 @@ def run(
         run_indices(table, on, out, as_json, quiet)
         return
     refuse_without_shards(out=out)
-    problem = read_problem(model, parameters, format, budgets, criterion).under(criterion)
+    problem = read_problem(model, parameters, format, budgets, criterion).with_criterion(criterion)
     from evenhand.policies.index import indices_of  # after what may be refused at once
 
     found = indices_of(problem)

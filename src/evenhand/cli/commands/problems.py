@@ -8,7 +8,7 @@ import click
 from evenhand.cli.console import print_json, print_table
 from evenhand.cli.reading import read_parameters
 from evenhand.errors import InvalidInput
-from evenhand.model.files import save
+from evenhand.model.io import save
 from evenhand.problems import catalog
 
 

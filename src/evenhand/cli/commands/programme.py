@@ -14,15 +14,15 @@ from evenhand.cli.reading import check_target, read_amounts, read_problem
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
-from evenhand.model.files import Format, write_atomically
-from evenhand.model.whereabouts import FORMATS, Table, TableFormat, read_table
+from evenhand.model.io import Format, write_atomically
+from evenhand.model.io.text_table import FORMATS, Table, TableFormat, read_table
 from evenhand.programme import store
-from evenhand.programme.deciding import KeptPlan
+from evenhand.programme.decisions import KeptPlan
 from evenhand.programme.integrity import Head, read_key
 from evenhand.programme.programme import Programme
 
 if TYPE_CHECKING:
-    from evenhand.programme.refitting import Moved, Refitted
+    from evenhand.programme.refit import Moved, Refitted
 
 SHOWN = 200
 """Rows that are listed; --json and --out have all of them."""
@@ -65,7 +65,7 @@ def create(
 
 
 def status(programme: str, as_json: bool, quiet: bool) -> None:
-    """Where it stands."""
+    """Show the status."""
     with Programme.open(programme) as opened:
         _tell_status(opened, as_json)
 
@@ -84,14 +84,14 @@ def join(
     rows = _table(table, format)
     with Programme.open(programme) as opened:
         found = opened.join(rows, step, who=who, key=key)
-    _tell(found.to_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on", as_json)
+    _print(found.to_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on", as_json)
 
 
 def leave(programme: str, arms: Sequence[str], why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
     """Let arms take part no longer."""
     with Programme.open(programme) as opened:
         found = opened.leave(list(arms), why, who=who, key=key)
-    _tell(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on", as_json)
+    _print(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on", as_json)
 
 
 def observe(
@@ -110,7 +110,7 @@ def observe(
     with Programme.open(programme) as opened:
         found = opened.observe(rows, source or _called(table), step=step, who=who, key=key)
     words = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
-    _tell(found.to_dict(), words, as_json)
+    _print(found.to_dict(), words, as_json)
 
 
 def solve(
@@ -121,7 +121,7 @@ def solve(
         found = opened.solve(method=method, seconds=seconds, progress=tell, who=who, key=key)
     words = f"welfare {found.welfare:.6g}, at most {found.upper_bound:.6g}, gap {100 * found.gap:.3g} %"
     serves = "any number of such arms" if found.any_number else "just these numbers of arms"
-    _tell(found.to_dict(), f"{words}, by {found.method}; it serves {serves}", as_json)
+    _print(found.to_dict(), f"{words}, by {found.method}; it serves {serves}", as_json)
 
 
 def plan(
@@ -174,7 +174,7 @@ def accept(
     with Programme.open(programme) as opened:
         found = opened.accept(_present(opened) if plan is None else plan, given, who=who, key=key)
     changed = f", {found.overridden} overridden" if found.overridden else ""
-    _tell(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed", as_json)
+    _print(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed", as_json)
 
 
 def _present(opened: Programme) -> int:
@@ -199,7 +199,7 @@ def record(
     with Programme.open(programme) as opened:
         found = opened.record(rows, source or _called(table), who=who, key=key)
     words = f"{counted(found.records, 'record')}, {found.late} late, {found.corrected} corrected"
-    _tell(found.to_dict(), f"{words}, {found.differing} not as accepted", as_json)
+    _print(found.to_dict(), f"{words}, {found.differing} not as accepted", as_json)
 
 
 def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
@@ -235,13 +235,13 @@ def refit(
 
 
 def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> None:
-    """What was fitted, or one of it."""
+    """List the refits, or show one."""
     with Programme.open(programme) as opened:
         found, model, name = opened.refits(), opened.status().model, _address(opened)
     if refit is not None:
         one = next((one for one in found if one.id == refit), None)
         if one is None:
-            raise OptionError("REFIT", f"there is no refit {refit}")
+            raise OptionError("REFIT", f"unknown refit {refit}")
         if as_json:
             print_json(one.to_dict())
         else:
@@ -271,14 +271,14 @@ def adopt(programme: str, refit: int, who: str, key: str | None, as_json: bool, 
     with Programme.open(programme) as opened:
         found = opened.adopt(refit, who=who, key=key)
     what = f"refit {found.id} is adopted" if found.id else "the model that the programme began with is in use again"
-    _tell(found.to_dict(), f"{what}; plan again", as_json)
+    _print(found.to_dict(), f"{what}; plan again", as_json)
 
 
 def decline(programme: str, refit: int, why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
     """A fit that was offered is not adopted."""
     with Programme.open(programme) as opened:
         found = opened.decline(refit, why, who=who, key=key)
-    _tell(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count", as_json)
+    _print(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count", as_json)
 
 
 def bounds(
@@ -303,7 +303,7 @@ def bounds(
         f"level    {found.level:g}: a model that is right is ever said not to fit with this chance at most",
         f"records  {found.records}: reports after which the model is tested, again and again",
     ]
-    _tell(found.to_dict(), "\n".join(lines), as_json)
+    _print(found.to_dict(), "\n".join(lines), as_json)
 
 
 def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
@@ -313,20 +313,22 @@ def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> N
         numbers = [found.id for found in opened.plans()] if plan is None else [plan]
         for number in numbers:
             opened.recompute(number)
-    told = {"plans": sorted(numbers), "same": True, "events": events}
-    _tell(told, f"{counted(len(numbers), 'plan')} computed again, all the same; {events} events, none missing", as_json)
+    result = {"plans": sorted(numbers), "same": True, "events": events}
+    _print(
+        result, f"{counted(len(numbers), 'plan')} computed again, all the same; {events} events, none missing", as_json
+    )
 
 
 def backup(programme: str, file: str, as_json: bool, quiet: bool) -> None:
     """A copy."""
     last = store.backup(programme, file)
-    _tell({"file": file, "events": last}, f"{file}: a copy with {counted(last, 'event')}, checked", as_json)
+    _print({"file": file, "events": last}, f"{file}: a copy with {counted(last, 'event')}, checked", as_json)
 
 
 def restore(programme: str, file: str, as_json: bool, quiet: bool) -> None:
     """A copy in the place of the programme."""
     last = store.restore(programme, file)
-    _tell({"file": file, "events": last}, f"the programme is the copy {file}, with {counted(last, 'event')}", as_json)
+    _print({"file": file, "events": last}, f"the programme is the copy {file}, with {counted(last, 'event')}", as_json)
 
 
 def verify(programme: str, head: str | None, export: str | None, key: str | None, as_json: bool, quiet: bool) -> None:
@@ -339,11 +341,11 @@ def verify(programme: str, head: str | None, export: str | None, key: str | None
     if export is not None:
         found.save(export)
     since = "" if before is None else f", and contain event {before.event} of {head}"
-    _tell(asdict(found), f"all tables follow from {counted(found.event, 'event')}{since}\nhead {found.chain}", as_json)
+    _print(asdict(found), f"all tables follow from {counted(found.event, 'event')}{since}\nhead {found.chain}", as_json)
 
 
 def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) -> None:
-    """What happened."""
+    """List the events."""
     with Programme.open(programme) as opened:
         found, name = opened.events(after, most), _address(opened)
     if as_json:
@@ -375,9 +377,9 @@ def _called(table: str) -> str:
     return "standard input" if table == DASH else Path(table).name
 
 
-def _tell(told: dict[str, Any], words: str, as_json: bool) -> None:
+def _print(result: dict[str, Any], words: str, as_json: bool) -> None:
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
         click.echo(words)
 
@@ -387,12 +389,12 @@ MOST_TESTED = 50_000
 
 
 def _address(opened: Programme) -> str:
-    """A programme as commands name it, without a password: what is told is kept in logs."""
+    """A programme as commands name it, without a password, since output is logged."""
     return printable(opened.store.address)
 
 
 def _notices(opened: Programme) -> list[str]:
-    """What has drifted beyond its bound, and which command does something about it."""
+    """Describe drift beyond its bound, and the command that does something about it."""
     anew = f"`evenhand programme solve {_address(opened)}` finds a new policy"
     return [f"{why}: {anew}" for why in opened.needs_solving().why] + _of_model(opened, MOST_TESTED)
 
@@ -421,7 +423,7 @@ def _tell_status(opened: Programme, as_json: bool) -> None:
         return
     numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
     lines = [
-        f"{found.name}: step {found.step}, {numbers or 'nobody'}; {found.observed} seen at this step",
+        f"{found.name}: step {found.step}, {numbers or 'no arms'}; {found.observed} seen at this step",
         f"  budget     {', '.join(f'{name} {amount:g}' for name, amount in found.budget.items())} a step",
         f"  welfare    {found.welfare}, over {found.over}, {found.criterion}",
     ]
@@ -462,8 +464,8 @@ def _show_refit(found: "Refitted", name: str) -> None:
     title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities that differ beyond chance"
     print_table(title, [(head, "left") for head in heads], [[printable(cell) for cell in row] for row in rows])
     before, after = found.likelihood
-    told = ["impossible" if value is None else f"{value:.6g}" for value in (before, after)]
-    click.echo(f"log-likelihood {told[0]} before, {told[1]} after")
+    texts = ["impossible" if value is None else f"{value:.6g}" for value in (before, after)]
+    click.echo(f"log-likelihood {texts[0]} before, {texts[1]} after")
     if found.unseen:
         click.echo(f"never seen, and left as they are: {counted(len(found.unseen), 'pair')} of state and action")
     now, then = found.welfare

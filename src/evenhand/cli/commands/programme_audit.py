@@ -7,7 +7,7 @@ import click
 
 from evenhand.cli.console import print_json, print_summary, table_bytes
 from evenhand.cli.reading import check_target
-from evenhand.model.files import write_atomically
+from evenhand.model.io import write_atomically
 
 
 def run(
@@ -24,7 +24,7 @@ def run(
     """Tell what became of a programme over a span of steps."""
     check_target(table, "--csv")
     check_target(report, "--report")
-    from evenhand.programme.auditing import audit_of
+    from evenhand.programme.audit import audit_of
     from evenhand.programme.programme import Programme
 
     with Programme.open(programme) as opened:
@@ -34,14 +34,14 @@ def run(
     if table:
         write_atomically(table, table_bytes([row.as_row() for row in found.arms], ".csv"))
     if report:
-        from evenhand.report.audit import write_audit
+        from evenhand.programme.audit_report import write_audit
 
         words = [address if word == programme else word for word in sys.argv[1:]]
         write_audit(found, books, report, called, f"evenhand {shlex.join(words)}")
     if as_json:
         print_json(found.to_dict())
         return
-    from evenhand.report.audit import audit_summary
+    from evenhand.programme.audit_report import audit_summary
 
     print_summary(audit_summary(found, called))
     for what, path in (("table", table), ("report", report)):

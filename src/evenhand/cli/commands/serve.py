@@ -16,8 +16,8 @@ from evenhand.cli.progress import progress
 from evenhand.cli.refusals import OptionError
 
 if TYPE_CHECKING:
+    from evenhand.programme.api.auth import Role
     from evenhand.programme.programme import Programme
-    from evenhand.service.tokens import Role
 
 DEMO = "demo"
 
@@ -44,10 +44,10 @@ def run(
         raise OptionError("PROGRAMME", "expected a file, an address postgresql://..., or demo")
     if keep is not None and programme != DEMO:
         raise OptionError("--keep", "goes with `evenhand serve demo`")
-    from evenhand.service.logs import configure
-    from evenhand.service.server import listen, serve
-    from evenhand.service.settings import Settings
-    from evenhand.service.tokens import Tokens
+    from evenhand.programme.api.auth import Tokens
+    from evenhand.programme.api.server import listen, serve
+    from evenhand.programme.api.server_settings import Settings
+    from evenhand.programme.api.telemetry import configure
 
     settings = Settings(
         host=host,
@@ -68,10 +68,10 @@ def run(
 
 
 def _make_token(file: str | None, role: "Role", name: str, as_json: bool) -> None:
-    from evenhand.service.tokens import make_token
+    from evenhand.programme.api.auth import make_token
 
     if file is None:
-        raise OptionError("--make-token", "needs --token-file FILE, where the token's digest is kept")
+        raise OptionError("--make-token", "needs --token-file FILE, which stores the token's digest")
     token = make_token(file, role, name)
     if as_json:
         print_json({"token": token, "role": role, "name": name, "file": file})

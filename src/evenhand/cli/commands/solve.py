@@ -1,25 +1,24 @@
 """`evenhand solve`."""
 
 import shlex
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from evenhand.cli.commands.draws import posterior_of
 from evenhand.cli.console import print_json, print_summary
 from evenhand.cli.progress import progress
 from evenhand.cli.reading import (
     budget_suffix,
     called,
     check_target,
+    posterior_of,
     read_policy,
     read_problems,
     refuse_with_several,
 )
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.stored import refuse_without_shards, run_solve, stored_arms
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 from evenhand.planning.policy_registry import is_file
 
 DEFAULT_TOLERANCE = 1e-8
@@ -39,7 +38,7 @@ def run(
     candidates: tuple[str, ...],
     tolerance: float | None,
     seconds: float | None,
-    rotate: int | None,
+    redraw_every: int | None,
     draws: int | None,
     robust: float | None,
     on: str | None,
@@ -51,7 +50,12 @@ def run(
 ) -> None:
     """Solve and print the certificate."""
     if (arms := stored_arms(model, on, budgets, criterion, over, initial, cells=True)) is not None:
-        memory = {"--candidate": candidates or None, "--seconds": seconds, "--rotate": rotate, "--draws": draws}
+        memory = {
+            "--candidate": candidates or None,
+            "--seconds": seconds,
+            "--redraw-every": redraw_every,
+            "--draws": draws,
+        }
         for option, given in (memory | {"--robust": robust}).items():
             if given is not None:
                 raise OptionError(option, "this is for models in memory, not by shards")
@@ -64,41 +68,43 @@ def run(
     refuse_with_several(
         budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--on": on}
     )
-    posterior = posterior_of(model, draws is not None or robust is not None)
+    posterior = None if draws is None and robust is None else posterior_of(model)
     first, *others = (
-        one.under(criterion, over) for one in read_problems(model, parameters, format, budgets, criterion, initial)
+        one.with_criterion(criterion, over)
+        for one in read_problems(model, parameters, format, budgets, criterion, initial)
     )
     if others:
         every = [problem.budget for problem in (first, *others)]
         with progress(quiet) as tell:
-            from evenhand.planning.plan import load_plan
-            from evenhand.planning.what_if import what_if  # after what may be refused at once
+            from evenhand.planning.plan import load_plan  # after what may be refused at once
+            from evenhand.planning.solve import solve as find_best
+            from evenhand.planning.task import SolveMethod
 
             plans = [load_plan(name) for name in candidates]
-            how = (welfare, method, tolerance, tell, seed)
-            rows = what_if(first, every, *how, seconds=seconds, rotate=rotate, plans=plans)
-        print_budgets(rows, rows[0].solution.objective.welfare.name, model, as_json)
+            chosen = SolveMethod(method, tolerance, seconds, redraw_every=redraw_every, plans=plans)
+            sweep = find_best(first, welfare, chosen, budgets=every, progress=tell, rng=seed)
+        print_budgets(sweep, model, as_json)
         return
     with progress(quiet) as tell:
         from evenhand.planning.plan import save_solution
         from evenhand.planning.solve import solve as find_best
+        from evenhand.planning.task import SolveMethod
 
         tried = {name: read_policy(name, first, welfare) for name in candidates}
-        solution = find_best(
-            first,
-            welfare,
-            method,
-            tolerance,
-            tell,
-            seed,
-            tried,
-            seconds=seconds,
-            rotate=rotate,
-            draws=draws,
-            posterior=posterior,
-            robust=robust,
-            on=on,
-        )
+        scenarios = plan = None
+        if posterior is not None:
+            from evenhand.uncertainty import draw_scenarios, plan_scenarios
+            from evenhand.uncertainty.robust_plan import check_tail
+            from evenhand.uncertainty.scenarios import DEFAULT_DRAWS
+
+            check_tail(first, robust)
+            scenarios = draw_scenarios(first, posterior, draws or DEFAULT_DRAWS, seed, held_out=robust is not None)
+        where = None if posterior is not None and method != "fluid" else on
+        chosen = SolveMethod(method, tolerance, seconds, tried, redraw_every)
+        solution = find_best(first, welfare, chosen, progress=tell, rng=seed, on=where)
+        if scenarios is not None:
+            plan = plan_scenarios(scenarios, solution, robust, tell, on)
+            solution = plan.solution
         if tell is not None:
             tell("what one unit more is worth", 1.0)
         _ = solution.prices  # here, where progress is shown: a summary computes nothing
@@ -111,13 +117,13 @@ def run(
     if out:
         save_solution(solution, out, asked)
     if as_json:
-        print_json(solution.to_dict() | {"policy": out})
+        print_json((solution if plan is None else plan).to_dict() | {"policy": out})
         return
     from evenhand.report.results import setting, summarise
 
     title = f"{called(model)}, welfare {solution.objective.welfare.name}{setting(first)}{budget_suffix(first, budgets)}"
     print_summary(summarise(solution), title)
-    for part in (solution.robust, solution.draws, solution.worth_knowing):
+    for part in () if plan is None else (plan.robust, plan.scenarios, plan.information):
         if part is not None:
             print_summary(summarise(part))
     if out:
@@ -127,21 +133,20 @@ def run(
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
 
 
-def print_budgets(rows: Sequence[Any], welfare: str, model: str, as_json: bool) -> None:
-    """Print the plans or policies for several budgets.
+def print_budgets(sweep: Any, model: str, as_json: bool) -> None:
+    """Print the plans or comparisons of several budgets.
 
     Args:
-        rows: one per budget.
-        welfare: name of the welfare.
+        sweep: the `BudgetSweep`.
         model: MODEL as it was typed.
         as_json: whether to print JSON.
     """
-    from evenhand.report.results import budgets_summary
+    from evenhand.report.results import summarise
 
     if as_json:
-        print_json({"welfare": welfare, "budgets": [row.to_dict() for row in rows]})
+        print_json(sweep.to_dict())
         return
-    summary = budgets_summary(rows)
+    summary = summarise(sweep)
     print_summary(summary, f"{called(model)}: {summary.title[0].lower()}{summary.title[1:]}")
 
 

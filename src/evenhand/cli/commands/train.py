@@ -14,10 +14,10 @@ from evenhand.cli.progress import progress
 from evenhand.cli.reading import called, check_target, read_problem
 from evenhand.cli.refusals import OptionError
 from evenhand.execution.places import check_place
-from evenhand.model.files import Format
+from evenhand.model.io import Format
 
 if TYPE_CHECKING:
-    from evenhand.learning import Training, Trainings
+    from evenhand.learning import Training, TrainingRuns
 
 
 def run(
@@ -44,13 +44,13 @@ def run(
     replaced = read_fixed_budget(options)
     problem = read_problem(model, parameters, format, replaced)
     settings = read_settings(options | {"budget": ()} if replaced else options)
-    kept = Path(f"{out}.checkpoint") if out else None
-    asked: dict[str, Any] = {"checkpoint": kept, "resume": resume, "tensorboard": tensorboard, **settings}
+    checkpoint = Path(f"{out}.checkpoint") if out else None
+    asked: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "tensorboard": tensorboard, **settings}
     training, several = _trained(problem, asked, seeds, on, quiet)
     command = f"evenhand {shlex.join(sys.argv[1:])}"
     if out:
         several.save(out, command) if several is not None else training.save(out, command)
-        for file in _checkpoints(kept, seeds, settings["seed"]):
+        for file in _checkpoints(checkpoint, seeds, settings["seed"]):
             file.unlink(missing_ok=True)
     if as_json:
         seeds_found = {} if several is None else {"seeds": several.to_dict()}
@@ -61,27 +61,25 @@ def run(
 
 def _trained(
     problem: Any, asked: dict[str, Any], seeds: int | None, on: str | None, quiet: bool
-) -> "tuple[Training, Trainings | None]":
+) -> "tuple[Training, TrainingRuns | None]":
     """One run; or several, the best of them first."""
-    from evenhand.learning import train, train_seeds  # after what may be refused at once
+    from evenhand.learning import TrainingRuns, train  # after what may be refused at once
 
     files = _checkpoints(asked["checkpoint"], seeds, asked["seed"])
     if asked["resume"] and not any(file.exists() for file in files):
-        click.echo(f"there is no {files[0]} to go on from; starting at the beginning", err=True)
+        click.echo(f"{files[0]} does not exist; starting from the beginning", err=True)
     with progress(quiet) as tell, _way_on(files):
-        if seeds is None:
-            return train(problem, progress=tell, **asked), None
-        several = train_seeds(problem, seeds, on=on, progress=tell, **asked)
-    return several.best, several
+        found = train(problem, progress=tell, seeds=seeds, on=on, **asked)
+    return (found.best, found) if isinstance(found, TrainingRuns) else (found, None)
 
 
-def _checkpoints(kept: Path | None, seeds: int | None, first: int) -> list[Path]:
-    """The files in which runs are kept while they go on."""
-    if kept is None or seeds is None:
-        return [] if kept is None else [kept]
-    from evenhand.learning.seeds import checkpoint_of
+def _checkpoints(checkpoint: Path | None, seeds: int | None, first: int) -> list[Path]:
+    """Return the checkpoints of the runs."""
+    if checkpoint is None or seeds is None:
+        return [] if checkpoint is None else [checkpoint]
+    from evenhand.learning.training_runs import checkpoint_of
 
-    return [checkpoint_of(kept, first + number) for number in range(seeds)]
+    return [checkpoint_of(checkpoint, first + number) for number in range(seeds)]
 
 
 def read_fixed_budget(options: dict[str, Any]) -> tuple[str, ...]:
@@ -106,8 +104,8 @@ def _way_on(checkpoints: Sequence[Path]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if there := [str(file) for file in checkpoints if file.exists()]:
-            told = f"what was learnt so far is in {', '.join(there)}; the same command with --resume goes on"
-            click.echo(told, err=True)
+            text = f"the checkpoint is in {', '.join(there)}; the same command with --resume goes on"
+            click.echo(text, err=True)
         raise
 
 
@@ -142,7 +140,7 @@ def _show(
     budgets: tuple[str, ...],
     format: str | None,
     out: str | None,
-    several: "Trainings | None",
+    several: "TrainingRuns | None",
 ) -> None:
     from evenhand.report.results import summarise
 

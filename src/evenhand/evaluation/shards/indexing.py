@@ -108,7 +108,7 @@ def index_arms(
         >>> found, round(found.high, 4)
         (ArmsIndices(1 row, 1 indexable, discounted), 5.0112)
     """
-    table = (arms if isinstance(arms, StoredArms) else open_arms(arms)).under(criterion)
+    table = (arms if isinstance(arms, StoredArms) else open_arms(arms)).with_criterion(criterion)
     if table.criterion.num_steps is not None:
         raise NotApplicable("indices of a finite horizon differ by the step: load the model, and ask `indices`")
     number = -(-table.num_rows // rows)

@@ -15,12 +15,12 @@ import numpy as np
 from evenhand.checks import check_memory
 from evenhand.display import Shown, counted, heard, shows_bar
 from evenhand.errors import InvalidInput
-from evenhand.evaluation.evaluate import standard_error
 from evenhand.evaluation.shards.driving import Play
 from evenhand.evaluation.shards.naming import named
 from evenhand.evaluation.shards.resident import Outcome, groups_of, outcome, values_of, weighed
 from evenhand.evaluation.shards.scoring import Rule
 from evenhand.evaluation.shards.weighing import weigh
+from evenhand.evaluation.standard_errors import standard_error
 from evenhand.execution.places import opened
 from evenhand.execution.protocol import Executor
 from evenhand.kernels.compilation import work_clock
@@ -152,7 +152,7 @@ def evaluate_arms(
         (20, True)
     """
     start = work_clock()
-    table = (arms if isinstance(arms, StoredArms) else open_arms(arms)).under(criterion, over)
+    table = (arms if isinstance(arms, StoredArms) else open_arms(arms)).with_criterion(criterion, over)
     if table.criterion.is_average and horizon is None:
         raise InvalidInput(
             "horizon: give the steps per episode, several times as many as the slowest arm takes to forget its start; "

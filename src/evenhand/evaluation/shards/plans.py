@@ -22,7 +22,7 @@ from evenhand.evaluation.shards.naming import named
 from evenhand.evaluation.shards.scoring import Rule
 from evenhand.execution.places import opened
 from evenhand.execution.protocol import Executor
-from evenhand.model.files import is_stored
+from evenhand.model.io import is_stored
 from evenhand.model.parquet.decoding import Sink
 from evenhand.model.parquet.reading import BATCH_ROWS, StoredArms, batches_of, open_arms, rows_of
 from evenhand.model.parquet.schema import KEY, VERSION, needs_pyarrow
@@ -95,7 +95,7 @@ def read_plan(path: "str | os.PathLike[str]", model: "str | os.PathLike[str] | N
     if said.get("version") != VERSION or not isinstance(plan, dict):
         raise InvalidInput(f"{path}: not a plan for a table of arms: write one by index_arms, or solve --out")
     rule = Rule(plan["policy"], tuple(plan.get("prices", ())), float(plan.get("largest_weight", 1.0)))
-    arms = open_arms(said["model"] if model is None else model).under(plan["criterion"])
+    arms = open_arms(said["model"] if model is None else model).with_criterion(plan["criterion"])
     arms = replace(arms, header=replace(arms.header, budget=np.array(plan["budget"], dtype=np.float64)))
     weights = _weights(path, arms.num_rows) if rule.name == "fair-index" else None
     return ArmsPlan(rule, arms, weights)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.errors import OutOfDomain
-from evenhand.evaluation.fairness import gini_coefficient
+from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.kernels.exact_sums import UNIT, exact_sum
 from evenhand.kernels.runs import pieces, tied_runs
 from evenhand.model.objective import Objective

@@ -17,9 +17,9 @@ if the others were hardly observed themselves:
 
 where f is the share of the information that remains when paths are not observed. No record is used twice, and a type is
 never known better than all types together. The strength w is given, or chosen among powers of 4 by empirical Bayes: the
-weakest whose evidence is not clearly below the best. With w = 0 there is no prior: rates are maximum likelihood
+weakest whose evidence is not clearly below the best. With w = 0 the prior vanishes: rates are maximum likelihood
 estimates, and rates of jumps that no record needs are 0. Draws then use the weakest prior, w = 1, over the jumps of the
-maximum: a likelihood alone is no distribution.
+maximum: a likelihood alone does not define a distribution.
 
 Reported: states left faster than the times between rows can resolve; and records that no generator explains (a one-step
 matrix need not have a generator as its logarithm), by Pearson's statistic of next states for pairs that were observed
@@ -119,7 +119,7 @@ def fit_generators(
 ) -> Generators:
     """Estimate generators from records at irregular times.
 
-    Rows of unobserved pairs are NaN: unobserved in every type, or in this one if there is no prior.
+    Rows of unobserved pairs are NaN: unobserved in every type, or in this one without a prior.
 
     Args:
         moves: transition counts; `gaps.time` in the unit of `step`. Moves in `counts` took one step.

@@ -161,7 +161,7 @@ def _climb(model: RateModel, rates: Floats, low: float, high: float) -> tuple[Fl
     found = minimize(
         objective, np.log(rates).ravel(), jac=True, method="L-BFGS-B", bounds=[bounds] * rates.size, options=options
     )
-    # At a bound, a gradient that points outwards is no residual.
+    # At a bound, a gradient that points outwards does not count as a residual.
     held = (found.x <= bounds[0] + 1e-9) & (found.jac > 0) | (found.x >= bounds[1] - 1e-9) & (found.jac < 0)
     residual = np.abs(np.where(held, 0.0, found.jac)).max() / np.sqrt(model.panel.number.sum() + 1)
     return np.asarray(np.exp(found.x).reshape(rates.shape)), float(residual), str(found.message)

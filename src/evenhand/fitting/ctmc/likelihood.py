@@ -38,7 +38,7 @@ from evenhand.kernels.exponentials import Exponentials
 from evenhand.typing import Array, Bools, Floats, Indices
 
 MOST_DURATIONS = 4096
-"""Different durations that are told apart; of more, each is rounded to three digits."""
+"""Maximum number of different durations; if there are more, each is rounded to three digits."""
 
 LEAST_SEEN = 1e-9
 """A recorded move that is less likely than this is computed without subtractions."""
@@ -172,7 +172,7 @@ class Panel:
         if not self.entered.any():
             return laws.adjoint(weights) * self.unrecorded
         into, last = self._into(rates), self._last[self.entered]
-        # Entering depends on all of the second exponential, weighed by the rates into the state.
+        # Entering depends on all of the second exponential, weighted by the rates into the state.
         np.add.at(weights, self.second[self.entered], after[self.entered][:, :, None] * into[:, None, :])
         slopes = laws.adjoint(weights) * self.unrecorded
         # It depends on these rates themselves, too.
@@ -198,13 +198,13 @@ class Panel:
 
     @cached_property
     def _elsewhere(self) -> Floats:
-        """(entered kind, state) 0 at the state that is entered, for nobody enters from there."""
+        """(entered kind, state) 0 at the entered state, which is never entered from itself."""
         return 1.0 - np.eye(self.num_states)[self.next_state[self.entered]]
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What a panel says of some rates."""
+    """Likelihood of a panel under given rates."""
 
     values: Floats
     """(type,) log-likelihoods."""

@@ -1,4 +1,4 @@
-"""What records say besides the model, and what they cannot say: `diagnose` a fit, get `Diagnostics`.
+"""Diagnostics of records and fitted models: `diagnose` a fit, get `Diagnostics`.
 
 Five questions, a file each: does the state tell the future (`orders`), do all times and types move alike (`alike`), do
 the fitted rows give back the shares of states that were seen (`shares`), what does an action change (`effects`), and

@@ -33,13 +33,13 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, eq=False)
 class Diagnostics(Shown):
-    """What records say besides the model. What could not be asked is None, and `left_out` says why."""
+    """Diagnostics of records and model. An analysis that was not possible is None, with its reason in `left_out`."""
 
     state: Gain | None
-    """What the state tells of the next one: the fitted chain against one of order 0, on arms left out of the fit."""
+    """Predictive gain of the state: the fitted chain against one of order 0, on arms left out of the fit."""
 
     before: Gain | None
-    """What the state before last tells besides: a chain of order 2 against the fitted one, on arms left out."""
+    """Further predictive gain of the state before last: a chain of order 2 against the fitted one, on arms left out."""
 
     in_time: InTime | None
     """Early records against late ones."""
@@ -54,16 +54,16 @@ class Diagnostics(Shown):
     """Rows that were seen seldom or never."""
 
     effects: Effects | None
-    """What each action changes."""
+    """Effects of the actions."""
 
     choices: Choices | None
-    """Who got what."""
+    """Selection of arms for service."""
 
     num_tests: int
     """Tests of choices, whose p-values are adjusted together (Holm); other questions have one test each."""
 
     left_out: dict[str, str]
-    """Questions that could not be asked, each with the reason."""
+    """Analyses that were not possible, with the reason."""
 
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
@@ -110,16 +110,16 @@ def diagnose(
     types_found: bool = False,
     why_no_effects: str = "",
 ) -> Diagnostics:
-    """Ask what records say besides the model, and what they cannot say.
+    """Compute the diagnostics of records and a fitted model.
 
     Args:
         log: the records.
-        moves: what was counted of them.
-        posterior: what is known of the transition rows after them.
+        moves: their transition counts.
+        posterior: posterior of the transition rows.
         rng: deals arms into folds, and draws rows and tables.
-        worth: (type, state) what a step in each state brings under the idle action; when absent the means of the
-            rewards in the log, and where it has none gains are counted in places, if the states are in order.
-        types_found: whether the types were found in these very records, so that to test them would be to go in circles.
+        worth: (type, state) reward of a step under the idle action; by default the means of the rewards in the log,
+            and without rewards gains are counted in places, if the states are ordered.
+        types_found: whether the types were found in the same records, so that testing them would be circular.
         why_no_effects: the reason why effects of actions on these types are not identified, if they are not.
     """
     check_memory(BYTES_A_ROW * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
@@ -196,7 +196,7 @@ def _worth(log: Log) -> Floats | None:
 def _adjusted(choice: Choices) -> tuple[Choices, int]:
     """With the p-values of its tests adjusted for each other, and their number.
 
-    Questions are not adjusted for other questions: what one finds is no less true because others were asked.
+    Questions are not adjusted for other questions: each is a separate analysis.
     """
     tests = {name: getattr(choice, name) for name in ("by_state", "by_before", "by_time", "by_type")}
     asked = {name: test for name, test in tests.items() if test is not None}

@@ -1,16 +1,15 @@
-"""What an action changes: the law of the next state against that of the idle action in the same state.
+"""Effects of actions: the distribution of the next state, compared with the idle action in the same state.
 
 For type t, state s and action a, with rows p drawn from the posterior,
 
     rise = p[t, s, a, j] − p[t, s, idle, j]            j the next state whose probability rises most (by the means)
     gain = Σ_j (p[t, s, a, j] − p[t, s, idle, j]) u[t, j]
 
-where u is what a state is worth: the reward of a step there under the idle action, or where no rewards are known the
-state's place in the order of states; where that order means nothing there is no gain. The gain is that of one step
-later; what the action itself costs is not in it. `Overall` takes means over states and types, weighted by how often the
-action was given there.
+where u is the value of a state: the reward of a step there under the idle action, or without rewards the place in the
+order of states; without an order the gain is undefined. The gain is that of one step later, without the cost of the
+action. `overall` takes means over states and types, weighted by the number of services there.
 
-Intervals are equal-tailed, 95 %, from draws. A pair that was not seen in a type is left out: its row is borrowed.
+Intervals are equal-tailed, 95 %, from draws. A pair that was not observed in a type is left out: its row is borrowed.
 """
 
 from dataclasses import dataclass
@@ -23,18 +22,20 @@ from evenhand.fitting.posterior import Posterior
 from evenhand.typing import Bools, Floats, Ints
 
 DRAWS = 1000
-"""Draws of the posterior, where they fit."""
+"""Draws of the posterior, if they fit into `MOST_BYTES`."""
 
 FEWEST_DRAWS = 100
+"""Minimum number of draws."""
 
 MOST_BYTES = 2.5e8
-"""That the draws may take."""
+"""Maximum size of the draws in bytes."""
 
 LEVEL = 0.95
+"""Probability of intervals."""
 
 
 Unit = Literal["reward", "places"]
-"""What gains are counted in."""
+"""Unit of gains."""
 
 Estimate = tuple[float, float, float]
 """Mean, lower and upper end."""
@@ -42,41 +43,41 @@ Estimate = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Effect:
-    """What an action does."""
+    """Effect of an action."""
 
     type: str
-    """Of the arms; empty where there is one type, or all are meant."""
+    """Type of the arms; empty for a single type, or for all."""
 
     state: str
-    """In which it is given; empty where all states are meant in which it was given."""
+    """State; empty for all states in which the action was given."""
 
     action: str
-    """Which."""
+    """Action."""
 
     visits: int
-    """How often it was given there."""
+    """Number of services there."""
 
     idle_visits: int
-    """How often the idle action was."""
+    """Number of idle rows there."""
 
     to: str
     """The next state whose probability rises most."""
 
     rise: Estimate
-    """By how much: mean, lower and upper end."""
+    """Increase of its probability: mean, lower and upper end."""
 
     gain: Estimate | None
-    """In what the next state is worth: mean, lower and upper end; None where states have no worth and no order."""
+    """Increase of the value of the next state: mean, lower and upper end; None without rewards and order."""
 
     unit: Unit | None
-    """What the gain is counted in."""
+    """Unit of the gain."""
 
     ends: tuple[str, str]
-    """The first and the last state: from where and to where places are counted."""
+    """First and last state in the order."""
 
     @property
     def is_sure(self) -> bool:
-        """Whether the interval of the gain, or of the rise where there is none, leaves 0 out."""
+        """Return whether the interval of the gain, or else of the rise, excludes 0."""
         _, lower, upper = self.rise if self.gain is None else self.gain
         return lower > 0 or upper < 0
 
@@ -93,35 +94,35 @@ class Effect:
 
 @dataclass(frozen=True)
 class Effects:
-    """What the actions do."""
+    """Effects of all actions."""
 
     overall: tuple[Effect, ...]
-    """One for each action that can be judged: over all types and states in which it was given."""
+    """Per comparable action, over all types and states in which it was given."""
 
     each: tuple[Effect, ...]
     """By type, state and action."""
 
     alone: tuple[str, ...]
-    """States in which one action alone was seen, in words: what others do there cannot be told."""
+    """States with a single observed action, in words: effects are not identified there."""
 
     draws: int
-    """Of the posterior."""
+    """Number of draws of the posterior."""
 
     left_out: tuple[int, int] = (0, 0)
-    """Services that no effect is about, for no arm of the type was seen idle in the state; and all services."""
+    """Services without a comparison, because no arm of the type was idle in the state; and all services."""
 
     @property
     def words(self) -> str:
-        """How many intervals there are, and what chance does to them."""
+        """Number of intervals that exclude 0, and the number expected by chance."""
         sure = sum(effect.is_sure for effect in self.each)
         often = "1 in 20 would"
         if self.each and self.each[0].gain is None:
-            often = "1 in 20 would and a few more, for the next state that rises most is told"
+            often = "1 in 20 would and a few more, because the next state that rises most is selected"
         said = f"{sure} of {len(self.each)} intervals by state leave 0 out; if no action did anything {often}"
         left, total = self.left_out
         where = "given in states in which no arm of the type was seen idle"
         return (
-            f"{said}; {left:,} of {total:,} services {'is' if left == 1 else 'are'} not judged, {where}"
+            f"{said}; {left:,} of {total:,} services {'is' if left == 1 else 'are'} not compared, {where}"
             if left
             else said
         )
@@ -138,30 +139,30 @@ def effects(
     """Compare each action with the idle one.
 
     Args:
-        visits: (type, state, action) how often each pair was seen.
+        visits: (type, state, action) number of rows per pair.
         posterior: of the transition rows.
         names: of types, states and actions.
-        worth: (type, state) what a step there brings under the idle action; None where that is not known.
-        is_ordered: whether places in the order of states stand for it then.
+        worth: (type, state) reward of a step under the idle action; None if unknown.
+        is_ordered: whether the order of states is used instead.
         rng: of the draws.
     """
     number = int(np.clip(MOST_BYTES / max(1, 8 * visits.size * visits.shape[1]), FEWEST_DRAWS, DRAWS))
-    # Rows that nothing is known of are not numbers; nobody asks for them below.
+    # Unknown rows are not numbers and are not used below.
     means, drawn = np.nan_to_num(posterior.mean), np.nan_to_num(posterior.draw(number, rng))
-    judged = _judged(visits)
-    weights = np.where(judged, visits, 0)
-    told = _Told(
+    comparable = _comparable(visits)
+    weights = np.where(comparable, visits, 0)
+    comparison = _Comparison(
         weights, visits[:, :, 0], means - means[:, :, :1], drawn - drawn[:, :, :, :1], names, worth, is_ordered
     )
-    overall = [told.overall(action) for action in np.flatnonzero(weights.sum(axis=(0, 1))).tolist()]
-    each = [told.effect(*place) for place in np.argwhere(judged).tolist()]
+    overall = [comparison.overall(action) for action in np.flatnonzero(weights.sum(axis=(0, 1))).tolist()]
+    each = [comparison.effect(*place) for place in np.argwhere(comparable).tolist()]
     services = int(visits[:, :, 1:].sum())
     left_out = services - int(weights.sum()), services
     return Effects(tuple(overall), tuple(each), _one_sided(visits, names), len(drawn), left_out)
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _Comparison:
     """Changes of rows against the idle action, and what they are worth."""
 
     visits: Ints
@@ -221,21 +222,21 @@ def _estimate(mean: float, drawn: Floats) -> Estimate:
     return float(mean), float(lower), float(upper)
 
 
-def _judged(visits: Ints) -> Bools:
+def _comparable(visits: Ints) -> Bools:
     """(type, state, action) whether an action and the idle one were both seen there; never the idle one itself."""
-    judged = (visits > 0) & (visits[:, :, :1] > 0)
-    judged[:, :, 0] = False
-    return np.asarray(judged)
+    comparable = (visits > 0) & (visits[:, :, :1] > 0)
+    comparable[:, :, 0] = False
+    return np.asarray(comparable)
 
 
 def _one_sided(visits: Ints, names: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
     """States in which only one action was ever seen: a line for each type and action, in words."""
-    told: dict[tuple[int, int], list[str]] = {}
+    found: dict[tuple[int, int], list[str]] = {}
     for t, s in np.argwhere((visits > 0).sum(axis=2) == 1).tolist():
-        told.setdefault((t, int(visits[t, s].argmax())), []).append(names[1][s])
+        found.setdefault((t, int(visits[t, s].argmax())), []).append(names[1][s])
     return tuple(
         f"{f'{names[0][t]}: ' if len(names[0]) > 1 else ''}every arm got {names[2][a]} in {', '.join(states)}"
-        for (t, a), states in told.items()
+        for (t, a), states in found.items()
     )
 
 

@@ -64,6 +64,6 @@ def percent(share: float) -> str:
 
 
 def first_largest(values: Floats) -> int:
-    """Where the largest value stands; of those that differ by rounding alone, the first."""
+    """Return the index of the largest value; of those that differ by rounding alone, the first."""
     most = float(np.max(values))
     return int(np.flatnonzero(values >= most - 1e-9 * max(1.0, abs(most)))[0])

@@ -1,4 +1,4 @@
-"""Whether groups have the same law in every context: the likelihood-ratio test of homogeneity.
+"""Test whether groups have the same distribution in every context: the likelihood-ratio test of homogeneity.
 
 Counts n[g, c, k]: in group g and context c the outcome k. Under the null the law of k depends on c alone, and
 
@@ -104,7 +104,7 @@ def homogeneity(counts: Ints, rng: np.random.Generator) -> HomogeneityTest:
 
 
 def _is_clear(statistic: float, degrees: int) -> bool:
-    """Whether G is far beyond what any table does by chance: small counts lift its mean by less than half."""
+    """Return whether G is far beyond what any table does by chance: small counts lift its mean by less than half."""
     return statistic > 3 * degrees + 50
 
 
@@ -123,8 +123,8 @@ def _p_value(statistic: float, drawn: Floats) -> float:
 
 def compared(counts: Ints) -> Ints:
     """Only the contexts that tell groups apart: seen in two groups or more, with two outcomes or more."""
-    tells = ((counts.sum(axis=2) > 0).sum(axis=0) > 1) & ((counts.sum(axis=0) > 0).sum(axis=1) > 1)
-    return counts[:, tells]
+    informative = ((counts.sum(axis=2) > 0).sum(axis=0) > 1) & ((counts.sum(axis=0) > 0).sum(axis=1) > 1)
+    return counts[:, informative]
 
 
 def likelihood_ratio(counts: Ints) -> float:
@@ -154,7 +154,7 @@ def degrees_of_freedom(counts: Ints) -> int:
 
 
 def shift(counts: Ints) -> float:
-    """How far small counts lift the mean of G above the degrees of freedom, about."""
+    """Return how far small counts lift the mean of G above the degrees of freedom, about."""
     by_group, by_outcome = counts.sum(axis=2), counts.sum(axis=0)
     totals = by_outcome.sum(axis=1)
     with np.errstate(divide="ignore"):

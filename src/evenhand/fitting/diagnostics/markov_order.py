@@ -1,17 +1,17 @@
-"""How much of an arm's past tells its next state: chains of order 0, 1 and 2, scored on arms they have not seen.
+"""Markov order: chains of order 0, 1 and 2, scored on held-out arms.
 
-All three know the type t and the action a. The chain of order 1 is the one that is fitted:
+All three condition on the type t and the action a. The chain of order 1 is the one that is fitted:
 
     order 0   p(s' | t, a)          order 1   p(s' | t, s, a)          order 2   p(s' | t, r, s, a)
 
 r the state before s. Arms are dealt into folds; the steps of a fold are scored, log p, by chains counted on the others.
-A chain that has more rows must not lose only because they are thin, so each leans on the one below it:
+A chain that has more rows must not lose only because they are thin, so each is shrunk towards the one below it:
 
     p(s' | context) = (n[context, s'] + c p(s' | shorter context)) / (n[context] + c)
 
 along  nothing → a → (t, a)  and  nothing → a → (s, a) → (t, s, a) → (t, r, s, a). The strength c of each level and fold
 is the one of a grid under which the counts of the other folds are likeliest (Dirichlet-multinomial). So a state before
-last that tells nothing gets a large c, and costs next to nothing.
+last without information gets a large c, and costs next to nothing.
 
 The gain of one chain over another is a mean over steps; steps of an arm are not independent, so its error is that of
 a ratio of sums over arms. It says how much is gained. Held-out scores are a weak test of order 1 against 2, so that is
@@ -28,13 +28,13 @@ from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps, coded, tally
 from evenhand.typing import Array, Floats, Ints
 
 FOLDS = 5
-"""Into which arms are dealt; fewer where there are fewer arms."""
+"""Number of folds of arms; at most the number of arms."""
 
 STRENGTHS = 4.0 ** np.arange(-2, 9)
-"""What c may be."""
+"""Grid of c."""
 
 SURE = 2.0
-"""Standard errors from which a gain is said to be one."""
+"""Standard errors from which a gain is significant."""
 
 DENSE = 2_000_000
 """Codes up to which a table of all of them is cheaper than to sort those that occur."""
@@ -45,13 +45,13 @@ MOST_CELLS = 10_000_000
 
 @dataclass(frozen=True)
 class Gain:
-    """What the longer memory of two chains predicts better."""
+    """Predictive gain of the longer of two memories."""
 
     order: int
     """The longer memory: 1 against 0, or 2 against 1."""
 
     shorter: float
-    """Held-out log-likelihood of the chain of shorter memory, nats a step."""
+    """Held-out log-likelihood of the chain of shorter memory, nats per step."""
 
     longer: float
     """That of the chain of longer memory."""
@@ -63,20 +63,20 @@ class Gain:
     """Its standard error over arms."""
 
     steps: int
-    """That were scored."""
+    """Number of scored steps."""
 
     arms: int
-    """Of which they are."""
+    """Number of their arms."""
 
     folds: int
-    """Into which the arms were dealt."""
+    """Number of folds."""
 
     test: HomogeneityTest | None = None
     """Likelihood ratio of order 2 against 1; None for order 1, or if its table is too large."""
 
     @property
     def is_sure(self) -> bool:
-        """Whether the longer memory tells something: by the test, else by two standard errors of the gain."""
+        """Return whether the gain is significant: by the test, else by two standard errors."""
         if self.test is None or self.test.is_rough:
             return self.gain > SURE * self.stderr
         return self.test.adjusted < LEVEL
@@ -86,12 +86,12 @@ class Gain:
         """A sentence."""
         figures = with_error(self.gain, self.stderr)
         if self.order == 1:
-            said = "the state tells" if self.is_sure else "the state is not seen to tell"
-            return f"{said} where an arm goes next: {figures}, on arms left out of the fit"
+            said = "the state predicts" if self.is_sure else "the state does not visibly predict"
+            return f"{said} the next state: {figures}, on arms left out of the fit"
         odds = "" if self.test is None or self.test.is_rough else f" ({chance(self.test.adjusted)})"
         if self.is_sure:
-            return f"the state before last still tells something: {figures}{odds}"
-        return f"the state before last is not seen to tell more: {figures}{odds}"
+            return f"the state before last has predictive value, too: {figures}{odds}"
+        return f"the state before last adds no visible predictive value: {figures}{odds}"
 
 
 def gains(
@@ -144,8 +144,8 @@ def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], folds: int, rng
 
 
 @dataclass(frozen=True, eq=False)
-class _Alike:
-    """Steps that no chain tells apart, once: there are few of them, however many steps there are."""
+class _StepKinds:
+    """Distinct steps with their numbers: few, for any number of steps."""
 
     fold: Array
     before: Array
@@ -154,25 +154,24 @@ class _Alike:
     action: Array
     next_state: Array
     number: Ints
-    """(kind,) how many steps are so."""
+    """(kind,) number of steps."""
 
     of_step: Array
     """(step,) its kind."""
 
 
-def _alike(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Array, folds: int) -> _Alike:
-    """The kinds of steps; all have one state before where that is not asked for."""
+def _alike(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Array, folds: int) -> _StepKinds:
+    """Return the kinds of steps; order 1 has a single state before."""
     types, states, actions = sizes
     shape = (folds, states if order == 2 else 1, types, states, actions, states)
     before = [steps.before] if order == 2 else []
     columns = [fold, *before, steps.type, steps.state, steps.action, steps.next_state]
     code = coded(columns, shape if before else (folds, *shape[2:]))
     kinds, of_step, number = numbered(code, int(np.prod(shape, dtype=np.float64)))
-    told: tuple[Array, ...] = np.unravel_index(kinds, shape)
-    return _Alike(told[0], told[1], told[2], told[3], told[4], told[5], number, of_step)
+    return _StepKinds(*np.unravel_index(kinds, shape), number, of_step)
 
 
-def _scores(order: int, steps: _Alike, sizes: tuple[int, int, int], folds: int) -> tuple[Floats, Floats]:
+def _scores(order: int, steps: _StepKinds, sizes: tuple[int, int, int], folds: int) -> tuple[Floats, Floats]:
     """(kind,) log-likelihoods by the chain of shorter memory, and by that of longer."""
     types, states, actions = sizes
     pairs = states * actions
@@ -189,7 +188,7 @@ def _scores(order: int, steps: _Alike, sizes: tuple[int, int, int], folds: int) 
 class _Ladder:
     """A level of contexts with its predictions, one a fold and a cell: a context together with a next state."""
 
-    def __init__(self, steps: _Alike, num_outcomes: int, folds: int) -> None:
+    def __init__(self, steps: _StepKinds, num_outcomes: int, folds: int) -> None:
         """The lowest level: nothing is known, and all next states are alike.
 
         Args:
@@ -263,8 +262,8 @@ def strength(seen: Floats, base: Floats, totals: Floats) -> float:
     """
     from scipy.special import gammaln
 
-    kept = seen > 0
-    number, expected, rows = seen[kept], base[kept], totals[totals > 0]
+    some = seen > 0
+    number, expected, rows = seen[some], base[some], totals[totals > 0]
     likelihoods = np.array(
         [
             (gammaln(c * expected + number) - gammaln(c * expected)).sum() + (gammaln(c) - gammaln(c + rows)).sum()

@@ -1,7 +1,7 @@
-"""Who got what: whether those who were served were like those who were not.
+"""Selection of arms for service: a comparison of served and idle arms.
 
-Actions in records are rarely random. Effects compare arms in the same state, so a choice that looks at the state alone
-does no harm; one that looks at more does, and may pass for an effect. What counts is the condition before treatment: an
+Actions in records are rarely random. Effects compare arms in the same state, so a choice by the state alone
+does no harm; one by more confounds effects. The condition before treatment counts: an
 arm that is served all the time is better off because of it. So rows that directly follow a service of the arm are left
 out, and of the others only those are compared that are as old, in rows of the arm, as some row in which a service
 begins: in a trial that gives each arm one action throughout these are the first rows. Four tests (see `tables`) on
@@ -24,15 +24,15 @@ from evenhand.fitting.log import NOTHING, Log
 from evenhand.typing import Array, Bools, Floats, Ints
 
 CANNOT = (
-    "effects compare arms in the same recorded state; if whoever chose saw more than the state, part of an effect may "
-    "be what they saw, and no record can tell: some choices made at random could"
+    "effects compare arms in the same recorded state; if the choice used more than the state, effects may be "
+    "confounded, which records cannot show; some randomised choices would"
 )
-"""What records cannot say, in words."""
+"""Limit of observational records, in words."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """How actions were given."""
+    """Selection of arms for service."""
 
     served: int
     """Rows in which a service begins: another action than the idle one, not after another service."""
@@ -53,10 +53,10 @@ class Choices:
     """What the states of those served and of those not are worth on average; None where no rewards are known."""
 
     by_state: HomogeneityTest
-    """Whether the choice looked at the state."""
+    """Test whether the choice depended on the state."""
 
     by_before: HomogeneityTest | None
-    """Whether, in the same state, it looked at the state one step before; None where that was never recorded."""
+    """Test whether, in the same state, it depended on the state before; None if that was never recorded."""
 
     by_time: HomogeneityTest | None
     """Whether, in the same state, it changed between the early and the late half; None where all is of one time."""
@@ -72,7 +72,7 @@ class Choices:
             odds = chance(self.by_before.adjusted)
             said.append(
                 "arms in the same state were served by where they had been before "
-                f"({odds}): the choice looked at more than the state, and effects may be partly that"
+                f"({odds}): the choice depended on more than the state, so effects may be confounded"
             )
         if self.by_time and self.by_time.adjusted < LEVEL:
             said.append(
@@ -83,7 +83,7 @@ class Choices:
         return (*said, CANNOT)
 
     def _who(self) -> str:
-        """Whether who got served was worse off."""
+        """Describe whether served arms were worse off."""
         odds = chance(self.by_state.adjusted)
         if self.by_state.adjusted >= LEVEL:
             return f"who got served was in the same states as who did not, as far as can be seen ({odds})"
@@ -141,9 +141,9 @@ def _counted(log: Log) -> tuple[Ints, bool]:
     followed = follows(log)
     before = np.zeros(len(log.arm), dtype=np.int32)
     before[1:] = np.where(followed[:-1], log.state[:-1] + 1, 0)
-    kept = _untreated(log)
+    untreated = _untreated(log)
     columns: list[Array] = [log.time, log.type_of[log.arm], before, log.state, log.action]
-    time, *others = columns if kept.all() else [column[kept] for column in columns]
+    time, *others = columns if untreated.all() else [column[untreated] for column in columns]
     is_late = late(time)
     half = np.zeros(len(time), dtype=np.bool_) if is_late is None else is_late
     shape = (2, len(log.types), len(log.states) + 1, len(log.states), len(log.actions))

@@ -1,4 +1,4 @@
-"""Where the records say little: rows that were seen seldom or never."""
+"""Sparse rows: pairs that were observed rarely or never."""
 
 from dataclasses import dataclass
 

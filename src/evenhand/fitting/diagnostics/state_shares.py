@@ -6,7 +6,7 @@ For each type the expected numbers x of arms in each state are pushed from time 
 
 with what was recorded of everything that is not a transition: b, the shares of the actions given at time τ in state s;
 κ, the share of the arms there that were seen again one step later; and e, the arms that come in, at their first row or
-after a gap. Where the model has arms in a state in which nobody was seen at τ, b and κ are those of this state over
+after a gap. If the model has arms in a state that was not observed at τ, b and κ are those of this state over
 all time (of all states, where it was never seen with an action). States are never set right on the way: errors of the
 rows add up, and show.
 
@@ -27,11 +27,12 @@ MOST_CELLS = 50_000_000
 """Times, types, states and actions multiplied: more are not pushed through."""
 
 Z = 1.96
+"""Normal quantile of 95 % intervals."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What was seen beside what the model gives, over all types."""
+    """Observed and predicted shares, over all types."""
 
     times: Ints
     """(time,) steps since the earliest record, where an arm was seen."""
@@ -123,7 +124,7 @@ def _recorded(log: Log, times: Ints, shape: tuple[int, int, int, int]) -> tuple[
 
 def _pushed(seen: Ints, entered: Ints, given: Ints, transitions: Floats) -> Floats:
     """(time, type, state) numbers of arms that the model expects."""
-    transitions = np.nan_to_num(transitions)  # of rows that nothing is known of; nobody was seen to go there
+    transitions = np.nan_to_num(transitions)  # unknown rows, which no observed arm enters
     usual = _law_of_actions(given.sum(axis=0), np.zeros(transitions.shape[:3]))
     usual_stay = _share(given.sum(axis=(0, 3)), seen.sum(axis=0), np.zeros(transitions.shape[:2]))
     expected = entered.astype(np.float64)

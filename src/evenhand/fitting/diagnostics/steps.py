@@ -50,16 +50,16 @@ class Steps:
 
     @property
     def num_arms(self) -> int:
-        """How many arms have a step here."""
+        """Number of arms with a step."""
         return int(np.count_nonzero(np.diff(self.arm))) + 1 if len(self) else 0
 
-    def where(self, kept: Bools) -> "Steps":
+    def where(self, selected: Bools) -> "Steps":
         """Only these steps.
 
         Args:
-            kept: (step,) which.
+            selected: (step,) mask.
         """
-        return self if kept.all() else Steps(**{name: values[kept] for name, values in vars(self).items()})
+        return self if selected.all() else Steps(**{name: values[selected] for name, values in vars(self).items()})
 
 
 def follows(log: Log) -> Bools:

@@ -220,7 +220,7 @@ class StoredArms(Shown):
         rows = "" if self.ends is None else f" in {counted(self.num_rows, 'row')}"
         return f"StoredArms({arms}{rows}, {counted(self.num_resources, 'resource')}, {worth})"
 
-    def under(self, criterion: str | Criterion | None = None, over: Over | None = None) -> "StoredArms":
+    def with_criterion(self, criterion: str | Criterion | None = None, over: Over | None = None) -> "StoredArms":
         """The same arms under another criterion, or with welfare over something else."""
         return replace(self, header=under(self.header, criterion, over))
 

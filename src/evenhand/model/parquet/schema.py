@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.checks import Faults, plain
+from evenhand.checks import Faults, plain, read_names
 from evenhand.errors import Fault, MissingExtra, ModelError
 from evenhand.model.arm import ROOM
 from evenhand.model.coupled import (
     Over,
     read_budget,
     read_criterion,
-    read_names,
     read_over,
     read_welfare_text,
 )
@@ -158,7 +157,7 @@ def _read_json(metadata: Mapping[bytes, bytes] | None, faults: Faults) -> dict[s
     if text is None:
         faults.add(
             "metadata",
-            "there is no key 'evenhand', which has the version and the budget: write it with evenhand.write_arms, "
+            "there is no key 'evenhand', which has the version and the budget: write it with evenhand.ArmWriter, "
             'or as JSON: {"version": 1, "budget": [1], "discount": 0.95}',
         )
         return None

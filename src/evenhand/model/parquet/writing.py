@@ -18,7 +18,7 @@ from evenhand.errors import InvalidInput
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.files import Location, replacing, sweep
+from evenhand.model.io import Location, replacing, sweep
 from evenhand.model.parquet.schema import KEY, TYPES, Header, header_of, needs_pyarrow
 from evenhand.typing import Array, Floats
 
@@ -115,7 +115,8 @@ def write_arms(
     Example:
         >>> import evenhand as eh
         >>> one = eh.problems.machine_replacement(num_arms=1).arms[0]
-        >>> eh.write_arms((one for _ in range(1000)), "many.parquet", budget=100, discount=0.95)
+        >>> from evenhand.model.parquet.writing import write_arms
+        >>> write_arms((one for _ in range(1000)), "many.parquet", budget=100, discount=0.95)
         >>> eh.open_arms("many.parquet")
         StoredArms(1,000 arms, 1 resource, discount 0.95)
     """

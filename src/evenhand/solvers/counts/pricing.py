@@ -12,10 +12,10 @@ law of the first counts, as closely as rounding allows. A mixture of such polici
 import numpy as np
 
 from evenhand.model.objective import Objective
+from evenhand.solvers.column_generation.oracle import Priced
 from evenhand.solvers.counts.type_iteration import Tell, Visits, solve_types
 from evenhand.solvers.counts.type_operators import Operators
 from evenhand.solvers.counts.type_plan import TypedPlan
-from evenhand.solvers.mixtures.oracle import Priced
 from evenhand.typing import Array, Floats, Ints
 
 

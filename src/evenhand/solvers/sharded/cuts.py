@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evenhand.solvers.price_search import Cut
+from evenhand.solvers.fluid.dual_search import Cut
 from evenhand.solvers.sharded.shard import Weighing
 from evenhand.solvers.sharded.stops import Rule
 from evenhand.typing import Floats

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import InvalidInput
-from evenhand.solvers.price_search import Cuts, SoFar
+from evenhand.solvers.fluid.dual_search import Cuts, SoFar
 from evenhand.solvers.sharded.cuts import ShardCut
 from evenhand.solvers.sharded.stops import Limits, MarginalUtility, Rule, Stop, UpTo, WorthMore
 from evenhand.typing import Array, Floats

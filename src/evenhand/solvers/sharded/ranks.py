@@ -25,7 +25,7 @@ import numpy as np
 
 from evenhand.kernels import runs
 from evenhand.model.welfare import RankWeighted
-from evenhand.solvers.levels import HALVINGS
+from evenhand.solvers.fluid.price_response import HALVINGS
 from evenhand.solvers.permutahedron import project_in_runs
 from evenhand.solvers.sharded.rows import RowCounts
 from evenhand.solvers.sharded.shard import Binned, Picked, Survey

@@ -18,9 +18,9 @@ from evenhand.kernels import runs
 from evenhand.kernels.exact_sums import Exact, added, rounded
 from evenhand.model.coupled import usable_amount
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
-from evenhand.solvers.fluid_programs import Rounds
-from evenhand.solvers.levels import RankAnswers, in_domain, power_value
-from evenhand.solvers.price_search import PriceSearch, SoFar, excess_of, highest_level
+from evenhand.solvers.fluid.dual_search import PriceSearch, SoFar, excess_of, highest_level
+from evenhand.solvers.fluid.price_response import RankAnswers, in_domain, power_value
+from evenhand.solvers.fluid.programs import Rounds
 from evenhand.solvers.sharded import kept, ranks, shard
 from evenhand.solvers.sharded.cuts import ShardCut, ShardProof
 from evenhand.solvers.sharded.grid import LevelGrid, choose_cells, per_block

@@ -27,8 +27,8 @@ import numpy as np
 
 from evenhand.kernels.exact_sums import Exact, added, exact_sum, exact_sums
 from evenhand.model.coupled import MOST_USES
-from evenhand.solvers.frontiers import FluidModel, Frontiers
-from evenhand.solvers.levels import follow, in_domain, power_gradient, power_utility
+from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
+from evenhand.solvers.fluid.price_response import follow, in_domain, power_gradient, power_utility
 from evenhand.solvers.sharded.stops import Mixture, Rule
 from evenhand.typing import Bools, Floats, Ints
 

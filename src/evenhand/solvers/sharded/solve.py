@@ -12,7 +12,7 @@ from evenhand.execution import Executor, opened
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.parquet.reading import StoredArms
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, as_welfare, is_lexicographic, is_mean
-from evenhand.solvers.fluid_programs import Rounds, as_ranked
+from evenhand.solvers.fluid.programs import Rounds, as_ranked
 from evenhand.solvers.sharded.search import (
     Asked,
     LeximinSearch,

@@ -21,10 +21,10 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.parquet.reading import Shard as RowsOfTable
 from evenhand.model.parquet.reading import StoredArms, read_shard
-from evenhand.solvers.arms import check_communicating
-from evenhand.solvers.frontiers import CHUNK, FluidModel
+from evenhand.solvers.fluid.frontiers import CHUNK, FluidModel
 from evenhand.solvers.sharded.rows import RowCounts
 from evenhand.solvers.sharded.shard import Shard
+from evenhand.solvers.single_arm import check_communicating
 from evenhand.typing import Floats, Ints
 
 BLOCK = CHUNK

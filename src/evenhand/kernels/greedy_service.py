@@ -1,0 +1,208 @@
+"""Greedy service by rank, of one episode or a batch; and uniform assignment of actions within a state.
+
+Every cell (type, state, action) has a rank, 0 first, -1 never. The candidates (arm, action) are taken in the order of
+(rank, random bits); a candidate is served if its arm is not served yet and its usage still fits. The others idle. This
+is the same as choosing again and again the best candidate that fits. With `stop`, one more candidate of rank 0 stands
+for stopping there: with all ranks 0, each draw is then uniform over stopping and every arm's affordable actions. If an
+action was *drawn* for every arm beforehand, the candidate with the drawn action has a rank of its own, so that the draw
+is repaired to the budget and filled up.
+
+The candidates of a rank are a linked list, and ranks are visited until nothing fits any more. Only the rank at which
+the budget ends needs its random order, and only as far as the budget goes: a binary heap of random bits. Per episode
+O(N A + ranks + served log N).
+
+Uniform assignment. u[a] of the x arms of a cell get action a: arms are passed once, and each takes action a with
+probability (left of u[a]) / (left of x), which makes every assignment equally likely. O(E N A).
+"""
+
+import numpy as np
+from numba import njit
+
+from evenhand.kernels.randomness import GOLDEN, MIX_1, MIX_2, TO_UNIT
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def bits_at(key, place):
+    """Random bits at a place (randomness.bits_at)."""
+    z = key + (place + np.uint64(1)) * GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * MIX_1
+    z = (z ^ (z >> np.uint64(27))) * MIX_2
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def uniform_at(key, place):
+    """A number in [0, 1) at a place (randomness.uniforms_at)."""
+    return np.float64(bits_at(key, place) >> np.uint64(11)) * TO_UNIT
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fits(need, left):
+    for k in range(len(left)):
+        if need[k] > left[k]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sift(bits, members, place, number):
+    """Restore the order of a binary heap whose entry at `place` may be larger than those below it."""
+    bit, member = bits[place], members[place]
+    while 2 * place + 1 < number:
+        child = 2 * place + 1
+        if child + 1 < number and bits[child + 1] < bits[child]:
+            child += 1
+        if bits[child] >= bit:
+            break
+        bits[place], members[place] = bits[child], members[child]
+        place = child
+    bits[place], members[place] = bit, member
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def serve(
+    type_of_arm, ranks, drawn_ranks, drawn, usage, idle, limit, least, num_ranks, states, key, base, stop, shuffle,
+    stop_place, work, bits, left, actions
+):  # fmt: skip
+    """Choose the actions of one episode.
+
+    Args:
+        type_of_arm: (arm,) types.
+        ranks: (type, state, action) rank of each cell, 0 first, -1 never.
+        drawn_ranks: (type, state, action) ranks of cells whose action was drawn, on one scale with `ranks`.
+        drawn: (arm,) actions drawn beforehand; -1 for none.
+        usage: (type, state, action, resource) usage.
+        idle: (type, state) the action of arms that are not served.
+        limit: (resource,) the budget.
+        least: (resource,) the least that any cell with a rank uses.
+        num_ranks: number of ranks.
+        states: (arm,) current states.
+        key: key of the order of equal ranks.
+        base: place of the first candidate in the counter.
+        stop: whether stopping competes.
+        shuffle: whether equal ranks are in random order; otherwise the first arm comes first.
+        stop_place: place of the candidate that stands for stopping.
+        work: (4, candidate or rank) work space.
+        bits: (candidate,) work space.
+        left: (2, resource) work space.
+        actions: (arm,) where the actions are written.
+    """
+    num_actions, num_resources = ranks.shape[2], len(limit)
+    # The first candidate of each rank, the next one of the same rank, those of one rank, and flags of served arms.
+    head, link, members, served = work[0], work[1], work[2], work[3]
+    budget, need = left[0], left[1]
+    stop_bits = bits_at(key, stop_place)
+    for r in range(num_ranks):
+        head[r] = -1
+    # Backwards, so that each list is in the order of the arms.
+    for n in range(len(states) - 1, -1, -1):
+        kind, s = type_of_arm[n], states[n]
+        actions[n] = idle[kind, s]
+        served[n] = 0
+        for a in range(num_actions - 1, -1, -1):
+            r = drawn_ranks[kind, s, a] if drawn[n] == a else ranks[kind, s, a]
+            if r < 0:
+                continue
+            c = n * num_actions + a
+            place = base + np.uint64(c)
+            if stop and (bits_at(key, place) if shuffle else place) >= stop_bits:
+                continue
+            link[c] = head[r]
+            head[r] = c
+    for k in range(num_resources):
+        budget[k] = limit[k]
+    for r in range(num_ranks):
+        c = head[r]
+        if c < 0:
+            continue
+        if not _fits(least, budget):
+            break
+        # The candidates of this rank whose arms are not served; if all of them fit, their order does not matter.
+        number, before, all_fit = 0, -1, True
+        for k in range(num_resources):
+            need[k] = 0.0
+        while c >= 0:
+            n = c // num_actions
+            if served[n] == 0:
+                members[number] = c
+                number += 1
+                all_fit = all_fit and n != before
+                before = n
+                for k in range(num_resources):
+                    need[k] += usage[type_of_arm[n], states[n], c % num_actions, k]
+            c = link[c]
+        all_fit = all_fit and _fits(need, budget)
+        if not all_fit:
+            for i in range(number):
+                place = base + np.uint64(members[i])
+                bits[i] = bits_at(key, place) if shuffle else place
+            for i in range(number // 2 - 1, -1, -1):
+                _sift(bits, members, i, number)
+        for i in range(number):
+            c = members[i] if all_fit else members[0]
+            n, a = c // num_actions, c % num_actions
+            for k in range(num_resources):
+                need[k] = usage[type_of_arm[n], states[n], a, k]
+            if served[n] == 0 and _fits(need, budget):
+                served[n] = 1
+                actions[n] = a
+                for k in range(num_resources):
+                    budget[k] -= need[k]
+            if not all_fit:
+                if not _fits(least, budget):
+                    break
+                last = number - 1 - i
+                bits[0], members[0] = bits[last], members[last]
+                _sift(bits, members, 0, last)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def serve_batch(
+    type_of_arm, ranks, drawn_ranks, usage, idle, limit, least, num_ranks, stop, shuffle, drawn, states, key
+):  # fmt: skip
+    """(episode, arm) actions of a batch at one step; without (episode, arm) drawn actions these are -1."""
+    num_episodes, num_arms = states.shape
+    candidates = num_arms * ranks.shape[2]
+    actions = np.empty((num_episodes, num_arms), dtype=np.int32)
+    work = np.empty((4, max(num_ranks, candidates)), dtype=np.int64)
+    bits, left = np.empty(candidates, dtype=np.uint64), np.empty((2, len(limit)))
+    stop_place = np.uint64(num_episodes) * np.uint64(candidates)
+    for e in range(num_episodes):
+        serve(
+            type_of_arm, ranks, drawn_ranks, drawn[e], usage, idle, limit, least, num_ranks, states[e], key,
+            np.uint64(e) * np.uint64(candidates), stop, shuffle, stop_place + np.uint64(e), work, bits, left,
+            actions[e],
+        )  # fmt: skip
+    return actions
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def assign_uniformly(type_of_arm, states, allocation, key):
+    """(episode, arm) actions, drawn uniformly within each type and state.
+
+    Args:
+        type_of_arm: (arm,) types.
+        states: (episode, arm) current states.
+        allocation: (episode, type, state, action) how many arms get each action.
+        key: the key of the draw.
+    """
+    num_episodes, num_arms = states.shape
+    num_actions = allocation.shape[3]
+    actions = np.empty((num_episodes, num_arms), dtype=np.int32)
+    left = allocation.copy()
+    for e in range(num_episodes):
+        base = np.uint64(e) * np.uint64(num_arms)
+        for n in range(num_arms):
+            kind, s = type_of_arm[n], states[e, n]
+            total = 0
+            for a in range(num_actions):
+                total += left[e, kind, s, a]
+            point = uniform_at(key, base + np.uint64(n)) * total
+            choice = 0
+            reached = left[e, kind, s, 0]
+            while point >= reached and choice < num_actions - 1:
+                choice += 1
+                reached += left[e, kind, s, choice]
+            actions[e, n] = choice
+            left[e, kind, s, choice] -= 1
+    return actions

@@ -1,0 +1,172 @@
+"""Model files by format: TOML and JSON (`document`), arrays (`npz`), tables of arms (`model/parquet`)."""
+
+import contextlib
+import io
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeAlias, TypeVar
+
+from evenhand.checks import hearing, why_unreadable
+from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, TooLarge
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import parse_criterion
+from evenhand.model.io.atomic_write import Location, as_path, replacing
+from evenhand.model.io.document import read_json, read_toml, write_json, write_toml
+from evenhand.model.io.npz import read_npz, write_npz
+from evenhand.model.simulator import needs_tables
+
+Choice = TypeVar("Choice")
+Format: TypeAlias = Literal["toml", "json", "npz"]
+
+FORMATS: tuple[Format, ...] = ("toml", "json", "npz")
+"""Formats of files and streams; a model in Parquet is a file or a folder, never a stream (`model/parquet`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A problem and its source."""
+
+    problem: CoupledMDP
+    """Problem of the file."""
+
+    rows: tuple[Fault, ...] = ()
+    """Normalised rows, each with its sum."""
+
+    name: str = ""
+    """Name of the file in messages."""
+
+
+def load(path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None) -> CoupledMDP:
+    """Read a model file.
+
+    Probabilities that nearly sum to 1, such as thirds written 0.3333333, are divided by their sum; the warning
+    `errors.Normalised` lists them.
+
+    Args:
+        path: a `.toml`, `.json`, `.npz` or `.parquet` file, or a folder of the latter; or a binary stream, such as
+            `sys.stdin.buffer`.
+        format: `toml`, `json` or `npz`, required for a stream; by default the suffix of the file name.
+        criterion: `discounted`, `average` or `finite:T`, instead of the file's own; a file needs no discount if this
+            needs none.
+
+    Raises:
+        ModelError: with every fault of the file.
+        InvalidInput: the file does not exist, or its format is unknown.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save(problem, "machines.toml")
+        >>> eh.load("machines.toml")
+        CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
+    """
+    loaded = load_noting(path, format, criterion)
+    if loaded.rows:
+        warnings.warn(Normalised(loaded.rows, loaded.name), stacklevel=2)
+    return loaded.problem
+
+
+def load_noting(path: Location | BinaryIO, format: Format | None = None, criterion: str | None = None) -> Loaded:
+    """Read a model file as `load` does, and return the normalised rows instead of a warning."""
+    if criterion is not None:
+        parse_criterion(criterion, 0.0)  # an invalid argument is not a fault of the file
+    file = as_path(path) if isinstance(path, (str, os.PathLike)) else None
+    name = str(file) if file is not None else _name_of_stream(path)
+    with hearing() as rows:
+        if file is not None and format is None and is_stored(file):
+            problem = _load_stored(file, criterion)
+        else:
+            problem = _load_stream(path, file, format, criterion, name)
+    return Loaded(problem, tuple(rows), name)
+
+
+def _load_stream(
+    path: Location | BinaryIO, file: Path | None, format: str | None, criterion: str | None, name: str
+) -> CoupledMDP:
+    read = {"toml": read_toml, "json": read_json, "npz": read_npz}[_format_of(file, format, name)]
+    try:
+        # A stream that the caller opened is the caller's to close.
+        with file.open("rb") if file is not None else contextlib.nullcontext(path) as stream:
+            return read(_seekable(stream), criterion)  # type: ignore[arg-type]  # a stream if there is no file
+    except ModelError as error:
+        raise ModelError(error.faults, name) from None
+    except TooLarge as error:
+        raise ModelError([Fault("", str(error))], name) from None
+    except OSError as error:
+        suffixes = [f".{known}" for known in FORMATS]
+        reason = why_unreadable(file, error, suffixes) if file is not None else error.strerror or error
+        raise InvalidInput(f"{name}: cannot be read: {reason}") from None
+
+
+def save(problem: CoupledMDP, path: Location) -> None:
+    """Write a model file that reads back as an equal problem, completely or not at all.
+
+    Args:
+        problem: the problem.
+        path: a `.toml`, `.json`, `.npz` or `.parquet` file; an existing one is replaced.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.save(problem, "machines.toml")
+        >>> eh.load("machines.toml") == problem
+        True
+    """
+    problem = needs_tables(problem, "a model file")
+    file = as_path(path)
+    if file.suffix.lower() == ".parquet":
+        from evenhand.model.parquet.writing import save_parquet  # it imports this module
+
+        save_parquet(problem, file)
+        return
+    write = _by_suffix(file, {".toml": write_toml, ".json": write_json, ".npz": write_npz})
+    try:
+        with replacing(file) as stream:
+            write(problem, stream)
+    except UnicodeEncodeError as error:
+        broken = error.object[error.start : error.end]
+        raise InvalidInput(f"{file}: not written: a label contains {broken!r}, which is not Unicode text") from None
+
+
+def is_stored(path: object) -> bool:
+    """Return whether a name is that of a model in Parquet: a `.parquet` file, or a folder of them."""
+    if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
+        return False
+    place = Path(path)
+    return place.suffix.lower() == ".parquet" or (place.is_dir() and any(place.glob("*.parquet")))
+
+
+def _load_stored(file: Path, criterion: str | None) -> CoupledMDP:
+    from evenhand.model.parquet.reading import open_arms  # it imports this module
+
+    problem = open_arms(file).problem()
+    return problem if criterion is None else problem.with_criterion(criterion)
+
+
+def _format_of(file: Path | None, format: str | None, name: str) -> str:
+    """Return the given format, or that of the file's suffix."""
+    if format is None and file is not None:
+        return _by_suffix(file, {f".{known}": known for known in FORMATS})
+    if format not in FORMATS:
+        raise InvalidInput(f"{name}: format: expected one of {', '.join(FORMATS)}, got {format!r}")
+    return format
+
+
+def _by_suffix(file: Path, choices: Mapping[str, Choice]) -> Choice:
+    suffix = file.suffix.lower()
+    if suffix not in choices:
+        raise InvalidInput(f"{file}: unknown kind of model file; the suffix must be one of {', '.join(choices)}")
+    return choices[suffix]
+
+
+def _name_of_stream(stream: object) -> str:
+    name = getattr(stream, "name", None)
+    return "standard input" if name == "<stdin>" else name if isinstance(name, str) else "the stream"
+
+
+def _seekable(stream: BinaryIO) -> BinaryIO:
+    """Return the stream, or the content of a pipe."""
+    return stream if stream.seekable() else io.BytesIO(stream.read())

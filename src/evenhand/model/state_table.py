@@ -1,0 +1,314 @@
+"""Observed states of the arms: a table with the columns `arm`, `type` and `state`, one row per arm, in any order.
+
+A model has blocks of identical arms, with a name and a count; a table names every arm. The type relates the two:
+
+    type     the name of a block, or the number of a type; optional if there is only one type, or if every arm has the
+             name of a block of its own
+    state    the name of a state, or its number, from 0
+    group    optional: distinguishes blocks of one name that are in different groups
+    arm      any name, once in the table
+
+A problem may have names for its arms (`CoupledMDP.arm_names`, from `with_initial_states`): these stay in their block,
+whatever the names of others. If blocks of one name differ only in their initial states, a new arm belongs to the one
+that starts in its state, else to the first.
+
+Every fault is reported with its row. A table is a file (CSV, Parquet with the extra `data`, JSON), or a data frame, a
+list of rows or a mapping of columns in Python; there, states alone suffice if they are in the order of the arms.
+"""
+
+import numbers
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import Fault, InvalidInput, nearest
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.io.text_table import SHOWN_FAULTS, Table, as_table, raise_faults
+from evenhand.model.places import quoted
+from evenhand.typing import Indices, Ints
+
+MAX_DIGITS = 100
+"""Digits up to which a text is read as an integer; Python raises an error at some thousands."""
+
+SHOWN_NAMES = 12
+"""Known names that are listed in a message on an unknown one."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedStates:
+    """Arms of a table, with their blocks and states in a problem."""
+
+    names: tuple[str, ...]
+    """(row,) names of the arms."""
+
+    blocks: Ints
+    """(row,) block of each arm."""
+
+    states: Indices
+    """(row,) state of each arm."""
+
+    source: str = ""
+    """File name, if the table is a file."""
+
+
+def find_arms(problem: CoupledMDP, given: Any) -> ObservedStates:
+    """Find the arms of a table, with their blocks and states.
+
+    Args:
+        problem: the problem.
+        given: a table (see `as_table`), or (arm,) state numbers in the order of the problem's arms.
+
+    Raises:
+        TableError: with every fault and its row.
+    """
+    if (plain := _plain_states(given)) is not None:
+        return _in_order(problem, plain)
+    table = as_table(given)
+    reader = _Reader(problem, table)
+    # A missing column is one fault, not one per row.
+    found = [reader.read(place) for place in range(len(table.rows))] if reader.is_complete else []
+    raise_faults(reader.faults, table.source)
+    names, blocks, states = zip(*found, strict=True)
+    return ObservedStates(names, np.array(blocks, dtype=np.int64), np.array(states, dtype=np.int32), table.file)
+
+
+def _plain_states(given: Any) -> Ints | None:
+    """(arm,) state numbers; None for a table."""
+    if isinstance(given, (list, tuple)) and not all(isinstance(entry, numbers.Integral) for entry in given):
+        return None
+    if not isinstance(given, (list, tuple, np.ndarray)) or not len(given):
+        return None
+    states = np.asarray(given)
+    if states.ndim == 2 and len(states) == 1:
+        states = states[0]
+    if states.ndim != 1 or states.dtype.kind not in "iu":
+        raise InvalidInput(f"states: expected whole numbers, one per arm, got {states.dtype} of shape {states.shape}")
+    return states.astype(np.int64)
+
+
+def _in_order(problem: CoupledMDP, states: Ints) -> ObservedStates:
+    if len(states) != problem.num_arms:
+        raise InvalidInput(f"states: expected one state for each of {problem.num_arms} arms, got {len(states)}")
+    blocks = np.repeat(np.arange(len(problem.counts)), problem.counts)
+    most = problem.tables.num_states[blocks]
+    wrong = np.flatnonzero((states < 0) | (states >= most))
+    faults = [Fault(f"states[{i}]", f"{states[i]} is not a state; they are 0 to {most[i] - 1}") for i in wrong.tolist()]
+    raise_faults(faults, "states")
+    names = tuple(problem.arm_names) or tuple(str(number) for number in range(problem.num_arms))
+    return ObservedStates(names, blocks, states.astype(np.int32))
+
+
+class _Reader:
+    """Finds arms row by row, and collects faults."""
+
+    def __init__(self, problem: CoupledMDP, table: Table) -> None:
+        self.problem, self.table = problem, table
+        self.faults: list[Fault] = []
+        self.seen: dict[str, str] = {}
+        self._chosen: dict[tuple[str, str], list[int] | str] = {}
+        known = zip(problem.arm_names, np.repeat(np.arange(len(problem.counts)), problem.counts), strict=False)
+        self.block_of_arm = {name: int(block) for name, block in known}
+        self.is_complete = self._check_columns()
+
+    def _check_columns(self) -> bool:
+        given = self.table.columns
+        needed = ["arm", "state"] + (["type"] if self._needs_type else [])
+        for column in (column for column in needed if column not in given):
+            near = nearest(column, given)
+            hint = f" Did you mean {near}?" if near else ""
+            why = f", and there are {self.problem.num_types} types ({self._known_types})" if column == "type" else ""
+            listed = ", ".join(given) or "none"
+            self.faults.append(Fault("", f"there is no column {column}{why}. The columns are: {listed}.{hint}"))
+        if not self.table.rows and not self.faults:
+            self.faults.append(Fault("", "there is no arm in it"))
+        return not self.faults
+
+    @property
+    def _needs_type(self) -> bool:
+        """True if a column of types is required: not if there is one type, or if arms have names."""
+        if self.problem.is_symmetric or "arm" not in self.table.columns:
+            return not self.problem.is_symmetric
+        # One known name suffices; unknown names are reported row by row.
+        return not any(name in self.block_of_arm or name in self.single_blocks for name in self.table.columns["arm"])
+
+    @cached_property
+    def block_names(self) -> list[str]:
+        """(block,) names of the blocks."""
+        return [label[0] for label in self.problem.tables.labels] or [""] * len(self.problem.counts)
+
+    @cached_property
+    def single_blocks(self) -> dict[str, int]:
+        """Blocks of one arm with a unique name, which is also the name of the arm."""
+        times = Counter(self.block_names)
+        return {
+            name: block
+            for block, name in enumerate(self.block_names)
+            if name and self.problem.counts[block] == 1 and times[name] == 1
+        }
+
+    @property
+    def _known_types(self) -> str:
+        names = list(
+            dict.fromkeys(name or str(t) for t, name in zip(self._type_numbers, self.block_names, strict=True))
+        )
+        more = len(names) - SHOWN_NAMES
+        return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+    @property
+    def _type_numbers(self) -> list[int]:
+        return [int(t) for t in self.problem.type_of_block]
+
+    def read(self, place: int) -> tuple[str, int, int]:
+        """Return the name, the block and the state of one row."""
+        row, before = self.table.rows[place], len(self.faults)
+        name, state = self.table.columns["arm"][place], self.table.columns["state"][place]
+        if not name:
+            self.faults.append(Fault(row, "has no arm"))
+        elif name in self.seen:
+            self.faults.append(Fault(row, f"arm {quoted(name)} is also in {self.seen[name]}"))
+        else:
+            self.seen[name] = row
+        blocks = self._blocks(name, place, row)
+        if not blocks:
+            return name, 0, 0  # placeholders: the faults are raised
+        number = self._state(blocks[0], state, row)
+        if len(self.faults) > before or number is None:
+            return name, 0, 0
+        return name, self._one_of(blocks, number), number
+
+    def _blocks(self, name: str, place: int, row: str) -> list[int]:
+        """Return the blocks to which the arm may belong; none if there is a fault."""
+        kind = self.table.columns["type"][place] if "type" in self.table.columns else ""
+        group = self.table.columns["group"][place] if "group" in self.table.columns else ""
+        own = self.block_of_arm.get(name)
+        if kind:
+            found = self._of_type(kind, group)
+            if isinstance(found, str):
+                self.faults.append(Fault(row, found))
+                return []
+            # A known arm stays in its block if its type allows it.
+            return [own] if own in found else found
+        if own is not None or name in self.single_blocks:
+            return [own if own is not None else self.single_blocks[name]]
+        if self.problem.is_symmetric:
+            return list(range(len(self.problem.counts)))  # the state decides
+        message = f"has no type, and {quoted(name)} is not the name of a known arm; types are {self._known_types}"
+        self.faults.append(Fault(row, message))
+        return []
+
+    def _of_type(self, kind: str, group: str) -> list[int] | str:
+        """Return the blocks of a type, which differ at most in their initial states; or the fault."""
+        if (kind, group) not in self._chosen:
+            self._chosen[kind, group] = self._choose(kind, group)
+        return self._chosen[kind, group]
+
+    def _choose(self, kind: str, group: str) -> list[int] | str:
+        problem, names = self.problem, self.block_names
+        # Names before numbers: a block may be called "2".
+        found = [block for block, name in enumerate(names) if name == kind]
+        if not found:
+            found = [block for block, number in enumerate(self._type_numbers) if number == _whole(kind)]
+        if not found:
+            near = self._nearest(kind, [name for name in names if name])
+            hint = f" Did you mean {quoted(near)}?" if near else ""
+            new = "" if near else ". Arms of a new type need a block in the model (or records to fit), and a new plan"
+            return f"type {quoted(kind)} is not in the plan or model.{hint} Known are {self._known_types}{new}"
+        # Without a group, blocks of one name may differ in their initial states only.
+        if group:
+            groups = [problem.group_names[number] for number in problem.group_of_block]
+            found = [block for block in found if groups[block] == group]
+            if not found:
+                return f"there are no arms of type {quoted(kind)} in group {quoted(group)}"
+        kinds = sorted({self._type_numbers[block] for block in found})
+        if len(kinds) > 1 and not _differ_only_in_start(problem, found):
+            listed = ", ".join(map(str, kinds))
+            return f"type {quoted(kind)} may be any of the types number {listed}: give the number, or a column group"
+        return found
+
+    def _state(self, block: int, given: str, row: str) -> int | None:
+        """Return the number of a state by its name or number; None if there is a fault."""
+        labels = self.problem.tables.labels[block][1] if self.problem.tables.labels else ()
+        size = int(self.problem.tables.num_states[block])
+        if given in labels:
+            return labels.index(given)
+        if 0 <= (number := _whole(given)) < size:
+            return number
+        if not given:
+            self.faults.append(Fault(row, "has no state"))
+            return None
+        near = self._nearest(given, labels)
+        hint = f" Did you mean {quoted(near)}?" if near else ""
+        known = ", ".join(labels[:SHOWN_NAMES]) if labels else f"0 to {size - 1}"
+        whose = f" of type {quoted(self.block_names[block])}" if self.block_names[block] else ""
+        self.faults.append(Fault(row, f"{quoted(given)} is not a state{whose}.{hint} Known are {known}"))
+        return None
+
+    def _nearest(self, name: str, known: Sequence[str]) -> str | None:
+        """Nearest known name, for faults that are shown: the search takes long for very many."""
+        return nearest(name, known) if len(self.faults) < SHOWN_FAULTS else None
+
+    def _one_of(self, blocks: Sequence[int], state: int) -> int:
+        """Return the block that starts in a state, else the first."""
+        starts = (block for block in blocks if self.problem.tables.initial[block, state] == 1)
+        return next(starts, blocks[0])
+
+
+def _differ_only_in_start(problem: CoupledMDP, blocks: Sequence[int]) -> bool:
+    first, tables = blocks[0], problem.tables
+    same_moves = all(
+        tables.num_states[block] == tables.num_states[first]
+        and tables.num_actions[block] == tables.num_actions[first]
+        and np.array_equal(tables.transitions[block], tables.transitions[first])
+        and np.array_equal(tables.rewards[block], tables.rewards[first])
+        and np.array_equal(tables.usage[block], tables.usage[first])
+        for block in blocks[1:]
+    )
+    same_group = problem.over != "groups" or len({int(problem.group_of_block[block]) for block in blocks}) == 1
+    return same_moves and same_group and len({float(problem.floors[block]) for block in blocks}) == 1
+
+
+def _whole(text: str) -> int:
+    """Parse an integer; -1 for any other text, or too many digits."""
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else -1
+
+
+@lru_cache(maxsize=20_000)  # the names are the same at every step
+def in_order(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key of names: van2 comes before van10."""
+    # Pieces of digits compare as numbers, the others as text; -1 sorts a text before any number.
+    numbers = ((_whole(piece), piece) for piece in re.split(r"(\d+)", name))
+    return tuple((number, "" if number >= 0 else piece) for number, piece in numbers)
+
+
+def with_initial_states(problem: CoupledMDP, given: Any) -> CoupledMDP:
+    """Return the problem with the observed states as initial states; see `CoupledMDP.with_initial_states`."""
+    found = find_arms(problem, given)
+    places = range(len(found.names))
+    # Arms are sorted within their cells, so that the same table in another order is the same problem.
+    order = sorted(places, key=lambda row: (found.blocks[row], found.states[row], in_order(found.names[row])))
+    # A cell is a block and a state; each that occurs becomes a block whose arms start in that state.
+    cells = np.stack([found.blocks[order], found.states[order]], axis=1)
+    occurring, counts = np.unique(cells, axis=0, return_counts=True)
+    blocks, states = occurring.T
+    tables = problem.tables.select(blocks)
+    initial = np.zeros_like(tables.initial)
+    initial[np.arange(len(blocks)), states] = 1.0
+    return CoupledMDP(
+        arms=replace(tables, initial=initial),
+        budget=problem.budget,
+        discount=problem.discount,
+        counts=counts.astype(np.int64),
+        resources=problem.resources,
+        # Groups by name: the parts of a block without one must stay together.
+        groups=[problem.group_names[number] for number in problem.group_of_block[blocks]],
+        floors=problem.floors[blocks],
+        criterion=problem.criterion,
+        over=problem.over,
+        welfare=problem.welfare,
+        arm_names=[found.names[row] for row in order],
+    )

@@ -1,0 +1,374 @@
+"""One problem under several budgets, and the gain of each step.
+
+A larger budget never gives a worse plan: a plan that satisfies the smaller budget satisfies the larger one too, with
+the same value. Exact methods find that by themselves. Plans that are found by simulation are searched anew under each
+budget, so the plans of all smaller ones, and existing plans such as the one in use,
+
+    compete        as candidates of `solve`; an existing plan of a larger budget is resized for that
+    are reused     with the figures they have, if the new plan comes out lower, if only by chance
+
+An upper bound under a budget is one under every smaller budget: bounds never fall as budgets rise, either.
+
+Budgets are solved from the smaller to the larger, on the same random numbers, and reported in the given order. A step
+is the welfare less that of the largest budget in a row above that is nowhere larger (of several, neither of which
+contains the other, the nearest row); without such a row the step is None. If the plans are estimated, their errors add
+up as if they were independent, which overstates the error of a step.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from evenhand.display import Shown, counted, in_turn
+from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.model.base_policy import described
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.objective import Objective
+from evenhand.model.policy import Policy, StatefulPolicy
+from evenhand.model.welfare import Welfare
+from evenhand.planning.compare import Comparison
+from evenhand.planning.mixture_search import AS_GOOD
+from evenhand.planning.plan import Plan, plan_of
+from evenhand.planning.solution import Solution
+from evenhand.planning.solve import choose_method, solve
+from evenhand.planning.task import SolveMethod
+from evenhand.typing import Floats, Progress
+
+Budget = float | Sequence[float] | Floats | Mapping[str, float]
+"""Argument of `CoupledMDP.with_budget`."""
+
+DOUBT = 3.0
+"""Standard errors by which the worst-off must be worse off for a plan for leximin to be given up: its levels are held
+within errors only, for the sake of those after them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Gain over a smaller budget in a row above, or over an existing plan."""
+
+    welfare: float
+    """The difference in welfare."""
+
+    stderr: float
+    """Its standard error; 0 where both are exact, or the plan is the same."""
+
+    since: dict[str, float]
+    """The budget that it is measured from: the amount of each resource, under its name."""
+
+    measurable: bool
+    """True if the difference is larger than its standard error, and than rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetRow:
+    """The best plan for one budget."""
+
+    budget: dict[str, float]
+    """The amount of each resource, under its name."""
+
+    solution: Solution
+    """The plan, with its bound."""
+
+    step: Step | None
+    """Gain over a smaller budget above; None if no row above has one."""
+
+    kept_from: dict[str, float] | None = None
+    """The budget of the known plan, or of the row with a smaller budget, whose plan this is; None for a new plan."""
+
+    beside: tuple[Step, ...] = ()
+    """The change from each of the known plans, in their order."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        own = {"budget": self.budget, **_step_dict(self.step), "kept_from": self.kept_from}
+        return own | self.solution.to_dict() | {"policy": None}
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetComparison:
+    """Policies side by side under one budget."""
+
+    budget: dict[str, float]
+    """The amount of each resource, under its name."""
+
+    comparison: Comparison
+    """All of them."""
+
+    best: str
+    """The name of the best; with the budget that it was made for, where that is a smaller one."""
+
+    evaluation: Evaluation
+    """Evaluation of the best."""
+
+    step: Step | None
+    """Gain of the best over a smaller budget above; None if no row above has one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        found = self.evaluation
+        best = {"policy": self.best, "welfare": found.welfare, "welfare_stderr": found.welfare_stderr}
+        return {"budget": self.budget, "best": best, **_step_dict(self.step), **self.comparison.to_dict()}
+
+
+Row = TypeVar("Row", BudgetRow, BudgetComparison)
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetSweep(Shown, Generic[Row]):
+    """Plans, or comparisons, for several budgets."""
+
+    welfare: str
+    """Name of the welfare."""
+
+    rows: tuple[Row, ...]
+    """One per budget, in the given order."""
+
+    def __repr__(self) -> str:
+        return f"BudgetSweep({counted(len(self.rows), 'budget')} by {self.welfare})"
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> Row:
+        return self.rows[number]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"welfare": self.welfare, "budgets": [row.to_dict() for row in self.rows]}
+
+
+def _step_dict(step: Step | None) -> dict[str, Any]:
+    names = {"step": "welfare", "step_stderr": "stderr", "step_from": "since", "step_measurable": "measurable"}
+    return {key: None if step is None else getattr(step, name) for key, name in names.items()}
+
+
+def solve_budgets(
+    evaluated: CoupledMDP,
+    budgets: Sequence[Budget],
+    welfare: Welfare,
+    method: SolveMethod,
+    progress: Progress | None,
+    seed: int,
+) -> BudgetSweep[BudgetRow]:
+    """Solve a problem under several budgets; see `solve`.
+
+    Raises:
+        NotApplicable: an existing plan was made for other arms.
+        InvalidInput: an existing plan misses the floors of the problem.
+    """
+    # Every budget is read before any is solved, so that a fault in the last one costs nothing.
+    problems = [evaluated.with_budget(budget) for budget in _several(budgets)]
+    order = _smaller_first(problems)
+    known = [_figured(plan, evaluated, welfare, seed) for plan in method.plans]
+    found: dict[int, Solution] = {}
+    made_for: dict[int, CoupledMDP | None] = {}
+    # From the smaller to the larger: whatever is found for one may be played under all that contain it.
+    for turn, number in enumerate(order):
+        budgeted = problems[number]
+        tell = in_turn(progress, f"budget {budget_in_words(budgeted)}", turn, len(order))
+        # A plan reused from row to row is named after the budget that it was found for.
+        earlier = [(made_for[i] or problems[i], found[i]) for i in order[:turn]]
+        rivals = [(own, one) for own, one in [*((one.problem, one) for one in known), *earlier] if _fits(own, budgeted)]
+        # Exact methods find the best by themselves, and take no candidates.
+        by_search = method.name == "fluid" or (method.name == "auto" and choose_method(budgeted)[0] == "fluid")
+        tried = {**method.candidates, **_candidates(rivals, known, budgeted)} if by_search else {}
+        own = solve(budgeted, welfare, replace(method, candidates=tried), progress=tell, rng=seed)
+        found[number], made_for[number] = _no_worse(own, rivals, _tightest_bound(budgeted, [own, *known]))
+    bounds = {i: _tightest_bound(problems[i], [*found.values(), *known]) for i in order}
+    rows: list[BudgetRow] = []
+    for number, budgeted in enumerate(problems):
+        solution = replace(found[number], upper_bound=bounds[number])
+        smaller = made_for[number]
+        step, beside = _step_to(problems, number, found), tuple(_step(one, solution, one.problem) for one in known)
+        rows.append(
+            BudgetRow(budgeted.named_budget, solution, step, None if smaller is None else smaller.named_budget, beside)
+        )
+    return BudgetSweep(welfare.name, tuple(rows))
+
+
+def compare_budgets(
+    evaluated: CoupledMDP,
+    budgets: Sequence[Budget],
+    compare_one: Callable[[CoupledMDP, Progress | None], Comparison],
+    progress: Progress | None,
+) -> BudgetSweep[BudgetComparison]:
+    """Compare policies under several budgets; see `compare`.
+
+    Named policies are made anew for each budget, and one may well be worse with a larger one. The best never is: the
+    best policy of a smaller budget can be reused.
+
+    Args:
+        evaluated: the problem.
+        budgets: as of `CoupledMDP.with_budget`.
+        compare_one: comparison under one budget.
+        progress: called with the current task and the share done.
+    """
+    problems = [evaluated.with_budget(budget) for budget in _several(budgets)]
+    order = _smaller_first(problems)
+    found: dict[int, Comparison] = {}
+    best: dict[int, tuple[str, Evaluation]] = {}
+    for turn, number in enumerate(order):
+        tell = in_turn(progress, f"budget {budget_in_words(problems[number])}", turn, len(order))
+        found[number] = compare_one(problems[number], tell)
+        # Rows are sorted: the first is the best of this budget.
+        first = found[number].rows[0]
+        best[number] = first.policy, first.evaluation
+        for i in order[:turn]:
+            # Strictly better, so that a budget's own policy is preferred to an equal one of a smaller budget.
+            if _fits(problems[i], problems[number]) and best[i][1].welfare > best[number][1].welfare:
+                made = "" if " made for " in best[i][0] else f" made for {budget_in_words(problems[i])}"
+                best[number] = best[i][0] + made, best[i][1]
+    values = {number: evaluation for number, (_, evaluation) in best.items()}
+    rows = tuple(
+        BudgetComparison(budgeted.named_budget, found[number], *best[number], _step_to(problems, number, values))
+        for number, budgeted in enumerate(problems)
+    )
+    return BudgetSweep(rows[0].comparison.welfare.name, rows)
+
+
+def budget_in_words(problem: CoupledMDP) -> str:
+    """`4,4`: as it is typed."""
+    return ",".join(f"{amount:.10g}" for amount in problem.budget)
+
+
+def _several(budgets: Sequence[Budget]) -> Sequence[Budget]:
+    if isinstance(budgets, (str, Mapping)) or not isinstance(budgets, (Sequence, np.ndarray)) or not len(budgets):
+        raise InvalidInput(f"budgets: expected a list of budgets, as in [[3, 5], [4, 5]], got {budgets!r}")
+    return budgets
+
+
+def _smaller_first(problems: Sequence[CoupledMDP]) -> list[int]:
+    """An order in which no budget comes before one that it contains."""
+    # By sum: what a budget contains has no larger sum, and among equals the earlier comes first.
+    return sorted(range(len(problems)), key=lambda i: (float(problems[i].budget.sum()), i))
+
+
+def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
+    """Return whether what keeps one budget keeps the other."""
+    return bool((smaller.budget <= larger.budget).all())
+
+
+def _within(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
+    """Return whether a budget is smaller than another somewhere, and nowhere larger."""
+    return _fits(smaller, larger) and not _fits(larger, smaller)
+
+
+def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare | None, seed: int) -> Solution:
+    """A known plan as a solution for its own budget, under the criterion and welfare in question.
+
+    Args:
+        plan: from `solve` or `load_plan`.
+        problem: the problem in question, under any budget.
+        welfare: the welfare in question.
+        seed: of the evaluation that is necessary if the plan was evaluated by something else.
+
+    Raises:
+        InvalidInput: the plan misses the floors of the problem.
+    """
+    made = plan_of(plan) if isinstance(plan, Solution) else plan
+    own = problem.with_budget(made.problem.budget)
+    policy = made.policy if made.problem.signature == own.signature else made.fitted(own)
+    objective, about = Objective.of_types(own, welfare), made.about
+    if policy is made.policy and about.get("values") is not None and _is_judged_by(made, objective, own):
+        by_type, values = about["by"] == "type", np.asarray(about["values"])
+        figures = about["value"], about["upper_bound"], about["stderr"]
+    else:
+        played = evaluate(own, policy, welfare, rng=seed)
+        if played.floors_missed:
+            raise InvalidInput(f"plans: the plan for {budget_in_words(own)} misses the floors of the problem")
+        by_type, values = played.by_type, played.unit_values
+        figures = played.welfare, np.inf, played.welfare_stderr
+    return Solution(
+        method=str(about.get("method", "")),
+        reason="known beforehand",
+        objective=objective if by_type else Objective.of_arms(own, welfare),
+        welfare=figures[0],
+        upper_bound=figures[1],
+        unit_values=values,
+        by_type=by_type,
+        policy=policy,
+        problem=own,
+        seconds={},
+        welfare_stderr=figures[2],
+    )
+
+
+def _is_judged_by(plan: Plan, objective: Objective, problem: CoupledMDP) -> bool:
+    """Return whether the figures of a plan are those of an objective: criterion, welfare, members and floors."""
+    asked = {"welfare": objective.welfare.name, "criterion": problem.criterion.name, "over": problem.over}
+    return (
+        asked.items() <= plan.about.items()
+        and (problem.over != "groups" or np.array_equal(plan.problem.group_of_type, problem.group_of_type))
+        and np.array_equal(plan.problem.floors, problem.floors)
+    )
+
+
+Rival = tuple[CoupledMDP, Solution]
+"""A plan, and the problem with the budget that it was made for."""
+
+
+def _candidates(
+    rivals: Sequence[Rival], known: Sequence[Solution], problem: CoupledMDP
+) -> dict[str, Policy | StatefulPolicy]:
+    """Policies that compete in the search under a budget; known plans of other budgets are resized if they can be."""
+    found = {f"plan for {budget_in_words(own)}": solution.policy for own, solution in rivals}
+    kinds = range(problem.num_types)
+    for plan in known:
+        if not _fits(plan.problem, problem):
+            with contextlib.suppress(NotApplicable):  # a table for its own budget alone
+                found[f"plan for {budget_in_words(plan.problem)}"] = described(plan.policy).resized(problem, kinds)
+    return found
+
+
+def _no_worse(own: Solution, rivals: Sequence[Rival], bound: float) -> tuple[Solution, CoupledMDP | None]:
+    """The own plan, or a rival if it is the same or came out better; and the problem that the rival was made for."""
+    proved = bound - AS_GOOD * abs(bound)
+    # A solution of one part may be a candidate under its name: then it is that plan, and keeps the figures that it has.
+    names = {f"plan for {budget_in_words(made_for)}": (made_for, other) for made_for, other in rivals}
+    at, best = names.get(own.parts[0].name, (None, own)) if len(own.parts) == 1 else (None, own)
+    for made_for, other in rivals:
+        doubt = DOUBT * float(np.hypot(best.welfare_stderr, other.welfare_stderr))
+        # Leximin holds its worst level within errors only; every other welfare is compared as a number.
+        better = other.welfare > best.welfare + (doubt if own.objective.structure.lexicographic else 0.0)
+        # More than the bound is there only by chance: a plan that is proved to reach the bound is as good.
+        if better or (best.welfare > bound and best.welfare_stderr > other.welfare_stderr and other.welfare >= proved):
+            at, best = made_for, other
+    if at is None:
+        return own, None
+    reason = f"{own.reason}; the plan for {budget_in_words(at)} is reused, since no better one was found"
+    return replace(best, problem=own.problem, upper_bound=own.upper_bound, seconds=own.seconds, reason=reason), at
+
+
+def _tightest_bound(problem: CoupledMDP, found: Sequence[Solution]) -> float:
+    """The least of the bounds under budgets that contain a problem's own."""
+    return min(one.upper_bound for one in found if _fits(problem, one.problem))
+
+
+def _step_to(
+    problems: Sequence[CoupledMDP], number: int, found: Mapping[int, Solution] | Mapping[int, Evaluation]
+) -> Step | None:
+    """Return the gain over the largest budget in a row above that is nowhere larger; None if there is none."""
+    since: int | None = None
+    for row in range(number):
+        # The largest below: a later row replaces an earlier one unless it is contained in it.
+        if _fits(problems[row], problems[number]) and (since is None or not _within(problems[row], problems[since])):
+            since = row
+    if since is None:
+        return None
+    return _step(found[since], found[number], problems[since])
+
+
+def _step(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:
+    """The change from one plan to another; of one plan, or two that do the same in the same world, exactly 0."""
+    same = np.array_equal(before.unit_values, after.unit_values)
+    error = 0.0 if same else float(np.hypot(before.welfare_stderr, after.welfare_stderr))
+    difference = after.welfare - before.welfare
+    measurable = abs(difference) > max(error, AS_GOOD * abs(after.welfare))
+    return Step(difference, error, since.named_budget, measurable)

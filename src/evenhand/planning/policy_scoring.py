@@ -1,0 +1,418 @@
+"""Fast evaluation of policies on common random numbers: the columns of a mixture.
+
+Exactly where the count space is small and the policy's law is known; else by playing, with a control variate. For any
+function h of an arm's state and A(s, a) = r(s, a) + gamma sum_j p(j | s, a) h(j) - h(s), discounted sums telescope:
+
+    E sum_t gamma^t r(s_t, a_t)  =  mu.h + E sum_t gamma^t A(s_t, a_t)
+
+so A may be played in place of r. With h the values of an arm that does what the policy does to it, the chance of the
+arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times.
+What lies beyond the horizon is estimated by h, and by as much A a step as there was before it: A is not 0 in the long
+run, but does not grow. So a horizon may leave out LEFT_OUT of all time; discounts very near 1 leave out more.
+
+What a policy does to an arm lies between two laws: that of the relaxation, and that of an arm which gets all it wants
+(arms without weight are not served by the relaxation, but by what the others leave). Both are played at once, on the
+same moves, and for each type that h = (1 - b) h_relaxed + b h_free is taken which leaves the least noise; b is the
+slope of one return against their difference, in tenths, so that what it owes to chance is nothing beside the error.
+
+With a finite horizon values differ from step to step, and rewards are played as they are. An average is played until
+arms have forgotten their start, and has control variates of its own (`evaluation.long_run`).
+
+Values are rounded to DIGITS digits, so that no choice depends on rounding errors.
+
+The value depends on the scorer and the policy alone, so that several are evaluated in parallel (`judge_all`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from evenhand.errors import NotApplicable, NotConverged, TooLarge
+from evenhand.evaluation.evaluate import knows_types, treats_alike
+from evenhand.evaluation.exact import exact_values, is_quick
+from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
+from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.execution import Sweep
+from evenhand.model.composite import MixturePolicy, components_for_good
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
+from evenhand.planning.effort import current_effort
+from evenhand.reductions.counts import num_count_states
+from evenhand.simulation import simulate, simulate_counts
+from evenhand.solvers.single_arm import action_values
+from evenhand.typing import Floats, Progress, Rng
+
+QUICK = 1e6
+"""Operations that exact values may always take here: a fraction of a second, for there are many policies."""
+
+LEAST_LONG_RUNS, LEAST_LONG_RUN = 24, 200
+"""Episodes of a long run at the least, and its steps, where time is short: fewer would show the start."""
+
+LONGEST = 2e5
+"""Steps, or changes, of a long run at the most: many policies are evaluated, and slow ones may be left out."""
+
+LENGTHENED, LEAST_LENGTHENED = 20.0, 2e6
+"""How many times as many steps of arms a long run may take as were meant for it, and what it may always take: a tenth
+of a second."""
+
+LEFT_OUT = 1e-3
+"""The share of all time that need not be played, because the control variate knows it nearly."""
+
+FEWEST_HURRIED = 2
+"""Episodes at the least where time is short."""
+
+FEWEST = 60
+"""Episodes from which a slope is estimated; with fewer it is 0."""
+
+DIGITS = 10
+"""Digits of values, relative to the largest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A policy with what it is worth to each unit: the types, or the arms."""
+
+    name: str
+    """For people."""
+
+    policy: Policy | StatefulPolicy
+    """The policy."""
+
+    law: Floats
+    """(type, state, action) the relaxation's choice that it follows more or less; or with a step in front."""
+
+    returns: Floats
+    """(episode, unit) unbiased estimates of the value; one row where it is exact."""
+
+    served: Floats
+    """(episode, unit) shares of time served."""
+
+    exact: bool = False
+    """True if the values are exact."""
+
+    beyond: Floats | None = None
+    """(unit,) how much of the values is not played, but taken to go on as before; None where nothing is."""
+
+    @cached_property
+    def values(self) -> Floats:
+        """(unit,) the value of an arm of each unit."""
+        return _settled(self.returns.mean(axis=0))
+
+    @cached_property
+    def shares_served(self) -> Floats:
+        """(unit,) the share of time in which an arm is served."""
+        return _settled(self.served.mean(axis=0))
+
+    def error(self, weights: Floats) -> float:
+        """The standard error of a weighted sum of the values.
+
+        Args:
+            weights: (unit,) weights.
+        """
+        return 0.0 if self.exact else float(standard_errors(self.returns @ weights))
+
+    @cached_property
+    def served_error(self) -> Floats:
+        """(unit,) standard errors of the shares of time."""
+        return np.zeros(self.served.shape[1]) if self.exact else standard_errors(self.served)
+
+    def pooled(self, other: "Column") -> "Column":
+        """The same policy with the episodes of both."""
+        if self.exact or other.exact:
+            return self if self.exact else other
+        returns, served = (
+            np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("returns", "served")
+        )
+        return Column(self.name, self.policy, self.law, returns, served)
+
+
+def _settled(values: Floats) -> Floats:
+    unit = float(np.abs(values).max()) or 1.0
+    return np.asarray(np.round(values / unit, DIGITS) * unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Evaluates policies, all on the same episodes."""
+
+    problem: CoupledMDP
+    """The problem."""
+
+    by_type: bool
+    """True if the units are the types, rather than the arms."""
+
+    arm_steps: float
+    """Simulated steps of arms that a policy is evaluated by, as far as the bounds on episodes allow."""
+
+    seed: int
+    """Of the episodes."""
+
+    least_episodes: int = 12
+    """Episodes at the least."""
+
+    most_episodes: int = 500
+    """Episodes at the most."""
+
+    left_out: float = LEFT_OUT
+    """The share of all time that is not played."""
+
+    pace: float = 1.0
+    """The share of the steps of a long run that is played where time is short; other criteria are played whole."""
+
+    lengthening: float = LENGTHENED
+    """How many times as many steps of arms a long run may take as a policy is judged by."""
+
+    thorough: bool = False
+    """Whether long runs from different starts must agree."""
+
+    @cached_property
+    def horizon(self) -> int:
+        """Steps an episode; of an average, those with which to begin."""
+        steps = self.problem.criterion.judging_steps(self.left_out)
+        return min(steps, max(int(self.pace * steps), LEAST_LONG_RUN)) if self.problem.criterion.is_average else steps
+
+    def episodes(self, by_counts: bool, steps: float | None = None) -> int:
+        """Return the number of episodes, by counts or per arm; of so many steps, or of the horizon."""
+        width = self.problem.types.valid.size if by_counts else self.problem.num_arms
+        # Long runs are few and dear, but their spread must be known.
+        least = max(self.least_episodes, LEAST_LONG_RUNS) if self.problem.criterion.is_average else self.least_episodes
+        return int(np.clip(self.arm_steps / (width * (steps or self.horizon)), least, max(self.most_episodes, least)))
+
+    @property
+    def work(self) -> float:
+        """Simulated steps of arms that a policy takes arm by arm: more than `arm_steps` if arms are many."""
+        return float(self.episodes(by_counts=False)) * self.horizon * self.problem.num_arms
+
+    def limited(self, arm_steps: float) -> "Judge":
+        """The same with no more steps than these, but for two episodes: fewer have no known error."""
+        share = arm_steps / self.work
+        if share >= 1:
+            return self
+        # A step costs about as much with few episodes as with many, so that long runs must be shorter, too.
+        return replace(
+            self, arm_steps=arm_steps, least_episodes=FEWEST_HURRIED, pace=self.pace * share, lengthening=2.0
+        )
+
+    def __call__(self, name: str, policy: Policy | StatefulPolicy, law: Floats, rng: Rng = None) -> Column:
+        """Evaluate a policy.
+
+        Args:
+            name: for people.
+            policy: what acts.
+            law: (type, state, action) what it does, more or less; or (type, step, state, action).
+            rng: seed or generator; by default that of all policies.
+        """
+        native, alike = knows_types(self.problem, policy), treats_alike(self.problem, policy)
+        small = native and self._is_small and is_quick(self.problem, policy, self.arm_steps, QUICK)
+        if small and (found := self._exactly(name, policy, law)) is not None:
+            return found
+        many = self.problem.num_arms > self.problem.types.valid.size
+        by_counts = native and self.by_type and many and plays_by_counts(policy)
+        pools = (self.by_type or alike) and not by_counts  # equal arms have equal values: their mean is known better
+        if self.problem.criterion.is_average:
+            return self._in_the_long_run(Asked(name, policy, law, rng), by_counts, pools)
+        play = simulate_counts if by_counts else simulate
+        episodes = self.episodes(by_counts)
+        rewards, start = self._controls(law, episodes)
+        seed = self.seed if rng is None else rng
+        rollout = play(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
+        more = self.problem.criterion.total / float(self.problem.criterion.time_weights(self.horizon).sum())
+        played, served = more * rollout.returns, rollout.served
+        if pools:
+            played, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (played, served))
+        known = self._of_units(start)
+        slopes = _slopes(played)
+        played, known = _mixed(played, slopes), _mixed(known, slopes)
+        beyond = (1 - 1 / more) * np.abs(played.mean(axis=0))
+        return Column(name, policy, law, played + known, served, beyond=beyond)
+
+    def _in_the_long_run(self, asked: "Asked", by_counts: bool, pools: bool) -> Column:
+        """The same of an average."""
+        seed = self.seed if asked.rng is None else asked.rng
+        most_work = max(self.lengthening * max(self.arm_steps, self.work), LEAST_LENGTHENED)
+        run = play_long_run(
+            self.problem,
+            asked.policy,
+            lambda steps: self.episodes(by_counts, steps),
+            seed,
+            by_counts,
+            usual=self.horizon,
+            # Those that remember must be played step by step.
+            limits=LongRunLimits(LONGEST, most_work, self.thorough),
+        )
+        returns, served = run.estimates, run.rollout.served
+        if pools:
+            returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
+        return Column(asked.name, asked.policy, asked.law, returns, served)
+
+    @cached_property
+    def _is_small(self) -> bool:
+        return num_count_states(self.problem) * self.problem.criterion.num_layers <= current_effort().exact_states
+
+    def _exactly(self, name: str, policy: Policy | StatefulPolicy, law: Floats) -> Column | None:
+        """Exact values, where the law of the policy is known."""
+        try:
+            found = exact_values(self.problem, policy)
+        except (NotApplicable, TooLarge):
+            return None
+        if found.by_type == self.by_type:
+            return Column(name, policy, law, found.values[None], found.served[None], exact=True)
+        if self.by_type:
+            return None
+        kinds = self.problem.type_of_arm
+        return Column(name, policy, law, found.values[None, kinds], found.served[None, kinds], exact=True)
+
+    def _of_units(self, figures: Floats) -> Floats:
+        """(..., unit) of (..., type) figures."""
+        return figures if self.by_type else figures[..., self.problem.type_of_arm]
+
+    def _controls(self, law: Floats, episodes: int) -> tuple[Floats, Floats]:
+        """(table, type, state, action) what is played in place of rewards, and (table, type) what is known before."""
+        problem, criterion = self.problem, self.problem.criterion
+        if not criterion.is_stationary:
+            return problem.types.rewards[None], np.zeros((1, problem.num_types))
+        usual = _values_of(problem, law, criterion.factor)
+        # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.
+        whole = (criterion.beyond(self.horizon) or 0.0) <= self.left_out * criterion.total
+        both = episodes >= FEWEST and whole
+        found = [_telescoped(problem, ahead) for ahead in ([usual, self._free] if both else [usual])]
+        return np.stack([gains for gains, _ in found]), np.stack([start for _, start in found])
+
+    @cached_property
+    def _free(self) -> Floats:
+        """(type, state) the values of arms that get all they want."""
+        types = self.problem.types
+        ones, nothing = np.ones(self.problem.num_types), np.zeros(self.problem.num_resources)
+        worth = action_values(types, ones, nothing, self.problem.criterion)
+        best = np.where(types.valid, worth, -np.inf).max(axis=2)
+        return np.asarray(np.where(types.valid.any(axis=2), best, 0.0))
+
+
+class Asked(NamedTuple):
+    """A policy that is to be evaluated."""
+
+    name: str
+    """For people."""
+
+    policy: Policy | StatefulPolicy
+    """The policy."""
+
+    law: Floats
+    """(type, state, action) what it does, more or less; or with a step in front."""
+
+    rng: Rng = None
+    """Seed or generator; by default that of all policies."""
+
+
+_Seen = tuple[Floats, Floats, bool, Floats | None]
+"""Computed fields of a column: returns, served, exact, beyond."""
+
+
+def judge_all(
+    sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
+) -> list[Column]:
+    """Evaluate policies, several at a time.
+
+    Args:
+        sweep: where they are evaluated.
+        judges: (policy,) by whom.
+        asked: (policy,) the policies.
+        progress: called with the current task and the share done.
+
+    Raises:
+        NotConverged: some policy takes too long to reach its long run.
+    """
+    found = judge_those_that_settle(sweep, judges, asked, progress)
+    for column in found:
+        if isinstance(column, NotConverged):
+            raise column
+    return [column for column in found if isinstance(column, Column)]
+
+
+def judge_those_that_settle(
+    sweep: Sweep, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
+) -> list[Column | NotConverged]:
+    """The same, with the error in place of the column of a policy that takes too long to reach its long run."""
+    names = [one.name for one in asked]
+    found = sweep(_judge, list(zip(judges, asked, strict=True)), names, progress)
+    return [
+        seen if isinstance(seen, NotConverged) else Column(one.name, one.policy, one.law, *seen)
+        for one, seen in zip(asked, found, strict=True)
+    ]
+
+
+def _judge(cell: tuple[Judge, Asked], progress: Progress | None = None) -> _Seen | NotConverged:
+    """One policy: a cell; what travels back is what was not known before."""
+    judge, asked = cell
+    try:
+        column = judge(*asked)
+    except NotConverged as error:
+        return error
+    return column.returns, column.served, column.exact, column.beyond
+
+
+def _telescoped(problem: CoupledMDP, ahead: Floats) -> tuple[Floats, Floats]:
+    """(type, state, action) the A of an h, and (type,) mu.h."""
+    types = problem.types
+    moved = problem.criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, ahead)
+    gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
+    return gains, (types.initial * ahead).sum(axis=1)
+
+
+def _mixed(tables: Floats, slopes: Floats) -> Floats:
+    """(..., unit) the figures of the first table; with a second, as much of it as the slopes say."""
+    return np.asarray(tables[0] + slopes * (tables[-1] - tables[0]))
+
+
+def _slopes(returns: Floats) -> Floats:
+    """(unit,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least; 0 where there is one table."""
+    usual, free = returns[0], returns[-1]
+    difference = free - usual
+    difference = difference - difference.mean(axis=0)
+    spread = (difference**2).sum(axis=0)
+    along = -((usual - usual.mean(axis=0)) * difference).sum(axis=0)
+    return np.asarray(np.round(np.clip(along / np.where(spread > 0, spread, np.inf), 0.0, 1.0), 1))
+
+
+def _values_of(problem: CoupledMDP, law: Floats, factor: float) -> Floats:
+    """(type, state) the values of arms that follow a law on their own."""
+    types = problem.types
+    rewards = (law * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)
+    moves = np.einsum("tsa,tsaj->tsj", law, types.transitions)
+    systems = np.eye(moves.shape[1]) - factor * moves
+    return np.asarray(np.linalg.solve(systems, rewards[..., None])[..., 0])
+
+
+def law_of(problem: CoupledMDP, occupancy: Floats) -> Floats:
+    """The choice of an occupancy measure, idling where it never goes; (type, state, action), or with a step.
+
+    Args:
+        problem: the problem.
+        occupancy: (type, state, action), or (type, step, state, action): visits.
+    """
+    types = problem.types
+    visits = np.maximum(occupancy, 0.0)
+    sums = visits.sum(axis=-1, keepdims=True)
+    idle = np.arange(types.valid.shape[2]) == types.idle[:, :, None]
+    idle = idle if occupancy.ndim == 3 else idle[:, None]
+    seen = sums > 1e-12 * problem.criterion.total
+    return np.where(seen, visits / np.where(seen, sums, 1.0), idle)
+
+
+def mix(columns: Sequence[Column], shares: Floats) -> Policy | StatefulPolicy:
+    """One policy of columns and shares; parts that are mixtures themselves are taken apart.
+
+    Args:
+        columns: the parts.
+        shares: (column,) that sum to 1.
+    """
+    parts: list[Policy | StatefulPolicy] = []
+    weights: list[float] = []
+    for column, share in zip(columns, shares.tolist(), strict=True):
+        inner, own = components_for_good(column.policy)
+        parts += inner
+        weights += (share * own).tolist()
+    return parts[0] if len(parts) == 1 else MixturePolicy(parts, weights)

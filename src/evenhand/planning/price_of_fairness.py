@@ -1,0 +1,455 @@
+"""Price of fairness: the best plan per welfare, evaluated by all welfares, with gains and losses.
+
+    rows      a welfare each: the plan that is best for it, what that gives the members, and its price, the share of the
+              best mean that is given up
+    columns   what every welfare makes of that plan
+
+Plans are found one by one, by `solve`. A plan that was found for another welfare may be better for this one than its
+own, where plans are found by playing: then it is taken over, so that no plan of the table is better in the column of a
+welfare than the one in its row. The exception is leximin. It is an order, not a number: plans are compared level by
+level, each within DOUBT standard errors, and the column has the first level alone. So another row may have a larger
+figure there, by less than those errors. All plans are reported on the same episodes, or exactly.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from evenhand.checks import as_seed
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, in_turn, shows_bar, told_by
+from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.evaluation.inequality import gini_coefficient, relative_loss
+from evenhand.evaluation.long_run import mean_by_type
+from evenhand.evaluation.standard_errors import CONFIDENCE, standard_errors
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
+from evenhand.model.io import Location
+from evenhand.model.naming import type_names
+from evenhand.model.objective import Objective, read_welfare
+from evenhand.model.simulator import needs_tables
+from evenhand.model.welfare import Leximin, Welfare
+from evenhand.planning.solution import Samples, Solution
+from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
+from evenhand.typing import Floats, Progress, Rng
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+IDEAS = ("utilitarian", None, "gini:2", "alpha:1", "maximin", "leximin")
+"""Welfares by default; None is the problem's own."""
+
+REFERENCE = "utilitarian"
+"""Reference of prices, gains and losses: the best mean."""
+
+AS_GOOD = 1e-6
+"""Welfare that differs by less than this share of itself is the same."""
+
+DOUBT = 2.0
+"""Standard errors within which a level of leximin is the same."""
+
+MOST_LEVELS = 1_000_000
+"""Arms up to which leximin is compared per arm; beyond, per type."""
+
+
+@dataclass(frozen=True, eq=False)
+class FairnessRow:
+    """The best plan for one welfare."""
+
+    welfare: str
+    """Its welfare."""
+
+    plan_of: str
+    """The welfare that it was found for: another one, where that plan came out better."""
+
+    mean: float
+    """The mean value of the members: the arms, or the groups."""
+
+    worst: float
+    """The value of the worst-off member."""
+
+    gini_coefficient: float
+    """Inequality of the members' values: 0 when all are equal."""
+
+    price: float
+    """The share of the best mean that is given up."""
+
+    by: dict[str, float]
+    """Its value by every welfare; nan if undefined."""
+
+    by_stderr: dict[str, float]
+    """Standard errors; 0 where it is exact."""
+
+    values: dict[str, float]
+    """The value of an arm of each type, or of each group."""
+
+    values_stderr: dict[str, float]
+    """Standard errors; 0 where it is exact."""
+
+    gains: dict[str, float]
+    """Gain of each type or group over the best mean; negative for a loss."""
+
+    groups: dict[str, float]
+    """The value of each group of the model, the mean of its arms, where welfare is over arms; else empty."""
+
+    solution: Solution = field(repr=False)
+    """The plan, its bound and how it was found."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        names = ("welfare", "plan_of", "mean", "worst", "gini_coefficient", "price", "by", "by_stderr", "values")
+        found = {name: getattr(self, name) for name in (*names, "values_stderr", "gains", "exact")}
+        if self.groups:
+            found["groups"] = self.groups
+        solution = self.solution
+        return found | {
+            "upper_bound": solution.upper_bound,
+            "method": solution.method,
+            "seconds": solution.seconds,
+        }
+
+    @property
+    def exact(self) -> bool:
+        """True if these are exact values rather than estimates."""
+        return not any(self.values_stderr.values())
+
+    @property
+    def is_proved(self) -> bool:
+        """True if the plan is proved optimal for its welfare, to five digits."""
+        return self.exact and self.solution.gap <= 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class PriceOfFairness(Shown):
+    """The price of fairness."""
+
+    rows: tuple[FairnessRow, ...]
+    """One a welfare, the best mean first."""
+
+    left_out: dict[str, str]
+    """Welfares for which there is no plan, with the reason."""
+
+    who: Literal["type", "group"]
+    """Unit of the reported values."""
+
+    counts: dict[str, int]
+    """Arms per type or group."""
+
+    group_sizes: dict[str, int]
+    """Arms per group of the model, if welfare is over arms; else empty."""
+
+    problem: CoupledMDP = field(repr=False)
+    """The problem, with the requested criterion and members."""
+
+    def __repr__(self) -> str:
+        dearest = max(self.rows, key=lambda row: round(row.price, 6))  # of equals the first
+        price = f", up to {100 * dearest.price:.1f} % of the mean for {dearest.welfare}"
+        return f"PriceOfFairness({counted(len(self.rows), 'welfare')} on {self.members_words}{price})"
+
+    def is_dearer(self, row: FairnessRow) -> bool:
+        """Return whether a plan's mean is below the best one by more than chance explains.
+
+        Args:
+            row: one of the rows.
+        """
+        best = self.rows[0]
+        error = math.hypot(self._mean_stderr(best), self._mean_stderr(row))
+        # A difference below rounding is none, even where both are exact and errors are 0.
+        return best.mean - row.mean > CONFIDENCE * error + 1e-9 * abs(best.mean)
+
+    def _mean_stderr(self, row: FairnessRow) -> float:
+        """Of types or groups as if they were apart: they share a budget, so that luck of one is hardly all others'."""
+        # Over arms the mean weighs each type by its arms; over groups each group counts once.
+        weights = self.counts if self.who == "type" else dict.fromkeys(self.counts, 1)
+        return math.hypot(*(weights[name] * row.values_stderr[name] for name in weights)) / sum(weights.values())
+
+    @property
+    def members_words(self) -> str:
+        """`6 arms`, or `2 groups of 6 arms` where welfare is over groups."""
+        arms = counted(self.problem.num_arms, "arm")
+        return arms if self.who == "type" else f"{counted(len(self.counts), 'group')} of {arms}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "criterion": self.problem.criterion.name,
+            "over": self.problem.over,
+            "budget": self.problem.named_budget,
+            "who": self.who,
+            "counts": self.counts,
+            "rows": [row.to_dict() for row in self.rows],
+            "left_out": self.left_out,
+        }
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row a welfare: mean, price, worst, what every welfare makes of the plan, and the values of all.
+
+        Args:
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
+        """
+        columns: dict[str, list[Any]] = {}
+        for name in ("welfare", "plan_of", "mean", "price", "worst", "gini_coefficient", "exact"):
+            columns[name] = [getattr(row, name) for row in self.rows]
+        for name in self.rows[0].by:
+            columns[f"by {name}"] = [row.by[name] for row in self.rows]
+        for name in self.counts:
+            columns[f"value: {name}"] = [row.values[name] for row in self.rows]
+        for name in self.group_sizes:
+            columns[f"group: {name}"] = [row.groups[name] for row in self.rows]
+        return as_frame(columns, library)
+
+    def plot(self, kind: Literal["values", "trade"] = "values") -> "Figure":
+        """A figure of the report.
+
+        Args:
+            kind: `values` (of each type or group under each plan) or `trade` (the worst-off against the mean).
+        """
+        figure: Figure = told_by("plots", "fairness_figure")(self, kind)
+        return figure
+
+    def report(self, path: Location, title: str | None = None, seed: int | None = None) -> None:
+        """Write the report: one HTML page with its tables and figures, that needs nothing else.
+
+        Args:
+            path: the HTML file; one that is there is replaced.
+            title: heading; generated by default.
+            seed: random seed, stated on the page.
+        """
+        told_by("fairness", "write_fairness")(self, path, title, seed=seed)
+
+
+@shows_bar
+def price_of_fairness(
+    problem: CoupledMDP,
+    welfares: Sequence[str | Welfare] | None = None,
+    method: str | SolveMethod = "auto",
+    *,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+    rng: Rng = 0,
+    progress: Progress | bool | None = None,
+) -> PriceOfFairness:
+    """Find the best plan for each of several welfares, and evaluate each plan by all of them.
+
+    Args:
+        problem: the problem.
+        welfares: as text or objects; by default utilitarian, the problem's own, gini:2, alpha:1, maximin and leximin.
+            The mean is always among them, and comes first.
+        method: as of `solve`; its time limit is for all welfares together.
+        criterion: criterion; by default the problem's own.
+        over: welfare over `arms` or `groups`; by default the problem's own.
+        rng: seed or generator of the simulations that some methods need; every welfare gets the same.
+        progress: True shows a bar; a function is called with the current task and the share done.
+
+    Raises:
+        InvalidInput: a welfare cannot be read. One for which there is no plan is left out, with the reason.
+
+    Example:
+        >>> import evenhand as eh
+        >>> people = eh.problems.health_outreach(num_arms=6, num_states=2, budget=1)
+        >>> for row in eh.price_of_fairness(people, ["maximin"]).rows:
+        ...     print(f"{row.welfare:11} mean {row.mean:.3f}, worst {row.worst:.3f}, price {100 * row.price:.1f} %")
+        utilitarian mean 8.116, worst 5.164, price 0.0 %
+        maximin     mean 7.579, worst 6.984, price 6.6 %
+    """
+    evaluated = needs_tables(problem, "price_of_fairness").with_criterion(criterion, over)
+    ideas = _read(evaluated, welfares)
+    # Every welfare gets the same seed, and so the same episodes: plans differ by what they do.
+    seed = as_seed(rng)
+    given = SolveMethod.of(method)
+    settings = replace(given, seconds=None if given.seconds is None else given.seconds / len(ideas))
+    found: dict[str, Solution] = {}
+    left_out: dict[str, str] = {}
+    for turn, (name, welfare) in enumerate(ideas.items()):
+        tell = in_turn(heard(progress), name, turn, len(ideas))
+        try:
+            found[name] = solve(evaluated, welfare, settings, progress=tell, rng=seed)
+        except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
+            if name == REFERENCE:  # without it there is nothing to compare with, and most likely no plan at all
+                raise
+            left_out[name] = str(error)
+    return _summarise(evaluated, {name: ideas[name] for name in found}, found, left_out)
+
+
+def _read(problem: CoupledMDP, welfares: Sequence[str | Welfare] | None) -> dict[str, Welfare]:
+    """The welfares by name, the mean first; equal ones once."""
+    if isinstance(welfares, str):
+        welfares = [welfares]
+    if welfares is not None and not len(welfares):
+        raise InvalidInput("welfares: expected at least one, got none")
+    # The reference comes first; equal names count once.
+    asked = [read_welfare(problem, welfare) for welfare in (IDEAS if welfares is None else (REFERENCE, *welfares))]
+    return {welfare.name: welfare for welfare in asked}
+
+
+# Every plan by every welfare
+
+
+@dataclass(frozen=True, eq=False)
+class _PlanValues:
+    """A plan in units that are the same for all plans, and what each welfare makes of it."""
+
+    values: Floats
+    """(unit,)"""
+
+    samples: Samples | None
+    """Of the units; None where they are exact."""
+
+    by: dict[str, float]
+    errors: dict[str, float]
+
+
+def _summarise(
+    problem: CoupledMDP, ideas: Mapping[str, Welfare], found: Mapping[str, Solution], left_out: dict[str, str]
+) -> PriceOfFairness:
+    # Units that all plans have: types, or arms as soon as one plan treats arms of a type differently.
+    by_type = all(plan.by_type for plan in found.values())
+    make = Objective.of_types if by_type else Objective.of_arms
+    objectives = {name: make(problem, welfare) for name, welfare in ideas.items()}
+    # Every plan by every welfare.
+    evaluations = {name: _evaluate_plan(problem, plan, by_type, objectives) for name, plan in found.items()}
+    # The plan of each row.
+    chosen = {name: _best_for(name, objectives[name], evaluations) for name in ideas}
+    any_objective = objectives[REFERENCE]
+    reference = _reported_values(problem, by_type, any_objective, evaluations[chosen[REFERENCE]].values)
+    best_mean = evaluations[chosen[REFERENCE]].by[REFERENCE]
+    names = list(problem.group_names) if problem.over == "groups" else type_names(problem)
+    sizes = _sizes_of_groups(problem) if problem.groups and problem.over == "arms" else {}
+    rows = []
+    for name, objective in objectives.items():
+        plan = evaluations[chosen[name]]
+        members = objective.members(plan.values)
+        reported = _reported_values(problem, by_type, objective, plan.values)
+        rows.append(
+            FairnessRow(
+                welfare=name,
+                plan_of=chosen[name],
+                mean=plan.by[REFERENCE],
+                worst=float(members.min()),
+                gini_coefficient=float(gini_coefficient(members, objective.sizes)),
+                price=relative_loss(plan.by[REFERENCE], best_mean),
+                by=plan.by,
+                by_stderr=plan.errors,
+                values=dict(zip(names, reported.tolist(), strict=True)),
+                values_stderr=dict(zip(names, _errors_told(problem, by_type, objective, plan).tolist(), strict=True)),
+                gains=dict(zip(names, (reported - reference).tolist(), strict=True)),
+                groups=dict(zip(sizes, _group_means(problem, by_type, plan.values).tolist(), strict=True))
+                if sizes
+                else {},
+                solution=_adopted(found[name], found[chosen[name]], objective, plan),
+            )
+        )
+    if problem.over == "groups":
+        return PriceOfFairness(tuple(rows), left_out, "group", _sizes_of_groups(problem), sizes, problem)
+    counts = dict(zip(names, problem.type_counts.tolist(), strict=True))
+    return PriceOfFairness(tuple(rows), left_out, "type", counts, sizes, problem)
+
+
+def _evaluate_plan(
+    problem: CoupledMDP, plan: Solution, by_type: bool, objectives: Mapping[str, Objective]
+) -> _PlanValues:
+    # A plan by types among plans by arms: each arm has its type's value.
+    kinds = slice(None) if by_type or not plan.by_type else problem.type_of_arm
+    values, samples = plan.unit_values[kinds], plan.samples
+    # No returns: all of it was evaluated exactly.
+    if samples is not None and len(samples.returns):
+        returns = tuple(part[:, kinds] for part in samples.returns)
+        samples = Samples(samples.shares, returns, samples.beyond[kinds])
+    else:
+        samples = None
+    by, errors = {}, {}
+    for name, objective in objectives.items():
+        try:
+            by[name] = objective(values)
+            errors[name] = 0.0 if samples is None else samples.error(objective, values)
+        except OutOfDomain:
+            # A value of 0 has no logarithm: this welfare makes nothing of the plan.
+            by[name] = errors[name] = np.nan
+    return _PlanValues(values, samples, by, errors)
+
+
+def _best_for(name: str, objective: Objective, evaluations: Mapping[str, _PlanValues]) -> str:
+    """The welfare whose plan is the best for this one: its own, unless another is better."""
+    best = name
+    for other, plan in evaluations.items():
+        # From the own one: another must be better by more than rounding to take its place.
+        if other != name and _is_better(name, objective, plan, evaluations[best]):
+            best = other
+    return best
+
+
+def _is_better(name: str, objective: Objective, one: _PlanValues, other: _PlanValues) -> bool:
+    if not objective.structure.lexicographic:
+        # A figure that is not a number is never better.
+        return bool(one.by[name] > other.by[name] + AS_GOOD * abs(other.by[name]))
+    doubt = DOUBT * float(np.hypot(one.errors[name], other.errors[name]))
+    first, second = (_levels(objective, plan.values) for plan in (one, other))
+    # Values of arms are compared one by one, from the worst.
+    return Leximin().compare(first, second, doubt + AS_GOOD * float(np.abs(second).max())) > 0
+
+
+def _levels(objective: Objective, values: Floats) -> Floats:
+    members = objective.members(values)
+    # Level by level each arm counts; for a great many the types must do.
+    return np.repeat(members, objective.sizes) if objective.sizes.sum() <= MOST_LEVELS else members
+
+
+def _adopted(own: Solution, chosen: Solution, objective: Objective, plan: _PlanValues) -> Solution:
+    """The own solution, or that of another welfare as one for this."""
+    if own is chosen:
+        return own
+    welfare = own.objective.welfare
+    # The chosen plan keeps its own units.
+    units = Objective.of_types if chosen.by_type else Objective.of_arms
+    return replace(
+        chosen,
+        objective=units(own.problem, welfare),
+        welfare=plan.by[welfare.name],
+        welfare_stderr=plan.errors[welfare.name],
+        # The bound belongs to this welfare, not to the plan.
+        upper_bound=own.upper_bound,
+        reason=f"the plan for {chosen.objective.welfare.name} is better than the one that was found for this welfare",
+        selection_bias=None,
+    )
+
+
+# Values by type or group
+
+
+def _reported_values(problem: CoupledMDP, by_type: bool, objective: Objective, values: Floats) -> Floats:
+    """(..., type or group) the value of an arm of each, from (..., unit) values."""
+    if problem.over == "groups":
+        return objective.members(values)
+    return values if by_type else mean_by_type(problem, values)
+
+
+def _errors_told(problem: CoupledMDP, by_type: bool, objective: Objective, plan: _PlanValues) -> Floats:
+    """Return the (type or group,) standard errors of the reported values."""
+    reported = _reported_values(problem, by_type, objective, plan.values)
+    if plan.samples is None:
+        return np.zeros(len(reported))
+    squares = np.zeros(len(reported))
+    for share, returns in zip(plan.samples.shares.tolist(), plan.samples.returns, strict=True):
+        # Members first, then the error, for the arms of a type or group were played together.
+        squares += (share * standard_errors(_reported_values(problem, by_type, objective, returns))) ** 2
+    # What was not played is an error beside chance, as it is for units and members (`Samples`).
+    return np.hypot(np.sqrt(squares), _reported_values(problem, by_type, objective, plan.samples.beyond))
+
+
+def _sizes_of_groups(problem: CoupledMDP) -> dict[str, int]:
+    sizes = np.bincount(problem.group_of_block, weights=problem.counts).astype(np.int64)
+    return dict(zip(problem.group_names, sizes.tolist(), strict=True))
+
+
+def _group_means(problem: CoupledMDP, by_type: bool, values: Floats) -> Floats:
+    """(group,) the mean value of the arms of each, from (unit,) values."""
+    groups, weights = problem.group_of_block, problem.counts.astype(np.float64)
+    if by_type:
+        values = values[problem.type_of_block]
+    else:
+        # Arms are in the order of the blocks.
+        groups, weights = np.repeat(groups, problem.counts), np.ones(problem.num_arms)
+    return np.asarray(np.bincount(groups, weights=weights * values) / np.bincount(groups, weights=weights))

@@ -1,0 +1,190 @@
+"""The fair fluid relaxation of a problem, and the policies that it gives.
+
+The relaxation serves several purposes at once (a bound, three policies, prices), so the last few are remembered, by the
+problem and the welfare themselves: two objects of one name are two welfares.
+"""
+
+import contextlib
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+
+from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Opening
+from evenhand.model.objective import Objective, read_welfare
+from evenhand.model.policy import Policy, StatefulPolicy
+from evenhand.model.simulator import Problem, needs_tables
+from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
+from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
+from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
+from evenhand.solvers.service import best_values
+from evenhand.typing import Floats
+
+FLUID_TOLERANCE = 1e-5
+"""Relative gap at which the fluid relaxation stops, unless a wider one is requested."""
+
+MOST_FOLLOWED = 200_000
+"""Arms up to which policies that look at every arm are tried."""
+
+REMEMBERED = 8
+"""Relaxations that are remembered."""
+
+_memory: deque[tuple[CoupledMDP, Welfare, float, FluidSolution]] = deque(maxlen=REMEMBERED)
+_tightest: deque[tuple[FluidSolution, FluidSolution]] = deque(maxlen=REMEMBERED)
+
+
+def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
+    """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised, as text or object.
+        tolerance: the relative gap to stop at.
+    """
+    weighed_by = read_welfare(problem, welfare)
+    # A tuple: another thread may add to the memory meanwhile.
+    for known, stored, at, solution in tuple(_memory):
+        if known is problem and at == tolerance and _is_same(stored, weighed_by):
+            return solution
+    check_sound(problem, weighed_by)
+    solution = solve_fluid(problem, weighed_by, tolerance)
+    _memory.append((problem, weighed_by, tolerance, solution))
+    return solution
+
+
+def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
+    """Refuse a welfare of one's own that is not what bounds rest on, at values that the arms can have.
+
+    Args:
+        problem: whose arms they are.
+        welfare: what is maximised.
+
+    Raises:
+        NotApplicable: it is not concave, monotone and symmetric; gives two points that show it.
+    """
+    if is_named(welfare):
+        return
+    types, allowed, total = problem.types, problem.affordable, problem.criterion.total
+    worse = replace(types, rewards=-types.rewards)
+    ends = [-best_values(worse, allowed, problem.criterion), best_values(types, allowed, problem.criterion)]
+    # A best value that is not known is within what rewards allow.
+    rewards = np.where(allowed, types.rewards, np.nan)
+    spans = [total * np.nanmin(rewards, axis=(1, 2)), total * np.nanmax(rewards, axis=(1, 2))]
+    objective = Objective.of_types(problem, welfare)
+    low, high = (objective.members(np.where(np.isnan(e), span, e)) for e, span in zip(ends, spans, strict=True))
+    sizes, number = objective.sizes, int(objective.sizes.sum())
+    # As solvers ask for it; and, if they are few, one by one: then arms of one type may differ, too.
+    check_welfare(welfare, number, low, high, 0, sizes).raise_if_any()
+    if len(sizes) < number <= MOST_APART:
+        check_welfare(welfare, number, np.repeat(low, sizes), np.repeat(high, sizes)).raise_if_any()
+
+
+def _is_same(first: Welfare, second: Welfare) -> bool:
+    """Return whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
+    return first is second or (is_named(first) and bool(first == second))
+
+
+def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidSolution | None = None) -> FluidSolution:
+    """The solution with the least bound: of the relaxation, or of that whose budget holds in each of the first steps.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised.
+        relaxed: a solution of the plain relaxation; solved by default.
+    """
+    plain = relax(problem, welfare) if relaxed is None else relaxed
+    for known, found in tuple(_tightest):
+        if known is plain:
+            return found
+    found = plain
+    with contextlib.suppress(NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
+        weighed_by = read_welfare(problem, welfare)
+        opening = solve_opening(problem, weighed_by, plain, FLUID_TOLERANCE)
+        found = opening if opening is not None and opening.upper_bound < plain.upper_bound else plain
+    _tightest.append((plain, found))
+    return found
+
+
+def resource_prices(problem: CoupledMDP, welfare: str | Welfare | None) -> dict[str, float] | None:
+    """Return the marginal welfare of one unit more of each resource at every step, by the tightest relaxation.
+
+    Args:
+        problem: the problem.
+        welfare: what is maximised.
+
+    Returns:
+        A price for each resource under its name; None where there is no relaxation.
+    """
+    try:
+        worth = budget_worth(problem, tightest(problem, welfare))
+    except (NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
+        return None
+    return dict(zip(problem.resource_names, worth.tolist(), strict=True))
+
+
+def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
+    """(resource,) what one unit more of each resource at every step is worth in welfare, by the relaxation.
+
+    Args:
+        problem: the problem.
+        relaxed: a solution of its relaxation, perhaps by steps.
+    """
+    # A unit at every step has the price times the total weight of time; prices by step are weighted by step.
+    if not relaxed.by_step:
+        return relaxed.prices * problem.criterion.total
+    criterion, steps = problem.criterion, len(relaxed.prices)
+    weights = Opening(problem.discount, steps - 1) if criterion.is_stationary else criterion
+    return np.asarray(weights.time_weights(steps) @ relaxed.prices)
+
+
+def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | StatefulPolicy]:
+    """The policies that a solution of the relaxation gives, by name.
+
+    Args:
+        problem: the problem.
+        relaxed: a solution of its relaxation.
+    """
+    found: dict[str, Policy | StatefulPolicy] = {}
+    for name in ("occupancy-priority", "fair-index", "re-solving"):
+        with contextlib.suppress(NotApplicable, TooLarge):
+            found[name] = build_policy(problem, relaxed, name)
+    return found
+
+
+def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | StatefulPolicy:
+    """One policy of the relaxation.
+
+    Args:
+        problem: the problem.
+        welfare: what the relaxation maximises.
+        name: occupancy-priority, fair-index or re-solving.
+
+    Raises:
+        NotApplicable: it is not for this many arms, types or resources.
+    """
+    known = needs_tables(problem, name)
+    return build_policy(known, relax(known, welfare), name)
+
+
+def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | StatefulPolicy:
+    """One policy of a solution of the relaxation.
+
+    Args:
+        problem: the problem.
+        relaxed: a solution of its relaxation.
+        name: occupancy-priority, fair-index or re-solving.
+    """
+    weights, prices = relaxed.weights, relaxed.prices
+    # None, and not zeros: policies without floors are saved without them.
+    pay = relaxed.floor_prices if problem.has_floors else None
+    if name == "fair-index":
+        return fair_index(problem, weights, prices, pay)
+    # The first looks at every arm, the second at a table for every type; fair-index also plays by counts.
+    many = problem.num_arms if name == "occupancy-priority" else problem.num_types
+    if many > MOST_FOLLOWED:
+        raise NotApplicable(f"{name} is not for this many arms, types or resources")
+    if name == "occupancy-priority":
+        return occupancy_priority(problem, relaxed.occupancy, weights, prices, pay)
+    return Resolving(problem, weights, prices, floor_prices=pay)

@@ -1,0 +1,112 @@
+"""Operation of a server: health, readiness, metrics, and jobs."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.programme.api import schemas
+from evenhand.programme.api.jobs import Job
+from evenhand.programme.api.problem_details import RequestError
+from evenhand.programme.api.service import Service, service_of
+
+router = APIRouter(tags=["operations"])
+
+
+class Health(schemas.Strict):
+    """Health of a server."""
+
+    status: Literal["ok"]
+
+
+@router.get("/healthz", responses=schemas.refusals())
+async def healthz() -> Health:
+    """Liveness. The server may be unable to serve: see `/readyz`."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", responses=schemas.refusals(503))
+async def readyz(request: Request) -> Health:
+    """Readiness: the programme answers."""
+    await run_in_threadpool(service_of(request).programme.status)
+    return Health(status="ok")
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=schemas.refusals())
+async def metrics(request: Request) -> Response:
+    """Metrics for Prometheus."""
+    return Response(service_of(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+BEAT = 10.0
+"""Seconds after which an event stream says that it lives."""
+
+
+def _find(request: Request, number: str) -> Job:
+    job = service_of(request).jobs.find(number)
+    if job is None:
+        raise RequestError(404, "this job does not exist, or was dropped")
+    return job
+
+
+@router.get("/v1/jobs", response_model=schemas.JobList, responses=schemas.refusals())
+async def list_jobs(request: Request) -> JSONResponse:
+    """Running, waiting and recently ended jobs."""
+    return JSONResponse({"jobs": [job.to_dict() for job in service_of(request).jobs.all()]})
+
+
+@router.get("/v1/jobs/{job}", response_model=schemas.JobStatus, responses=schemas.refusals(404))
+async def show_job(job: str, request: Request) -> JSONResponse:
+    """Status and result of a job."""
+    return JSONResponse(_find(request, job).to_dict())
+
+
+@router.delete("/v1/jobs/{job}", response_model=schemas.JobStatus, responses=schemas.refusals(404))
+async def cancel_job(job: str, request: Request) -> JSONResponse:
+    """Cancel a computation; one that has ended stays as it is. A token that may only read cancels its own."""
+    found, holder = _find(request, job), request.state.holder
+    if not (holder.may("write") or found.owner == holder.name):
+        raise RequestError(403, "this token may cancel only what was begun with it")
+    await service_of(request).jobs.cancel(found)
+    return JSONResponse(found.to_dict())
+
+
+@router.get(
+    "/v1/jobs/{job}/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **schemas.refusals(404)},
+)
+async def job_events(job: str, request: Request) -> StreamingResponse:
+    """Progress of a job as server-sent events: `progress`, and finally `done`, `failed` or `cancelled`."""
+    found, service = _find(request, job), service_of(request)
+    at_once = {"X-Accel-Buffering": "no"}  # proxies would otherwise wait for more
+    return StreamingResponse(_events(found, service), media_type="text/event-stream", headers=at_once)
+
+
+async def _events(job: Job, service: Service) -> AsyncIterator[str]:
+    stopping = asyncio.create_task(service.stopping.wait())
+    changes = job.changes(BEAT)
+    try:
+        while not stopping.done():
+            coming = asyncio.ensure_future(anext(changes, _END))
+            await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                coming.cancel()
+                return
+            if (fields := coming.result()) is _END:
+                return
+            yield ": still there\n\n" if fields is None else _event(fields)
+    finally:
+        stopping.cancel()
+
+
+_END: dict[str, Any] = {}
+
+
+def _event(fields: dict[str, Any]) -> str:
+    kind = fields["status"] if fields["status"] in ("done", "failed", "cancelled") else "progress"
+    return f"event: {kind}\ndata: {json.dumps(fields)}\n\n"

@@ -1,0 +1,454 @@
+"""Schemas of requests and responses: strict types, no unknown fields.
+
+These are checked before anything is read, and described at `/openapi.json`. What a model, a roster or a reason must be
+besides is the library's to say.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from evenhand.programme.acceptance import Accepted
+from evenhand.programme.action_records import Recorded
+from evenhand.programme.certificates import Certificate, Drift, TypeValue
+from evenhand.programme.decisions import KeptPlan, PlanRow
+from evenhand.programme.drift_test import DriftBounds
+from evenhand.programme.history import HistoryEntry
+from evenhand.programme.ledger import Event
+from evenhand.programme.observations import Observed
+from evenhand.programme.programme import MOST_SEED, Changed, Status
+from evenhand.programme.refit import TRUST, Moved, Refitted
+from evenhand.programme.refit_proposals import Offer
+from evenhand.programme.roster import MOST_STEP
+
+MOST_ROWS = 200_000
+"""Maximum number of rows per request."""
+
+
+class Strict(BaseModel):
+    """Strict types; unknown fields are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", ser_json_inf_nan="null")
+
+
+def _digits(value: object) -> object:
+    """Read a number of an address: decimal digits only."""
+    if isinstance(value, str) and not (value.isascii() and value.isdecimal() and len(value) < 20):
+        raise ValueError("expected a whole number from 0")
+    return int(value) if isinstance(value, str) else value
+
+
+Step: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=0, le=MOST_STEP)]
+"""Step in an address."""
+
+
+def _yes_or_no(value: object) -> object:
+    if isinstance(value, str):
+        if value not in ("true", "false"):
+            raise ValueError("expected true or false")
+        return value == "true"
+    return value
+
+
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_yes_or_no)]
+"""Boolean in an address."""
+
+Many: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=10_000)]
+"""Maximum number of results, in an address."""
+
+Whole: TypeAlias = Annotated[int, Field(ge=0, le=MOST_STEP)]
+Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=2000)]
+Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+
+_NUMBERS = {"type": "array", "items": {"type": "number"}}
+_TABLE = {"type": "array", "items": _NUMBERS}
+_NAMES = {"type": "array", "items": {"type": "string"}}
+_BLOCK = {
+    "type": "object",
+    "required": ["transitions", "rewards", "usage"],
+    "additionalProperties": False,
+    "properties": {
+        "transitions": {"type": "array", "items": _TABLE, "description": "[state][action][next_state]"},
+        "rewards": {**_TABLE, "description": "[state][action]"},
+        "usage": {"type": "array", "items": {}, "description": "[action][resource], or [state][action][resource]"},
+        "initial": _NUMBERS,
+        "count": {"type": "integer", "minimum": 1},
+        "name": {"type": "string"},
+        "states": _NAMES,
+        "actions": _NAMES,
+        "group": {"type": "string"},
+        "floor": {"type": "number"},
+    },
+}
+MODEL_SCHEMA = {
+    "type": "object",
+    "description": "A model, with the keys of a model file.",
+    "required": ["budget", "arms"],
+    "additionalProperties": False,
+    "properties": {
+        "discount": {"type": "number"},
+        "budget": _NUMBERS,
+        "resources": _NAMES,
+        "criterion": {"type": "string"},
+        "over": {"enum": ["arms", "groups"]},
+        "welfare": {"type": "string"},
+        "arms": {"type": "array", "items": _BLOCK, "minItems": 1},
+    },
+}
+
+Model: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(MODEL_SCHEMA)]
+Budget: TypeAlias = list[Number] | dict[str, Number]
+Method: TypeAlias = Literal["auto", "counts", "joint", "count-lp", "joint-lp", "whittle", "fluid"]
+
+
+class FaultDetail(Strict):
+    """A fault."""
+
+    place: str = Field(description="Place in the request; empty for the whole.")
+    message: str = Field(description="Message.")
+    code: str = Field(description="Stable name of the kind of fault.")
+    line: int | None = Field(default=None, description="The line of a table or file.")
+    named: str | None = Field(default=None, description="The place by the names of the model.")
+
+
+class ProblemDetails(Strict):
+    """Problem details (RFC 9457)."""
+
+    type: str = Field(description="`urn:evenhand:` and a word for the kind.")
+    code: str = Field(description="Stable name of the kind of error.")
+    title: str = Field(description="Kind of error in words.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="Message.")
+    faults: list[FaultDetail] = Field(description="All faults.")
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI description of the errors of an endpoint.
+
+    Args:
+        statuses: those that are its own; those that any endpoint may answer come to them.
+    """
+    schema = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+    listed = sorted({*statuses, 400, 401, 403, 408, 413, 415, 421, 422, 429, 500, 503})
+    return {status: {"model": ProblemDetails, "content": schema} for status in listed}
+
+
+def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI description of an endpoint with an ETag.
+
+    Args:
+        statuses: those that are its own.
+    """
+    return {304: {"description": "It is what the client has (If-None-Match)."}, **refusals(*statuses)}
+
+
+# Deciding
+
+
+class ArmState(Strict):
+    """State of an arm."""
+
+    arm: Name = Field(description="Name.")
+    state: str | Whole = Field(description="State, by name or number.")
+    type: str | Whole | None = Field(None, description="Type, by name or number; optional with a single type.")
+    group: str | None = Field(default=None, description="Group, if the type is in several.")
+
+
+class DecideRequest(Strict):
+    """A model and the states of its arms."""
+
+    model: Model
+    states: list[ArmState] = Field(min_length=1, max_length=MOST_ROWS, description="One for each arm, in any order.")
+    welfare: str | None = Field(default=None, description="Welfare; by default that of the model.")
+    criterion: str | None = Field(
+        None, description="`discounted`, `average` or `finite:T`; by default the model's own."
+    )
+    over: Literal["arms", "groups"] | None = Field(default=None, description="Members of welfare.")
+    method: Method = Field(default="auto", description="Method of `solve`.")
+    budget: Budget | None = Field(default=None, description="Budget of this step; by default that of the model.")
+    seed: int = Field(default=0, ge=0, le=MOST_SEED, description="Random seed.")
+    step: Whole = Field(default=0, description="Step of a time-varying plan.")
+    part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Part of a mixture; by default drawn.")
+
+
+class Action(Strict):
+    """Action of an arm."""
+
+    arm: str
+    type: str
+    state: str
+    action: str
+    reason: str
+
+
+class MixtureComponent(Strict):
+    """The part of a mixture that acts."""
+
+    number: int
+    share: float
+    name: str
+
+
+class Decided(Strict):
+    """Decisions."""
+
+    actions: list[Action] = Field(description="In the order of the states.")
+    used: dict[str, float] = Field(description="Use of each resource.")
+    budget: dict[str, float] = Field(description="Budget of each resource.")
+    step: int | None = Field(description="Step of a time-varying plan.")
+    part: MixtureComponent | None = Field(description="The part that was drawn, if the plan is a mixture.")
+    note: str | None = Field(default=None, description="Differences from the problem of the plan.")
+
+
+# Jobs
+
+
+class JobStatus(Strict):
+    """A long computation."""
+
+    id: str = Field(description="Name.")
+    kind: str = Field(description="Kind of computation.")
+    status: Literal["waiting", "running", "done", "failed", "cancelled"]
+    progress: float = Field(ge=0, le=1, description="Share completed.")
+    message: str = Field(description="Current phase.")
+    answer: dict[str, Any] | None = Field(description="Result.")
+    problem: ProblemDetails | None = Field(description="Error, if it failed.")
+
+
+class JobList(Strict):
+    """Running, waiting and ended jobs."""
+
+    jobs: list[JobStatus]
+
+
+# A programme: the dataclasses of the library are the schemas of their JSON forms
+
+
+@dataclass(frozen=True)
+class ProgrammeStatus(Status):
+    """Status of a programme, with its plan, policy and model."""
+
+    plan: int | None
+    """Number of the plan proposed for the present step."""
+
+    drift: Drift
+    bounds: DriftBounds
+    offered: Offer | None
+    """Refit proposed because the model no longer fits."""
+
+
+_RESPONSES = (
+    Accepted,
+    DriftBounds,
+    Certificate,
+    Changed,
+    Drift,
+    HistoryEntry,
+    Event,
+    KeptPlan,
+    Moved,
+    Observed,
+    Offer,
+    PlanRow,
+)
+for _response in (*_RESPONSES, ProgrammeStatus, Recorded, Refitted, TypeValue):
+    _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
+        strict=True, extra="forbid", use_attribute_docstrings=True
+    )
+
+
+class ArmDetail(Strict):
+    """An arm of the roster."""
+
+    arm: str
+    type: str
+    group: str
+    joined: int = Field(description="The first step at which it takes part.")
+    left: int | None = Field(default=None, description="The first at which it no longer does.")
+    why: str | None = Field(default=None, description="Why it left.")
+
+
+class ArmList(Strict):
+    """Arms that take part."""
+
+    arms: list[ArmDetail]
+
+
+class NewArm(Strict):
+    """An arm that joins."""
+
+    arm: Name
+    type: str | Whole | None = Field(
+        default=None, description="By name or number; where there is one type, it may be absent."
+    )
+    group: str | None = None
+    state: str | Whole | None = Field(default=None, description="Where it is, if that is known.")
+
+
+class Who(Strict):
+    """Author of a change."""
+
+    who: str | None = Field(default=None, max_length=200, description="Written into the event.")
+
+
+class BoundsRequest(Who):
+    """By how much things may drift; what is absent stays as it is."""
+
+    change: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False, description="Share of arms.")
+    gap: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False, description="Of the policy.")
+    level: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False, description="Of the test of the model.")
+    records: int | None = Field(default=None, ge=1, lt=2**31, description="Reports between two tests.")
+
+
+class JoinRequest(Who):
+    """Arms that are to take part."""
+
+    arms: list[NewArm] = Field(min_length=1, max_length=MOST_ROWS)
+    step: Whole | None = Field(default=None, description="The first step at which they do; by default the present one.")
+
+
+class ObservationRow(Strict):
+    """Observation of an arm."""
+
+    arm: Name
+    state: str | Whole = Field(description="By name or number.")
+    step: Whole | None = Field(default=None, description="By default the present one.")
+
+
+class ObserveRequest(Who):
+    """Observations."""
+
+    observations: list[ObservationRow] = Field(min_length=1, max_length=MOST_ROWS)
+    source: Text = Field(description="Source of the reports.")
+    step: Whole | None = Field(default=None, description="Of rows that name none.")
+
+
+class RecordRow(Strict):
+    """Record of an arm."""
+
+    arm: Name
+    action: str | Whole = Field(description="By name or number.")
+    step: Whole | None = Field(default=None, description="By default the last accepted one.")
+    reward: Number | None = None
+    next_state: str | Whole | None = Field(default=None, description="Stored as an observation of the step after.")
+
+
+class RecordRequest(Who):
+    """Take records."""
+
+    records: list[RecordRow] = Field(min_length=1, max_length=MOST_ROWS)
+    source: Text = Field(description="Source of the reports.")
+
+
+class PlanRequest(Who):
+    """Arguments of a plan."""
+
+    step: Whole | None = Field(
+        default=None, description="The present step, to be sure that it is the one that is meant."
+    )
+    budget: Budget | None = Field(default=None, description="What there is at this step; by default as the model says.")
+
+
+class PlanList(Strict):
+    """Plans, the newest first, without their arms."""
+
+    plans: list[KeptPlan]
+
+
+class OverrideRequest(Strict):
+    """Something else than was planned, for one arm."""
+
+    arm: Name
+    action: str | Whole
+    why: Text
+
+
+class AcceptRequest(Who):
+    """A plan is accepted."""
+
+    overrides: list[OverrideRequest] = Field(default_factory=list, max_length=MOST_ROWS)
+
+
+class EventList(Strict):
+    """Events in order."""
+
+    events: list[Event]
+
+
+class SolveRequest(Who):
+    """A policy is to be found."""
+
+    method: Method = "fluid"
+    seconds: float | None = Field(
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
+    )
+
+
+class WhatIfRequest(Strict):
+    """Another budget or welfare."""
+
+    budget: Budget | None = Field(default=None, description="By default as in the model.")
+    welfare: str | None = Field(default=None, description="By default the programme's own.")
+    seconds: float | None = Field(
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
+    )
+
+
+# Looking back
+
+
+class History(Strict):
+    """One arm's history, in the order in which it was written down."""
+
+    arm: str
+    entries: list[HistoryEntry]
+
+
+class AuditSummary(BaseModel):
+    """Audit: service, waiting times, promised and realised rewards, overrides."""
+
+    first: int = Field(description="The first step.")
+    last: int = Field(description="The last step.")
+    event: int = Field(description="Last event that is taken into account.")
+    level: float = Field(description="The probability of intervals.")
+    arms: list[dict[str, Any]] = Field(description="Arm by arm.")
+    types: list[dict[str, Any]] = Field(description="Type by type.")
+    groups: list[dict[str, Any]] = Field(description="Group by group.")
+    overrides: list[dict[str, Any]] = Field(description="One by one, with what they cost.")
+    warnings: list[str] = Field(description="Groups that fell behind beyond chance.")
+
+
+class DeclineRequest(Who):
+    """A fit that is offered is not to be adopted."""
+
+    why: Text = Field(description="A reason.")
+
+
+class RefitRequest(Who):
+    """The model is to be refitted."""
+
+    trust: float = Field(
+        default=TRUST,
+        ge=0,
+        le=1e9,
+        allow_inf_nan=False,
+        description="Weight of the present model, in observations per pair.",
+    )
+    prior: float | None = Field(
+        default=None,
+        ge=0,
+        le=1e9,
+        allow_inf_nan=False,
+        description="Weight of the other types in a row, in observations.",
+    )
+    seconds: float | None = Field(
+        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit of solving in seconds."
+    )
+
+
+class RefitList(Strict):
+    """Models that were fitted, the newest first."""
+
+    refits: list[Refitted]

@@ -1,0 +1,110 @@
+"""Settings of a server; the defaults suit one planner on a laptop."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import psutil
+
+from evenhand.errors import InvalidInput
+from evenhand.programme.api.auth import Role, Tokens
+
+MEGABYTE = 2**20
+"""Bytes."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a server."""
+
+    host: str = "127.0.0.1"
+    """Host to listen on; tokens are required unless only this machine can reach it."""
+
+    port: int = 8000
+    """The port; 0 takes one that is free."""
+
+    tokens: Tokens | None = None
+    """Tokens; None allows all users of this machine."""
+
+    names: tuple[str, ...] = ()
+    """By which names browsers may ask for it, beside localhost and addresses in numbers."""
+
+    proxies: tuple[str, ...] = ()
+    """Addresses of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+
+    session: float = 7 * 86400.0
+    """Seconds after which a browser must sign in again."""
+
+    largest_body: int = 16 * MEGABYTE
+    """Bytes of the largest request."""
+
+    largest_open_body: int = 4096
+    """Bytes of the largest request that needs no token, such as signing in."""
+
+    held_bodies: int = 64 * MEGABYTE
+    """Bytes of the requests of one client that are under way at the same time."""
+
+    slowest_head: float = 10.0
+    """Seconds within which the head of a request must have arrived, or all of a request that needs no token."""
+
+    slowest_body: float = 30.0
+    """Seconds within which the body of a request must have arrived."""
+
+    connections: int = 1000
+    """Connections at the same time; a further one displaces the one that has been idle for the longest."""
+
+    connections_per_address: int = 200
+    """Connections of one address, other than a proxy's; the same applies."""
+
+    rate: float = 200.0
+    """Requests a second that one client may make over time."""
+
+    burst: int = 400
+    """Requests that one client may make at once."""
+
+    queue: int = 8
+    """Long computations that may wait, of writers and of readers each; further ones are refused."""
+
+    share: int = 4
+    """Long computations of one token that may wait or run at the same time."""
+
+    job_seconds: Mapping[Role, float] = field(default_factory=lambda: {"read": 300.0, "write": 2 * 86400.0})
+    """Seconds after which a long computation is ended, by the role of the token that began it."""
+
+    job_memory: int = field(default_factory=lambda: psutil.virtual_memory().total // 2)
+    """Bytes of memory that one long computation may use."""
+
+    kept_models: int = 32
+    """Solved models that `/v1/decide` remembers."""
+
+    patience: float = 20.0
+    """Seconds that a request waits for a computation before it is answered by the address of the job."""
+
+    look_every: float = 5.0
+    """Seconds between two looks whether the programme must be solved again."""
+
+    judge_every: float = 60.0
+    """Seconds between two looks whether the model still fits what is seen."""
+
+    refit_seconds: float = 45.0
+    """Approximate limit of solving for a proposed model."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    """Words for the page, such as that this is a demonstration."""
+
+    def __post_init__(self) -> None:
+        if self.tokens is None and not is_loopback(self.host):
+            raise InvalidInput(
+                f"host {self.host}: it can be reached from other machines, so tokens are required: "
+                "make a token and serve with its file"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

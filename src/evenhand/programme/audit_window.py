@@ -1,0 +1,236 @@
+"""Audit window: what is stored of the arms over some steps, as known at an event.
+
+Of several reports on an arm and step the last counts. Arms that were not observed at the first step are read from the
+step of their last observation, from which their state distributions are propagated.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, func, select
+
+from evenhand.errors import InvalidInput
+from evenhand.model.coupled import CoupledMDP
+from evenhand.programme import schema
+from evenhand.programme.expectations import UNKNOWN, Trajectories
+from evenhand.programme.named_model import Words
+from evenhand.programme.roster import RosterArm, arms_as_of, check_step
+from evenhand.typing import Bools, Floats, Ints
+
+Models = Callable[[str], tuple[CoupledMDP, Words]]
+"""A model and its names, by digest."""
+
+
+@dataclass(frozen=True)
+class StoredOverride:
+    """A decision other than the plan's."""
+
+    step: int
+    planned: str
+    accepted: str
+    who: str
+    why: str
+    place: int
+    """Index of the arm in the window."""
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Records of a window. Arrays begin at step `since`, which is at most `first`."""
+
+    first: int
+    last: int
+    """Last step, inclusive."""
+    event: int
+    """Last event that is taken into account."""
+    since: int
+    """Step of the first column."""
+    arms: tuple[RosterArm, ...]
+    """Arms that take part in the window."""
+    digests: tuple[str, ...]
+    """(step,) digest of the plan's model; empty without an accepted plan."""
+    texts: Mapping[str, np.ndarray[Any, Any]]
+    """`state`, `planned`, `accepted`, `done`: (arm, step) names, None if missing."""
+    reward: Floats
+    """(arm, step) recorded reward; nan if missing."""
+    late: Bools
+    """(arm, step) whether it was first observed after the plan was accepted."""
+    corrected: Bools
+    """(arm, step) whether an earlier report said otherwise."""
+    overrides: tuple[StoredOverride, ...]
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps of the window."""
+        return self.last + 1 - self.first
+
+    @cached_property
+    def columns(self) -> slice:
+        """Columns of the window."""
+        return slice(self.first - self.since, self.last + 1 - self.since)
+
+    @cached_property
+    def lives(self) -> tuple[Ints, Ints]:
+        """(arm,) first step of each arm, and the step after its last."""
+        left = [self.last + 1 if arm.left_step is None else arm.left_step for arm in self.arms]
+        return np.array([arm.joined_step for arm in self.arms]), np.array(left)
+
+    @cached_property
+    def present(self) -> Bools:
+        """(arm, step of the window) whether it takes part."""
+        steps, (joined, left) = np.arange(self.first, self.last + 1), self.lives
+        return np.asarray((joined[:, None] <= steps) & (steps < left[:, None]))
+
+    def runs(self) -> list[tuple[int, int, str]]:
+        """Return first step, last step and digest of each run of steps under one model."""
+        own = self.digests[self.columns]
+        starts = [place for place in range(len(own)) if place == 0 or own[place] != own[place - 1]]
+        ends = [*(start - 1 for start in starts[1:]), len(own) - 1]
+        return [(self.first + a, self.first + b, own[a]) for a, b in zip(starts, ends, strict=True)]
+
+    def trajectories(self, words: Words, first: int, last: int) -> Trajectories:
+        """Return the arms over some steps as indices of a model.
+
+        Args:
+            words: names of the model.
+            first: first step.
+            last: last step.
+        """
+        block = np.array([words.blocks[arm.type, arm.group] for arm in self.arms], dtype=np.int64)
+        numbers = self._numbers(words, block)
+        joined, left = self.lives
+        begin = np.clip(joined, first, last + 1) - first
+        end = np.maximum(np.clip(left, first, last + 1) - first, begin)
+        start, was_seen = self._start(words.model, block, numbers, joined, first)
+        own = slice(first - self.since, last + 1 - self.since)
+        return Trajectories(
+            block, begin, end, **{name: table[:, own] for name, table in numbers.items()},
+            reward=self.reward[:, own], start=start, was_seen=was_seen,
+            until=np.full(len(self.arms), self.last + 1 - first),
+        )  # fmt: skip
+
+    def _numbers(self, words: Words, block: Ints) -> dict[str, Ints]:
+        """Translate names to indices; without a record the accepted action is assumed to be done."""
+        blocks = range(len(words.model.tables))
+        states = [{name: i for i, name in enumerate(words.states(b))} for b in blocks]
+        actions = [{name: i for i, name in enumerate(words.actions(b))} for b in blocks]
+        found = {}
+        for name, table in self.texts.items():
+            known = states if name == "state" else actions
+            rows = zip(block.tolist(), table.tolist(), strict=True)
+            numbers = [[known[b].get(text, UNKNOWN) for text in row] for b, row in rows]
+            found[name] = np.array(numbers, dtype=np.int64).reshape(table.shape)
+        idle = words.model.tables.idle[block, 0][:, None]
+        found["planned"] = np.where(found["planned"] == UNKNOWN, idle, found["planned"])
+        for name, otherwise in (("accepted", "planned"), ("done", "accepted")):
+            found[name] = np.where(found[name] == UNKNOWN, found[otherwise], found[name])
+        return found
+
+    def _start(
+        self, model: CoupledMDP, block: Ints, numbers: Mapping[str, Ints], joined: Ints, first: int
+    ) -> tuple[Floats, Bools]:
+        """Return (arm, state) distributions at a step, and whether each arm was observed before."""
+        tables = model.tables
+        now, seen = tables.initial[block].copy(), np.zeros(len(block), dtype=np.bool_)
+        for column in range(first - self.since):
+            there = np.flatnonzero(joined <= self.since + column)
+            state = numbers["state"][there, column]
+            known = state != UNKNOWN
+            now[there[known]] = np.arange(now.shape[1]) == state[known, None]
+            seen[there[known]] = True
+            done = numbers["done"][there, column]
+            now[there] = np.einsum("ns,nsz->nz", now[there], tables.transitions[block[there], :, done])
+        return now, seen
+
+
+def read_span(tx: Connection, first: int | None, last: int | None, event: int | None) -> Span:
+    """Read a window of steps, as known at an event.
+
+    Args:
+        tx: transaction.
+        first: first step; by default the first accepted one.
+        last: last step; by default the last accepted one.
+        event: last event that is taken into account; by default all are.
+
+    Raises:
+        InvalidInput: no such steps were accepted.
+    """
+    known = int(tx.execute(select(schema.programme.c.last_event)).scalar_one())
+    if event is not None and (isinstance(event, bool) or not isinstance(event, int) or not 1 <= event <= known):
+        raise InvalidInput(f"event: expected a number from 1 to {known}, the last event, got {event!r}")
+    as_of = known if event is None else event
+    first, last = _check_span(tx, first, last, as_of)
+    arms = [arm for arm in arms_as_of(tx, as_of) if _takes_part(arm, first, last)]
+    if not arms:
+        raise InvalidInput(f"no arm takes part from step {first} to step {last}")
+    return _read(tx, arms, _last_seen(tx, arms, first, as_of), first, last, as_of)
+
+
+def _check_span(tx: Connection, first: int | None, last: int | None, as_of: int) -> tuple[int, int]:
+    plans = schema.plans
+    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
+    begun, ended = tx.execute(accepted).one()
+    if begun is None:
+        raise InvalidInput("audit: no plan was accepted yet")
+    first = begun if first is None else check_step(first)
+    last = ended if last is None else check_step(last)
+    if not begun <= first <= last <= ended:
+        raise InvalidInput(
+            f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
+        )
+    return first, last
+
+
+def _takes_part(arm: RosterArm, first: int, last: int) -> bool:
+    return arm.joined_step <= last and (arm.left_step is None or arm.left_step > max(first, arm.joined_step))
+
+
+def _last_seen(tx: Connection, arms: list[RosterArm], first: int, as_of: int) -> int:
+    """Return the earliest of the steps at which the arms of the first step were last observed."""
+    table = schema.observations
+    seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, table.c.event <= as_of)
+    found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
+    return min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
+
+
+def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: int, event: int) -> Span:
+    place = {arm.id: number for number, arm in enumerate(arms)}
+    shape = (len(arms), last + 1 - since)
+    texts = {name: np.full(shape, None, dtype=object) for name in ("state", "planned", "accepted", "done")}
+    reward, late, corrected = np.full(shape, np.nan), np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    digests, accepted_at, overrides = [""] * shape[1], [event + 1] * shape[1], []
+
+    plans, table = schema.plans, schema.decisions
+    within = (plans.c.step >= since, plans.c.step <= last, plans.c.accepted_event <= event)
+    for plan in tx.execute(select(plans.c.step, plans.c.model, plans.c.accepted_event).where(*within)):
+        digests[plan.step - since], accepted_at[plan.step - since] = plan.model, plan.accepted_event
+    rows = select(plans.c.step, table).join(plans, plans.c.id == table.c.plan).where(*within)
+    for row in tx.execute(rows.order_by(plans.c.step, table.c.place)):
+        if row.arm in place:
+            cell = place[row.arm], row.step - since
+            texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
+            if row.accepted is not None and row.accepted != row.planned and row.step >= first:
+                override = (row.planned, row.accepted, row.who or "", row.why or "")
+                overrides.append(StoredOverride(row.step, *override, place[row.arm]))
+
+    states = texts["state"]
+    for row in _reports(tx, schema.observations, since, last, event):
+        if row.arm in place:
+            cell = place[row.arm], row.step - since
+            late[cell] |= row.event > accepted_at[cell[1]] and states[cell] is None
+            corrected[cell] |= states[cell] is not None and states[cell] != row.state
+            states[cell] = row.state
+    for row in _reports(tx, schema.records, since, last, event):
+        if row.arm in place:
+            cell = place[row.arm], row.step - since
+            texts["done"][cell], reward[cell] = row.action, np.nan if row.reward is None else row.reward
+    return Span(first, last, event, since, tuple(arms), tuple(digests), texts, reward, late, corrected,
+                tuple(overrides))  # fmt: skip
+
+
+def _reports(tx: Connection, table: Any, since: int, last: int, event: int) -> Any:
+    within = (table.c.step >= since, table.c.step <= last, table.c.event <= event)
+    return tx.execute(select(table).where(*within).order_by(table.c.event, table.c.id))

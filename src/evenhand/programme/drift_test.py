@@ -1,0 +1,374 @@
+"""Drift: bounds for roster and model, and a sequential test of the model.
+
+Numbers drift when arms come and go (`certificates.drifted`). A model drifts if arms no longer move by it, which is
+tested on every *move*: an arm observed in a state, the actions since, and its next observed state. Moves with the same
+type, first state and actions form one *row* r with the model's distribution p_r. The evidence against the model is the
+likelihood ratio of alternatives that are fixed beforehand:
+
+    E_r(k) = mean over c in SCALES of  DirichletMultinomial(counts; c p_r) / Multinomial(counts; p_r)
+    E(k)   = product over r of  (1 - 1/R) + E_r(k) / R          R the pairs of state and action that the model has
+    E      = sum over k of  w_k E(k) + the weights that are left,       w_k = 1 / ((k + 1)(k + 2))
+
+with the counts of moves that ended k steps after the model came into use or later, since a change may occur at any step
+and in any row. Moves that ended before and were reported after it came into use count for k = 0. Moves that the model
+excludes are one more row, in which a share of `ERRORS` is attributed to errors of reporting:
+
+    E_0(k) = mean over θ in {2, 4, 8, ...} ERRORS of  Binomial(excluded; θ) / Binomial(excluded; ERRORS)
+
+If the model is right each factor has mean 1 at most, given all before, whichever actions were chosen. So E is a
+nonnegative supermartingale that begins at 1, and ever exceeds 1/level with probability at most `level` (Ville, 1939):
+the test may be repeated at any time. Late reports are harmless unless their content makes them late. Reports that
+change counted moves (corrections, and observations between two others) begin another such E, with the same bound.
+
+Reference: Ramdas, Grünwald, Vovk, Shafer (2023), Game-theoretic statistics and safe anytime-valid inference.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln, logsumexp, xlogy
+from sqlalchemy import Connection, select
+
+from evenhand.checks import is_number
+from evenhand.display import counted
+from evenhand.errors import InvalidInput
+from evenhand.model.places import quoted
+from evenhand.programme import schema
+from evenhand.programme.belief import Beliefs, done_between
+from evenhand.programme.named_model import Words
+from evenhand.programme.refit import fit_types
+from evenhand.programme.roster import RosterArm, step_at
+from evenhand.typing import Floats, Ints
+
+SCALES = (2.0, 20.0, 200.0)
+"""Concentrations of the alternatives, in moves: small ones are far from the model's row."""
+
+ERRORS = 0.01
+"""Share of moves that are taken to be errors of reporting where the model excludes them."""
+
+SHOWN_ROWS = 3
+"""Rows reported if the model is rejected."""
+
+
+@dataclass(frozen=True)
+class DriftBounds:
+    """DriftBounds of drift."""
+
+    change: float = 0.1
+    """Relative change of the number of arms of a kind, or of all, after which a policy is solved again."""
+
+    gap: float = 0.02
+    """Increase of a policy's gap after which it is solved again."""
+
+    level: float = 0.01
+    """Level of the drift test: bound of the probability of ever rejecting a correct model."""
+
+    records: int = 100
+    """Reports between two drift tests."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return asdict(self)
+
+
+def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
+    """DriftBounds from what a person said of some; the others are as usual.
+
+    Raises:
+        InvalidInput: with every fault.
+    """
+    chosen = {name: value for name, value in given.items() if value is not None}
+    known = [field.name for field in fields(DriftBounds)]
+    faults = [f"{name}: unknown bound; known are {', '.join(known)}" for name in chosen if name not in known]
+    faults += [
+        f"{name}: expected a number from 0, got {chosen[name]!r}"
+        for name in ("change", "gap")
+        if name in chosen and not (is_number(chosen[name]) and 0 <= float(chosen[name]) < np.inf)
+    ]
+    if "level" in chosen and not (is_number(chosen["level"]) and 0 < float(chosen["level"]) < 1):
+        faults.append(f"level: expected a number between 0 and 1, got {chosen['level']!r}")
+    many = chosen.get("records", 1)
+    if isinstance(many, bool) or not isinstance(many, int) or not 0 < many < 2**31:
+        faults.append(f"records: expected a whole number from 1, got {many!r}")
+    if faults:
+        raise InvalidInput("; ".join(faults))
+    content: dict[str, Any] = {name: value if name == "records" else float(value) for name, value in chosen.items()}
+    return DriftBounds(**content)
+
+
+def bounds_of(tx: Connection) -> DriftBounds:
+    """The bounds of a programme."""
+    stored = tx.execute(select(schema.programme.c.bounds_json)).scalar_one()
+    try:
+        return DriftBounds() if stored is None else check_bounds(json.loads(stored))
+    except InvalidInput as fault:  # a fault of the stored value, not of a request
+        raise ValueError(str(fault)) from None
+
+
+@dataclass(frozen=True)
+class ModelDrift:
+    """Result of the drift test of the model in use."""
+
+    needed: bool
+    """Whether the model is rejected, so that a refit is needed."""
+
+    why: tuple[str, ...]
+    """Evidence against it, in words."""
+
+    reports: int
+    """Reports since it came into use, or since a refit was declined."""
+
+    moves: int
+    """Tested moves; 0 while there are too few reports."""
+
+    chance: float
+    """Bound of the probability of ever seeing this evidence against a correct model."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return asdict(self) | {"why": list(self.why)}
+
+
+# Moves
+
+Row = tuple[str, int, tuple[int | None, ...]]
+"""(type, first state, actions since) of a move; action None is idling by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedMoves:
+    """Observed moves by row."""
+
+    first: int
+    """The step at which the model came into use: it hangs on no report, or late ones would change the weights."""
+
+    num_steps: int
+    """Steps from the first to the last at which a move ended."""
+
+    ends: dict[Row, Ints]
+    """(move, 2) how many steps after the first each move of a row ended, and in which state."""
+
+    distributions: dict[Row, Floats]
+    """(state,) what the model says of each row."""
+
+    states: dict[str, tuple[str, ...]]
+    """Names of states, by type."""
+
+    actions: dict[str, tuple[str, ...]]
+    """Names of actions, by type."""
+
+    @property
+    def number(self) -> int:
+        """Number of moves."""
+        return sum(len(ends) for ends in self.ends.values())
+
+    def since(self, row: Row) -> tuple[Ints, Floats]:
+        """(place,) the steps after the first at which moves of a row ended; (place, state) how many then or later."""
+        at, place = np.unique(self.ends[row][:, 0], return_inverse=True)
+        counts = np.zeros((len(at), len(self.distributions[row])))
+        np.add.at(counts, (place, self.ends[row][:, 1]), 1.0)
+        return at, counts[::-1].cumsum(axis=0)[::-1]
+
+
+def moves_since(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, event: int) -> ObservedMoves | None:
+    """Every move whose end was reported after an event; None where there is none.
+
+    Args:
+        tx: a transaction.
+        words: of the model.
+        arms: every arm that ever joined.
+        step: the present one.
+        event: by which the model came into use, after which moves count.
+    """
+    seen = _seen(tx, step)
+    done = done_between(tx, [arm.id for arm in arms], 0, step)
+    labels, beliefs = fit_types(words), Beliefs(words)
+    block_of: dict[str, int] = {}
+    ends: dict[Row, list[tuple[int, int]]] = defaultdict(list)
+    for arm in arms:
+        block = words.blocks[arm.type, arm.group]
+        block_of.setdefault(labels[block], block)
+        content = sorted(seen.get(arm.id, {}).items())
+        for (start, (state, _)), (end, (next_state, reported)) in pairwise(content):
+            if reported <= event:
+                continue
+            taken = tuple(_action(words, block, done.get((arm.id, at))) for at in range(start, end))
+            row = labels[block], words.state_number(block, state), taken
+            ends[row].append((end, words.state_number(block, next_state)))
+    if not ends:
+        return None
+    first = step_at(tx, event)
+    after = {row: np.array([(max(end - first, 0), state) for end, state in found]) for row, found in ends.items()}
+    return ObservedMoves(
+        first=first,
+        num_steps=1 + max(int(found[:, 0].max()) for found in after.values()),
+        ends=after,
+        distributions={row: beliefs.distribution(block_of[row[0]], row[1], row[2]) for row in after},
+        states={label: words.states(block) for label, block in block_of.items()},
+        actions={label: words.actions(block) for label, block in block_of.items()},
+    )
+
+
+def _seen(tx: Connection, step: int) -> dict[int, dict[int, tuple[str, int]]]:
+    """Return the last report on each arm and step, and its event."""
+    table = schema.observations
+    query = select(table.c.arm, table.c.step, table.c.state, table.c.event).where(table.c.step <= step)
+    found: dict[int, dict[int, tuple[str, int]]] = {}
+    for arm, at, state, event in tx.execute(query.order_by(table.c.event, table.c.id)):
+        found.setdefault(arm, {})[at] = state, event
+    return found
+
+
+def _action(words: Words, block: int, name: str | None) -> int | None:
+    return None if name is None else words.action_number(block, name)
+
+
+# The test
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Evidence against a model."""
+
+    total: float
+    """log E."""
+
+    since: int
+    """The step of which on most speaks against it."""
+
+    rows: tuple[tuple[float, Row], ...]
+    """Rows by log E_r of that step, the largest first."""
+
+    excluded: tuple[int, float]
+    """Number of moves from that step on that the model excludes, and log E_0."""
+
+
+def evidence(moves: ObservedMoves, num_pairs: int) -> Evidence:
+    """Return the evidence of moves against the model.
+
+    Args:
+        moves: there is at least one.
+        num_pairs: (type, state, action) pairs of the model, a number that does not hang on the moves.
+    """
+    share = np.log(1.0 / (num_pairs + 1))
+    rest = np.log1p(-np.exp(share))
+    by_start, number, outside = np.zeros((3, moves.num_steps))
+    of_rows: dict[Row, tuple[Ints, Floats]] = {}
+    for row, distribution in moves.distributions.items():
+        at, counts = moves.since(row)
+        of_rows[row] = at, _against(counts, distribution)
+        _add(by_start, at, np.logaddexp(rest, share + of_rows[row][1]))
+        _add(number, at, counts.sum(axis=1))
+        _add(outside, at, counts @ (distribution <= 0))
+    of_errors = _against_errors(outside, number)
+    by_start += np.logaddexp(rest, share + of_errors)
+    k = np.arange(moves.num_steps)
+    weighted = by_start - np.log((k + 1.0) * (k + 2.0))
+    best = int(np.argmax(weighted))
+    left = -np.log(moves.num_steps + 1.0)
+    ordered = sorted(((_of_start(*found, best), row) for row, found in of_rows.items()), key=lambda pair: -pair[0])
+    return Evidence(
+        total=float(logsumexp([*weighted, left])),
+        since=moves.first + best,
+        rows=tuple(ordered),
+        excluded=(int(outside[best]), float(of_errors[best])),
+    )
+
+
+def _add(sums: Floats, at: Ints, values: Floats) -> None:
+    """Add to (start,) sums what a row has of each start on: the value of its next move, and 0 after its last."""
+    sums[: at[-1] + 1] += np.repeat(values, np.diff(at, prepend=-1))
+
+
+def _of_start(at: Ints, values: Floats, start: int) -> float:
+    """The same for one start."""
+    place = int(np.searchsorted(at, start))
+    return float(values[place]) if place < len(at) else 0.0
+
+
+def _against(counts: Floats, distribution: Floats) -> Floats:
+    """(place,) log E_r of one row; moves that the distribution excludes are left out.
+
+    Args:
+        counts: (place, state) moves of some starts on.
+        distribution: (state,) the model's.
+    """
+    possible = distribution > 0
+    counts, distribution = counts[:, possible], distribution[possible]
+    if possible.sum() < 2:
+        return np.zeros(len(counts))
+    number, plain = counts.sum(axis=1), xlogy(counts, distribution).sum(axis=1)
+    found = [
+        gammaln(c)
+        - gammaln(c + number)
+        + (gammaln(c * distribution + counts) - gammaln(c * distribution)).sum(axis=1)
+        - plain
+        for c in SCALES
+    ]
+    return np.asarray(logsumexp(found, axis=0) - np.log(len(SCALES)))
+
+
+def _against_errors(outside: Floats, number: Floats) -> Floats:
+    """(start,) log E_0: whether more is excluded by the model than errors explain."""
+    rates = ERRORS * 2.0 ** np.arange(1, int(np.log2(0.99 / ERRORS)) + 1)
+    found = [outside * np.log(rate / ERRORS) + (number - outside) * np.log((1 - rate) / (1 - ERRORS)) for rate in rates]
+    return np.asarray(logsumexp(found, axis=0) - np.log(len(rates)))
+
+
+def judge(moves: ObservedMoves | None, words: Words, reports: int, bounds: DriftBounds) -> ModelDrift:
+    """Test the model.
+
+    Args:
+        moves: since it came into use; None where there are too few reports, or none.
+        words: of the model.
+        reports: how many came since.
+        bounds: of the programme.
+    """
+    if moves is None:
+        return ModelDrift(False, (), reports, 0, 1.0)
+    found = evidence(moves, _pairs(words))
+    chance = float(np.exp(-max(found.total, 0.0)))
+    if chance > bounds.level:
+        return ModelDrift(False, (), reports, moves.number, chance)
+    return ModelDrift(True, tuple(_reasons(moves, found, chance, bounds.level)), reports, moves.number, chance)
+
+
+def _pairs(words: Words) -> int:
+    """Return the number of state-action pairs of all types."""
+    first = {label: block for block, label in reversed(list(enumerate(fit_types(words))))}
+    return int(sum(words.model.tables.valid[block].sum() for block in first.values()))
+
+
+def _reasons(moves: ObservedMoves, found: Evidence, chance: float, level: float) -> list[str]:
+    sure = "less than 1 in a million" if chance < 1e-6 else f"at most {100 * chance:.2g} %"
+    content = [
+        f"arms do not move as the model says: if it was right, so much against it would ever be seen in "
+        f"{counted(moves.number, 'move')} with a chance of {sure} (the bound is {100 * level:g} %)"
+    ]
+    content += [_tell_row(moves, row, found.since) for gain, row in found.rows[:SHOWN_ROWS] if gain > 0]
+    excluded, gain = found.excluded
+    if gain > 0:
+        content.append(f"{counted(excluded, 'move')} since step {found.since} cannot be by the model")
+    return content
+
+
+def _tell_row(moves: ObservedMoves, row: Row, since: int) -> str:
+    """Describe the largest deviation of a row."""
+    ends, distribution = moves.ends[row], moves.distributions[row]
+    counts = np.bincount(ends[ends[:, 0] >= since - moves.first, 1], minlength=len(distribution))
+    number = counts.sum()
+    off = np.abs(counts - number * distribution) / np.sqrt(np.maximum(number * distribution, 1e-12))
+    state = int(np.argmax(np.where(distribution > 0, off, -1.0)))
+    kind, start, actions = row
+    names, done = moves.states[kind], [moves.actions[kind][a] for a in actions if a is not None]
+    under = f" with {', '.join(dict.fromkeys(done))}" if done else ""
+    when = "" if len(actions) == 1 else f" {len(actions)} steps later"
+    return (
+        f"{quoted(kind)} in {quoted(names[start])}{under} came to {quoted(names[state])}{when} {int(counts[state])} "
+        f"times of {int(number)} since step {since}; the model says {100 * distribution[state]:.3g} %"
+    )

@@ -1,0 +1,177 @@
+"""A programme's model: settled names, so that an arm is found by its type and group in any roster.
+
+A model file may leave blocks without names or groups; they then go by their numbers, which change when a type has no
+arm left. A *settled* model names every block and every group. How many arms there are is not in it: that is the
+roster's to say (`of_roster`).
+"""
+
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand.errors import Fault, ModelError, nearest
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.io import load, to_npz
+from evenhand.model.places import quoted
+from evenhand.typing import Ints
+
+if TYPE_CHECKING:
+    from evenhand.programme.roster import RosterArm
+
+
+def settle(problem: CoupledMDP) -> CoupledMDP:
+    """The same arms, each block under a name and in a group, without welfare and names of arms.
+
+    Raises:
+        ModelError: blocks of one name and group differ, so that no table could tell them apart.
+    """
+    tables = problem.tables
+    given = tables.labels or (("", (), ()),) * len(tables)
+    labels = tuple(
+        (name or str(kind), states, actions)
+        for (name, states, actions), kind in zip(given, problem.type_of_block.tolist(), strict=True)
+    )
+    groups = [problem.group_names[number] for number in problem.group_of_block]
+    settled = CoupledMDP(
+        arms=replace(tables, labels=labels),
+        budget=problem.budget,
+        discount=problem.discount,
+        counts=problem.counts,
+        resources=problem.resource_names,
+        groups=groups,
+        floors=problem.floors,
+        criterion=problem.criterion,
+        over=problem.over,
+    )
+    _check_told_apart(settled)
+    return settled
+
+
+def _check_told_apart(model: CoupledMDP) -> None:
+    first: dict[tuple[str, str], int] = {}
+    faults = []
+    for block, name in enumerate(names_of(model)):
+        other = first.setdefault(name, block)
+        if not _alike(model, other, block):
+            content = f"is called {quoted(name[0])} as arms[{other}] is, in the same group, and differs from it"
+            faults.append(Fault(f"arms[{block}]", f"{content}: a roster could not tell them apart"))
+    if faults:
+        raise ModelError(faults)
+
+
+def _alike(model: CoupledMDP, one: int, other: int) -> bool:
+    """Return whether two blocks differ at most in their initial distribution."""
+    tables = model.tables
+    arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, model.floors)
+    return all(np.array_equal(array[one], array[other]) for array in arrays)
+
+
+def names_of(model: CoupledMDP) -> list[tuple[str, str]]:
+    """(block,) the type and the group of each block of a settled model."""
+    groups = [model.group_names[number] for number in model.group_of_block]
+    return list(zip((label[0] for label in model.tables.labels), groups, strict=True))
+
+
+def to_bytes(model: CoupledMDP) -> tuple[str, bytes]:
+    """The digest and the bytes of a model, as an `.npz` file."""
+    body = to_npz(model)
+    return hashlib.sha256(body).hexdigest(), body
+
+
+def from_bytes(body: bytes) -> CoupledMDP:
+    """The model of some bytes."""
+    return load(io.BytesIO(body), "npz")
+
+
+def of_roster(model: CoupledMDP, blocks: Sequence[int], welfare: str | None = None) -> CoupledMDP:
+    """The model with as many arms of each block as there are; blocks without any are left out.
+
+    Args:
+        model: a settled one.
+        blocks: (arm,) the block of each arm that takes part.
+        welfare: of the programme.
+    """
+    counts = np.bincount(np.asarray(blocks, dtype=np.int64), minlength=len(model.tables))
+    nonempty = np.flatnonzero(counts)
+    return CoupledMDP(
+        arms=model.tables.select(nonempty),
+        budget=model.budget,
+        discount=model.discount,
+        counts=counts[nonempty],
+        resources=model.resources,
+        groups=[model.groups[block] for block in nonempty.tolist()],
+        floors=model.floors[nonempty],
+        criterion=model.criterion,
+        over=model.over,
+        welfare=welfare,
+    )
+
+
+class Words:
+    """The names of a settled model, and what they stand for."""
+
+    def __init__(self, model: CoupledMDP) -> None:
+        self.model = model
+        self.blocks: dict[tuple[str, str], int] = {}
+        for block, name in enumerate(names_of(model)):
+            self.blocks.setdefault(name, block)  # of those that differ only in their start, the first
+        labels = model.tables.labels
+        self._states = [
+            states or _numbers(size)
+            for (_, states, _), size in zip(labels, model.tables.num_states.tolist(), strict=True)
+        ]
+        self._actions = [
+            actions or _numbers(size)
+            for (_, _, actions), size in zip(labels, model.tables.num_actions.tolist(), strict=True)
+        ]
+
+    def blocks_of(self, arms: "Sequence[RosterArm]") -> Ints:
+        """(arm,) the block of each arm, whose type and group are known to be the model's."""
+        return np.array([self.blocks[arm.type, arm.group] for arm in arms], dtype=np.int64)
+
+    def states(self, block: int) -> tuple[str, ...]:
+        """Return the names of the states of a block."""
+        return self._states[block]
+
+    def actions(self, block: int) -> tuple[str, ...]:
+        """Return the names of the actions of a block."""
+        return self._actions[block]
+
+    def state_number(self, block: int, name: str) -> int:
+        """The number of a state that is known to be one."""
+        return self._states[block].index(name)
+
+    def action_number(self, block: int, name: str) -> int:
+        """The number of an action that is known to be one."""
+        return self._actions[block].index(name)
+
+    def state(self, block: int, text: str, hint: bool = False) -> int | str:
+        """The number of a state by its name or number; or what is wrong with it, perhaps with the nearest name."""
+        return _find(text, self._states[block], "state", self.model.tables.labels[block][0], hint)
+
+    def action(self, block: int, text: str, hint: bool = False) -> int | str:
+        """The number of an action by its name or number; or what is wrong with it, perhaps with the nearest name."""
+        return _find(text, self._actions[block], "action", self.model.tables.labels[block][0], hint)
+
+
+def _numbers(size: int) -> tuple[str, ...]:
+    return tuple(str(number) for number in range(size))
+
+
+def _find(text: str, known: tuple[str, ...], what: str, kind: str, hint: bool) -> int | str:
+    if text in known:
+        return known.index(text)
+    if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) < len(known):
+        return int(text)
+    if not text:
+        return f"has no {what}"
+    alike = [number for number, name in enumerate(known) if name.casefold() == text.casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    near = nearest(text, known) if hint else None
+    meant = f" Did you mean {quoted(near)}?" if near else ""
+    return f"{quoted(text)} is an unknown {what} of type {quoted(kind)}.{meant} Known are {', '.join(known[:12])}"

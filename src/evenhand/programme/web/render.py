@@ -1,0 +1,114 @@
+"""From templates to HTML: every text is escaped, and an undefined name in a template is an error."""
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from evenhand._version import __version__
+from evenhand.display import counted
+from evenhand.programme.web.figures import image
+from evenhand.report.format import amount, number
+from evenhand.report.html import typeset
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+"""Media types of the files of `static`."""
+
+
+VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
+"""The views, in the order of their names in the head of the page."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Frame of every view."""
+
+    name: str
+    """Of the programme."""
+    view: str
+    views: tuple[tuple[str, str], ...] = VIEWS
+    holder: str = ""
+    """Name of the token; empty if none is required."""
+    may_write: bool = True
+    events: int = 0
+    label: str = ""
+    """Notice about this server, such as that it is a demonstration."""
+    offered: int | None = None
+    """The number of a fit that is offered, since the model no longer fits what is seen."""
+
+
+@lru_cache(maxsize=1)
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("evenhand.programme.web", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"moment": moment, "amount": amount, "number": number, "plain": plain, "image": image}
+    made.filters["typeset"] = typeset
+    made.globals |= {"static": static_address, "counted": counted, "version": __version__, "key": new_key}
+    return made
+
+
+def render(template: str, facts: Mapping[str, Any]) -> str:
+    """Render a template.
+
+    Args:
+        template: file name.
+        facts: values of the template; texts are escaped.
+    """
+    return _environment().get_template(template).render(**facts)
+
+
+@lru_cache(maxsize=1)
+def static_files() -> dict[str, bytes]:
+    """The files of `static`, by name: read once, and nothing else is ever served from there."""
+    folder = files("evenhand.programme.web") / "static"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in MEDIA_TYPES}
+
+
+@lru_cache(maxsize=32)
+def static_address(name: str) -> str:
+    """Return the address of a file of `static`, with a digest so that browsers may cache it."""
+    return f"/static/{name}?v={hashlib.sha256(static_files()[name]).hexdigest()[:12]}"
+
+
+def moment(at: str | None) -> Markup:
+    """Return a time of the log, such as 17 November 2026, 09:12 UTC."""
+    if not at:
+        return Markup("")
+    when = datetime.fromisoformat(at).astimezone(UTC)
+    text = f"{when.day} {when:%B} {when.year}, {when:%H:%M} UTC".replace(" ", "\N{NO-BREAK SPACE}")
+    return Markup('<time datetime="{}">{}</time>').format(when.isoformat(), text)
+
+
+def plain(value: float) -> str:
+    """Return a number as a form field takes it: all digits, and no point if it is an integer."""
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def new_key() -> str:
+    """Return a new idempotency key for a form."""
+    return f"page-{secrets.token_hex(12)}"
+
+
+def age_of(step: int, seen: int | None) -> str:
+    """Describe the age of an observation."""
+    if seen is None:
+        return "never observed"
+    if seen >= step:
+        return "seen at this step"
+    return "seen one step ago" if step - seen == 1 else f"seen {step - seen} steps ago"

@@ -1,0 +1,136 @@
+"""Master problem: the best mixture of known vectors, and a support of the welfare there.
+
+    max W(V theta)   subject to   theta in the simplex,   S theta >= f   (floors)
+
+by cuts of the welfare (`welfare_cuts`): with the tangents at the points so far,
+
+    max sum_b z_b    subject to    z_b <= c_bk + s_bk.V theta,    sum theta = 1,    S theta >= f.
+
+Every program gives new points: its own theta, and the best point between it and the best one so far. The search ends
+when the program's optimum exceeds the welfare by no more than the precision. The multipliers of the cuts make a support
+of the welfare, those of the floors their prices phi. Cuts hold for every vector, so they stay when vectors are added.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from evenhand.errors import NotConverged, OutOfDomain
+from evenhand.model.welfare import Welfare
+from evenhand.solvers._highs import LinearProgram, solve_program
+from evenhand.solvers.welfare_cuts import Cuts, Support, best_between, pieces_of
+from evenhand.typing import Floats, Ints
+
+MAX_ROUNDS = 500
+"""Programs of one call after which the best mixture so far is returned."""
+
+FLOOR_SLACK = 1e-9
+"""Distance by which a mixture may fall below a floor, relative to the size of the objective."""
+
+LP_TOLERANCE = 1e-10
+"""Feasibility tolerance of the master programs: multipliers must distinguish nearly equal policies."""
+
+
+@dataclass
+class Master:
+    """The best mixture of vectors that may grow in number."""
+
+    welfare: Welfare
+    counts: Ints
+    """(member,) multiplicity of each of the first objectives."""
+    floors: Floats
+    """(floor,) lower bounds of the other objectives."""
+    best: Floats
+    """(policy,) shares that meet the floors and are in the domain of the welfare."""
+    precision: float
+    """Relative gap at which cuts stop."""
+    cuts: Cuts | None = None
+
+    def __call__(self, matrix: Floats) -> tuple[Floats, Support]:
+        """Return (policy,) shares of the (objective, policy) vectors, and a support of the welfare there."""
+        members = matrix[: len(self.counts)]
+        # Vectors that are new have no share yet.
+        self.best = np.pad(self.best, (0, matrix.shape[1] - len(self.best)))
+        if self.cuts is None:
+            reference = float(self.counts @ (members @ self.best) / self.counts.sum()) or 1.0
+            self.cuts = Cuts(pieces_of(self.welfare, self.counts, abs(reference)), members @ self.best)
+        smallest = 1e-6 * float(np.abs(members).max())
+        support: Support | None = None
+        for _ in range(MAX_ROUNDS):
+            try:
+                shares, multipliers, prices = self._program(matrix)
+            except NotConverged:  # beyond the digits of floating point
+                if support is None:
+                    raise
+                break
+            slope, rate = self.cuts.support(multipliers)
+            support = Support(np.append(slope.weights, rate * prices), slope.constant)
+            bound = (support.weights @ matrix).max() + slope.constant - float(rate * prices @ self.floors)
+            value = self._value(members @ self.best)
+            if bound - value <= self.precision * max(abs(bound), smallest):
+                break
+            self._move(members @ self.best, members @ shares, shares)
+        assert support is not None
+        return self.best, support
+
+    def _value(self, values: Floats) -> float:
+        try:
+            return float(self.welfare(values, self.counts))
+        except OutOfDomain:
+            return -np.inf
+
+    def _move(self, near: Floats, far: Floats, shares: Floats) -> None:
+        """Add cuts at the program's point and at the best one between it and the best so far, and move there."""
+        assert self.cuts is not None
+        share = best_between(lambda share: self._value((1 - share) * near + share * far))
+        if share < 1:
+            self.cuts.add(far, near)
+        # Half-way at least, or a step of no length would add no cut.
+        cut_at = share if share > 0 else 0.5
+        while not self.cuts.add((1 - cut_at) * near + cut_at * far, near):
+            cut_at /= 2
+        self.best = (1 - share) * self.best + share * shares
+
+    def _program(self, matrix: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the shares that are best under the cuts so far, the multipliers of the cuts, and prices of floors."""
+        assert self.cuts is not None
+        slopes = self.cuts.slopes
+        heights = self.cuts.heights(matrix[: len(self.counts)] @ self.best)
+        constants = self.cuts.constants - heights[self.cuts.piece]
+        M, F, (K, pieces), num_vectors = (
+            len(self.counts),
+            len(self.floors),
+            (len(slopes), self.cuts.num_pieces),
+            matrix.shape[1],
+        )
+        # Shares sum to 1, so that constants are part of the gains; rows are scaled to entries of at most 1.
+        gains = slopes @ matrix[:M] + constants[:, None]
+        # Gains that small are rounding errors: a single vector has none.
+        rounding = 1e-9 * float((np.abs(slopes) @ np.abs(matrix[:M]).max(axis=1)).min())
+        unit = max(float(np.median(np.abs(gains).max(axis=1))), rounding, 1e-300)
+        size = np.maximum(np.abs(gains).max(axis=1) / unit, 1.0)
+        program = np.zeros((K + F + 1, num_vectors + pieces))
+        program[:K, :num_vectors] = -gains / unit / size[:, None]
+        program[np.arange(K), num_vectors + self.cuts.piece] = 1.0 / size
+        program[K:-1, :num_vectors] = matrix[M:]
+        program[-1, :num_vectors] = 1.0
+        solution = solve_program(
+            LinearProgram(
+                gains=np.append(np.zeros(num_vectors), np.ones(pieces)),
+                matrix=sparse.csc_array(program),
+                row_lower=np.concatenate([np.full(K, -np.inf), self.floors - FLOOR_SLACK, [1.0]]),
+                row_upper=np.concatenate([np.zeros(K), np.full(F, np.inf), [1.0]]),
+                lower=np.append(np.zeros(num_vectors), np.full(pieces, -np.inf)),
+                upper=np.full(num_vectors + pieces, np.inf),
+            ),
+            tolerance=LP_TOLERANCE,
+        )
+        prices = unit * np.maximum(-solution.duals[K:-1], 0.0)
+        return on_simplex(solution.primal[:num_vectors]), solution.duals[:K] / size, prices
+
+
+def on_simplex(shares: Floats) -> Floats:
+    """(policy,) shares without rounding errors: not negative, sum 1."""
+    clean = np.maximum(shares, 0.0)
+    return np.asarray(clean / clean.sum())

@@ -1,0 +1,153 @@
+"""Training over several seeds: runs depend on their seed alone, and the best is selected on held-out episodes."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+import evenhand as eh
+from evenhand.errors import InvalidInput, UnknownName
+from evenhand.execution.local import processes
+from evenhand.execution.on_ray import ray_cluster
+from evenhand.learning import judging, loop
+from evenhand.learning.learners import PPOLearner
+from evenhand.learning.training_runs import SeedRow, TrainingRuns, checkpoint_of
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+MACHINES = eh.problems.machine_replacement(num_arms=3)
+SMALL = {
+    "algorithm": PPOLearner(num_copies=8, rollout=16, batch=64),
+    "steps": 512,
+    "horizon": 20,
+    "hidden": (16,),
+    "evaluations": 2,
+}
+
+
+def bits(training):
+    network = training.policy.network
+    return [array.tobytes() for array in (*network.weights, *network.biases)], training.curve, training.score
+
+
+@pytest.fixture(scope="module")
+def three():
+    return eh.train(MACHINES, seeds=3, **SMALL)
+
+
+def test_every_run_is_that_of_its_seed_alone(three):
+    assert [row.seed for row in three.rows] == [0, 1, 2]
+    assert bits(three.runs[2]) == bits(eh.train(MACHINES, seed=2, **SMALL))
+    (again,) = eh.train(MACHINES, seeds=[2], **SMALL).runs
+    assert bits(three.runs[2]) == bits(again)
+    assert bits(three.runs[0]) != bits(three.runs[1])
+
+
+def test_the_best_run_is_saved_with_the_table_of_all(three, tmp_path):
+    looks = [row.held_out for row in three.rows]
+    assert three.best is three.runs[int(np.argmax(looks))] and three.policy is three.best.policy
+    assert [row.score for row in three.rows] == pytest.approx(looks)  # exact, for three machines
+    assert all(row.held_out_stderr == 0 for row in three.rows)
+    file = tmp_path / "policy.zip"
+    three.save(file, "typed")
+    about = json.loads(zipfile.ZipFile(file).read("manifest.json"))["about"]
+    assert [row["seed"] for row in about["seeds"]] == [0, 1, 2] and about["command"] == "typed"
+    assert [row["seed"] for row in about["seeds"] if row["best"]] == [three.best.settings["seed"]]
+    assert eh.evaluate(MACHINES, str(file)).welfare == pytest.approx(max(looks))
+    assert three.to_frame("pandas")["held_out"].tolist() == looks
+    assert repr(three).startswith("TrainingRuns(3 seeds, best")
+    assert "all seeds" in three._repr_html_()
+
+
+def test_of_equals_the_first_is_taken(three):
+    rows = [SeedRow(seed, 1.0, value, 0.0, 1, 1.0) for seed, value in ((4, 2.0), (5, 2.0 + 1e-13), (6, 1.0))]
+    assert TrainingRuns(three.runs, tuple(rows)).best is three.runs[0]
+
+
+def test_held_out_looks_are_at_a_stream_that_no_run_has_seen(monkeypatch):
+    """Played, not exact: the same world for all seeds, another than in training, and an error that is one."""
+    monkeypatch.setattr(judging, "MOST_EXACT", 0)
+    monkeypatch.setattr(judging, "COPIES", 16)
+    streams, drawn = [], np.random.default_rng
+
+    def noted(stream=None):
+        if isinstance(stream, tuple):
+            streams.append(stream)
+        return drawn(stream)
+
+    monkeypatch.setattr(judging.np.random, "default_rng", noted)
+    found = eh.train(MACHINES, seeds=2, **SMALL)
+    looks = {stream for stream in streams if stream[0] == judging.HELD_OUT}
+    assert len(looks) == judging.HELD_OUT_LOOKS
+    assert {stream for stream in streams if stream[1] == judging.JUDGED} == {(0, judging.JUDGED), (1, judging.JUDGED)}
+    monkeypatch.undo()
+    for training, row in zip(found.runs, found.rows, strict=True):
+        truth = eh.evaluate(MACHINES, training.policy, method="exact").mean
+        assert row.held_out_stderr > 0
+        assert abs(row.held_out - truth) < 5 * row.held_out_stderr + 2e-3 * truth  # what lies beyond is left out
+
+
+def test_a_finished_seed_is_read_and_a_missing_one_is_trained(three, tmp_path, monkeypatch):
+    file = tmp_path / "run"
+    before = eh.train(MACHINES, seeds=2, checkpoint=file, **SMALL)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.seed-0", "run.seed-1"]
+    checkpoint_of(file, 1).unlink()
+    played = []
+    learn = loop.Scaled.step_wait
+    monkeypatch.setattr(loop.Scaled, "step_wait", lambda self: (played.append(1), learn(self))[1])
+    again = eh.train(MACHINES, seeds=3, checkpoint=file, resume=True, **SMALL)
+    assert [bits(run) for run in again.runs] == [bits(run) for run in three.runs]
+    assert bits(before.runs[1]) == bits(again.runs[1])
+    assert len(played) == 2 * 512 // 8  # of the second and the third: the first was over
+    with pytest.raises(InvalidInput, match="horizon"):
+        eh.train(MACHINES, seeds=3, checkpoint=file, resume=True, **(SMALL | {"horizon": 21}))
+    assert eh.train(MACHINES, seeds=1, checkpoint=file, **(SMALL | {"horizon": 21})).runs[0].settings["horizon"] == 21
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"seeds": 0}, "seeds"),
+        ({"seeds": [1, 1]}, "different whole numbers"),
+        ({"seeds": []}, "at least one"),
+        ({"seeds": [1, -1]}, "seed: expected a whole number"),
+        ({"seeds": [[1], [2]]}, "seed: expected a whole number"),
+        ({"seed": "a"}, "seed: expected a whole number"),
+        ({"seed": None}, "seed: expected a whole number"),
+        ({"seed": True}, "seed: expected a whole number"),
+        ({"seeds": 2, "seed": 2**32 - 1}, "seed: expected a whole number"),
+        ({"resume": True}, "checkpoint"),
+        ({"on": "mars"}, "on: expected local"),
+        ({"stepps": 3}, "stepps"),
+        ({"steps": 0}, "steps"),
+    ],
+)
+def test_invalid_arguments_are_refused_before_any_run(asked, words):
+    with pytest.raises((InvalidInput, UnknownName), match=words):
+        eh.train(MACHINES, **({"seeds": 2} | asked))
+
+
+def test_a_simulator_that_cannot_be_sent_is_refused():
+    def sample(states, actions, rng):
+        return states, states * 0.0
+
+    own = eh.Simulator(sample, lambda n, rng: rng.integers(0, 2, n), [[0], [1]], 2, 3, [1], 0.9)
+    with pytest.raises(InvalidInput, match="on: the problem cannot be sent to another process"):
+        eh.train(own, seeds=2, on="local:2", **SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["processes", "ray"])
+def test_runs_are_identical_on_every_backend(kind, three, tmp_path, request):
+    if kind == "ray":
+        request.getfixturevalue("small_ray")
+    with processes(2) if kind == "processes" else ray_cluster(num_workers=2) as executor:
+        found = eh.train(MACHINES, seeds=3, on=executor, checkpoint=tmp_path / "run", **SMALL)
+    assert [bits(run) for run in found.runs] == [bits(run) for run in three.runs]
+    assert [row[:5] for row in found.rows] == [row[:5] for row in three.rows]
+    assert all(run.problem is MACHINES and run.policy.problem is MACHINES for run in found.runs)
+    assert len(list(Path(tmp_path).iterdir())) == 3

@@ -1,0 +1,228 @@
+"""One problem under several budgets: what each step is worth, and that more is never worse."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand import SolveMethod, compare, solve
+from evenhand.errors import InvalidInput
+from evenhand.planning import budget_sweep as module
+
+
+def outreach():
+    return eh.problems.health_outreach(num_arms=6, num_states=2, budget=1)
+
+
+def test_exact_steps_are_differences_of_optima():
+    problem = outreach()
+    rows = solve(problem, "maximin", budgets=[1, 2, 4])
+    best = [eh.solve(problem.with_budget(budget), "maximin").welfare for budget in (1, 2, 4)]
+    assert [row.solution.welfare for row in rows] == best
+    assert [row.budget for row in rows] == [{"resource 0": 1.0}, {"resource 0": 2.0}, {"resource 0": 4.0}]
+    assert rows[0].step is None
+    for row, before, after in zip(rows[1:], best, best[1:], strict=False):
+        assert (row.step.welfare, row.step.stderr) == (pytest.approx(after - before), 0.0)
+        assert row.step.welfare > 0
+        assert row.kept_from is None
+
+
+def test_rows_stay_in_the_order_in_which_budgets_came():
+    rows = solve(outreach(), "utilitarian", budgets=[[2], [1]])
+    assert [row.budget["resource 0"] for row in rows] == [2.0, 1.0]
+    assert rows[1].step is None
+
+
+def test_a_step_is_from_the_largest_smaller_budget_above():
+    """More of one thing and less of another is no step."""
+    crew = eh.problems.crew_maintenance(num_arms=2, num_states=3, num_types=2)
+    budgets = [[2, 1], [2, 2], [3, 1], [3, 3], [1, 9], [3, 4]]
+    rows = solve(crew, "utilitarian", budgets=budgets)
+    since = [row.step and list(row.step.since.values()) for row in rows]
+    assert since == [None, [2, 1], [2, 1], [3, 1], None, [3, 3]]
+    for row in rows:
+        if row.step is not None:
+            before = next(other for other in rows if other.budget == row.step.since)
+            assert row.step.welfare == pytest.approx(row.solution.welfare - before.solution.welfare)
+            assert row.step.welfare >= -1e-9
+    shown = compare(crew, ["fair-index"], "utilitarian", rng=0, budgets=budgets[:3])
+    assert [row.step and list(row.step.since.values()) for row in shown] == since[:3]
+
+
+def test_what_is_useless_is_worth_nothing():
+    """With more calls than people, nothing is gained, and the bound stays."""
+    rows = solve(outreach(), budgets=[6, 9])
+    assert rows[1].step.welfare == pytest.approx(0, abs=1e-6)
+    assert rows[1].step.welfare >= 0
+
+
+def test_a_larger_budget_is_never_worse_by_playing(monkeypatch):
+    """However unlucky the search: here that for the largest budget comes out 5 too low."""
+    search, asked = module.solve, {}
+
+    def unlucky(problem, *arguments, **options):
+        asked[problem.budget[0]] = list(arguments[1].candidates)
+        found = search(problem, "gini:2", "counts")  # quicker
+        return replace(found, welfare=found.welfare - 5.0, parts=()) if problem.budget[0] == 3 else found
+
+    monkeypatch.setattr(module, "solve", unlucky)
+    less, most, more = solve(outreach(), "gini:2", SolveMethod("fluid", seconds=0.1), budgets=[1, 3, 2])
+    assert asked == {1.0: [], 2.0: ["plan for 1"], 3.0: ["plan for 1", "plan for 2"]}
+    assert more.solution.welfare > less.solution.welfare
+    assert most.kept_from == more.budget
+    assert most.solution.welfare == more.solution.welfare
+    assert most.solution.policy is more.solution.policy
+    assert most.solution.upper_bound > more.solution.upper_bound
+    assert most.solution.problem.budget.tolist() == [3]
+    assert more.step.since == less.budget
+    assert most.step.since == less.budget
+
+
+def test_the_best_under_a_smaller_budget_can_be_kept():
+    """Under a budget of 2 only one who never acts is asked: who was best with less is still there."""
+    problem = outreach()
+    rows = compare(problem, {"idle": eh.policies.never_act(problem)}, "maximin", rng=0, budgets=[1, 2])
+    assert [row.best for row in rows] == ["idle", "idle"]
+    assert rows[1].step.welfare == rows[1].step.stderr == 0
+    named = compare(problem, ["oldest-first", "random"], "maximin", rng=0, budgets=[1, 2])
+    for row in named:
+        own = eh.compare(problem.with_budget(row.budget), ["oldest-first", "random"], "maximin", rng=0)
+        assert row.evaluation.welfare == own.rows[0].evaluation.welfare
+        assert row.comparison.upper_bound == own.upper_bound
+    assert named[1].step.welfare == pytest.approx(named[1].evaluation.welfare - named[0].evaluation.welfare)
+
+
+@pytest.mark.parametrize("budgets", [[], "4,4", 3, {"bays": 3}])
+def test_budgets_are_a_list(budgets):
+    with pytest.raises(InvalidInput, match="expected a list of budgets"):
+        solve(outreach(), budgets=budgets)
+
+
+class TestAnotherBudget:
+    def test_is_the_problem_made_with_it(self):
+        for name, parameter in {
+            "machine-replacement": "budget",
+            "health-outreach": "budget",
+            "random": "budget",
+        }.items():
+            made, replaced = eh.problems.build(name, {parameter: 2}), eh.problems.build(name).with_budget(2)
+            assert made == replaced
+            assert made.signature == replaced.signature
+            np.testing.assert_array_equal(made.budget_limit, replaced.budget_limit)
+        made = eh.problems.crew_maintenance(crew_hours=5, parts=4)
+        crew = eh.problems.crew_maintenance()
+        assert made == crew.with_budget([5, 4]) == crew.with_budget({"crew_hours": 5, "Parts": 4})
+        assert crew.with_budget({"parts": 9}).budget.tolist() == [crew.budget[0], 9]
+
+    def test_nothing_known_of_the_old_one_is_kept(self):
+        problem = outreach()
+        known = problem.signature, problem.budget_limit[0]
+        other = problem.with_budget(3)
+        assert (other.signature, other.budget_limit[0]) != known
+        assert problem.budget.tolist() == [1] and not other.budget.flags.writeable
+        assert problem.with_budget([1.0]) is problem
+
+    @pytest.mark.parametrize(
+        ("budget", "told"),
+        [
+            ([1, 2, 3], r"expected 2 numbers \(crew hours, parts\), got 3"),
+            (4, "expected 2 numbers"),
+            ([1, -2], "parts: expected a number from 0 to .*, got -2"),
+            ([float("nan"), "x"], r"(?s)crew hours: .*got nan.*parts: .*got 'x'"),
+            ({"part": 1}, "part: there is no such resource; did you mean parts"),
+            ({"fuel": 1}, "there is crew hours, parts"),
+            ([True, 1], "crew hours: .*got True"),
+        ],
+    )
+    def test_faults_speak_of_resources(self, budget, told):
+        with pytest.raises(eh.errors.ModelError, match=told):
+            eh.problems.crew_maintenance().with_budget(budget)
+
+
+def random_problem(rng):
+    """A few arms of two types with random tables, and one resource."""
+    arms = [
+        eh.Arm(rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), usage=[[0], [1]], initial=[1, 0, 0])
+        for _ in range(2)
+    ]
+    return eh.CoupledMDP(arms, [2], 0.7, [3, 3])
+
+
+class TestKnownPlans:
+    """The plan in use competes: a hasty search for what-ifs must not contradict it."""
+
+    @pytest.mark.parametrize("welfare", ["gini:2", "utilitarian", "alpha:2"])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_more_is_never_worse_than_the_plan_in_use(self, seed, welfare):
+        problem = random_problem(np.random.default_rng(seed))
+        today = eh.solve(problem, welfare, "counts")
+        rows = solve(problem, welfare, SolveMethod("fluid", seconds=1e-3, plans=[today]), budgets=[3, 2, 2.5, 1])
+        by_budget = {row.budget["resource 0"]: row for row in rows}
+        for smaller, larger in ((1, 2), (2, 2.5), (2.5, 3)):
+            assert by_budget[smaller].solution.welfare <= by_budget[larger].solution.welfare
+            assert by_budget[smaller].solution.upper_bound <= by_budget[larger].solution.upper_bound
+        for row in rows:
+            (beside,) = row.beside
+            assert beside.since == {"resource 0": 2.0}
+            assert beside.welfare == row.solution.welfare - today.welfare
+            # The optimum of today's budget is known: nothing exceeds it there, and nothing larger falls below it.
+            if row.budget["resource 0"] >= 2:
+                assert row.solution.welfare >= today.welfare
+        own = by_budget[2]
+        assert own.solution.welfare == pytest.approx(today.welfare, abs=4 * own.solution.welfare_stderr + 1e-9)
+        if own.kept_from:
+            assert own.solution.welfare == today.welfare
+            assert not own.beside[0].measurable
+
+    def test_a_plan_for_a_larger_budget_competes_resized(self, monkeypatch):
+        problem, tried = random_problem(np.random.default_rng(0)), {}
+        today = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3))
+        search = module.solve
+
+        def watched(problem, *arguments, **options):
+            tried.update(arguments[1].candidates)
+            return search(problem, *arguments, **options)
+
+        monkeypatch.setattr(module, "solve", watched)
+        (row,) = solve(problem, "gini:2", SolveMethod("fluid", seconds=1e-3, plans=[today]), budgets=[1])
+        (resized,) = tried.values()
+        played = eh.evaluate(problem.with_budget(1), resized, "gini:2")
+        assert played.budget_used[0] <= 1
+        assert row.solution.welfare >= played.welfare - 4 * np.hypot(row.solution.welfare_stderr, played.welfare_stderr)
+
+    def test_a_saved_plan_has_its_figures_with_it(self, tmp_path):
+        problem = random_problem(np.random.default_rng(1))
+        today = eh.solve(problem, "gini:2", "counts")
+        eh.save_solution(today, tmp_path / "today.zip")
+        plan = eh.load_plan(tmp_path / "today.zip")
+        (row,) = solve(problem, "gini:2", SolveMethod("fluid", seconds=1e-3, plans=[plan]), budgets=[2])
+        assert row.beside[0].welfare == row.solution.welfare - today.welfare >= 0
+
+    def test_a_plan_judged_by_another_welfare_is_evaluated(self):
+        problem = random_problem(np.random.default_rng(2))
+        today = eh.solve(problem, "maximin", "counts")
+        (row,) = solve(problem, "utilitarian", SolveMethod("counts", plans=[today]), budgets=[2])
+        own = eh.evaluate(problem, today.policy, "utilitarian")
+        assert row.beside[0].welfare == pytest.approx(row.solution.welfare - own.welfare)
+
+    def test_a_plan_that_misses_the_floors_is_refused(self):
+        problem = random_problem(np.random.default_rng(3))
+        idle = eh.solve(problem, "utilitarian", "counts")
+        floored = replace(idle, policy=eh.policies.never_act(problem))
+        strict = eh.CoupledMDP(problem.types, [2], 0.7, [3, 3], floors=[0.2, 0.2])
+        with pytest.raises(InvalidInput, match="floors"):
+            solve(strict, "utilitarian", SolveMethod(plans=[floored]), budgets=[2])
+
+    def test_a_plan_for_other_arms_is_refused(self):
+        today = eh.solve(random_problem(np.random.default_rng(0)), "gini:2", "counts")
+        with pytest.raises(eh.errors.NotApplicable):
+            solve(random_problem(np.random.default_rng(1)), "gini:2", SolveMethod(plans=[today]), budgets=[2])
+
+
+def test_a_difference_below_its_error_is_not_measurable():
+    found = replace(eh.solve(outreach(), "maximin"), upper_bound=100.0)
+    for more, error, measurable in ((0.5, 0.1, True), (0.05, 0.1, False), (1e-9, 0.0, False), (-0.5, 0.1, True)):
+        after = replace(found, welfare=found.welfare + more, welfare_stderr=error, unit_values=found.unit_values + 1)
+        step = module._step(found, after, found.problem)
+        assert (step.measurable, step.stderr) == (measurable, error)
