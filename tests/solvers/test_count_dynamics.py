@@ -409,7 +409,6 @@ def test_listed_allocations_alike():
     assert np.array_equal(fast_choice, choice)
 
 
-@settings(deadline=None, max_examples=20)
 @given(num_states=st.integers(2, 4), few=st.integers(1, 5), factor=st.integers(1, 3), seed=st.integers(0, 999))
 def test_interpolation_keeps_linear_functions_and_grid_points(num_states, few, factor, seed):
     rng = np.random.default_rng(seed)
