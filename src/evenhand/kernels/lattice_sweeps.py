@@ -263,7 +263,7 @@ def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> 
     Returns:
         (point,) best values, and the (point,) numbers of the first best allocations.
     """
-    best, choice = np.full(len(points), -np.inf), np.zeros(len(points), dtype=np.int64)
+    best, choice = np.empty(len(points)), np.empty(len(points), dtype=np.int64)
     parts = _parts(points.size * len(listed.gains))
     given = (points, *listed, tables, values, best, choice)
     for _ in in_order(lambda part: _best_listed(part, parts, *given), range(parts), parts):
@@ -275,6 +275,7 @@ def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> 
 def _best_listed(part, parts, points, takes, shifts, arms, offsets, gains, tables, values, best, choice):
     num_points, num_states = points.shape
     for p in range(part, num_points, parts):
+        top, first = -np.inf, 0
         for a in range(len(gains)):
             able = True
             for s in range(num_states):
@@ -288,5 +289,6 @@ def _best_listed(part, parts, points, takes, shifts, arms, offsets, gains, table
                 index += tables[num_states - 1 - s, left] - tables[num_states - 1 - s, after]
                 left = after
             offer = gains[a] + values[index]
-            if offer > best[p]:
-                best[p], choice[p] = offer, a
+            if offer > top:
+                top, first = offer, a
+        best[p], choice[p] = top, first
