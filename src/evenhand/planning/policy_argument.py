@@ -170,7 +170,7 @@ def _by_name(
 
                 report = given["progress"] if callable(given["progress"]) else None
                 chosen = {name: given[name] for name in ("welfare", "num_episodes", "horizon", "rng", "backend")}
-                return evaluate_stored(model, policy, progress=report, **chosen)  # type: ignore[return-value]
+                return evaluate_stored(model, policy, progress=report, **chosen)
             return called(model.problem(), policy, *arguments, **keywords)
         check_problem(problem, f"{function.__name__}(problem, policy)")
         # Named policies are made for the criterion of the evaluation.

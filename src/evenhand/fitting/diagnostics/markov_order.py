@@ -168,7 +168,8 @@ def _alike(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Array, f
     columns = [fold, *before, steps.type, steps.state, steps.action, steps.next_state]
     code = coded(columns, shape if before else (folds, *shape[2:]))
     kinds, of_step, number = numbered(code, int(np.prod(shape, dtype=np.float64)))
-    return _StepKinds(*np.unravel_index(kinds, shape), number=number, of_step=of_step)
+    fold_of, before_of, type_of, state_of, action_of, next_of = np.unravel_index(kinds, shape)
+    return _StepKinds(fold_of, before_of, type_of, state_of, action_of, next_of, number, of_step)
 
 
 def _scores(order: int, steps: _StepKinds, sizes: tuple[int, int, int], folds: int) -> tuple[Floats, Floats]:
