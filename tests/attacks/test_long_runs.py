@@ -284,7 +284,7 @@ def test_the_error_of_periodic_arms_is_not_below_their_truncation(period):
     rewards[0] = 1
     arm = eh.Arm(moves, rewards, [[0]], np.eye(period)[0])
     problem = eh.CoupledMDP([arm], [1], 1.0, [2], criterion="average")
-    played = eh.evaluate("never-act", problem, "utilitarian", num_episodes=20, method="monte-carlo")
+    played = eh.evaluate(problem, "never-act", "utilitarian", num_episodes=20, method="monte-carlo")
     assert abs(played.welfare - 1 / period) <= played.welfare_stderr
 
 
@@ -304,7 +304,7 @@ def mortal(num_arms, rate):
 def test_an_absorbing_state_is_solved_or_refused_in_time(seconds):
     start = process_time()
     try:
-        plan = eh.solve(mortal(8, 1e-3), "gini:2", "fluid", seconds=seconds)
+        plan = eh.solve(mortal(8, 1e-3), "gini:2", eh.SolveMethod("fluid", seconds=seconds))
     except NotConverged:
         pass
     else:

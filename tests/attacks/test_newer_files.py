@@ -225,7 +225,7 @@ def attack_table(source, path, rng):
             table = harm_column(table, rng)
         pq.write_table(table.replace_schema_metadata(metadata), path)
     refusal(lambda: eh.open_arms(path).find_faults())
-    refusal(lambda: eh.check_arms(eh.open_arms(path)))
+    refusal(lambda: eh.check(eh.open_arms(path)))
     refusal(lambda: eh.solve(eh.load(path), method="joint"))
 
 

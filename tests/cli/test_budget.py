@@ -60,7 +60,7 @@ def test_titles_and_commands_tell_it(evenhand, folder):
         (["crew_hour=2"], "did you mean crew hours?"),
         (["parts=2,parts=3"], "each name once"),
         (["parts=2,3"], "NAME=NUMBER"),
-        (["1,-1"], "parts: expected a number from 0"),
+        (["1,-1"], "parts: expected a number"),
     ],
     ids=str,
 )

@@ -51,7 +51,7 @@ def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
 def test_text_has_the_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["solve", *MACHINES, "--welfare", "maximin", "--method", "joint"]) == 0
     out = capsys.readouterr().out
-    for piece in ("welfare maximin", "14.079", "upper bound", "gap", "joint: asked for", "values by arm"):
+    for piece in ("welfare maximin", "14.079", "upper bound", "gap", "joint:", "values by arm"):
         assert piece in out
 
 

@@ -67,7 +67,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "welfare: number of weights": lambda: eh.solve(machines(), "gini:0.5,0.5"),
     "welfare: domain": lambda: eh.solve(eh.CoupledMDP([arm(((-1.0, -2.0), (-1.0, -1.0)))], [1.0], 0.5), "nash"),
     "solve: unknown method": lambda: eh.solve(machines(), "gini:2", "count"),
-    "solve: tolerance": lambda: eh.solve(machines(), "gini:2", tolerance=2.0),
+    "solve: tolerance": lambda: eh.solve(machines(), "gini:2", eh.SolveMethod(tolerance=2.0)),
     "solve: method that does not apply": lambda: eh.solve(machines(), "nash", "joint-lp"),
     "solve: too many joint states": lambda: eh.solve(machines(num_arms=30), "gini:2", "joint"),
     "solve: infeasible floors": lambda: eh.solve(

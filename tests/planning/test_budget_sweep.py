@@ -128,7 +128,7 @@ class TestAnotherBudget:
         [
             ([1, 2, 3], r"expected 2 numbers \(crew hours, parts\), got 3"),
             (4, "expected 2 numbers"),
-            ([1, -2], "parts: expected a number from 0 to .*, got -2"),
+            ([1, -2], "parts: .*-2"),
             ([float("nan"), "x"], r"(?s)crew hours: .*got nan.*parts: .*got 'x'"),
             ({"part": 1}, "part: there is no such resource; did you mean parts"),
             ({"fuel": 1}, "there is crew hours, parts"),

@@ -45,5 +45,5 @@ def test_a_policy_that_cannot_be_sent_is_told():
         def act(self, states, rng):
             return states * 0
 
-    with pytest.raises(InvalidInput, check=mentions("on", "mine")):
+    with pytest.raises(InvalidInput, check=mentions("backend")):
         eh.compare(problem, {"mine": Mine()}, num_episodes=2, horizon=3, backend="processes:1")

@@ -241,6 +241,6 @@ def test_what_was_not_played_is_in_the_errors_that_are_told(over):
     rng = np.random.default_rng(0)
     samples = Samples(np.array([0.5, 0.5]), (rng.random((9, 3)), rng.random((9, 3))), np.array([0.1, 0.2, 0.5]))
     objective = Objective.of_types(problem, "gini:2")
-    told = module._errors_told(problem, True, objective, module._Weighed(np.ones(3), samples, {}, {}))
+    told = module._errors_told(problem, True, objective, module._PlanValues(np.ones(3), samples, {}, {}))
     np.testing.assert_allclose(told, samples.member_errors(objective))
     assert (told > objective.members(samples.beyond)).all()

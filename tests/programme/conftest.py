@@ -1,10 +1,13 @@
 """Programmes on both databases, and a small model to run them by."""
 
+from dataclasses import replace
+
 import pytest
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.solve import solve
+from evenhand.planning.task import SolveMethod
 from evenhand.programme import cycle, refit_proposals
 from evenhand.programme.programme import Programme
 
@@ -68,9 +71,10 @@ def solve_once(monkeypatch, solved_before):
     """The same problem is solved once in a session: what tests are about is what becomes of it."""
 
     def solving(problem, **asked):
-        key = (problem.signature, tuple(problem.counts), problem.welfare, asked["method"], asked["rng"])
+        method = replace(SolveMethod.of(asked["method"]), seconds=0.3)
+        key = (problem.signature, tuple(problem.counts), problem.welfare, method.name, asked["rng"])
         if key not in solved_before:
-            solved_before[key] = solve(problem, **asked | {"seconds": 0.3})
+            solved_before[key] = solve(problem, **asked | {"method": method})
         return solved_before[key]
 
     monkeypatch.setattr(cycle, "solve", solving)

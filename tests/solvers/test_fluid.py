@@ -158,7 +158,7 @@ def bound_holds(seed):
     arms = [random_arm(rng, int(rng.integers(2, 4)), actions, resources) for _ in range(number)]
     problem = CoupledMDP(arms, budget=rng.uniform(0.3, 2.0, size=resources), discount=rng.uniform(0.0, 0.95))
     welfare = f"gini:{rng.uniform(1, 4)}"
-    exact = eh.solve(problem, welfare, "joint", tolerance=1e-6)
+    exact = eh.solve(problem, welfare, eh.SolveMethod("joint", tolerance=1e-6))
     relaxed = solve(problem, welfare, 1e-6)
     assert relaxed.upper_bound >= exact.welfare * (1 - 1e-9)
 

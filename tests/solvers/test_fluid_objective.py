@@ -137,10 +137,10 @@ def members(problem, criterion, by_step):
             ]
         )
     if kind == "finite" and by_step:
-        constraints += [sum(steps) <= problem.budget for steps in zip(*used, strict=True)]
+        constraints += [sum(steps) <= problem.usable_budget for steps in zip(*used, strict=True)]
     else:
         whole = sum(w * step for steps in used for w, step in zip(weights, steps, strict=True))
-        constraints.append(whole <= problem.budget * total)
+        constraints.append(whole <= problem.usable_budget * total)
     if problem.over == "arms":
         return cp.hstack(values), problem.counts, constraints
     sizes = np.bincount(problem.group_of_block, weights=problem.counts)

@@ -32,6 +32,10 @@ LP_TOLERANCE = 1e-10
 """Feasibility tolerance of the master programs: multipliers must distinguish nearly equal policies."""
 
 
+STEEPEST = 1e7
+"""Ratio of the largest entries of a cut to those of the median cut up to which it enters a program."""
+
+
 @dataclass
 class Master:
     """The best mixture of vectors that may grow in number."""
@@ -95,39 +99,38 @@ class Master:
     def _program(self, matrix: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the shares that are best under the cuts so far, the multipliers of the cuts, and prices of floors."""
         assert self.cuts is not None
-        slopes = self.cuts.slopes
-        heights = self.cuts.heights(matrix[: len(self.counts)] @ self.best)
-        constants = self.cuts.constants - heights[self.cuts.piece]
-        M, F, (K, pieces), num_vectors = (
-            len(self.counts),
-            len(self.floors),
-            (len(slopes), self.cuts.num_pieces),
-            matrix.shape[1],
-        )
+        cuts, M, F, num_vectors = self.cuts, len(self.counts), len(self.floors), matrix.shape[1]
+        heights = cuts.heights(matrix[:M] @ self.best)
         # Shares sum to 1, so that constants are part of the gains; rows are scaled to entries of at most 1.
-        gains = slopes @ matrix[:M] + constants[:, None]
+        gains = cuts.slopes @ matrix[:M] + (cuts.constants - heights[cuts.piece])[:, None]
+        largest, least = np.abs(gains).max(axis=1), np.full(cuts.num_pieces, np.inf)
+        np.minimum.at(least, cuts.piece, largest)
         # Gains that small are rounding errors: a single vector has none.
-        rounding = 1e-9 * float((np.abs(slopes) @ np.abs(matrix[:M]).max(axis=1)).min())
-        unit = max(float(np.median(np.abs(gains).max(axis=1))), rounding, 1e-300)
-        size = np.maximum(np.abs(gains).max(axis=1) / unit, 1.0)
-        program = np.zeros((K + F + 1, num_vectors + pieces))
-        program[:K, :num_vectors] = -gains / unit / size[:, None]
-        program[np.arange(K), num_vectors + self.cuts.piece] = 1.0 / size
+        rounding = 1e-9 * float((np.abs(cuts.slopes) @ np.abs(matrix[:M]).max(axis=1)).min())
+        unit = max(float(np.median(largest)), float(least.max()) / STEEPEST, rounding, 1e-300)
+        # HiGHS drops entries below 1e-9: steeper cuts are left out, and each piece has one that is not.
+        used = np.flatnonzero(largest <= STEEPEST * unit)
+        size, K = np.maximum(largest[used] / unit, 1.0), len(used)
+        program = np.zeros((K + F + 1, num_vectors + cuts.num_pieces))
+        program[:K, :num_vectors] = -gains[used] / unit / size[:, None]
+        program[np.arange(K), num_vectors + cuts.piece[used]] = 1.0 / size
         program[K:-1, :num_vectors] = matrix[M:]
         program[-1, :num_vectors] = 1.0
         solution = solve_program(
             LinearProgram(
-                gains=np.append(np.zeros(num_vectors), np.ones(pieces)),
+                gains=np.append(np.zeros(num_vectors), np.ones(cuts.num_pieces)),
                 matrix=sparse.csc_array(program),
                 row_lower=np.concatenate([np.full(K, -np.inf), self.floors - FLOOR_SLACK, [1.0]]),
                 row_upper=np.concatenate([np.zeros(K), np.full(F, np.inf), [1.0]]),
-                lower=np.append(np.zeros(num_vectors), np.full(pieces, -np.inf)),
-                upper=np.full(num_vectors + pieces, np.inf),
+                lower=np.append(np.zeros(num_vectors), np.full(cuts.num_pieces, -np.inf)),
+                upper=np.full(num_vectors + cuts.num_pieces, np.inf),
             ),
             tolerance=LP_TOLERANCE,
         )
+        multipliers = np.zeros(len(gains))
+        multipliers[used] = solution.duals[:K] / size
         prices = unit * np.maximum(-solution.duals[K:-1], 0.0)
-        return on_simplex(solution.primal[:num_vectors]), solution.duals[:K] / size, prices
+        return on_simplex(solution.primal[:num_vectors]), multipliers, prices
 
 
 def on_simplex(shares: Floats) -> Floats:

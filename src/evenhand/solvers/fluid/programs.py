@@ -657,7 +657,7 @@ class _Search:
         """Rows z_b - slopes.m <= constant, the size that each is divided by, and lower bounds of the columns."""
         slopes = cuts.slopes * (self.program.unit / scale)
         # Slopes near 0 are huge. Divided by them, rows have entries of about 1, as the solver's tolerances suppose.
-        size = np.maximum(1.0, np.abs(slopes).max(axis=1))
+        size = np.clip(np.abs(slopes).max(axis=1), 1.0, 1e7)  # HiGHS drops entries below 1e-9
         own = np.zeros((len(slopes), cuts.num_pieces))
         own[np.arange(len(slopes)), cuts.piece] = 1 / size
         least = 0.0 if isinstance(self.welfare, PowerMean) else -np.inf
