@@ -220,7 +220,7 @@ def test_what_a_welfare_lacks_is_named():
 def test_only_model_files_are_proposed_for_a_model(tmp_path):
     for name in ("fair.html", "other.toml"):
         (tmp_path / name).write_text("")
-    with pytest.raises(InvalidInput, match=r"there is no such file in .*[^?]$"):
+    with pytest.raises(InvalidInput, match=r"there is no such file[^?]*$"):
         eh.check(tmp_path / "fair.htm.toml")
     with pytest.raises(InvalidInput, check=mentions("other.toml")):
         eh.check(tmp_path / "othr.toml")

@@ -368,8 +368,8 @@ def why_unreadable(file: Path, error: OSError, suffixes: Sequence[str] = ()) -> 
         with contextlib.suppress(OSError):
             present = [entry.name for entry in folder.iterdir() if not suffixes or entry.suffix.lower() in suffixes]
             if near := nearest(file.name, present):
-                return f"there is no such file in {folder.absolute()}; did you mean {near}?"
-        return f"there is no such file in {folder.absolute()}"
+                return f"there is no such file; did you mean {near}?"
+        return "there is no such file"
     if isinstance(error, IsADirectoryError):
         return "it is a folder, not a file"
     return error.strerror.lower() if error.strerror else str(error)

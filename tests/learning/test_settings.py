@@ -1,8 +1,6 @@
 """The settings of training: declared once, and the same to Python, the command line, checkpoints, manifests."""
 
 import inspect
-import json
-import zipfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -68,29 +66,3 @@ class TestRefused:
 
     def test_lists_are_as_good_as_tuples(self):
         assert TrainingSettings(hidden=[8, 8]) == TrainingSettings(hidden=(8, 8))
-
-
-@pytest.mark.parametrize("architecture", ["counts", "joint"])
-class TestWrittenBefore:
-    def test_a_checkpoint_goes_on(self, architecture, tmp_path):
-        pytest.importorskip("stable_baselines3")
-        from evenhand.learning.learners import PPOLearner
-
-        file = tmp_path / "run.checkpoint"
-        file.write_bytes((OLD / f"{architecture}.checkpoint").read_bytes())
-        with zipfile.ZipFile(file) as archive:
-            facts = json.loads(archive.read("manifest.json"))["facts"]
-        training = train(
-            MACHINES,
-            PPOLearner(num_copies=2, rollout=8, batch=8),
-            64,
-            architecture=architecture,
-            horizon=20,
-            hidden=(4,),
-            evaluations=4,
-            checkpoint=file,
-            resume=True,
-        )
-        assert training.settings == facts["settings"]
-        assert [list(point) for point in training.curve[:3]] == facts["curve"]
-        assert [steps for steps, _ in training.curve] == [0, 16, 32, 48, 64]

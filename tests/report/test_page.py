@@ -311,7 +311,7 @@ def test_the_use_of_three_resources_is_listed() -> None:
     problem = different_arms(2, num_resources=3)
     used = np.array([0.125, 0.25, 1.0])
     page = comparison_page(side_by_side(problem, {"a": made_up(problem, np.ones(2), budget_used=used)}), problem)
-    assert mentions(12.5, 25, 100)(plain(page))
+    assert mentions("12.5 %", "25.0 %", "100.0 %")(plain(page))
 
 
 def test_a_single_episode_has_no_error_bar() -> None:

@@ -22,7 +22,7 @@ from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator, check_problem
 from evenhand.planning.plan_file import save_policy
-from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, usage_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -157,6 +157,7 @@ def train(problem: Problem, run: TrainingRun) -> "Training | TrainingRuns":  # n
     """
     check_problem(problem)
     _check_objective(problem)
+    usage_of(problem)  # refuses arms that are not identical
     if run.seeds is not None:
         from evenhand.learning.training_runs import train_runs  # it imports this module
 

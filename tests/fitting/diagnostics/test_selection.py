@@ -64,7 +64,7 @@ def test_a_rule_that_looks_at_more_than_the_state_is_told_so() -> None:
         return (rng.random(len(state)) < np.where(before == 0, 0.15, 0.5)).astype(np.int32)
 
     found = chosen(by_history)
-    assert any("the choice looked at more than the state" in said for said in found.words)
+    assert any("more than the state" in said for said in found.words)
 
 
 def test_a_rule_that_changes_is_told_so() -> None:

@@ -131,7 +131,7 @@ class _Search:
         """Alternate between master and oracle until welfare and bound meet."""
         members = np.arange(len(self.counts))
         smoothing = SMOOTHING if np.isfinite(self.upper_bound) else 0.0
-        stalled, rounding = 0, self.rounding
+        stalled, rounding = 0, 0.0  # that of the prices below: floors are of another size
         while True:
             shares, support = master(self.matrix)
             values = self.matrix @ shares

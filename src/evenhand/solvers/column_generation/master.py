@@ -109,7 +109,7 @@ class Master:
         rounding = 1e-9 * float((np.abs(cuts.slopes) @ np.abs(matrix[:M]).max(axis=1)).min())
         unit = max(float(np.median(largest)), float(least.max()) / STEEPEST, rounding, 1e-300)
         # HiGHS drops entries below 1e-9: steeper cuts are left out, and each piece has one that is not.
-        used = np.flatnonzero(largest <= STEEPEST * unit)
+        used = np.flatnonzero(largest <= 2 * STEEPEST * unit)
         size, K = np.maximum(largest[used] / unit, 1.0), len(used)
         program = np.zeros((K + F + 1, num_vectors + cuts.num_pieces))
         program[:K, :num_vectors] = -gains[used] / unit / size[:, None]
