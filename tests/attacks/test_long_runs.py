@@ -271,8 +271,8 @@ def crew(num_arms, budget, fault, repair):
 def test_arms_that_are_slow_only_together():
     problem = crew(10, 2, 0.015, 0.0225)
     policy = eh.policies.worst_first(problem)
-    exact = eh.evaluate(policy, problem, "utilitarian", method="exact").welfare
-    played = eh.evaluate(policy, problem, "utilitarian", num_episodes=100, method="monte-carlo")
+    exact = eh.evaluate(problem, policy, "utilitarian", method="exact").welfare
+    played = eh.evaluate(problem, policy, "utilitarian", num_episodes=100, method="monte-carlo")
     assert abs(played.welfare - exact) < 4 * played.welfare_stderr
     assert played.welfare_stderr < 0.1
 

@@ -158,7 +158,7 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
     blocks = _read_blocks(document.get("arms", ()), faults)
     arms = [_read_block(block, f"arms[{i}]", faults, notices) for i, block in enumerate(blocks)]
     tables = [block if isinstance(block, dict) else {} for block in blocks]
-    num_resources = common_resources(arms, faults)
+    num_resources = common_resources(arms, faults) or _stated_resources(tables)
     given = {
         "budget": document.get("budget", [0.0] * (num_resources or 1)),
         "discount": document.get("discount", 0.0 if criterion == "discounted" else 1.0),
@@ -199,6 +199,18 @@ def tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
     if isinstance(value, int) and abs(value) >= 10**300:  # beyond doubles, as 1e999 is
         return math.inf if value > 0 else -math.inf
     return value
+
+
+def _stated_resources(tables: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return the number of resources by the usage of the first arm that states one, if no arm is valid."""
+    for block in tables:
+        try:
+            shape = np.shape(block.get("usage", ()))
+        except ValueError:  # rows of different lengths
+            continue
+        if len(shape) in (2, 3):
+            return shape[-1]
+    return None
 
 
 def _read_blocks(value: object, faults: Faults) -> list[object]:

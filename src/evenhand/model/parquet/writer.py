@@ -192,7 +192,7 @@ def write_arms(
     Example:
         >>> import evenhand as eh
         >>> one = eh.problems.machine_replacement(num_arms=1).arms[0]
-        >>> from evenhand.model.parquet.writing import write_arms
+        >>> from evenhand.model.parquet import write_arms
         >>> write_arms((one for _ in range(1000)), "many.parquet", budget=100, discount=0.95)
         >>> eh.open_arms("many.parquet")
         StoredArms(1,000 arms, 1 resource, discount 0.95)
