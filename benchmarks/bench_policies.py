@@ -9,7 +9,7 @@ problems, whose optimum is known, tell the two apart.
 import time
 
 import evenhand as eh
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.planning.policy_registry import REGISTRY
 from evenhand.policies.index import whittle
 
@@ -33,7 +33,7 @@ def named_policies(problem: eh.CoupledMDP, welfare: str, bound: float) -> None:
         start = time.perf_counter()
         try:
             policy = entry.build(problem, welfare)
-        except NotApplicable as error:
+        except NotApplicableError as error:
             print(f"{entry.name:>20} {error}")
             continue
         found = eh.evaluate(problem, policy, welfare, EPISODES, HORIZON, rng=0)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, OutOfDomain, TooLarge
+from evenhand.errors import NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.evaluation.standard_errors import standard_error
@@ -87,7 +87,7 @@ def named_policy(
             built = whittle(coupled, paper_compat=True)
         else:
             built = find_policy(policy).build(coupled, welfare)
-    except (NotApplicable, TooLarge) as error:
+    except (NotApplicableError, TooLargeError) as error:
         return {"applies": False, "reason": str(error)}, {}
     return evaluate_twice(built, coupled, welfare, num_episodes, horizon, seed)
 
@@ -99,7 +99,7 @@ def evaluate_twice(
     simulated = evaluate(problem, policy, welfare, num_episodes, horizon, seed, method="monte-carlo")
     try:
         best = evaluate(problem, policy, welfare, num_episodes, horizon, seed, method="exact")
-    except (NotApplicable, TooLarge):
+    except (NotApplicableError, TooLargeError):
         best = simulated
     values = {
         "welfare": best.welfare,
@@ -298,7 +298,7 @@ def _groups(solution: Solution) -> list[dict[str, Any]]:
 def _measure(welfare: str, values: np.ndarray) -> float | None:
     try:
         return float(as_welfare(welfare, len(values))(values))
-    except OutOfDomain:
+    except OutOfDomainError:
         return None
 
 

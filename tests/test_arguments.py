@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, PolicyError, UnknownName
+from evenhand.errors import InvalidInputError, PolicyError, UnknownNameError
 from evenhand.policies import worst_first
 from evenhand.simulation import Rollout
 
@@ -32,13 +32,13 @@ TAKES_A_PROBLEM = {
 
 @pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
 def test_a_file_name_is_no_problem_and_load_is_named(call):
-    with pytest.raises(InvalidInput, check=mentions("problem", "model.toml")):
+    with pytest.raises(InvalidInputError, check=mentions("problem", "model.toml")):
         call("model.toml")
 
 
 @pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
 def test_nothing_is_no_problem(call):
-    with pytest.raises(InvalidInput, check=mentions("problem")):
+    with pytest.raises(InvalidInputError, check=mentions("problem")):
         call(None)
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_no_problem(call):
     ],
 )
 def test_swapped_arguments_are_told_with_the_order(call, order):
-    with pytest.raises(InvalidInput, match=order):
+    with pytest.raises(InvalidInputError, match=order):
         call()
 
 
@@ -95,7 +95,7 @@ CALLS_WITH_RNG = {
 @pytest.mark.parametrize("call", CALLS_WITH_RNG.values(), ids=CALLS_WITH_RNG)
 @pytest.mark.parametrize("rng", [1.5, "abc", -1, True, np.random.RandomState(0)], ids=str)
 def test_a_strange_rng_is_told_by_its_name(call, rng):
-    with pytest.raises(InvalidInput, check=mentions("rng", 0, "NumPy")):
+    with pytest.raises(InvalidInputError, check=mentions("rng", 0, "NumPy")):
         call(rng)
 
 
@@ -145,7 +145,7 @@ def test_a_policy_is_made_by_its_name(name):
 
 
 def test_a_policy_of_a_name_that_is_not_there():
-    with pytest.raises(UnknownName, match="Did you mean 're-solving'"):
+    with pytest.raises(UnknownNameError, match="Did you mean 're-solving'"):
         eh.make_policy(MACHINES, "resolving")
 
 
@@ -162,13 +162,13 @@ def test_a_policy_of_a_name_that_is_not_there():
     ],
 )
 def test_strange_progress_is_told(call, progress):
-    with pytest.raises(InvalidInput, check=mentions("progress")):
+    with pytest.raises(InvalidInputError, check=mentions("progress")):
         call(progress=progress)
 
 
 @pytest.mark.parametrize("tolerance", ["small", None, True])
 def test_a_strange_tolerance_is_told(tolerance):
-    with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
+    with pytest.raises(InvalidInputError, match="tolerance: expected a number between 0 and 1"):
         eh.solve(MACHINES, method=eh.SolveMethod(tolerance=tolerance))
 
 
@@ -189,7 +189,7 @@ ARM = eh.Arm([[[1.0], [1.0]]], rewards=[[0.0, 1.0]], usage=[[0], [1]])
     ],
 )
 def test_a_problem_that_is_wrong_is_told_in_words_of_python(make, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         make()
 
 
@@ -202,7 +202,7 @@ def test_a_reward_that_is_no_number_is_told_with_its_place():
         return states, np.where(np.arange(len(states)) == 1, np.nan, 1.0)
 
     pumps = eh.Simulator(sample, lambda number, rng: np.zeros(number, dtype=int), [[0], [1]], 2, 3, [1], 0.9)
-    with pytest.raises(InvalidInput, check=mentions("rewards[1]", "state 0", "action 0")):
+    with pytest.raises(InvalidInputError, check=mentions("rewards[1]", "state 0", "action 0")):
         pumps.step(np.zeros(3, np.int32), np.zeros(3, np.int32), np.random.default_rng(0))
 
 
@@ -213,16 +213,16 @@ def test_what_a_welfare_lacks_is_named():
         def __call__(self, values, counts=None):
             return np.min(values, axis=-1)
 
-    with pytest.raises(InvalidInput, check=mentions("check_domain")):
+    with pytest.raises(InvalidInputError, check=mentions("check_domain")):
         eh.solve(MACHINES, Least())
 
 
 def test_only_model_files_are_proposed_for_a_model(tmp_path):
     for name in ("fair.html", "other.toml"):
         (tmp_path / name).write_text("")
-    with pytest.raises(InvalidInput, match=r"there is no such file[^?]*$"):
+    with pytest.raises(InvalidInputError, match=r"there is no such file[^?]*$"):
         eh.check(tmp_path / "fair.htm.toml")
-    with pytest.raises(InvalidInput, check=mentions("other.toml")):
+    with pytest.raises(InvalidInputError, check=mentions("other.toml")):
         eh.check(tmp_path / "othr.toml")
 
 
@@ -244,5 +244,5 @@ def test_policies_of_the_relaxation_take_lists():
         policies.Resolving(MACHINES, [0.5], [1.0]),
     ):
         assert made.act([0, 2], 0).tolist() == [0, 1]
-    with pytest.raises(InvalidInput, check=mentions("prices")):
+    with pytest.raises(InvalidInputError, check=mentions("prices")):
         policies.fair_index(MACHINES, [0.5], ["dear"])

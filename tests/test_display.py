@@ -14,7 +14,7 @@ import evenhand as eh
 from evenhand import display
 from evenhand.cli import progress
 from evenhand.display import Shown, as_frame, shows_bar, telling
-from evenhand.errors import InvalidInput, MissingExtra
+from evenhand.errors import InvalidInputError, MissingExtraError
 from evenhand.kernels.compilation import compile_now
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies.network import CountNetworkPolicy, Network
@@ -137,7 +137,7 @@ class TestFrames:
         assert len(steps) == 12 and set(steps["step"]) == {0, 1, 2, 3}
 
     def test_an_unknown_library_is_refused(self):
-        with pytest.raises(InvalidInput, check=mentions("pandas", "polars")):
+        with pytest.raises(InvalidInputError, check=mentions("pandas", "polars")):
             as_frame({"a": [1]}, "excel")
 
     @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ class TestFrames:
     )
     def test_what_is_missing_is_told_with_the_command(self, monkeypatch, library, command):
         monkeypatch.setattr(display, "find_spec", lambda name: None)
-        with pytest.raises(MissingExtra, match=command):
+        with pytest.raises(MissingExtraError, match=command):
             as_frame({"a": [1]}, library)
 
     def test_polars_is_taken_where_pandas_is_not(self, monkeypatch):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, TooLarge, nearest
+from evenhand.errors import Fault, InvalidInputError, ModelError, NormalisationWarning, TooLargeError, nearest
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Rng
 
 LARGEST = 1e12
@@ -117,23 +117,23 @@ def number_fault(value: object, least: float = 0.0, most: float = LARGEST, *, be
 
 
 def check_positive_int(value: object, name: str, largest: int | None = None) -> int:
-    """Return an integer of at least 1, or raise InvalidInput."""
+    """Return an integer of at least 1, or raise InvalidInputError."""
     if message := whole_fault(value, most=largest):
-        raise InvalidInput(f"{name}: {message}")
+        raise InvalidInputError(f"{name}: {message}")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def check_fraction(value: object, name: str, *, below_one: bool = False) -> float:
-    """Return a number from 0 to 1, or raise InvalidInput."""
+    """Return a number from 0 to 1, or raise InvalidInputError."""
     if message := number_fault(value, most=1.0, below=1.0 if below_one else math.inf):
-        raise InvalidInput(f"{name}: {message}")
+        raise InvalidInputError(f"{name}: {message}")
     return float(value)  # type: ignore[arg-type]
 
 
 def check_over(over: object) -> None:
-    """Raise InvalidInput unless `over` is `arms`, `groups` or None."""
+    """Raise InvalidInputError unless `over` is `arms`, `groups` or None."""
     if over not in (None, "arms", "groups"):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"over: expected arms or groups, got {over!r}; the groups are those of the key `group` of the model"
         )
 
@@ -277,7 +277,7 @@ def check_nearly_distributions(values: Floats, place: str, faults: Faults) -> No
 
 
 def check_shape(value: Array, axes: dict[str, int | None], name: str) -> None:
-    """Raise InvalidInput unless an array has the given shape; None stands for any length.
+    """Raise InvalidInputError unless an array has the given shape; None stands for any length.
 
     Args:
         value: the array.
@@ -289,11 +289,11 @@ def check_shape(value: Array, axes: dict[str, int | None], name: str) -> None:
     )
     if not fits:
         expected = ", ".join(f"{axis}={'any' if want is None else want}" for axis, want in axes.items())
-        raise InvalidInput(f"{name}: expected shape ({expected}), got {value.shape}")
+        raise InvalidInputError(f"{name}: expected shape ({expected}), got {value.shape}")
 
 
 def as_numbers(value: ArrayLike, name: str) -> Floats:
-    """Convert lists of numbers to an array, or raise InvalidInput.
+    """Convert lists of numbers to an array, or raise InvalidInputError.
 
     Args:
         value: numbers, in lists or an array.
@@ -302,7 +302,7 @@ def as_numbers(value: ArrayLike, name: str) -> Floats:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{name}: expected numbers, got {reprlib.repr(value)}") from None
+        raise InvalidInputError(f"{name}: expected numbers, got {reprlib.repr(value)}") from None
 
 
 # Notices of normalised rows
@@ -347,7 +347,7 @@ def tell_normalised(rows: Sequence[Fault], stacklevel: int) -> None:
     if notices is not None:
         notices.extend(rows)
     elif rows:
-        warnings.warn(Normalised(rows), stacklevel=stacklevel + 1)
+        warnings.warn(NormalisationWarning(rows), stacklevel=stacklevel + 1)
 
 
 # Files, random numbers, memory
@@ -399,7 +399,7 @@ def _checked_rng(rng: Rng) -> Rng:
         return rng
     if is_whole(rng) and rng >= 0:
         return int(rng)
-    raise InvalidInput(f"rng: expected a whole number from 0, or a NumPy Generator (default_rng), got {rng!r}")
+    raise InvalidInputError(f"rng: expected a whole number from 0, or a NumPy Generator (default_rng), got {rng!r}")
 
 
 def human_bytes(size: float) -> str:
@@ -446,9 +446,9 @@ def fits_in_memory(size: float, share: float = 0.8) -> bool:
 
 
 def check_memory(size: float, what: str, instead: str) -> None:
-    """Raise TooLarge, before any work, if a number of bytes does not fit in memory."""
+    """Raise TooLargeError, before any work, if a number of bytes does not fit in memory."""
     if size <= LITTLE:
         return
     free = available_memory()
     if size > 0.8 * free:
-        raise TooLarge(f"{what} would need {human_bytes(size)}, and {human_bytes(free)} are free. {instead}")
+        raise TooLargeError(f"{what} would need {human_bytes(size)}, and {human_bytes(free)} are free. {instead}")

@@ -27,7 +27,7 @@ from itertools import pairwise
 from time import monotonic
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from evenhand.errors import InvalidInput, MissingExtra
+from evenhand.errors import InvalidInputError, MissingExtraError
 from evenhand.typing import Progress
 
 FrameLibrary = Literal["pandas", "polars"]
@@ -139,17 +139,17 @@ def as_frame(columns: Mapping[str, Sequence[Any]], library: FrameLibrary | None 
         library: `pandas` or `polars`; by default pandas if it is installed, else polars.
 
     Raises:
-        MissingExtra: it is not installed; says what to type.
+        MissingExtraError: it is not installed; says what to type.
     """
     if library not in (None, "pandas", "polars"):
-        raise InvalidInput(f"library: expected 'pandas' or 'polars', got {library!r}")
+        raise InvalidInputError(f"library: expected 'pandas' or 'polars', got {library!r}")
     wanted: tuple[FrameLibrary, ...] = ("pandas", "polars") if library is None else (library,)
     for name in wanted:
         if find_spec(name) is not None:
             return import_module(name).DataFrame(dict(columns))
     if library == "pandas":
-        raise MissingExtra("to_frame", package="pandas")
-    raise MissingExtra("to_frame", "data")
+        raise MissingExtraError("to_frame", package="pandas")
+    raise MissingExtraError("to_frame", "data")
 
 
 # Progress
@@ -179,7 +179,9 @@ def shows_bar(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
 def check_progress(progress: object) -> None:
     """Refuse what is neither True, False, None nor a function."""
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
-        raise InvalidInput(f"progress: expected True, or a function of what is done and the share, got {progress!r}")
+        raise InvalidInputError(
+            f"progress: expected True, or a function of what is done and the share, got {progress!r}"
+        )
 
 
 def heard(progress: Progress | bool | None) -> Progress | None:

@@ -1,28 +1,28 @@
 """Exceptions and warnings of the library. Each carries a stable `code`.
 
 EvenhandError
-├── InvalidInput (also ValueError)   invalid input; the command line exits with 2
-│   ├── ModelError                   all faults of a model, each with its place
-│   │   └── TableError               all faults of a table of arms, each with its row
-│   ├── UnknownName                  unknown problem, policy or parameter; suggests the nearest name
-│   ├── OutOfDomain                  a welfare is undefined at these values
-│   ├── NotApplicable                this method or policy does not apply to this problem
-│   ├── Infeasible                   constraints, such as floors, that contradict each other
-│   ├── Missing                      a programme has no such plan, arm or refit
-│   ├── PolicyError                  a policy violates its contract, or its file is invalid
-│   └── Conflict                     a programme has changed since; lists the changes
-├── TooLarge                         refused before any work because it would not fit; states the size
-├── Unavailable                      a database is unreachable, busy or full; nothing was changed
-├── NotConverged                     an iteration ended without its certificate
-├── Contradiction                    a result exceeds its proved bound: an error of this library, to be reported
-├── ClusterError                     workers are unreachable, run another version, or fail repeatedly
-├── Cancelled                        the caller cancelled the work
-└── MissingExtra (also ImportError)  an optional package is missing; states the pip command
+├── InvalidInputError (also ValueError)     invalid input; the command line exits with 2
+│   ├── ModelError                          all faults of a model, each with its place
+│   │   └── TableError                      all faults of a table of arms, each with its row
+│   ├── UnknownNameError                    unknown problem, policy or parameter; suggests the nearest name
+│   ├── OutOfDomainError                    a welfare is undefined at these values
+│   ├── NotApplicableError                  this method or policy does not apply to this problem
+│   ├── InfeasibleError                     constraints, such as floors, that contradict each other
+│   ├── NotFoundError                       a programme has no such plan, arm or refit
+│   ├── PolicyError                         a policy violates its contract, or its file is invalid
+│   └── ConflictError                       a programme has changed since; lists the changes
+├── TooLargeError                           refused before any work because it would not fit; states the size
+├── UnavailableError                        a database is unreachable, busy or full; nothing was changed
+├── NotConvergedError                       an iteration ended without its certificate
+├── ContradictionError                      a result exceeds its proved bound: an error of this library
+├── ClusterError                            workers are unreachable, or fail repeatedly
+├── CancelledError                          the caller cancelled the work
+└── MissingExtraError (also ImportError)    an optional package is missing; states the pip command
 
 Warnings:
-Normalised (a UserWarning)           probabilities that nearly sum to 1 were divided by their sum
-CompiledAnew (a UserWarning)         cached code is unusable, or compiled code cannot be cached
-OneThread (a UserWarning)            this version of Numba supports one thread only
+NormalisationWarning (a UserWarning)        probabilities that nearly sum to 1 were divided by their sum
+CompiledAnew (a UserWarning)                cached code is unusable, or compiled code cannot be cached
+OneThread (a UserWarning)                   this version of Numba supports one thread only
 """
 
 import difflib
@@ -101,14 +101,14 @@ def shortened(faults: Sequence[Fault], shown: int, number: int | None = None) ->
     return [*first, Fault("", f"... and {left:,} more", stands_for=left, code="more")] if left > 0 else first
 
 
-class InvalidInput(EvenhandError, ValueError):
+class InvalidInputError(EvenhandError, ValueError):
     """Invalid input. Several faults are listed in `faults`."""
 
     code = "invalid-input"
     faults: tuple[Fault, ...] = ()
 
 
-class ModelError(InvalidInput):
+class ModelError(InvalidInputError):
     """Invalid model, with all its faults in `faults`."""
 
     code = "invalid-model"
@@ -129,7 +129,7 @@ class TableError(ModelError):
     code = "invalid-table"
 
 
-class UnknownName(InvalidInput):
+class UnknownNameError(InvalidInputError):
     """Unknown name, with the nearest known ones."""
 
     code = "unknown-name"
@@ -142,37 +142,37 @@ class UnknownName(InvalidInput):
         super().__init__(message, argument=kind)
 
 
-class OutOfDomain(InvalidInput):
+class OutOfDomainError(InvalidInputError):
     """Welfare that is undefined at these values."""
 
     code = "out-of-domain"
 
 
-class NotApplicable(InvalidInput):
+class NotApplicableError(InvalidInputError):
     """Method or policy that does not apply to this problem."""
 
     code = "not-applicable"
 
 
-class Infeasible(InvalidInput):
+class InfeasibleError(InvalidInputError):
     """Contradictory constraints: of a linear program, or floors beyond the budget."""
 
     code = "infeasible"
 
 
-class PolicyError(InvalidInput):
+class PolicyError(InvalidInputError):
     """Policy that violates its contract: wrong shape, unknown action, or more than the budget."""
 
     code = "invalid-policy"
 
 
-class Missing(InvalidInput):
+class NotFoundError(InvalidInputError):
     """Unknown name or number in a programme."""
 
     code = "not-found"
 
 
-class Conflict(InvalidInput):
+class ConflictError(InvalidInputError):
     """Request made for an earlier state of a programme, with all changes in `faults`."""
 
     code = "conflict"
@@ -182,25 +182,25 @@ class Conflict(InvalidInput):
         super().__init__("\n".join([title, *(f"  {fault}" for fault in self.faults)]), code=code)
 
 
-class Unavailable(EvenhandError):
+class UnavailableError(EvenhandError):
     """Database that does not respond. Nothing was changed; the request may be repeated."""
 
     code = "unavailable"
 
 
-class TooLarge(EvenhandError):
+class TooLargeError(EvenhandError):
     """Problem that would not fit, refused before any work."""
 
     code = "too-large"
 
 
-class NotConverged(EvenhandError):
+class NotConvergedError(EvenhandError):
     """No certificate within the limits; no partial result is returned."""
 
     code = "not-converged"
 
 
-class Contradiction(EvenhandError):
+class ContradictionError(EvenhandError):
     """Welfare above its proved bound by more than chance and rounding explain."""
 
     code = "contradiction"
@@ -212,13 +212,13 @@ class ClusterError(EvenhandError):
     code = "cluster-error"
 
 
-class Cancelled(EvenhandError):
+class CancelledError(EvenhandError):
     """Work cancelled by its caller."""
 
     code = "cancelled"
 
 
-class MissingExtra(EvenhandError, ImportError):
+class MissingExtraError(EvenhandError, ImportError):
     """Missing optional package."""
 
     code = "missing-extra"
@@ -228,7 +228,7 @@ class MissingExtra(EvenhandError, ImportError):
         super().__init__(f"{feature} needs an optional package: {command}")
 
 
-class Normalised(UserWarning):
+class NormalisationWarning(UserWarning):
     """Rows of probabilities that nearly summed to 1, as thirds written 0.3333333, and were divided by their sums."""
 
     def __init__(self, rows: Sequence[Fault], source: str = "") -> None:

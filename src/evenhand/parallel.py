@@ -38,7 +38,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from evenhand.errors import ClusterError, EvenhandError, InvalidInput, MissingExtra
+from evenhand.errors import ClusterError, EvenhandError, InvalidInputError, MissingExtraError
 
 ATTEMPTS = 3
 """Workers that one task may cost."""
@@ -303,7 +303,7 @@ def parse_backend(text: str) -> tuple[str, int, str]:
         text: threads, threads:N, processes:N, ray, ray:HOST:PORT or ray://HOST:PORT.
 
     Raises:
-        InvalidInput: the text is invalid.
+        InvalidInputError: the text is invalid.
     """
     kind, colon, rest = text.partition(":")
     if kind == "ray" and bool(colon) == bool(rest):
@@ -312,7 +312,7 @@ def parse_backend(text: str) -> tuple[str, int, str]:
     if (kind == "threads" and not colon) or (kind in ("threads", "processes") and counted):
         return kind, int(rest or 0), ""
     forms = "threads, threads:N, processes:N, ray, ray:HOST:PORT or ray://HOST:PORT"
-    raise InvalidInput(f"backend: expected {forms}, got {text!r}")
+    raise InvalidInputError(f"backend: expected {forms}, got {text!r}")
 
 
 def connect_ray(address: str = "") -> tuple[Any, bool]:
@@ -324,7 +324,7 @@ def connect_ray(address: str = "") -> tuple[Any, bool]:
     try:
         import ray
     except ImportError:
-        raise MissingExtra("the backend ray", "cluster") from None
+        raise MissingExtraError("the backend ray", "cluster") from None
     if ray.is_initialized():
         return ray, False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -475,7 +475,7 @@ class Pool:
         return Blocks(self, builders)
 
     def check_picklable(self, things: Mapping[str, object]) -> None:
-        """Raise InvalidInput if something cannot be sent to the workers.
+        """Raise InvalidInputError if something cannot be sent to the workers.
 
         Args:
             things: objects by their names in the message.
@@ -486,7 +486,7 @@ class Pool:
             try:
                 dumps(thing)
             except Exception as error:  # noqa: BLE001  # whatever a user's class raises
-                raise InvalidInput(f"backend: {name} cannot be sent to another process: {error}") from None
+                raise InvalidInputError(f"backend: {name} cannot be sent to another process: {error}") from None
 
     def close(self) -> None:
         """End the workers, unless they are those of another pool."""

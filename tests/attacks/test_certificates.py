@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import NotApplicable, OutOfDomain
+from evenhand.errors import NotApplicableError, OutOfDomainError
 from evenhand.planning.relaxation import relax, tightest
 
 from ..conftest import slow_after, try_each
@@ -82,10 +82,10 @@ def bounds_of(problem, welfare, method):
             assert least <= plain
             return -np.inf, least
         solution = eh.solve(problem, welfare, method)
-    except OutOfDomain as refusal:
+    except OutOfDomainError as refusal:
         assert "alpha" in str(refusal)
         return None
-    except NotApplicable as refusal:
+    except NotApplicableError as refusal:
         assert method in ("joint-lp", "count-lp") or problem.criterion.is_average, refusal
         return None
     size = largest_value(problem)

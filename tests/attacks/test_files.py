@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, ModelError, PolicyError, TooLarge
+from evenhand.errors import InvalidInputError, ModelError, PolicyError, TooLargeError
 from evenhand.model.composite import MixturePolicy
 from evenhand.planning.policy_registry import find_policy
 from evenhand.policies.network import CountNetworkPolicy, Network
@@ -145,7 +145,7 @@ def refusal(read):
     """The words of a refusal, or None."""
     try:
         read()
-    except (PolicyError, ModelError, InvalidInput, TooLarge) as error:
+    except (PolicyError, ModelError, InvalidInputError, TooLargeError) as error:
         assert not OF_OTHERS.search(str(error)), str(error)
         return str(error)
     return None
@@ -188,7 +188,7 @@ def test_many_doctored_files(attack, first):
 
 
 def test_a_network_whose_sums_overflow_is_refused():
-    with pytest.raises(InvalidInput, check=mentions("layer 0")):
+    with pytest.raises(InvalidInputError, check=mentions("layer 0")):
         count_network(scale=1e38)
     assert count_network(scale=1e30)(np.ones((1, 4), dtype=np.float32)).shape == (1, 6)
 

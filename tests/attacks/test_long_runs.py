@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import evenhand as eh
-from evenhand.errors import Contradiction, EvenhandError, NotConverged
+from evenhand.errors import ContradictionError, EvenhandError, NotConvergedError
 from evenhand.evaluation.long_run import LongRunLimits, play_long_run
 from evenhand.simulation.events import simulate_events
 
@@ -89,7 +89,7 @@ def test_what_would_take_too_long_is_refused():
     ]
     arm = eh.Arm([[row] * 2 for row in moves], [[1, 1], [1, 1], [0, 0], [0, 0]], [[0], [1]], [1, 0, 0, 0])
     problem = eh.CoupledMDP([arm], [1], 1.0, [2], criterion="average")
-    with pytest.raises(NotConverged):
+    with pytest.raises(NotConvergedError):
         eh.evaluate(problem, "random", "utilitarian", num_episodes=10, method="monte-carlo")
 
 
@@ -188,7 +188,7 @@ def check_policies(seed):
     names = ["random", "fair-index", "occupancy-priority", "never-act"]
     try:
         found = eh.compare(problem, names, welfare, num_episodes=40, rng=seed, method="monte-carlo", solve_up_to=0)
-    except Contradiction:
+    except ContradictionError:
         raise
     except EvenhandError:  # a refusal in words
         return 0
@@ -205,7 +205,7 @@ def check_methods(seed):
     for method in ("fluid", "whittle"):
         try:
             found = eh.solve(problem, welfare, method, rng=seed)
-        except Contradiction:
+        except ContradictionError:
             raise
         except EvenhandError:  # a refusal in words
             continue
@@ -244,7 +244,7 @@ def test_a_welfare_above_its_bound_is_an_error(method):
     """A wrong bound on purpose: no answer may come of it."""
     plan = eh.solve(eh.problems.machine_replacement(num_arms=3), "gini:2", method)
     lower = plan.welfare - 10 * plan.welfare_stderr - 1e-3 * abs(plan.welfare)
-    with pytest.raises(Contradiction):
+    with pytest.raises(ContradictionError):
         replace(plan, upper_bound=lower)
     nearly = replace(plan, upper_bound=plan.welfare - plan.welfare_stderr)
     assert nearly.gap == 0
@@ -254,7 +254,7 @@ def test_a_welfare_above_its_bound_is_an_error(method):
 def test_a_policy_above_the_bound_of_a_comparison_is_an_error(method, monkeypatch):
     problem = eh.problems.machine_replacement(num_arms=3)
     monkeypatch.setattr("evenhand.planning.compare._bound", lambda *_: (5.0, "optimum", None))
-    with pytest.raises(Contradiction):
+    with pytest.raises(ContradictionError):
         eh.compare(problem, ["random"], "gini:2", num_episodes=50, method=method)
 
 
@@ -305,7 +305,7 @@ def test_an_absorbing_state_is_solved_or_refused_in_time(seconds):
     start = process_time()
     try:
         plan = eh.solve(mortal(8, 1e-3), "gini:2", eh.SolveMethod("fluid", seconds=seconds))
-    except NotConverged:
+    except NotConvergedError:
         pass
     else:
         assert abs(plan.welfare) <= 4 * plan.welfare_stderr + 1e-9
@@ -315,5 +315,5 @@ def test_an_absorbing_state_is_solved_or_refused_in_time(seconds):
 def test_a_limit_on_the_work_refuses_with_the_steps_that_are_needed():
     problem = mortal(4, 1e-4)
     policy = eh.policies.worst_first(problem)
-    with pytest.raises(NotConverged, match=r"\d steps per"):
+    with pytest.raises(NotConvergedError, match=r"\d steps per"):
         play_long_run(problem, policy, lambda _: 20, 0, limits=LongRunLimits(most_work=1.0))

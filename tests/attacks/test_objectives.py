@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import Infeasible, NotApplicable
+from evenhand.errors import InfeasibleError, NotApplicableError
 
 from ..conftest import crossed, slow_after, try_each
 from ..contracts.test_objectives import WELFARES, Case, check, may_refuse
@@ -70,9 +70,9 @@ def attack(seed):
         return
     try:
         case.solve(welfare, method)
-    except Infeasible as refusal:
+    except InfeasibleError as refusal:
         assert "largest floor" in str(refusal)
-    except NotApplicable:
+    except NotApplicableError:
         assert may_refuse(case, welfare, method)
     else:
         pytest.fail("floors that cannot be kept were accepted")
@@ -120,7 +120,7 @@ def test_leximin_of_one_small_value_among_large_ones(method):
 def test_a_program_that_stalls_on_floors_out_of_reach_is_told_as_such():
     """HiGHS ended in an error, which was passed on as if the floors were possible."""
     problem = with_floors(seeded_problem(330, most_pairs=200, least_reward=1), "finite:7", "a hair above")
-    with pytest.raises(Infeasible):
+    with pytest.raises(InfeasibleError):
         eh.solve(replaced(problem, discount=0.5), "utilitarian", "joint-lp", criterion="finite:7")
 
 

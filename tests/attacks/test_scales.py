@@ -2,14 +2,14 @@
 
 Tiny random problems, one unit an arm or one a state, against the simplex method on fractions of
 `tests/oracles/exact_lp.py`. No bound may lie below the exact optimum, and no welfare above it, by more than rounding.
-Digits that are lost show as a gap or as NotConverged, never as a wrong certificate.
+Digits that are lost show as a gap or as NotConvergedError, never as a wrong certificate.
 """
 
 import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import NotApplicable, NotConverged
+from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.planning.relaxation import relax
 
 from ..conftest import try_each
@@ -50,7 +50,7 @@ def answers_of(problem, a, b):
             else:
                 solution = eh.solve(problem, weights, method)
                 found[method] = (solution.welfare, solution.upper_bound)
-        except (NotApplicable, NotConverged):
+        except (NotApplicableError, NotConvergedError):
             continue
     return found
 

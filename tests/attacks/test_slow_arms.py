@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import NotApplicable, NotConverged
+from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.planning import solve as solving
 from evenhand.reductions.joint import Joint
 from evenhand.solvers.closed_classes import Elimination, one_long_run
@@ -67,12 +67,12 @@ def attack(case):
     welfare, optimum = optimum_of(problem, seed)
     for method, tolerance in (("joint", 1e-8), ("counts", 1e-8), ("joint-lp", 1e-5)):
         if optimum is None:
-            with pytest.raises((NotApplicable, NotConverged)):
+            with pytest.raises((NotApplicableError, NotConvergedError)):
                 eh.solve(problem, welfare, method)
             continue
         try:
             found = eh.solve(problem, welfare, method)
-        except NotConverged:
+        except NotConvergedError:
             assert method == "joint-lp"
             continue
         scale = max(abs(float(optimum)), 1e-6)
@@ -183,7 +183,7 @@ def test_shares_without_a_table_are_right_or_refused():
         chain = np.array([[1 - rate, rate], [3 * rate, 1 - 3 * rate]])
         try:
             shares = settle(lambda law, chain=chain: law @ chain, np.array([0.0, 1.0]))
-        except NotConverged:
+        except NotConvergedError:
             assert not is_sure
             continue
         np.testing.assert_allclose(shares, [0.75, 0.25], atol=1e-9)
@@ -201,18 +201,18 @@ def test_whether_the_start_matters_is_told_by_exact_zeros(back, one):
     if one:
         assert eh.solve(problem, "utilitarian", "joint").welfare == pytest.approx(float(optimum), rel=1e-8)
     else:
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             eh.solve(problem, "utilitarian", "joint")
 
 
 def test_auto_goes_on_where_an_exact_method_does_not_converge(monkeypatch):
     def fail(task):
-        raise NotConverged("the bounds are still 0.1 apart")
+        raise NotConvergedError("the bounds are still 0.1 apart")
 
     problem = eh.problems.machine_replacement(num_arms=3)
     monkeypatch.setitem(solving.METHODS, "counts", fail)
     found = eh.solve(problem, "utilitarian")
     assert found.method == "fluid"
     assert "counts" in found.reason
-    with pytest.raises(NotConverged):
+    with pytest.raises(NotConvergedError):
         eh.solve(problem, "utilitarian", "counts")

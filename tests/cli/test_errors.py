@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.cli.application import application
-from evenhand.errors import InvalidInput, TooLarge
+from evenhand.errors import InvalidInputError, TooLargeError
 
 from ..conftest import mentions
 
@@ -58,9 +58,9 @@ def test_every_unknown_policy_is_a_fault_of_its_own(evenhand):
 @pytest.mark.parametrize(
     ("error", "code", "kind"),
     [
-        (TooLarge("too large"), 1, "too-large"),
-        (InvalidInput("no"), 2, "invalid-input"),
-        (InvalidInput("no", code="narrow"), 2, "narrow"),
+        (TooLargeError("too large"), 1, "too-large"),
+        (InvalidInputError("no"), 2, "invalid-input"),
+        (InvalidInputError("no", code="narrow"), 2, "narrow"),
         (MemoryError(), 1, "out-of-memory"),
     ],
 )

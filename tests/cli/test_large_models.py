@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import evenhand as eh
 from evenhand.cli import main
 from evenhand.cli.application import application
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.solvers.fluid import solve_fluid
 
 
@@ -35,7 +35,7 @@ def ask(*words, code=0):
     if code == 0:
         assert result.exception is None, result.output
         return json.loads(result.stdout)
-    with pytest.raises(InvalidInput) as error:
+    with pytest.raises(InvalidInputError) as error:
         raise result.exception
     return str(error.value)
 

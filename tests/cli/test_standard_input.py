@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from evenhand.cli.standard_input import standard_input
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.io import load, save
 
 COMMANDS = {
@@ -90,9 +90,9 @@ def test_only_one_argument_can_be_standard_input(pipe):
     pipe(b"x")
     with click.Context(click.Command("act")):
         assert standard_input("MODEL", "toml", ["toml"]).read() == b"x"
-        with pytest.raises(InvalidInput, match="STATES: - is standard input, which MODEL takes already"):
+        with pytest.raises(InvalidInputError, match="STATES: - is standard input, which MODEL takes already"):
             standard_input("STATES", "csv", ["csv"])
-        with pytest.raises(InvalidInput, match="STATES may be csv; got 'toml'"):
+        with pytest.raises(InvalidInputError, match="STATES may be csv; got 'toml'"):
             standard_input("STATES", "toml", ["csv"])
 
 
@@ -116,9 +116,9 @@ def test_the_next_command_names_the_format(small, pipe, evenhand):
 
 def test_streams_from_python(small):
     assert load(io.BytesIO(small.read_bytes()), "toml") == load(small)
-    with pytest.raises(InvalidInput, match="toml, json, npz"):
+    with pytest.raises(InvalidInputError, match="toml, json, npz"):
         load(io.BytesIO(b""))
-    with pytest.raises(InvalidInput, match="yaml"):
+    with pytest.raises(InvalidInputError, match="yaml"):
         load(small, "yaml")
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from evenhand.errors import NotApplicable, TooLarge
+from evenhand.errors import NotApplicableError, TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Lawful, begin, is_exchangeable, plays_by_counts
 from evenhand.planning.policy_registry import REGISTRY
@@ -25,7 +25,7 @@ def some_scores(problem):
 
 def uniform_over_pairs(reduction):
     if reason := reduction.accepts(reduction.problem):
-        raise TooLarge(reason)
+        raise TooLargeError(reason)
     sizes = np.diff(reduction.mdp.offsets)
     return reduction.lift(np.repeat(1 / sizes, sizes))
 
@@ -72,7 +72,7 @@ def in_turn(name, factory):
 def build(factory, problem):
     try:
         return FACTORIES[factory](problem)
-    except (NotApplicable, TooLarge) as error:
+    except (NotApplicableError, TooLargeError) as error:
         pytest.skip(str(error))
 
 

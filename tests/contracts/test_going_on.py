@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.policy import StatefulPolicy, begin, capabilities
 from evenhand.planning.policy_registry import REGISTRY, find_policy
@@ -208,7 +208,7 @@ class Forgetful:
 
 def test_a_part_that_cannot_say_what_it_remembers_is_named():
     actor = MixturePolicy([Forgetful()], [1.0]).start(2, 0)
-    with pytest.raises(NotApplicable, match=r"part 0 of the mixture .* Forgetful needs resume"):
+    with pytest.raises(NotApplicableError, match=r"part 0 of the mixture .* Forgetful needs resume"):
         actor.memory()
 
 
@@ -217,7 +217,7 @@ def test_a_part_that_cannot_say_what_it_remembers_is_named():
 )
 def test_what_are_no_states_is_told(states):
     for policy in (worst_first(MACHINES), RoundRobin(MACHINES)):
-        with pytest.raises(InvalidInput, check=mentions("states")):
+        with pytest.raises(InvalidInputError, check=mentions("states")):
             policy.act(states, 0)
 
 
@@ -227,10 +227,10 @@ def test_states_that_arms_do_not_have_are_told(name):
     problem, policy = problem_of(name), POLICIES[name]()
     states = some_states(problem, 3, 0)
     states[1, 2] = problem.types.num_states[problem.type_of_arm[2]]
-    with pytest.raises(InvalidInput, match=r"states: arm 2 is in state \d, and its states are 0 to \d"):
+    with pytest.raises(InvalidInputError, match=r"states: arm 2 is in state \d, and its states are 0 to \d"):
         policy.act(states, 0)
     if "cp-drl" not in name:  # a network plays any number of arms
-        with pytest.raises(InvalidInput, check=mentions(problem.num_arms, problem.num_arms - 1)):
+        with pytest.raises(InvalidInputError, check=mentions(problem.num_arms, problem.num_arms - 1)):
             policy.act(some_states(problem, 2, 0)[:, 1:], 0)
     assert policy.act(some_states(problem, 5, 0), 0).shape == (5, problem.num_arms)  # nothing was begun
 
@@ -260,5 +260,5 @@ def test_prices_are_looked_at_when_they_were_never():
 
 
 def test_steps_of_a_file_that_remember_are_refused():
-    with pytest.raises(InvalidInput, match="remembers"):
+    with pytest.raises(InvalidInputError, match="remembers"):
         TimeVaryingPolicy([RoundRobin(MACHINES)])

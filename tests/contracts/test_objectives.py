@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import EvenhandError, InvalidInput, NotApplicable
+from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError
 from evenhand.model import criterion as criteria
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.policy import begin
@@ -186,7 +186,7 @@ def check(case, welfare, method):
     """One combination; returns what was refused, if it was."""
     try:
         solution = case.solve(welfare, method)
-    except NotApplicable as refusal:
+    except NotApplicableError as refusal:
         assert may_refuse(case, welfare, method), f"refused without a documented reason: {refusal}"
         assert len(str(refusal).split()) > 4, "a refusal says why, in words"
         return str(refusal)
@@ -223,7 +223,7 @@ def check_policy(case, welfare, solution):
     """The policy is worth what was said, and serves arms often enough."""
     try:
         evaluation = case.evaluate(solution.policy, welfare)
-    except NotApplicable:
+    except NotApplicableError:
         assert solution.method in BY_ARMS, "the policy of an exact method can be evaluated exactly"
         return check_by_playing(case, solution)
     assert evaluation.exact
@@ -442,7 +442,7 @@ def test_many_random_problems_arm_by_arm(problem, method, criterion, over, welfa
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_joint_lp_refuses_what_is_not_rank_weighted(welfare, criterion):
     case = fixed_case("different", criterion, "arms", False)
-    with pytest.raises(NotApplicable, check=mentions("joint-lp")):
+    with pytest.raises(NotApplicableError, check=mentions("joint-lp")):
         case.solve(welfare, "joint-lp")
 
 
@@ -487,7 +487,7 @@ def test_floors_that_cannot_be_kept_are_refused_with_the_largest_that_can(name, 
     largest = free.oracle.largest_common_floor(range(free.problem.num_arms))
     case = Case(replaced(free.problem, floors=[0.5 + largest / 2] * len(free.problem.counts)), criterion, "arms")
     assert not case.oracle.feasible
-    with pytest.raises(InvalidInput, check=mentions("floor")) as refusal:
+    with pytest.raises(InvalidInputError, check=mentions("floor")) as refusal:
         case.solve("utilitarian", method)
     numbers = [float(x) for x in re.findall(r"\d+\.\d+|\d+", str(refusal.value))]
     if method == "fluid":  # it knows how often arms can be served at most
@@ -503,7 +503,7 @@ def test_a_welfare_without_a_supergradient_is_refused():
         def __call__(self, values, counts=None):
             return float(np.min(values))
 
-    with pytest.raises(InvalidInput, check=mentions("welfare")):
+    with pytest.raises(InvalidInputError, check=mentions("welfare")):
         eh.solve(FIXED["typed"](), Nameless())
 
 
@@ -588,5 +588,5 @@ def test_the_lists_are_whole():
     from evenhand.planning.solve import METHODS as KNOWN
 
     assert set(METHODS) == {*KNOWN, "auto"}
-    assert issubclass(NotApplicable, EvenhandError)
+    assert issubclass(NotApplicableError, EvenhandError)
     assert all(ProductSpace(plain_arms(build()), build().budget).states for build in FIXED.values())

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import evaluate, mean_by_type
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model.arm import Arm
@@ -147,7 +147,7 @@ def roster(problem):
         try:
             if entry.name != "optimal":
                 yield entry.name, entry.build(problem, "gini:2")
-        except (NotApplicable, InvalidInput):
+        except (NotApplicableError, InvalidInputError):
             continue
 
 

@@ -135,7 +135,7 @@ class TestWelfare:
             def __call__(self, values, counts=None):
                 return np.asarray(values, dtype=float).max(axis=-1)
 
-        with pytest.raises(eh.errors.NotApplicable) as refused:
+        with pytest.raises(eh.errors.NotApplicableError) as refused:
             eh.solve(unlike, Best())
         assert refused.value.code == "not-applicable"
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.evaluation import block_simulation
 from evenhand.evaluation.block_evaluation import evaluate_blocks
 from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation, SimulatedBlock
@@ -64,7 +64,7 @@ def test_returns_are_those_in_memory(name, seed, number, num_types, rows, tmp_pa
     problem = random_problem(seed, number, num_types)
     try:
         policy = (whittle if name == "whittle" else POLICIES[name])(problem)
-    except NotApplicable:
+    except NotApplicableError:
         return  # some arm is not indexable
     expected = simulate(problem, policy, 3, 8, rng=3)
     returns, used = play(problem, tmp_path_factory.mktemp("m") / "m.parquet", BlockPolicy(name), rows)
@@ -159,11 +159,11 @@ def test_evaluation_is_that_in_memory(over, tmp_path):
 def test_policies_that_depend_on_other_arms_are_refused(tmp_path):
     eh.save(random_problem(0, 3), tmp_path / "m.parquet")
     model = eh.open_arms(tmp_path / "m.parquet")
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         BlockPolicy("oldest-first")
-    with pytest.raises(NotApplicable, match="finite horizon"):
+    with pytest.raises(NotApplicableError, match="finite horizon"):
         evaluate_blocks(model.with_criterion("finite:5"), BlockPolicy("never-act"))
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         evaluate_blocks(model, BlockPolicy("fair-index"))
 
 

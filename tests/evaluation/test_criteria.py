@@ -5,7 +5,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation import evaluate
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
@@ -143,7 +143,7 @@ class TestBySteps:
         problem = problems["two types"]().with_criterion("finite:2")
         space = Joint(problem)
         policy = TimeVaryingPolicy([random_feasible(problem), space.lift(random_table(space.mdp, 0))])
-        with pytest.raises(NotApplicable, match="different spaces"):
+        with pytest.raises(NotApplicableError, match="different spaces"):
             exact_values(problem, policy)
         assert not evaluate(problem, policy, num_episodes=5, rng=0).exact
 
@@ -151,7 +151,7 @@ class TestBySteps:
     def test_for_ever_they_are_simulated(self, criterion, problems):
         problem = problems["machines"]()
         policy = TimeVaryingPolicy([worst_first(problem), never_act(problem)])
-        with pytest.raises(NotApplicable, match=f"only be simulated under the criterion {criterion}"):
+        with pytest.raises(NotApplicableError, match=f"only be simulated under the criterion {criterion}"):
             evaluate(problem, policy, method="exact", criterion=criterion)
         found = evaluate(problem, policy, num_episodes=3, horizon=8, rng=0, criterion=criterion)
         # Every second step is served: 1, gamma^2, ... of 1, gamma, ...; in the long run half of the time.
@@ -166,7 +166,7 @@ class TestBySteps:
         )
         monkeypatch.setattr(import_module("evenhand.evaluation.exact"), "MOST_STATES", 50)
         assert exact_values(problem, steps[0]).by_type
-        with pytest.raises(NotApplicable, match="63 states over 3 steps; up to 50"):
+        with pytest.raises(NotApplicableError, match="63 states over 3 steps; up to 50"):
             exact_values(problem, TimeVaryingPolicy(steps))
 
 
@@ -266,7 +266,7 @@ class TestGroups:
         problem = towns(build_arm, over="groups")
         found = evaluate(problem, random_feasible(problem), Gini([0.9, 0.1]))
         assert found.welfare == pytest.approx(np.sort(list(found.groups.values())) @ [0.9, 0.1])
-        with pytest.raises(InvalidInput, match="for 3 arms, but there are 2"):
+        with pytest.raises(InvalidInputError, match="for 3 arms, but there are 2"):
             evaluate(problem, random_feasible(problem), "gini:0.5,0.3,0.2")
 
     @pytest.mark.parametrize("welfare", ["gini:2", "nash", "utilitarian"])
@@ -313,7 +313,7 @@ class TestGroups:
         assert found.values[0] == found.values[1] != found.values[3]
 
     def test_over_is_arms_or_groups(self, build_arm):
-        with pytest.raises(InvalidInput, match="over: expected arms or groups, got 'group'"):
+        with pytest.raises(InvalidInputError, match="over: expected arms or groups, got 'group'"):
             evaluate(towns(build_arm), never_act(towns(build_arm)), over="group")
 
 
@@ -404,7 +404,7 @@ class TestFloors:
         """It tells arms of equal tables apart by their floors: arm by arm it can be played, not by types."""
         with_floors, without = self.problem(0.3), self.problem(0.0)
         policy = worst_first(with_floors)
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             evaluate(without, policy, method="exact")
         found = evaluate(without, policy, num_episodes=20, horizon=20, rng=0)
         assert not found.exact and not found.by_type and found.budget_used == pytest.approx([1.0])
@@ -438,7 +438,7 @@ class TestArguments:
 
     def test_another_horizon_than_the_finite_one_is_refused(self):
         policy = worst_first(self.problem)
-        with pytest.raises(InvalidInput, match="horizon: the criterion finite:5 has 5 steps, not 300"):
+        with pytest.raises(InvalidInputError, match="horizon: the criterion finite:5 has 5 steps, not 300"):
             evaluate(self.problem, policy, horizon=300, criterion="finite:5")
         assert evaluate(self.problem, policy, horizon=5, criterion="finite:5").exact
 
@@ -460,12 +460,12 @@ class TestArguments:
         ],
     )
     def test_what_is_no_criterion_is_refused_in_words(self, criterion, told):
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInputError, match=told):
             evaluate(self.problem, worst_first(self.problem), criterion=criterion)
 
     def test_a_discount_of_one_has_no_discounted_value(self):
         endless = CoupledMDP(self.problem.arms, [1], 1.0, self.problem.counts, criterion="average")
-        with pytest.raises(InvalidInput, match="needs a discount below 1"):
+        with pytest.raises(InvalidInputError, match="needs a discount below 1"):
             evaluate(endless, worst_first(self.problem), criterion="discounted")
 
     def test_a_memory_is_simulated_under_every_criterion(self):

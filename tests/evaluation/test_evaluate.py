@@ -6,7 +6,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError
+from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, PolicyError
 from evenhand.evaluation import evaluate
 from evenhand.evaluation.standard_errors import standard_error, standard_errors
 from evenhand.model.arm import Arm
@@ -162,15 +162,15 @@ class TestArguments:
         assert evaluate(FIVE, random_feasible(FIVE), method="exact").exact
         assert not evaluate(FIVE, random_feasible(FIVE), **PLAY).exact
         assert not evaluate(FIVE, RoundRobin(FIVE), **PLAY | {"method": "auto"}).exact
-        with pytest.raises(NotApplicable, match="simulated"):
+        with pytest.raises(NotApplicableError, match="simulated"):
             evaluate(FIVE, RoundRobin(FIVE), method="exact")
-        with pytest.raises(InvalidInput, match="method: expected 'auto', 'exact' or 'monte-carlo', got 'guess'"):
+        with pytest.raises(InvalidInputError, match="method: expected 'auto', 'exact' or 'monte-carlo', got 'guess'"):
             evaluate(FIVE, random_feasible(FIVE), method="guess")
 
     @pytest.mark.parametrize("bad", [0, -3, 1.5, True])
     def test_sizes_must_be_positive_whole_numbers(self, bad):
         for name in ("num_episodes", "horizon"):
-            with pytest.raises(InvalidInput, match=name):
+            with pytest.raises(InvalidInputError, match=name):
                 evaluate(FIVE, random_feasible(FIVE), **{name: bad})
 
     def test_welfare_is_text_or_an_object(self):
@@ -191,7 +191,7 @@ class TestArguments:
 
     @pytest.mark.parametrize("bad", ["ginny:2", "gini:-1", "gini:0.5,0.5"])
     def test_bad_welfare_is_bad_input(self, bad):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             evaluate(FIVE, random_feasible(FIVE), bad)
 
     @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
@@ -199,7 +199,7 @@ class TestArguments:
         arm = build_arm(0, 2, [[0], [1]])
         losing = type(arm)(arm.transitions, arm.rewards - 2, arm.usage, arm.initial)
         problem = CoupledMDP([losing], budget=[1], discount=0.5, counts=[2])
-        with pytest.raises(OutOfDomain):
+        with pytest.raises(OutOfDomainError):
             evaluate(problem, random_feasible(problem), "alpha:1", **PLAY | {"method": method})
         assert evaluate(problem, random_feasible(problem), "gini:2", **PLAY | {"method": method}).welfare < 0
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.evaluation import exact
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.policy import capabilities
@@ -71,20 +71,20 @@ def arm_without_labels(arm):
 @pytest.mark.parametrize("policy", [RoundRobin, lambda problem: PriorityPolicy(problem, np.zeros((1, 3, 2)))])
 def test_a_policy_without_a_law_is_not_for_this(policy):
     problem = machine_replacement(num_arms=3)
-    with pytest.raises(NotApplicable, match="simulated"):
+    with pytest.raises(NotApplicableError, match="simulated"):
         exact_values(problem, policy(problem))
 
 
 def test_a_space_too_large_to_tabulate_is_not_for_this(monkeypatch):
     problem = machine_replacement(num_arms=5)
     monkeypatch.setattr(exact, "MOST_STATES", 20)
-    with pytest.raises(NotApplicable, match="21 states; up to 20"):
+    with pytest.raises(NotApplicableError, match="21 states; up to 20"):
         exact_values(problem, worst_first(problem))
 
 
 def test_a_space_beyond_doubles_is_not_for_this():
     problem = heterogeneous_machine_replacement(num_arms=1000)
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         exact_values(problem, worst_first(problem))
 
 

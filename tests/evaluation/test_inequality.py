@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
 
 from ..conftest import mentions
@@ -61,7 +61,7 @@ class TestGiniCoefficient:
         assert type(gini_coefficient([1, 2])) is float
 
     def test_refuses_nan(self):
-        with pytest.raises(InvalidInput, check=mentions("finite")):
+        with pytest.raises(InvalidInputError, check=mentions("finite")):
             gini_coefficient([1.0, math.nan])
 
 
@@ -97,7 +97,7 @@ class TestLorenzCurve:
         assert held[1] > arms[1]
 
     def test_refuses_a_batch(self):
-        with pytest.raises(InvalidInput, check=mentions(2)):
+        with pytest.raises(InvalidInputError, check=mentions(2)):
             lorenz_curve([[1.0, 2.0], [3.0, 4.0]])
 
 
@@ -113,5 +113,5 @@ class TestPriceOfFairness:
 
     @pytest.mark.parametrize("pair", [(math.nan, 1.0), (1.0, math.inf)])
     def test_refuses_nan(self, pair):
-        with pytest.raises(InvalidInput, match="finite"):
+        with pytest.raises(InvalidInputError, match="finite"):
             relative_loss(*pair)

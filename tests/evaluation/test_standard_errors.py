@@ -145,7 +145,7 @@ class Least:
 
     def check_domain(self, values):
         if min(values) < -3:
-            raise eh.errors.OutOfDomain("too little")
+            raise eh.errors.OutOfDomainError("too little")
 
 
 def test_a_welfare_of_a_users_own():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.bins import cut
 
 from ..conftest import mentions
@@ -50,11 +50,11 @@ def test_bins_hold_what_their_names_say(values: list[float], how: float) -> None
 
 @pytest.mark.parametrize("bins", ["", "x", "0", "-5", "5,3", "5,nan", "quantile:1", "quantile:x", "1e-9", []])
 def test_bins_that_make_no_sense(bins: str) -> None:
-    with pytest.raises(InvalidInput, check=mentions("bins")):
+    with pytest.raises(InvalidInputError, check=mentions("bins")):
         cut(np.array([1.0, 2.0]), bins)
 
 
 @pytest.mark.parametrize(("values", "width"), [([1.0, 2.0], 1e-309), ([1e17, 2.0], 1e-300), ([1e17, 1e17 + 64], 1.0)])
 def test_widths_beyond_what_numbers_tell_are_refused(values: list[float], width: float) -> None:
-    with pytest.raises(InvalidInput, check=mentions("bins")):
+    with pytest.raises(InvalidInputError, check=mentions("bins")):
         cut(np.array(values), width)

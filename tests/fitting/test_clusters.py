@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.fitting.clusters import UNIDENTIFIED, Tried, chosen, find_clusters
 from evenhand.fitting.log import Log
 from evenhand.fitting.mixtures import CLOSE, begin_apart, iterate, read_histories
@@ -173,13 +173,13 @@ def test_members_are_written_and_the_log_gets_their_types(tmp_path):
     assert [row["type"] for row in rows] == [found.names[kind] for kind in found.type_of]
     assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
     assert found.to_dict()["members"][1]["type"] == "type 2"
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         found.relabelled(as_log([[0, 1]]))
 
 
 @pytest.mark.parametrize("number", [0, 5, "some", 1.5, True])
 def test_numbers_are_checked(number):
-    with pytest.raises(InvalidInput, check=mentions(1, 4)):
+    with pytest.raises(InvalidInputError, check=mentions(1, 4)):
         find_clusters(as_log([[0, 1]] * 4), number)
 
 
@@ -238,5 +238,5 @@ def test_a_picture_of_the_numbers():
     found = find_clusters(log)
     assert [axis.get_xlabel() for axis in found.plot().axes] == ["types", "types"]
     assert f">{found.names[0]}<" in found._repr_html_()
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         find_clusters(log, 2).plot()

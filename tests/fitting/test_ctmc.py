@@ -8,7 +8,7 @@ from scipy.linalg import expm
 from scipy.optimize import minimize
 from scipy.stats import chisquare
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.ctmc import fit as ctmc_fit
 from evenhand.fitting.ctmc import fit_generators, step_transitions
 from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
@@ -266,7 +266,7 @@ def test_only_worse_keeps_zeros_in_every_draw():
     found = fit_generators(moves, 1.0, possible=possible, num_draws=40)
     assert (found.draws[:, 0, :, 0][:, *np.tril_indices(3, -1)] == 0).all()
     np.testing.assert_allclose(found.draws.sum(axis=-1), 1.0, atol=1e-12)
-    with pytest.raises(InvalidInput, check=mentions("possible")):
+    with pytest.raises(InvalidInputError, check=mentions("possible")):
         fit_generators(as_moves([(0, 2, 0, 0, 1.0)], rates.shape), 1.0, possible=possible)
 
 
@@ -345,5 +345,5 @@ def test_the_same_seed_gives_the_same_draws():
 )
 def test_arguments_are_checked(asked, told):
     moves = as_moves([(0, 0, 0, 1, 0.7)], (1, 1, 2, 2))
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInputError, match=told):
         fit_generators(moves, **{"step": 1.0, **asked})

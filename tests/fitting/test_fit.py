@@ -9,7 +9,7 @@ import polars
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, ModelError, TableError
+from evenhand.errors import InvalidInputError, ModelError, TableError
 from evenhand.fitting.posterior_files import load_posterior, matched, posterior_path
 from evenhand.fitting.result import FitResult
 from tests.fitting.flat import fit
@@ -92,7 +92,7 @@ def test_nothing_is_written_where_something_was_never_seen(tmp_path: Path) -> No
     with pytest.raises(ModelError, check=mentions("poor", "overhaul")):
         found.save(tmp_path / "vans.toml")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         fitted().save(tmp_path / "vans.xml")
     assert not list(tmp_path.iterdir())
 
@@ -211,7 +211,7 @@ def test_arms_that_are_gone_are_told_and_left_out_if_somebody_says_so() -> None:
     np.testing.assert_array_equal(counted.posterior.mean, left.posterior.mean)  # they tell how arms move all the same
     assert fitted(frame, gone_after=20).problem.counts.tolist() == [20, 20]
     for wrong in (-1, "long", float("nan")):
-        with pytest.raises(InvalidInput, check=mentions("gone_after")):
+        with pytest.raises(InvalidInputError, check=mentions("gone_after")):
             fitted(frame, gone_after=wrong)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammaln
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting import pooled_posterior
 from evenhand.fitting.hierarchical_dirichlet import ALIKE, estimate_prior
 
@@ -296,7 +296,7 @@ def _mean_log(leaning):
 
 @pytest.mark.parametrize("prior", [-1, "much", float("nan"), True, 1e12])
 def test_a_prior_is_a_number_of_observations(prior):
-    with pytest.raises(InvalidInput, check=mentions("prior")):
+    with pytest.raises(InvalidInputError, check=mentions("prior")):
         estimate_prior(np.ones((2, 1, 1, 2)), prior=prior)
 
 

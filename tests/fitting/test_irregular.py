@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 import evenhand as eh
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.posterior_files import load_posterior, posterior_path
 from evenhand.report import fit_page
@@ -93,12 +93,12 @@ def test_found_types_are_blocks_of_the_model_and_members_are_beside_it(tmp_path)
 
 def test_what_does_not_go_together_is_refused():
     rows = visits(np.random.default_rng(2), 2, 3)
-    with pytest.raises(InvalidInput, match="not both"):
+    with pytest.raises(InvalidInputError, match="not both"):
         fit(rows, **COLUMNS, type="van", clusters=2)
-    with pytest.raises(InvalidInput, match=r"unknown state 'pour'\. Did you mean 'poor'"):
+    with pytest.raises(InvalidInputError, match=r"unknown state 'pour'\. Did you mean 'poor'"):
         fit(rows, **COLUMNS, step=7, exact="pour")
     regular = [{**row, "day": place} for place, row in enumerate(rows)]
-    with pytest.raises(InvalidInput, match="irregular times"):
+    with pytest.raises(InvalidInputError, match="irregular times"):
         fit(regular, **COLUMNS, exact="poor")
 
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_is_a_rate_of_zero():
     fitted = fit(served + worse + mended, **COLUMNS, **told, prior=2)
     assert fitted.posterior.mean[0, 1, 0].tolist() == [0.0, 1.0]
     assert fitted.posterior.mean[0, 1, 1, 0] > 0
-    with pytest.raises(InvalidInput, match="no path of possible jumps"):
+    with pytest.raises(InvalidInputError, match="no path of possible jumps"):
         fit(rows, **COLUMNS, **told)
 
 
@@ -163,5 +163,5 @@ def test_a_time_that_no_rates_explain_is_refused():
             {"van": van, "day": day, "state": state, "action": "none"} for day, state in ((0, "good"), (pause, after))
         ]
     rows += [{"van": "x", "day": day, "state": "good", "action": "none"} for day in (0, 10_000.25)]
-    with pytest.raises(InvalidInput, match=r"10000\.25"):
+    with pytest.raises(InvalidInputError, match=r"10000\.25"):
         fit(rows, **COLUMNS, step=1, absorbing="poor")

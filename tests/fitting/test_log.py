@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import InvalidInput, MissingExtra, TableError
+from evenhand.errors import InvalidInputError, MissingExtraError, TableError
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.transition_counts import count_moves
 from tests.fitting.flat import read_log
@@ -235,7 +235,7 @@ def test_measurements_want_bins() -> None:
     assert "2,500 states" in faults_of(rows)[0]
     assert read(rows, bins=100).states[0] == "0–100"
     assert faults_of([*rows, ("a", "3000", "new", "no", "")], bins=100) == ["line 2502: state 'new' is not a number"]
-    with pytest.raises(InvalidInput, check=mentions("states")):
+    with pytest.raises(InvalidInputError, check=mentions("states")):
         read(rows, bins=100, states="a,b")
 
 
@@ -278,11 +278,11 @@ def test_files_say_the_same(tmp_path: Path) -> None:
     for file in tmp_path.iterdir():
         assert named_moves(read(file, type="make")) == moves_by_hand(SOUND), file
     assert named_moves(read(str(tmp_path / "log.tsv"), type="make")) == moves_by_hand(SOUND)
-    with pytest.raises(InvalidInput, check=mentions("log.csv")):
+    with pytest.raises(InvalidInputError, check=mentions("log.csv")):
         read(tmp_path / "logg.csv")
     with pytest.raises(TableError, check=mentions("PARQUET")):
         read(tmp_path / "log.csv", format="parquet")
-    with pytest.raises(InvalidInput, check=mentions("pandas")):
+    with pytest.raises(InvalidInputError, check=mentions("pandas")):
         read(7)
 
 
@@ -315,7 +315,7 @@ def test_zones_that_are_mixed_in_a_frame_are_told() -> None:
 
 def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(MissingExtra, check=mentions("evenhand[data]")):
+    with pytest.raises(MissingExtraError, check=mentions("evenhand[data]")):
         read([*SOUND])
 
 
@@ -367,7 +367,7 @@ def test_any_table_is_a_sound_log_or_refused_with_rows(data: st.DataObject) -> N
     form = data.draw(st.sampled_from([columns, as_rows, as_csv(csv_rows)]))
     try:
         log = read(form, type="make")
-    except InvalidInput as refused:
+    except InvalidInputError as refused:
         told = getattr(refused, "faults", ())
         assert 0 < len(told) <= 33 if told else str(refused)
         assert all(re.fullmatch(r"|(row|line) \d+", fault.place) for fault in told)

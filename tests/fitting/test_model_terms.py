@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from evenhand.errors import InvalidInput, TableError
+from evenhand.errors import InvalidInputError, TableError
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.model_terms import read_rewards, read_usage
 
@@ -187,14 +187,14 @@ def test_any_table_is_read_right_or_told_wrong(rows: list[tuple[str, str, str]])
 def test_any_words_are_read_or_refused(words: str) -> None:
     try:
         found = read_rewards(SILENT, words)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         assert error.code
     else:
         assert found is not None and np.isfinite(found).any()
 
 
 def test_two_sources_are_one_too_many() -> None:
-    with pytest.raises(InvalidInput, match="reward and rewards"):
+    with pytest.raises(InvalidInputError, match="reward and rewards"):
         read_rewards(log_of([(0, 0, 0, 1.0)]), "good=1")
 
 
@@ -210,7 +210,7 @@ def test_default_usage() -> None:
     amounts, resources, _ = usage()
     assert amounts.shape == (3, 3, 2, 1) and resources == ("services",)
     assert amounts[0, 0, :, 0].tolist() == [0, 1]
-    with pytest.raises(InvalidInput, check=mentions("2 resources", "resources")):
+    with pytest.raises(InvalidInputError, check=mentions("2 resources", "resources")):
         usage(resources=("bays", "crews"))
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evenhand.errors import InvalidInput, TooLarge
+from evenhand.errors import InvalidInputError, TooLargeError
 from evenhand.fitting.posterior import Dirichlet, Drawn
 
 from ..conftest import mentions
@@ -108,13 +108,13 @@ def test_a_copy_is_the_same_row_in_every_draw():
 
 def test_what_is_asked_for_must_make_sense():
     posterior = Dirichlet(SPARSE)
-    with pytest.raises(InvalidInput, check=mentions("level")):
+    with pytest.raises(InvalidInputError, check=mentions("level")):
         posterior.interval(1.5)
-    with pytest.raises(InvalidInput, check=mentions("num_draws")):
+    with pytest.raises(InvalidInputError, check=mentions("num_draws")):
         posterior.draw(0)
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLargeError):
         posterior.draw(10**12)
-    with pytest.raises(InvalidInput, check=mentions("draws")):
+    with pytest.raises(InvalidInputError, check=mentions("draws")):
         Drawn(posterior.mean, np.zeros((0, *SPARSE.shape)))
 
 

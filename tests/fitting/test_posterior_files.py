@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import EvenhandError, InvalidInput, ModelError
+from evenhand.errors import EvenhandError, InvalidInputError, ModelError
 from evenhand.fitting.hierarchical_dirichlet import estimate_prior
 from evenhand.fitting.posterior import Dirichlet, Drawn
 from evenhand.fitting.posterior_files import (
@@ -220,7 +220,7 @@ def test_pickles_are_not_read(tmp_path):
 
 def test_what_is_not_there_or_no_archive_is_told(tmp_path):
     path = tmp_path / "m.posterior.npz"
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         load_posterior(path)
     path.write_bytes(b"rows")
     with pytest.raises(ModelError):

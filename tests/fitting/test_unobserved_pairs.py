@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, ModelError, TableError
+from evenhand.errors import InvalidInputError, ModelError, TableError
 from evenhand.fitting.posterior_files import drawn_problems, load_posterior, posterior_path
 from tests.fitting.flat import fit
 
@@ -92,7 +92,7 @@ def test_every_fault_of_a_table_is_reported():
         fitted(unseen=the_row("mend", good=0.7))
     with pytest.raises(TableError, check=mentions("probability")):
         fitted(unseen=[{"state": "good", "action": "mend", "next_state": "good"}])
-    with pytest.raises(InvalidInput, check=mentions("never")):
+    with pytest.raises(InvalidInputError, check=mentions("never")):
         fitted(unseen="never")
 
 
@@ -128,7 +128,7 @@ def test_states_that_only_get_worse():
         assert (told[0, :, 0][below] == 0).all()
     with pytest.raises(TableError, check=mentions("2 steps")):  # no path of idle steps leads back
         fitted(rows_of("poor - good good fair.mend good"), only_worse=True)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         fitted(states=None, only_worse=True)
 
 
@@ -145,7 +145,7 @@ def test_a_mask_excludes_what_it_names(tmp_path):
     with pytest.raises(TableError, match='unknown state "god"'):
         fitted(rows, impossible=str(mask))
     mask.write_text("state,next_state\ngood,*\n")
-    with pytest.raises(InvalidInput, match="no next state") as caught:
+    with pytest.raises(InvalidInputError, match="no next state") as caught:
         fitted(rows, impossible=str(mask))
     assert len(caught.value.faults) == 2
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evenhand.errors import TooLarge
+from evenhand.errors import TooLargeError
 from evenhand.kernels import compiled_priorities, priorities
 from evenhand.kernels.priorities import priority_law, sample_by_priority, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
@@ -179,7 +179,7 @@ class TestLaw:
         case = case_of(SCORES, [3, 3, 4], [4, 4], BY_STATE)
         number = len(priority_law(*case)[0])
         monkeypatch.setattr(priorities, "LARGEST_LAW", number // 2)
-        with pytest.raises(TooLarge, check=mentions(number // 2)):
+        with pytest.raises(TooLargeError, check=mentions(number // 2)):
             priority_law(*case)
 
 

@@ -9,7 +9,7 @@ from stable_baselines3 import PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.learning import BatchedCounts, CountEnv, from_stable_baselines3
 from evenhand.problems import crew_maintenance, machine_replacement
 
@@ -85,9 +85,9 @@ def test_what_does_not_fit_is_refused(machines, tmp_path):
     model = next(models(machines))
     with pytest.raises(PolicyError, check=mentions("4 inputs", "6 outputs")):
         from_stable_baselines3(model, crew_maintenance(num_arms=3, num_types=1))
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         from_stable_baselines3(model, crew_maintenance(num_arms=3))
-    with pytest.raises(InvalidInput, check=mentions("CountEnv", "BatchedCounts")):
+    with pytest.raises(InvalidInputError, check=mentions("CountEnv", "BatchedCounts")):
         from_stable_baselines3("PPO", machines)
-    with pytest.raises(NotApplicable, match="cannot be saved"):
+    with pytest.raises(NotApplicableError, match="cannot be saved"):
         eh.save_policy(machines, from_stable_baselines3(model, machines), tmp_path / "policy.zip")

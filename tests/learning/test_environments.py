@@ -12,7 +12,7 @@ import gymnasium
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 from stable_baselines3.common.env_checker import check_env as stable_baselines3_check
 
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.learning.environments import ENV_ID, BatchedCounts, CountEnv
 from evenhand.learning.joint_copies import BatchedJoint
 from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks, assign_arms, sampled
@@ -118,7 +118,7 @@ class TestRendering:
         env = CountEnv(machine_replacement(num_arms=2))
         env.reset(seed=0)
         assert env.render() is None
-        with pytest.raises(InvalidInput, check=mentions("ansi", "rgb_array")):
+        with pytest.raises(InvalidInputError, check=mentions("ansi", "rgb_array")):
             CountEnv(machine_replacement(num_arms=2), render_mode="human")
 
     def test_the_id_with_its_module_needs_no_import(self, monkeypatch):
@@ -178,13 +178,13 @@ class TestCountEnv:
 
     def test_arms_that_are_not_alike_are_refused(self):
         for env in (CountEnv, BatchedCounts):
-            with pytest.raises(NotApplicable, check=mentions("2 types")):
+            with pytest.raises(NotApplicableError, check=mentions("2 types")):
                 env(two_types())
 
     @pytest.mark.parametrize("horizon", [0, 2.5, -1])
     def test_a_horizon_is_a_number_of_steps(self, horizon):
         for env in (CountEnv, BatchedCounts):
-            with pytest.raises(InvalidInput, check=mentions("horizon")):
+            with pytest.raises(InvalidInputError, check=mentions("horizon")):
                 env(machine_replacement(num_arms=2), horizon=horizon)
 
 
@@ -312,11 +312,11 @@ class TestTasks:
         [((0, 3), (1, 1)), ((3, 2), (1, 1)), ((1, 2), (-1, 1)), ((1, 2), (2, 1)), ((1, 2), (0, np.inf))],
     )
     def test_ranges_that_are_none_are_refused(self, arms, budget):
-        with pytest.raises(InvalidInput, check=mentions("range")):
+        with pytest.raises(InvalidInputError, check=mentions("range")):
             Tasks(arms, (budget,))
 
     def test_one_range_a_resource(self):
-        with pytest.raises(InvalidInput, check=mentions("1 ranges", "2 resources")):
+        with pytest.raises(InvalidInputError, check=mentions("1 ranges", "2 resources")):
             BatchedCounts(two_resources(), 2, tasks=Tasks((1, 2), ((1, 1),)))
 
     def test_a_spread_goes_from_end_to_end(self):
@@ -443,12 +443,12 @@ def test_observe_is_used_as_it_is():
 def test_a_copy_refuses_what_is_no_action_in_words():
     env = CountEnv(machine_replacement(num_arms=2), horizon=3)
     size = env.action_space.shape[0]
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         env.step(np.zeros(size))
     env.reset(seed=0)
-    with pytest.raises(InvalidInput, check=mentions("action", 6, 7)):
+    with pytest.raises(InvalidInputError, check=mentions("action", 6, 7)):
         env.step(np.zeros(size + 1))
-    with pytest.raises(InvalidInput, check=mentions("action[5]")):
+    with pytest.raises(InvalidInputError, check=mentions("action[5]")):
         env.step(np.where(np.arange(size) == 5, np.nan, 0.0))
-    with pytest.raises(InvalidInput, check=mentions("action")):
+    with pytest.raises(InvalidInputError, check=mentions("action")):
         env.step("up")

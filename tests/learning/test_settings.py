@@ -9,7 +9,7 @@ import pytest
 from evenhand import train
 from evenhand.cli.application import application
 from evenhand.cli.commands.train import read_settings
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings, settings
 from evenhand.planning.shipped import manifests
 from evenhand.problems import machine_replacement
@@ -52,12 +52,12 @@ class TestTheSameEverywhere:
 
 class TestRefused:
     def test_a_name_that_is_nearly_right(self):
-        with pytest.raises(UnknownName, check=mentions("horizn", "horizon")):
+        with pytest.raises(UnknownNameError, check=mentions("horizn", "horizon")):
             train(MACHINES, horizn=20)
 
     def test_before_anything_heavy_is_loaded(self):
         for wrong in ({"steps": 0}, {"seed": True}, {"architecture": "raw"}, {"hidden": [3, 0]}):
-            with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            with pytest.raises(InvalidInputError, match=next(iter(wrong))):
                 TrainingSettings(**wrong)
 
     def test_they_cannot_be_changed(self):

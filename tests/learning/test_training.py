@@ -21,7 +21,7 @@ import torch
 import evenhand as eh
 from evenhand import learning
 from evenhand.cli.main import run as cli
-from evenhand.errors import InvalidInput, MissingExtra, NotApplicable, UnknownName
+from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError, UnknownNameError
 from evenhand.evaluation import evaluate
 from evenhand.evaluation.exact import exact_values
 from evenhand.learning.checkpoints import Checkpoint, read_checkpoint
@@ -209,13 +209,13 @@ class TestResume:
     def test_other_settings_are_refused_by_name(self, other, named, tmp_path):
         file = last_checkpoint("ppo", tmp_path / "run.checkpoint")
         before = file.read_bytes()
-        with pytest.raises(InvalidInput, match=f"{named} was"):
+        with pytest.raises(InvalidInputError, match=f"{named} was"):
             run("ppo", checkpoint=file, resume=True, **other)
         assert file.read_bytes() == before
 
     def test_another_problem_is_refused(self, tmp_path):
         file = last_checkpoint("ppo", tmp_path / "run.checkpoint")
-        with pytest.raises(InvalidInput, check=mentions("problem")):
+        with pytest.raises(InvalidInputError, check=mentions("problem")):
             train(
                 machine_replacement(num_arms=3, stay_probability=0.7), PPO, 1024, checkpoint=file, resume=True, **SMALL
             )
@@ -237,7 +237,7 @@ class TestResume:
             with zipfile.ZipFile(file, "w") as archive:
                 archive.writestr("x" if damage == "other zip" else "evenhand.json", facts)
         before = file.read_bytes()
-        with pytest.raises(InvalidInput, check=mentions("run.checkpoint")):
+        with pytest.raises(InvalidInputError, check=mentions("run.checkpoint")):
             run("ppo", checkpoint=file, resume=True)
         assert file.read_bytes() == before
 
@@ -250,11 +250,11 @@ class TestResume:
         with zipfile.ZipFile(file, "w") as archive:
             for name, body in (parts | {"evenhand.json": json.dumps(facts)}).items():
                 archive.writestr(name, body)
-        with pytest.raises(InvalidInput, match=r"run\.checkpoint"):
+        with pytest.raises(InvalidInputError, match=r"run\.checkpoint"):
             run("ppo", checkpoint=file, resume=True)
 
     def test_resuming_needs_a_checkpoint(self):
-        with pytest.raises(InvalidInput, check=mentions("resume")):
+        with pytest.raises(InvalidInputError, check=mentions("resume")):
             run("ppo", resume=True)
 
 
@@ -501,21 +501,21 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "error", "told"),
         [
-            ({"algorithm": "pppo"}, UnknownName, "Did you mean 'ppo'"),
-            ({"allocation": "greddy"}, InvalidInput, "allocation"),
-            ({"architecture": "raw"}, InvalidInput, "architecture"),
-            ({"steps": 0}, InvalidInput, "steps"),
-            ({"steps": 10.5}, InvalidInput, "steps"),
-            ({"horizon": 0}, InvalidInput, "horizon"),
-            ({"evaluations": 0}, InvalidInput, "evaluations"),
-            ({"hidden": (0,)}, InvalidInput, "hidden"),
-            ({"num_arms": (3, 2)}, InvalidInput, "num_arms"),
-            ({"num_arms": (0, 2)}, InvalidInput, "num_arms"),
-            ({"budget": (2, 1)}, InvalidInput, "budget"),
-            ({"budget": ((1, 1), (1, 1))}, InvalidInput, "budget"),
-            ({"budget": (np.nan, 1)}, InvalidInput, "budget"),
-            ({"architecture": "joint", "algorithm": SAC}, NotApplicable, "ppo"),
-            ({"architecture": "joint", "num_arms": (2, 3)}, NotApplicable, "one number of arms"),
+            ({"algorithm": "pppo"}, UnknownNameError, "Did you mean 'ppo'"),
+            ({"allocation": "greddy"}, InvalidInputError, "allocation"),
+            ({"architecture": "raw"}, InvalidInputError, "architecture"),
+            ({"steps": 0}, InvalidInputError, "steps"),
+            ({"steps": 10.5}, InvalidInputError, "steps"),
+            ({"horizon": 0}, InvalidInputError, "horizon"),
+            ({"evaluations": 0}, InvalidInputError, "evaluations"),
+            ({"hidden": (0,)}, InvalidInputError, "hidden"),
+            ({"num_arms": (3, 2)}, InvalidInputError, "num_arms"),
+            ({"num_arms": (0, 2)}, InvalidInputError, "num_arms"),
+            ({"budget": (2, 1)}, InvalidInputError, "budget"),
+            ({"budget": ((1, 1), (1, 1))}, InvalidInputError, "budget"),
+            ({"budget": (np.nan, 1)}, InvalidInputError, "budget"),
+            ({"architecture": "joint", "algorithm": SAC}, NotApplicableError, "ppo"),
+            ({"architecture": "joint", "num_arms": (2, 3)}, NotApplicableError, "one number of arms"),
         ],
         ids=str,
     )
@@ -537,16 +537,16 @@ class TestRefused:
         ids=str,
     )
     def test_what_is_no_number_of_the_kind_is_told_by_name(self, options):
-        with pytest.raises(InvalidInput, match=next(iter(options))):
+        with pytest.raises(InvalidInputError, match=next(iter(options))):
             run("ppo", **options)
 
     def test_arms_that_are_not_alike(self):
         for architecture in ("counts", "joint"):
-            with pytest.raises(NotApplicable):
+            with pytest.raises(NotApplicableError):
                 train(two_types(), PPO, 128, architecture=architecture)
 
     def test_a_joint_network_for_a_simulator(self):
-        with pytest.raises(NotApplicable, check=mentions("matrices")):
+        with pytest.raises(NotApplicableError, check=mentions("matrices")):
             train(sampled(MACHINES), PPO, 128, architecture="joint")
 
     @pytest.mark.parametrize("absent", ["torch", "stable_baselines3", "gymnasium"])
@@ -563,7 +563,7 @@ class TestRefused:
                 monkeypatch.delitem(sys.modules, name)
         monkeypatch.setattr(sys, "meta_path", [Wall(absent), *sys.meta_path])
         for use in (lambda: eh.train(MACHINES), lambda: learning.CountEnv):
-            with pytest.raises(MissingExtra, check=mentions("evenhand[rl]")):
+            with pytest.raises(MissingExtraError, check=mentions("evenhand[rl]")):
                 use()
         assert cli(["train", "machine-replacement"]) == 1
         told = capsys.readouterr()

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.learning import judging, loop
 from evenhand.learning.learners import PPOLearner
 from evenhand.learning.training_runs import SeedRow, TrainingRuns, checkpoint_of
@@ -103,7 +103,7 @@ def test_a_finished_seed_is_read_and_a_missing_one_is_trained(three, tmp_path, m
     assert [bits(run) for run in again.runs] == [bits(run) for run in three.runs]
     assert bits(before.runs[1]) == bits(again.runs[1])
     assert len(played) == 2 * 512 // 8  # of the second and the third: the first was over
-    with pytest.raises(InvalidInput, match="horizon"):
+    with pytest.raises(InvalidInputError, match="horizon"):
         eh.train(MACHINES, seeds=3, checkpoint=file, resume=True, **(SMALL | {"horizon": 21}))
     assert eh.train(MACHINES, seeds=1, checkpoint=file, **(SMALL | {"horizon": 21})).runs[0].settings["horizon"] == 21
 
@@ -127,7 +127,7 @@ def test_a_finished_seed_is_read_and_a_missing_one_is_trained(three, tmp_path, m
     ],
 )
 def test_invalid_arguments_are_refused_before_any_run(asked, words):
-    with pytest.raises((InvalidInput, UnknownName), match=words):
+    with pytest.raises((InvalidInputError, UnknownNameError), match=words):
         eh.train(MACHINES, **({"seeds": 2} | asked))
 
 
@@ -139,7 +139,7 @@ def test_a_simulator_that_cannot_be_sent_is_refused():
             return states, states * 0.0
 
     own = eh.Simulator(sample, lambda n, rng: rng.integers(0, 2, n), [[0], [1]], 2, 3, [1], 0.9)
-    with pytest.raises(InvalidInput, match="the problem"):
+    with pytest.raises(InvalidInputError, match="the problem"):
         eh.train(own, seeds=2, backend="processes:2", **SMALL)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import InvalidInput, ModelError
+from evenhand.errors import InvalidInputError, ModelError
 from evenhand.model.arm import Arm, ArmTables
 
 SMALL = {
@@ -250,7 +250,7 @@ def test_fingerprints_tell_padding_from_states_that_do_nothing():
 
 
 def test_arms_of_different_resources_do_not_stack():
-    with pytest.raises(InvalidInput, match="number of resources"):
+    with pytest.raises(InvalidInputError, match="number of resources"):
         ArmTables.stack([small(), small(usage=[[0, 0], [1, 1]])])
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.model.welfare import RankWeighted
 
 
@@ -95,7 +95,7 @@ def test_the_witness_shows_it():
 @pytest.mark.parametrize("method", ["auto", "joint", "fluid"])
 def test_nothing_is_proved_by_it(welfare, method):
     """Before, a convex one had a gap of 0, and a wrong supergradient a bound below what is attained."""
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         eh.solve(PROBLEM, welfare, method)
 
 
@@ -108,7 +108,7 @@ def test_a_comparison_goes_on_without_a_bound():
 
 
 def test_others_that_report_a_bound():
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         eh.solve(PROBLEM, BROKEN["concave"], budgets=[2])
     found = eh.price_of_fairness(PROBLEM, [BROKEN["concave"]])
     assert "own" not in [row.welfare for row in found.rows]

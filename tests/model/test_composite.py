@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.objective import Objective
 from evenhand.model.policy import begin, capabilities
@@ -109,14 +109,14 @@ def test_what_all_parts_can_do_the_whole_can(make):
 
 @pytest.mark.parametrize("shares", [[0.5], [0.5, 0.6], [-0.5, 1.5], [0.0, 0.0]])
 def test_shares_that_are_none(shares):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         MixturePolicy([Always(0), Always(1)], shares)
 
 
 def test_steps_that_are_none():
-    with pytest.raises(InvalidInput, match="got none"):
+    with pytest.raises(InvalidInputError, match="got none"):
         TimeVaryingPolicy([])
-    with pytest.raises(InvalidInput, match="remembers"):
+    with pytest.raises(InvalidInputError, match="remembers"):
         TimeVaryingPolicy([TimeVaryingPolicy([Always(0)])])
 
 
@@ -146,10 +146,10 @@ def test_groups_count_once_whatever_their_size():
     ("parts", "words"), [([], "parts: expected .*, got none"), (["random"], r"parts\[0\]: expected an object")]
 )
 def test_parts_are_policies(make, parts, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         make(parts)
 
 
 def test_shares_are_numbers():
-    with pytest.raises(InvalidInput, match="shares: expected a number for each part"):
+    with pytest.raises(InvalidInputError, match="shares: expected a number for each part"):
         MixturePolicy([Always(0)], ["all"])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import ModelError, TooLarge
+from evenhand.errors import ModelError, TooLargeError
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 
@@ -91,7 +91,7 @@ def test_a_billion_arms_take_no_room():
 
 def test_the_table_of_arms_is_refused_when_it_would_not_fit(monkeypatch):
     monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1e9)
-    with pytest.raises(TooLarge, match="1000000000 arms"):
+    with pytest.raises(TooLargeError, match="1000000000 arms"):
         _ = problem(counts=[MOST_ARMS]).type_of_arm
 
 

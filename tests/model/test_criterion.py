@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.model.criterion import Average, Discounted, Finite, as_criterion, parse_criterion
 
 from ..conftest import mentions
@@ -64,7 +64,7 @@ def test_an_average_counts_equal_shares_after_the_warm_up():
 
 def test_a_finite_horizon_is_not_another():
     assert Finite(5).simulated_steps(5) == 5
-    with pytest.raises(InvalidInput, check=mentions("finite", 5, "5 steps", 6)):
+    with pytest.raises(InvalidInputError, check=mentions("finite", 5, "5 steps", 6)):
         Finite(5).simulated_steps(6)
 
 
@@ -72,14 +72,14 @@ def test_a_finite_horizon_is_not_another():
     "text", ["finite", "finite:", "finite:0", "finite:-1", "finite:2.5", "average:1", "discounted:2"]
 )
 def test_texts_that_are_refused(text):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         parse_criterion(text, 0.9)
 
 
 def test_words_for_what_is_unknown():
-    with pytest.raises(UnknownName, check=mentions("average")):
+    with pytest.raises(UnknownNameError, check=mentions("average")):
         parse_criterion("avrage", 0.9)
-    with pytest.raises(InvalidInput, check=mentions("1 goes")):
+    with pytest.raises(InvalidInputError, check=mentions("1 goes")):
         parse_criterion("discounted", 1.0)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         as_criterion(3, 0.9)

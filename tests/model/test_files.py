@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import InvalidInput, ModelError
+from evenhand.errors import InvalidInputError, ModelError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.io import load, save, write_atomically
@@ -179,7 +179,7 @@ def test_labels_that_need_care(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_label_that_is_no_text_is_not_written(tmp_path, suffix):
     problem = CoupledMDP([Arm([[[1.0]]], [[0.0]], [[0]], name="half \ud83d")], [0], 0.5)
-    with pytest.raises(InvalidInput, match="not Unicode"):
+    with pytest.raises(InvalidInputError, match="not Unicode"):
         save(problem, tmp_path / f"model{suffix}")
     assert list(tmp_path.iterdir()) == []
 
@@ -256,18 +256,18 @@ def test_a_byte_order_mark_is_no_fault(tmp_path):
 @pytest.mark.parametrize("name", ["model.yaml", "model", "model.toml.bak"])
 def test_unknown_kinds_of_file(tmp_path, name):
     for attempt in (lambda: load(tmp_path / name), lambda: save(machines(), tmp_path / name)):
-        with pytest.raises(InvalidInput, match=r"\.toml, \.json, \.npz"):
+        with pytest.raises(InvalidInputError, match=r"\.toml, \.json, \.npz"):
             attempt()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_files_that_are_not_there(tmp_path, suffix):
-    with pytest.raises(InvalidInput, match="no such file"):
+    with pytest.raises(InvalidInputError, match="no such file"):
         load(tmp_path / f"absent{suffix}")
     (tmp_path / f"folder{suffix}").mkdir()
-    with pytest.raises(InvalidInput, match="a folder"):
+    with pytest.raises(InvalidInputError, match="a folder"):
         load(tmp_path / f"folder{suffix}")
-    with pytest.raises(InvalidInput, match="file name"):
+    with pytest.raises(InvalidInputError, match="file name"):
         load(f"nul\0{suffix}")
 
 
@@ -316,7 +316,7 @@ def test_no_damage_ends_in_anything_but_faults(tmp_path_factory, data, suffix):
     path = written(folder, bytes(content), f"damaged{suffix}")
     try:
         assert isinstance(load(path), CoupledMDP)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         assert str(path) in str(error)
 
 
@@ -792,12 +792,12 @@ def test_a_link_stays_a_link(tmp_path):
 
 
 def test_places_that_cannot_be_written(tmp_path):
-    with pytest.raises(InvalidInput, match="there is no directory"):
+    with pytest.raises(InvalidInputError, match="there is no directory"):
         save(machines(), tmp_path / "absent" / "model.toml")
-    with pytest.raises(InvalidInput, match="not a file"):
+    with pytest.raises(InvalidInputError, match="not a file"):
         (tmp_path / "folder.toml").mkdir()
         save(machines(), tmp_path / "folder.toml")
-    with pytest.raises(InvalidInput, match="file name"):
+    with pytest.raises(InvalidInputError, match="file name"):
         write_atomically("nul\0.toml", b"")
 
 

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from evenhand.errors import ModelError, Normalised
+from evenhand.errors import ModelError, NormalisationWarning
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import load, save
@@ -33,7 +33,7 @@ def die(row, **changes):
 
 def test_a_file_of_thirds_is_read_and_noted(tmp_path):
     (tmp_path / "die.toml").write_text(THIRDS)
-    with pytest.warns(Normalised) as told:
+    with pytest.warns(NormalisationWarning) as told:
         problem = load(tmp_path / "die.toml")
     (warning,) = told
     assert warning.filename == __file__
@@ -49,7 +49,7 @@ def test_a_file_of_thirds_is_read_and_noted(tmp_path):
 @pytest.mark.parametrize("suffix", [".toml", ".json", ".npz"])
 def test_what_was_normalised_is_written_so_and_read_without_a_word(tmp_path, suffix):
     (tmp_path / "die.toml").write_text(THIRDS)
-    with pytest.warns(Normalised):
+    with pytest.warns(NormalisationWarning):
         problem = load(tmp_path / "die.toml")
     save(problem, tmp_path / f"again{suffix}")
     with warnings.catch_warnings():
@@ -60,7 +60,7 @@ def test_what_was_normalised_is_written_so_and_read_without_a_word(tmp_path, suf
 @pytest.mark.parametrize("off", [9e-5, 1e-4, -1e-4, 1e-6])
 def test_rows_within_a_ten_thousandth_are_divided_by_their_sum(off):
     row = np.array([0.5 + off, 0.25, 0.25])
-    with pytest.warns(Normalised, match="3 rows") as told:
+    with pytest.warns(NormalisationWarning, match="3 rows") as told:
         arm = die(row.tolist())
     assert told[0].filename == __file__
     assert np.allclose(arm.transitions[0, 0], row / row.sum(), rtol=0, atol=1e-16)
@@ -93,7 +93,7 @@ def tables(rows):
 
 
 def test_arrays_are_treated_alike(tmp_path):
-    with pytest.warns(Normalised) as told:
+    with pytest.warns(NormalisationWarning) as told:
         problem = CoupledMDP(tables([[0.3333333] * 3, [0.49999, 0.49999]]), [1], 0.9)
     assert [row.place for row in told[0].message.rows] == ["arms[0].transitions[1][0]", "arms[1].transitions[1][0]"]
     assert problem.tables.transitions[1, 1, 0].tolist() == [0.5, 0.5, 0.0]
@@ -105,7 +105,7 @@ def test_rows_of_an_archive_are_named(tmp_path):
     source = tables([[0.3333333] * 3, [0.5, 0.5]])
     names = ("transitions", "rewards", "usage", "num_states", "num_actions")
     np.savez(tmp_path / "m.npz", discount=0.9, budget=[1], **{name: getattr(source, name) for name in names})
-    with pytest.warns(Normalised, match=r"arms\[0\]\.transitions\[1\]\[0\]"):
+    with pytest.warns(NormalisationWarning, match=r"arms\[0\]\.transitions\[1\]\[0\]"):
         load(tmp_path / "m.npz")
 
 
@@ -114,7 +114,7 @@ def test_many_arms_that_nearly_sum_to_one_are_no_fault():
     moves = np.full((100, 3, 1, 3), 0.333333)
     sizes = np.full(100, 3, dtype=np.int32), np.full(100, 1, dtype=np.int32)
     arms = ArmTables(moves, np.zeros((100, 3, 1)), np.zeros((100, 3, 1, 1)), np.full((100, 3), 1 / 3), *sizes)
-    with pytest.warns(Normalised, match="300 rows"):
+    with pytest.warns(NormalisationWarning, match="300 rows"):
         assert CoupledMDP(arms, [1], 0.9).num_types == 1
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, ModelError, TableError
+from evenhand.errors import InvalidInputError, ModelError, TableError
 from evenhand.model.parquet import KEY, ArmWriter, open_arms
 
 HEADER = {"version": 1, "budget": [1], "discount": 0.9}
@@ -146,9 +146,9 @@ def test_unknown_types_are_told_with_row_and_hint(tmp_path):
 
 
 def test_missing_files_and_empty_folders_are_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         open_arms(tmp_path / "none.parquet")
-    with pytest.raises(InvalidInput, match="no part"):
+    with pytest.raises(InvalidInputError, match="no part"):
         open_arms(tmp_path)
 
 

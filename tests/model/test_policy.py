@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.model.policy import Capabilities, capabilities
 from evenhand.planning.policy_registry import REGISTRY
 from evenhand.planning.solve import solve
@@ -80,7 +80,7 @@ NAMED = {
 def test_what_named_policies_can_do(entry):
     try:
         policy = entry.build(MACHINES, "gini:2")
-    except NotApplicable:
+    except NotApplicableError:
         pytest.fail("every named policy applies to this problem")
     assert able(policy) == NAMED[entry.name] | {"saves"}
 

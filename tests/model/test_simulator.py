@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, ModelError
+from evenhand.errors import InvalidInputError, ModelError
 from evenhand.model.simulator import Simulator
 
 from ..conftest import mentions
@@ -109,18 +109,18 @@ class TestSampler:
     )
     def test_what_is_not_sound_is_refused(self, answer, told):
         broken = simulator(sample=lambda states, actions, rng: answer(states))
-        with pytest.raises(InvalidInput, check=mentions("sample")) as caught:
+        with pytest.raises(InvalidInputError, check=mentions("sample")) as caught:
             broken.step(STATES, ACTIONS, np.random.default_rng(0))
         assert told in str(caught.value)
 
     @pytest.mark.parametrize("answer", [lambda s: s, lambda s: (s,), lambda s: None, lambda s: (s, ["a"] * len(s))])
     def test_an_answer_of_another_kind_is_refused_in_words(self, answer):
-        with pytest.raises(InvalidInput, check=mentions("sample")):
+        with pytest.raises(InvalidInputError, check=mentions("sample")):
             simulator(sample=lambda states, actions, rng: answer(states)).step(
                 STATES, ACTIONS, np.random.default_rng(0)
             )
 
     @pytest.mark.parametrize("first", [lambda n, rng: np.zeros(n - 1, int), lambda n, rng: np.full(n, 3)])
     def test_first_states_are_checked_too(self, first):
-        with pytest.raises(InvalidInput, check=mentions("first")):
+        with pytest.raises(InvalidInputError, check=mentions("first")):
             simulator(first=first).begin(4, np.random.default_rng(0))

@@ -9,7 +9,7 @@ import polars
 import pyarrow
 import pytest
 
-from evenhand.errors import InvalidInput, MissingExtra, TableError
+from evenhand.errors import InvalidInputError, MissingExtraError, TableError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io.text_table import as_table, read_table
@@ -96,7 +96,7 @@ class TestKindsOfTables:
 
     def test_parquet_without_its_package(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "polars", None)
-        with pytest.raises(MissingExtra, check=mentions("evenhand[data]")):
+        with pytest.raises(MissingExtraError, check=mentions("evenhand[data]")):
             read_table(io.BytesIO(b"PAR1"), "parquet")
 
     @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ class TestKindsOfTables:
         assert message in str(caught.value)
 
     def test_no_such_file(self, tmp_path):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             read_table(tmp_path / "none.csv")
 
     def test_something_else(self):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             as_table(7)
 
 
@@ -207,7 +207,7 @@ class TestStates:
 
     @pytest.mark.parametrize("states", [[0, 1], [0, 0, 2], [0, 0, -1], np.zeros((2, 3), dtype=int)], ids=str)
     def test_that_do_not_fit(self, states):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             find_arms(fleet(), states)
 
 
@@ -239,7 +239,7 @@ class TestStartingAt:
 
     def test_names_are_checked(self):
         for names in (["a"], ["a", "a", "b"], ["a", "", "b"], "abc"):
-            with pytest.raises(InvalidInput, check=mentions("arm_names")):
+            with pytest.raises(InvalidInputError, check=mentions("arm_names")):
                 fleet(arm_names=names)
 
     def test_order_of_names(self):

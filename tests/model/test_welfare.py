@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evenhand.errors import InvalidInput, OutOfDomain, TooLarge, UnknownName
+from evenhand.errors import InvalidInputError, OutOfDomainError, TooLargeError, UnknownNameError
 from evenhand.model.welfare import (
     AlphaFair,
     Gini,
@@ -192,7 +192,7 @@ class TestEveryWelfare:
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
     def test_refuses_what_is_not_a_number(self, make, bad):
         for ask in (make(2), make(2).supergradient, make(2).check_domain):
-            with pytest.raises(InvalidInput):
+            with pytest.raises(InvalidInputError):
                 ask([1.0, bad])
 
     @EVERY
@@ -212,7 +212,7 @@ class TestEveryWelfare:
     )
     def test_refuses_what_has_no_sense(self, make, values, counts, message):
         for ask in (make(2), make(2).supergradient):
-            with pytest.raises(InvalidInput, match=message):
+            with pytest.raises(InvalidInputError, match=message):
                 ask(values, counts)
 
 
@@ -284,7 +284,7 @@ class TestGini:
         np.testing.assert_allclose(AlphaFair(3)([1.0, 1e12], [1, n - 1]), expected, rtol=1e-12)
 
     def test_weights_that_do_not_fit_are_refused(self):
-        with pytest.raises(TooLarge, check=mentions("counts")):
+        with pytest.raises(TooLargeError, check=mentions("counts")):
             _ = Gini.geometric(10**15).weights
 
     def test_weights_are_read_only(self):
@@ -297,7 +297,7 @@ class TestGini:
         assert parse_welfare(welfare.name, 3) == welfare
 
     def test_names_every_fault_of_its_weights(self):
-        with pytest.raises(InvalidInput) as caught:
+        with pytest.raises(InvalidInputError) as caught:
             Gini([0.5, 0.6, -0.2])
         message = str(caught.value)
         assert mentions("weights[1]", 0.6)(message)
@@ -306,27 +306,27 @@ class TestGini:
 
     @pytest.mark.parametrize("weights", [[], [math.nan, 0.5], ["a"], 1.0, [[0.5, 0.5]]])
     def test_refuses_what_are_not_weights(self, weights):
-        with pytest.raises(InvalidInput, check=mentions("weights")):
+        with pytest.raises(InvalidInputError, check=mentions("weights")):
             Gini(weights)
 
     @pytest.mark.parametrize("ratio", [0.5, 0, -1, math.nan, math.inf, "2", True, 10**400])
     def test_refuses_a_ratio_below_one(self, ratio):
-        with pytest.raises(InvalidInput, check=mentions("ratio", 1)):
+        with pytest.raises(InvalidInputError, check=mentions("ratio", 1)):
             Gini.geometric(3, ratio)
 
     @pytest.mark.parametrize("num_arms", [0, -1, 2.0, True])
     def test_refuses_a_senseless_number_of_arms(self, num_arms):
-        with pytest.raises(InvalidInput, check=mentions("num_arms")):
+        with pytest.raises(InvalidInputError, check=mentions("num_arms")):
             Gini.geometric(num_arms)
 
     def test_is_for_its_number_of_arms_only(self):
         for welfare in (Gini.geometric(3), Gini([0.5, 0.3, 0.2])):
             for ask in (welfare, welfare.supergradient):
-                with pytest.raises(InvalidInput, check=mentions("3 arms", 4)):
+                with pytest.raises(InvalidInputError, check=mentions("3 arms", 4)):
                     ask([1.0, 2.0, 3.0, 4.0])
-                with pytest.raises(InvalidInput, check=mentions("3 arms", 5)):
+                with pytest.raises(InvalidInputError, check=mentions("3 arms", 5)):
                     ask([1.0, 2.0, 3.0], [1, 1, 3])
-            with pytest.raises(InvalidInput, check=mentions("3 arms", 2)):
+            with pytest.raises(InvalidInputError, check=mentions("3 arms", 2)):
                 as_welfare(welfare, 2)
 
 
@@ -342,7 +342,7 @@ class TestMaximin:
 
     @pytest.mark.parametrize("epsilon", [-0.1, 1.5, math.nan, "x"])
     def test_epsilon_is_a_fraction(self, epsilon):
-        with pytest.raises(InvalidInput, match="epsilon"):
+        with pytest.raises(InvalidInputError, match="epsilon"):
             Maximin(epsilon)
 
 
@@ -371,11 +371,11 @@ class TestLeximin:
         assert Leximin().compare(u, v) == -1
         assert Leximin().compare(u, v, tolerance=0.01) == 1
         assert Leximin().compare(u, v, tolerance=2) == 0
-        with pytest.raises(InvalidInput, check=mentions("tolerance")):
+        with pytest.raises(InvalidInputError, check=mentions("tolerance")):
             Leximin().compare(u, v, tolerance=-1)
 
     def test_refuses_vectors_that_differ_in_length(self):
-        with pytest.raises(InvalidInput, check=mentions(2, 3)):
+        with pytest.raises(InvalidInputError, check=mentions(2, 3)):
             Leximin().compare([1.0, 2.0], [1.0, 2.0, 3.0])
 
 
@@ -425,7 +425,7 @@ class TestAlphaFair:
         near(AlphaFair(0.5)([[0.0, 0.0], [0.0, 4.0]]), [0.0, 1.0])
         near(AlphaFair(0.5).supergradient([0.0, 0.0]), [0.5, 0.5])
         AlphaFair(0.5).check_domain([0.0, 4.0])
-        with pytest.raises(OutOfDomain):
+        with pytest.raises(OutOfDomainError):
             AlphaFair(0.5).supergradient([0.0, 4.0])
 
     @pytest.mark.parametrize(
@@ -439,7 +439,7 @@ class TestAlphaFair:
     def test_outside_its_domain(self, alpha, values, message):
         welfare = AlphaFair(alpha)
         for ask in (welfare, welfare.supergradient, welfare.check_domain):
-            with pytest.raises(OutOfDomain, match=message):
+            with pytest.raises(OutOfDomainError, match=message):
                 ask(values)
 
     def test_types_without_arms_do_not_count(self):
@@ -447,7 +447,7 @@ class TestAlphaFair:
 
     @pytest.mark.parametrize("alpha", [-1, math.nan, math.inf, "1"])
     def test_refuses_what_is_no_alpha(self, alpha):
-        with pytest.raises(InvalidInput, check=mentions("alpha", 0)):
+        with pytest.raises(InvalidInputError, check=mentions("alpha", 0)):
             AlphaFair(alpha)
 
 
@@ -486,7 +486,7 @@ class TestHalf:
 
     @pytest.mark.parametrize("share", [0.4, 1, math.nan, "much", True])
     def test_refuses_what_is_no_share(self, share):
-        with pytest.raises(InvalidInput, match=r"half: expected a number of at least 0.5 and below 1"):
+        with pytest.raises(InvalidInputError, match=r"half: expected a number of at least 0.5 and below 1"):
             Gini.bottom_half(share)
 
 
@@ -527,7 +527,7 @@ class TestText:
         assert again.weights.tobytes() == welfare.weights.tobytes()
 
     def test_unknown_kinds_get_a_suggestion(self):
-        with pytest.raises(UnknownName, check=mentions("gni", "gini")):
+        with pytest.raises(UnknownNameError, check=mentions("gni", "gini")):
             parse_welfare("gni:2", 3)
 
     @pytest.mark.parametrize(
@@ -554,12 +554,12 @@ class TestText:
         ],
     )
     def test_bad_text_says_what_is_right(self, text, right):
-        with pytest.raises(InvalidInput, check=mentions(text, right)):
+        with pytest.raises(InvalidInputError, check=mentions(text, right)):
             parse_welfare(text, 3)
 
     @pytest.mark.parametrize("thing", [None, 3, Utilitarian, np.mean])
     def test_refuses_what_is_no_welfare(self, thing):
-        with pytest.raises(InvalidInput, check=mentions("welfare")):
+        with pytest.raises(InvalidInputError, check=mentions("welfare")):
             as_welfare(thing, 3)
 
     def test_a_foreign_welfare_is_as_good(self):
@@ -627,7 +627,7 @@ class TestRegistered:
         ids=["taken", "words", "colon", "no function"],
     )
     def test_what_cannot_be_registered(self, name, build, words):
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             register_welfare(name, build)
 
     @pytest.mark.parametrize(
@@ -651,12 +651,12 @@ class TestRegistered:
     )
     def test_what_cannot_be_made_is_told(self, text, build, words):
         register_welfare("share", build, example="share:2")
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             parse_welfare(text, 3)
 
     def test_one_that_is_not_registered_is_told_with_the_remedy(self):
-        with pytest.raises(UnknownName, check=mentions("register_welfare")):
+        with pytest.raises(UnknownNameError, check=mentions("register_welfare")):
             parse_welfare("share:2", 3)
-        with pytest.raises(UnknownName, check=mentions("gini")) as caught:
+        with pytest.raises(UnknownNameError, check=mentions("gini")) as caught:
             parse_welfare("ginni:2", 3)
         assert "register_welfare" not in str(caught.value)

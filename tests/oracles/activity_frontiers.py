@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
 from evenhand.solvers import whittle
@@ -75,7 +75,7 @@ def value_frontiers(
         num_states: (arm,) how many states are real, the first ones; all when absent.
 
     Raises:
-        NotApplicable: the mean of an arm over the long run depends on its start.
+        NotApplicableError: the mean of an arm over the long run depends on its start.
     """
     arms = whittle._Arms(transitions, rewards, criterion, num_states)
     arms.initial = arms.initial if initial is None else np.array(initial, dtype=np.float64)
@@ -83,7 +83,7 @@ def value_frontiers(
         unroll(arms, arms.criterion.num_steps)
     met, refused = whittle._sweep(arms)
     for arm, why in refused.items():
-        raise NotApplicable(f"arm {arm}: {why}")
+        raise NotApplicableError(f"arm {arm}: {why}")
     filled = np.arange(met.charges.shape[1] + 1) <= met.num_pivots[:, None]
     frontiers = ActivityFrontiers(
         offsets=np.append(0, np.cumsum(met.num_pivots + 1)),

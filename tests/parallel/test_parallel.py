@@ -10,7 +10,7 @@ import numpy as np
 import parallel_tasks as tasks
 import pytest
 
-from evenhand.errors import ClusterError, InvalidInput, ModelError
+from evenhand.errors import ClusterError, InvalidInputError, ModelError
 from evenhand.parallel import Pool, openblas, parse_backend, parts_per_task, single_threaded_blas
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -126,7 +126,7 @@ def test_a_pool_within_a_pool_shares_its_workers(two_processes):
 
 def test_objects_that_cannot_be_pickled_are_refused():
     lock = threading.Lock()
-    with pytest.raises(InvalidInput, match="policy mine"):
+    with pytest.raises(InvalidInputError, match="policy mine"):
         Pool("processes:2").check_picklable({"the policy yours": 1, "the policy mine": lock})
     Pool().check_picklable({"the policy mine": lock})
 
@@ -155,7 +155,7 @@ def test_blas_threads_are_restored():
 
 @pytest.mark.parametrize("text", ["threads:0", "threads:", "processes", "processes:two", "here", "ray:", "", "local:2"])
 def test_invalid_backends_are_refused(text):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         parse_backend(text)
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, TableError
+from evenhand.errors import InvalidInputError, TableError
 from evenhand.evaluation.independent import independent_values
 from evenhand.fitting.behaviour_policy import recorded_shares
 from evenhand.fitting.log import NOTHING, Log
@@ -349,9 +349,9 @@ def test_records_of_another_model_are_told() -> None:
     assert 'no state "worn"' in str(told.value) and 'no state "old"' in str(told.value)
     with pytest.raises(TableError, match='no arms "make 1"'):
         backtest(problem_of(), log_of([(1, 0, [(0, 0), (1, 1)])], num_types=2))
-    with pytest.raises(InvalidInput, match="not whole steps apart"):
+    with pytest.raises(InvalidInputError, match="not whole steps apart"):
         backtest(problem_of(), log_of([(0, 0, [(0, 0), (1, 1)])], regular=False))
-    with pytest.raises(InvalidInput, match="nothing to backtest"):
+    with pytest.raises(InvalidInputError, match="nothing to backtest"):
         backtest(problem_of(), log_of([(0, 0, [(0, 0)])]))
 
 
@@ -371,5 +371,5 @@ def test_groups_of_the_records_find_their_blocks() -> None:
     more = {"groups": ("north", "south"), "group_of": np.array([0, 0, 1], dtype=np.int32)}
     found = backtest(problem, log_of(courses, **more))
     assert set(found.worth[0].groups) == {"north", "south"}
-    with pytest.raises(InvalidInput, match=r'arms "make 0" in several groups'):
+    with pytest.raises(InvalidInputError, match=r'arms "make 0" in several groups'):
         backtest(problem, log_of(courses))

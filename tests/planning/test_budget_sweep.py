@@ -7,7 +7,7 @@ import pytest
 
 import evenhand as eh
 from evenhand import SolveMethod, compare, solve
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.planning import budget_sweep as module
 
 
@@ -95,7 +95,7 @@ def test_the_best_under_a_smaller_budget_can_be_kept():
 
 @pytest.mark.parametrize("budgets", [[], "4,4", 3, {"bays": 3}])
 def test_budgets_are_a_list(budgets):
-    with pytest.raises(InvalidInput, match="expected a list of budgets"):
+    with pytest.raises(InvalidInputError, match="expected a list of budgets"):
         solve(outreach(), budgets=budgets)
 
 
@@ -211,12 +211,12 @@ class TestKnownPlans:
         idle = eh.solve(problem, "utilitarian", "counts")
         floored = replace(idle, policy=eh.policies.never_act(problem))
         strict = eh.CoupledMDP(problem.types, [2], 0.7, [3, 3], floors=[0.2, 0.2])
-        with pytest.raises(InvalidInput, match="floors"):
+        with pytest.raises(InvalidInputError, match="floors"):
             solve(strict, "utilitarian", SolveMethod(plans=[floored]), budgets=[2])
 
     def test_a_plan_for_other_arms_is_refused(self):
         today = eh.solve(random_problem(np.random.default_rng(0)), "gini:2", "counts")
-        with pytest.raises(eh.errors.NotApplicable):
+        with pytest.raises(eh.errors.NotApplicableError):
             solve(random_problem(np.random.default_rng(1)), "gini:2", SolveMethod(plans=[today]), budgets=[2])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, ModelError
+from evenhand.errors import InvalidInputError, ModelError
 from evenhand.model.arm import ArmTables
 from evenhand.planning.check import SHOWN_OF_A_KIND
 from evenhand.planning.lint_rules import look_alike
@@ -272,7 +272,7 @@ def test_a_file_that_is_not_sound_is_refused(tmp_path):
 
 def test_what_is_no_model_is_refused_in_words():
     simulator = eh.Simulator(max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         eh.check(simulator)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable, UnknownName
+from evenhand.errors import InvalidInputError, NotApplicableError, UnknownNameError
 from evenhand.evaluation import evaluate
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy
@@ -39,7 +39,7 @@ class TestRoster:
             assert entry.summary
 
     def test_an_unknown_name_gets_the_nearest(self):
-        with pytest.raises(UnknownName, check=mentions("myopik", "myopic")):
+        with pytest.raises(UnknownNameError, check=mentions("myopik", "myopic")):
             find_policy("myopik")
 
 
@@ -87,17 +87,17 @@ class TestCompare:
         assert "simulated" in found.left_out["equal-resources"]
 
     def test_a_single_policy_that_does_not_apply_is_an_error(self):
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             compare(THREE, ["equal-resources"], method="exact", **QUICK)
 
     def test_an_unknown_name_is_an_error(self):
-        with pytest.raises(UnknownName, check=mentions("random")):
+        with pytest.raises(UnknownNameError, check=mentions("random")):
             compare(THREE, ["randon"], **QUICK)
 
     def test_one_name_as_plain_text(self):
         try:
             found = compare(THREE, "myopic", **QUICK)
-        except InvalidInput as error:
+        except InvalidInputError as error:
             assert "policies" in str(error)  # a refusal that names the argument will do
         else:
             assert [row.policy for row in found.rows] == ["myopic"]
@@ -129,7 +129,7 @@ class TestCompare:
 
     def test_another_horizon_than_the_finite_one_is_refused_before_any_work(self):
         told = []
-        with pytest.raises(InvalidInput, check=mentions("horizon", "criterion", "finite:5", "5 steps", 30)):
+        with pytest.raises(InvalidInputError, check=mentions("horizon", "criterion", "finite:5", "5 steps", 30)):
             compare(THREE, BASELINES, criterion="finite:5", progress=lambda *what: told.append(what), **QUICK)
         assert not told
 

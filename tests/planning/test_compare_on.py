@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.parallel import Pool
 
 from ..conftest import mentions
@@ -45,5 +45,5 @@ def test_a_policy_that_cannot_be_sent_is_told():
         def act(self, states, rng):
             return states * 0
 
-    with pytest.raises(InvalidInput, check=mentions("backend")):
+    with pytest.raises(InvalidInputError, check=mentions("backend")):
         eh.compare(problem, {"mine": Mine()}, num_episodes=2, horizon=3, backend="processes:1")

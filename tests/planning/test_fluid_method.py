@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate
 from evenhand.model import criterion
 from evenhand.model.arm import Arm
@@ -92,7 +92,7 @@ class TestCertificate:
         assert abs(played.welfare - found.welfare) <= 5 * np.hypot(found.welfare_stderr, played.welfare_stderr)
 
     def test_whittle_refuses_what_has_no_indices(self):
-        with pytest.raises(NotApplicable, check=mentions(2)):
+        with pytest.raises(NotApplicableError, check=mentions(2)):
             solve(crew_maintenance(num_arms=3), method="whittle")
 
     def test_discount_zero(self):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
+from evenhand.errors import InfeasibleError, InvalidInputError, NotConvergedError, OutOfDomainError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.explanations import policy_family
@@ -109,7 +109,7 @@ def test_the_time_ends_the_search(few_episodes, monkeypatch):
     hurried = eh.solve(brief(), "gini:2", eh.SolveMethod("fluid", seconds=4.0))
     assert "of 8 policies, 0 rounds, stopped by the time given" in hurried.reason
     assert eh.solve(brief(), "gini:2", "fluid").history[-1][0] > 8
-    with pytest.raises(InvalidInput, match="seconds: expected a positive number"):
+    with pytest.raises(InvalidInputError, match="seconds: expected a positive number"):
         eh.solve(outreach(), method=eh.SolveMethod(seconds=0))
 
 
@@ -204,7 +204,7 @@ class TestRotating:
         assert anew.mean >= alone.mean - 4 * np.hypot(alone.mean_stderr, anew.mean_stderr)
 
     def test_nonsense_is_refused(self):
-        with pytest.raises(InvalidInput, match="redraw_every"):
+        with pytest.raises(InvalidInputError, match="redraw_every"):
             eh.solve(outreach(), method=eh.SolveMethod(redraw_every=0))
 
 
@@ -262,7 +262,7 @@ class Nash:
 
     def check_domain(self, values):
         if (np.asarray(values) <= 0).any():
-            raise OutOfDomain("needs positive values")
+            raise OutOfDomainError("needs positive values")
 
     @staticmethod
     def _shares(values, counts):
@@ -281,7 +281,7 @@ def test_a_welfare_that_single_policies_are_no_domain_of(seconds, within, few_ep
 @pytest.mark.slow
 def test_a_relaxation_that_does_not_converge_ends_no_search(few_episodes, monkeypatch):
     def fail(*given):
-        raise NotConverged("not today")
+        raise NotConvergedError("not today")
 
     monkeypatch.setattr(mixed, "solve_weighted", fail)
     found = eh.solve(brief(), "gini:2", "fluid")
@@ -300,7 +300,7 @@ def test_an_arm_that_the_budget_never_serves_has_no_floor(few_episodes):
     """In expectation half of a service fits that takes twice the budget; in no step does it."""
     arm = eh.Arm([[[0.5, 0.5], [1, 0]], [[0.2, 0.8], [1, 0]]], [[1, 0.9], [0, 0.2]], [[0], [2]])
     floored = eh.CoupledMDP([arm], [1.0], 0.9, floors=[0.2])
-    with pytest.raises(Infeasible):
+    with pytest.raises(InfeasibleError):
         eh.solve(floored, "gini:2", "fluid")
 
 
@@ -335,7 +335,7 @@ def test_a_candidate_that_is_optimal_is_taken(few_episodes):
 
 @pytest.mark.parametrize("candidates", [{"m": 3}, ["fair-index"]])
 def test_candidates_that_are_no_policies_are_refused(candidates):
-    with pytest.raises(InvalidInput, match="candidates: "):
+    with pytest.raises(InvalidInputError, match="candidates: "):
         eh.solve(outreach(), method=eh.SolveMethod(candidates=candidates))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from evenhand import checks
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.composite import MixturePolicy
@@ -281,7 +281,7 @@ class TestDoctored:
     def test_weights_so_large_that_outputs_overflow(self, saved, outputs):
         weights = [np.ones((4, 64), np.float32), np.full((64, outputs), 3e38, np.float32)]
         weights[1][::2] *= -1
-        with pytest.raises(InvalidInput, check=mentions("layer 1")):
+        with pytest.raises(InvalidInputError, check=mentions("layer 1")):
             Network(weights, [np.full(64, 20, np.float32), np.zeros(outputs, np.float32)])
         change_arrays(saved, bias_0=np.full(8, 3e38, np.float32))
         assert "layer 0" in refused(saved)
@@ -385,9 +385,9 @@ class TestShipped:
             assert evaluate(problem, policy, method="exact").welfare >= 0.999 * solve(problem).welfare
 
     def test_others_are_told_how_to_train_one(self):
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             shipped_network(machine_replacement(num_arms=3, stay_probability=0.7))
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             shipped_network(machine_replacement(num_arms=3, discount=0.5))
 
     def test_their_manifests_say_how_they_were_made(self):

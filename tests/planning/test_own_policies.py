@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.model.policy import capabilities
 
 from ..conftest import mentions
@@ -140,7 +140,7 @@ class TestReading:
     )
     def test_classes_that_will_not_do_are_told(self, path, kinds, words):
         eh.save_policy(THREE, eh.policies.worst_first(THREE), path)
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             eh.load_policy(path, THREE, kinds=kinds)
 
     @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ class TestWriting:
         ids=["words", "a number", "a list", "a name", "text", "objects", "one way"],
     )
     def test_what_cannot_be_saved_is_told_and_nothing_is_written(self, path, policy, words):
-        with pytest.raises(NotApplicable, match=words):
+        with pytest.raises(NotApplicableError, match=words):
             eh.save_policy(THREE, policy, path)
         assert not path.exists()
 
@@ -192,7 +192,7 @@ class TestWriting:
             def act(self, states, rng):
                 return np.zeros_like(states)
 
-        with pytest.raises(NotApplicable, match="type Plain"):
+        with pytest.raises(NotApplicableError, match="type Plain"):
             eh.save_policy(THREE, Plain(), path)
 
     def test_steps_may_be_of_ones_own(self, path):

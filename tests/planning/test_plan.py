@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TableError
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TableError
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
@@ -159,7 +159,7 @@ class TestEveryKind:
             assert "planned for" in found.note
             assert (used_by(plan.problem, found) <= plan.problem.budget).all()
             return
-        with pytest.raises(NotApplicable) as caught:
+        with pytest.raises(NotApplicableError) as caught:
             plan.act(rows)
         assert re.search(r"planned for \d+", str(caught.value))
 
@@ -174,7 +174,7 @@ class TestEveryKind:
             found = plan.act(table_of(plan), budget=nothing)
             assert not any(row.served for row in found.rows)
             return
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             plan.act(table_of(plan), budget=nothing)
 
 
@@ -300,11 +300,11 @@ class TestTablesElsewhere:
     def test_is_refused_for_what_is_true(self):
         problem = fleet(counts=(2, 1))
         plan = plan_of(solve(problem, "utilitarian"))
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             plan.fitted(problem.with_budget([1, 1]))
-        with pytest.raises(NotApplicable, check=mentions("3 arms", 4)):
+        with pytest.raises(NotApplicableError, check=mentions("3 arms", 4)):
             plan.fitted(fleet())
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             plan.fitted(fleet(counts=(1, 2)))
 
     def test_act_leaves_unused_what_a_table_does_not_need(self):
@@ -339,9 +339,9 @@ class TestMixtures:
         plan = Plan(mixture(), fleet())
         assert [plan.act(TABLE, part=number).part.share for number in (1, 2, 3)] == [0.5, 0.3, 0.2]
         for wrong in (0, 4, "1", True):
-            with pytest.raises(InvalidInput, check=mentions(1, 3)):
+            with pytest.raises(InvalidInputError, check=mentions(1, 3)):
                 plan.act(TABLE, part=wrong)
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             Plan(whittle(MACHINES), MACHINES).act(MACHINE_TABLE, part=1)
 
     def test_names_of_parts_follow_the_shares(self):
@@ -379,7 +379,7 @@ class TestSteps:
         plan = Plan(RoundRobin(MACHINES), MACHINES)
         served = [next(row.arm for row in plan.act(MACHINE_TABLE, step=step).rows if row.served) for step in range(4)]
         assert sorted(served) == ["m0", "m1", "m2", "m3"]  # everyone once a round
-        with pytest.raises(InvalidInput, check=mentions("step")):
+        with pytest.raises(InvalidInputError, check=mentions("step")):
             plan.act(MACHINE_TABLE, step=-1)
 
     def test_who_is_next_is_served_next_wherever_arms_are_by_then(self):
@@ -397,7 +397,7 @@ class TestFiles:
         assert plan.about["prices"] == solution.prices
         assert (plan.about["by"], plan.about["values"]) == ("type", solution.unit_values.tolist())
         assert actions(plan.act(TABLE)) == actions(plan_of(solution).act(TABLE))
-        with pytest.raises(NotApplicable, check=mentions(2)):
+        with pytest.raises(NotApplicableError, check=mentions(2)):
             plan.act(TABLE[:2], budget=[2, 2.5])
 
     def test_arms_known_by_name(self, tmp_path):
@@ -462,7 +462,7 @@ class TestFiles:
 def test_faults_of_the_table_come_first():
     with pytest.raises(TableError, check=mentions("1 fault")):
         Plan(whittle(MACHINES), MACHINES).act([{"arm": "a", "state": "gone"}])
-    with pytest.raises(InvalidInput, check=mentions("budget")):
+    with pytest.raises(InvalidInputError, check=mentions("budget")):
         Plan(whittle(MACHINES), MACHINES).act(MACHINE_TABLE, budget=[1, 2])
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from evenhand import checks
-from evenhand.errors import EvenhandError, NotApplicable, PolicyError
+from evenhand.errors import EvenhandError, NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate
 from evenhand.evaluation.evaluate import Method
 from evenhand.model.arm import Arm
@@ -174,7 +174,7 @@ class TestRoundTrip:
             def act(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
                 return np.zeros_like(states)
 
-        with pytest.raises(NotApplicable, match="type Idle"):
+        with pytest.raises(NotApplicableError, match="type Idle"):
             save_policy(typed(), Idle(), tmp_path / "x.policy")
         assert list(tmp_path.iterdir()) == []
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.arm import Arm
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
@@ -152,7 +152,7 @@ def test_what_cannot_be_saved_alone_cannot_as_a_part(tmp_path):
     problem = typed()
     own = OfAUser()
     for policy in (own, MixturePolicy([own, never_act(problem)], [0.5, 0.5])):
-        with pytest.raises(NotApplicable, match="cannot be saved"):
+        with pytest.raises(NotApplicableError, match="cannot be saved"):
             eh.save_policy(problem, policy, tmp_path / "plan.zip")
     assert not list(tmp_path.iterdir())
 

@@ -7,7 +7,7 @@ import pytest
 
 import evenhand as eh
 from evenhand import evaluation
-from evenhand.errors import InvalidInput, ModelError, NotApplicable, PolicyError, UnknownName
+from evenhand.errors import InvalidInputError, ModelError, NotApplicableError, PolicyError, UnknownNameError
 from evenhand.planning.policy_registry import find_policy
 
 from ..conftest import mentions
@@ -48,7 +48,7 @@ class TestEvaluate:
         assert eh.evaluate(THREE, SimpleNamespace(policy=eh.policies.whittle(THREE))).welfare == expected
 
     def test_what_is_none_is_told(self, tmp_path):
-        with pytest.raises(UnknownName, match=r"unknown policy 'oldest'. Did you mean 'oldest-first'"):
+        with pytest.raises(UnknownNameError, match=r"unknown policy 'oldest'. Did you mean 'oldest-first'"):
             eh.evaluate(THREE, "oldest")
         with pytest.raises(PolicyError, match="there is no such file"):
             eh.evaluate(THREE, tmp_path / "nothing.zip")
@@ -60,7 +60,7 @@ class TestEvaluate:
             eh.evaluate(THREE, 3)
 
     def test_a_name_that_does_not_apply_says_why(self):
-        with pytest.raises(NotApplicable, match="Whittle indices are for"):
+        with pytest.raises(NotApplicableError, match="Whittle indices are for"):
             eh.evaluate(eh.problems.crew_maintenance(num_arms=2, num_types=2), "whittle")
 
     def test_a_folder_does_not_hide_a_name(self, tmp_path, monkeypatch):
@@ -114,5 +114,5 @@ class TestCompare:
         ids=["none", "none named", "a number as name", "unknown", "a number", "a class"],
     )
     def test_each_fault_has_its_words(self, policies, words):
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             eh.compare(THREE, policies, **QUICK)

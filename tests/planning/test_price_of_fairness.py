@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.evaluation import gini_coefficient
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -71,9 +71,9 @@ def test_asked_for_the_mean_is_always_there_and_comes_first():
     found = eh.price_of_fairness(outreach(), ["maximin", eh.Utilitarian(), "maximin"])
     assert [row.welfare for row in found.rows] == ["utilitarian", "maximin"]
     assert [row.welfare for row in eh.price_of_fairness(outreach(), "maximin").rows] == ["utilitarian", "maximin"]
-    with pytest.raises(InvalidInput, match="at least one"):
+    with pytest.raises(InvalidInputError, match="at least one"):
         eh.price_of_fairness(outreach(), [])
-    with pytest.raises(InvalidInput, match="Did you mean 'maximin'"):
+    with pytest.raises(InvalidInputError, match="Did you mean 'maximin'"):
         eh.price_of_fairness(outreach(), ["maximn"])
 
 
@@ -216,7 +216,7 @@ def test_in_a_notebook(found, tmp_path):
         assert list(frame["value: group 1"]) == [row.values["group 1"] for row in found.rows]
     for kind in ("values", "trade"):
         assert found.plot(kind).axes
-    with pytest.raises(InvalidInput, check=mentions("values", "trade")):
+    with pytest.raises(InvalidInputError, check=mentions("values", "trade")):
         found.plot("pie")
     found.report(tmp_path / "page.html", title="Ours")
     assert "<h1>Ours</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")

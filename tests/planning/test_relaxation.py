@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import Infeasible
+from evenhand.errors import InfeasibleError
 from evenhand.evaluation.evaluate import mean_by_type
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model.arm import Arm
@@ -157,7 +157,7 @@ class TestFloors:
         assert 0.8 * bound < eh.Gini.geometric(num_arms, 1.5)(values) < 1.03 * bound
 
     def test_floors_out_of_reach_are_refused(self, criterion):
-        with pytest.raises(Infeasible, check=mentions(0.5)):
+        with pytest.raises(InfeasibleError, check=mentions(0.5)):
             eh.solve(two_arms([0.6, 0.6], criterion), "utilitarian", "fluid")
 
 

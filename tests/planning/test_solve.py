@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, TooLarge, UnknownName
+from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError, UnknownNameError
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -30,27 +30,27 @@ def different(num_arms: int, num_states: int = 2, counts: list[int] | None = Non
 class TestMethods:
     @pytest.mark.parametrize(("typed", "meant"), [("cuonts", "counts"), ("jont", "joint"), ("joint_lp", "joint-lp")])
     def test_unknown_name(self, typed: str, meant: str) -> None:
-        with pytest.raises(UnknownName, check=mentions(typed, meant)) as caught:
+        with pytest.raises(UnknownNameError, check=mentions(typed, meant)) as caught:
             solve(different(2), "gini:2", typed)
         assert all(name in str(caught.value) for name in ["auto", *METHODS])
 
     @pytest.mark.parametrize("welfare", ["alpha:2", "nash", "leximin"])
     def test_joint_lp_is_for_weights(self, welfare: str) -> None:
-        with pytest.raises(NotApplicable, check=mentions("joint-lp", "welfare")):
+        with pytest.raises(NotApplicableError, check=mentions("joint-lp", "welfare")):
             solve(different(2), welfare, "joint-lp")
 
     @pytest.mark.parametrize("welfare", ["gini:2", "maximin", "nash"])
     def test_count_lp_is_for_the_mean_or_identical_arms(self, welfare: str) -> None:
-        with pytest.raises(NotApplicable, check=mentions("2 types")):
+        with pytest.raises(NotApplicableError, check=mentions("2 types")):
             solve(different(2), welfare, "count-lp")
 
     @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1e-3, float("nan"), float("inf")])
     def test_tolerance_is_between_0_and_1(self, tolerance: float) -> None:
-        with pytest.raises(InvalidInput, match="tolerance: expected a number between 0 and 1"):
+        with pytest.raises(InvalidInputError, match="tolerance: expected a number between 0 and 1"):
             solve(different(2), method=SolveMethod(tolerance=tolerance))
 
     def test_welfare_for_another_number_of_arms(self) -> None:
-        with pytest.raises(InvalidInput, check=mentions("3 arms", 2)):
+        with pytest.raises(InvalidInputError, check=mentions("3 arms", 2)):
             solve(different(2), Gini([0.5, 0.3, 0.2]))
 
     @pytest.mark.parametrize("method", METHODS)
@@ -67,14 +67,14 @@ class TestTooLarge:
 
     @pytest.mark.parametrize("method", ["joint", "joint-lp"])
     def test_forty_different_arms_on_the_product_space(self, method: str) -> None:
-        with pytest.raises(TooLarge) as caught:
+        with pytest.raises(TooLargeError) as caught:
             solve(different(40, num_states=3), "gini:2", method)
         assert mentions("3^40", "10^19")(str(caught.value))
         assert "Use fewer arms, or counts if many arms are identical" in str(caught.value)
 
     @pytest.mark.parametrize("method", ["counts", "count-lp"])
     def test_forty_different_arms_by_counts(self, method: str) -> None:
-        with pytest.raises(TooLarge, check=mentions("10^19")):
+        with pytest.raises(TooLargeError, check=mentions("10^19")):
             solve(different(40, num_states=3), "utilitarian", method)
 
     def test_no_table_is_begun(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +83,13 @@ class TestTooLarge:
 
         monkeypatch.setattr(exact, "TabularPricing", fail)
         monkeypatch.setattr(np, "column_stack", fail)
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLargeError):
             solve(different(40, num_states=3), "gini:2", "joint")
 
     def test_no_exact_method_by_counts_of_many_states(self) -> None:
         rng = np.random.default_rng(0)
         problem = CoupledMDP([random_arm(rng, 30, 2, 1)], [1.0], 0.9, [1000])
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLargeError):
             solve(problem, "gini:2", "counts")
 
 
@@ -233,6 +233,6 @@ def test_alpha_below_one_needs_arms_that_can_have_something(criterion):
     rich = eh.Arm([[[1.0]] * 2], [[1, 2]], [[0], [1]], name="rich")
     poor = eh.Arm([[[1.0]] * 2], [[0, -1]], [[0], [1]], name="poor")
     problem = eh.CoupledMDP([rich, poor], [1], 0.9, criterion=criterion)
-    with pytest.raises(OutOfDomain, check=mentions("poor")):
+    with pytest.raises(OutOfDomainError, check=mentions("poor")):
         eh.solve(problem, "alpha:0.5")
     assert eh.solve(eh.CoupledMDP([rich, rich], [1], 0.9, criterion=criterion), "alpha:0.5").welfare > 0

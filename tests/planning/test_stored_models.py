@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, TableError
+from evenhand.errors import InvalidInputError, NotApplicableError, TableError
 from evenhand.planning.task import SolveMethod
 from evenhand.solvers.fluid import solve_fluid
 
@@ -72,7 +72,7 @@ def test_indices_and_their_plan(problem, model, tmp_path):
     assert decided.num_served == (actions > 0).sum() and decided.num_arms == 30
     with pytest.raises(TableError, match="row 1"):
         plan.act(np.full(30, 7), tmp_path / "other.parquet")
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         plan.act([0, 1], tmp_path / "other.parquet")
 
 
@@ -89,11 +89,11 @@ def test_arguments_that_need_the_model_in_memory_are_refused(model):
         {"method": SolveMethod("fluid", seconds=3.0)},
         {"method": SolveMethod(redraw_every=2)},
     ):
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             eh.solve(model, **arguments)
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         eh.evaluate(model, "oldest-first")
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         eh.indices(model, "finite:3")
 
 

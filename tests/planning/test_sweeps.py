@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named
 from evenhand.parallel import Pool
@@ -89,9 +89,9 @@ class TestColumns:
 
     def test_what_runs_in_this_process_alone_is_refused_or_told(self):
         problem = eh.problems.machine_replacement(num_arms=3)
-        with pytest.raises(InvalidInput, match="method counts"):
+        with pytest.raises(InvalidInputError, match="method counts"):
             eh.solve(problem, method="counts", backend="processes:2")
-        with pytest.raises(InvalidInput, match="moon"):
+        with pytest.raises(InvalidInputError, match="moon"):
             eh.solve(problem, method="fluid", backend="moon")
         assert (
             "nothing ran on processes:2, for no policies were tried" in eh.solve(problem, backend="processes:2").reason
@@ -107,7 +107,7 @@ class TestColumns:
             def act(self, states, rng):
                 return states * 0
 
-        with pytest.raises(InvalidInput, match="policy mine"):
+        with pytest.raises(InvalidInputError, match="policy mine"):
             eh.solve(problem, method=eh.SolveMethod(candidates={"mine": Mine()}), backend="processes:2")
 
 

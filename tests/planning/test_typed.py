@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import Infeasible, NotApplicable, PolicyError
+from evenhand.errors import InfeasibleError, NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate
 from evenhand.evaluation import exact as exact_evaluation
 from evenhand.evaluation.exact import exact_values
@@ -92,8 +92,8 @@ def test_floors_and_groups(over, criterion, number, roads):
         problem = random_types(seed, floors=True)
         try:
             typed, table = roads(problem, "gini:2", criterion=criterion, over=over)
-        except Infeasible:
-            with pytest.raises(Infeasible):
+        except InfeasibleError:
+            with pytest.raises(InfeasibleError):
                 roads(problem, "gini:2", criterion=criterion, over=over)
             continue
         check_roads(typed, table)
@@ -135,7 +135,7 @@ def test_an_average_that_depends_on_the_start_goes_by_tables(monkeypatch):
     solution = solve(problem, "maximin", method="counts")
     assert solution.welfare == pytest.approx(2 / 3)  # x = 2 (1 - x) of the time
     monkeypatch.setattr(exact, "MOST_TABULATED", 3)
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         solve(problem, "maximin", method="counts")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -176,7 +176,7 @@ def test_ties(baseline):
     problem = machine_replacement(num_arms=3)
     first = baseline(problem, ties="first")
     assert type(first) is PriorityPolicy
-    with pytest.raises(InvalidInput, check=mentions("random", "first", "last", "ties")):
+    with pytest.raises(InvalidInputError, check=mentions("random", "first", "last", "ties")):
         baseline(problem, ties="last")
     states = np.full((300, 3), 2, dtype=np.int32)
     assert (first.act(states, np.random.default_rng(0)) == [1, 0, 0]).all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -251,7 +251,7 @@ class TestResolving:
 
     def test_three_resources_are_refused(self):
         problem = CoupledMDP([still([0.0, 1.0], [[0, 0, 0], [1, 1, 1]])], [1.0, 1.0, 1.0], 0.5, [2])
-        with pytest.raises(NotApplicable, check=mentions(3)):
+        with pytest.raises(NotApplicableError, check=mentions(3)):
             Resolving(problem, np.ones(1), np.ones(3))
         assert set(fluid_policies(problem, relaxed(problem))) == {"occupancy-priority", "fair-index"}
 

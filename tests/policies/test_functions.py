@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, PolicyError
+from evenhand.errors import InvalidInputError, PolicyError
 
 from ..conftest import mentions
 
@@ -68,7 +68,7 @@ def test_those_that_treat_arms_alike_are_pooled(machines):
     ],
 )
 def test_what_breaks_the_rules_is_told(machines, function, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         eh.policies.from_function(machines, function).act([[0, 1, 2], [0, 0, 0]], 0)
 
 
@@ -106,5 +106,5 @@ def test_the_function_cannot_change_the_world(machines):
 
 
 def test_only_functions_are_taken(machines):
-    with pytest.raises(InvalidInput, match="expected a function"):
+    with pytest.raises(InvalidInputError, match="expected a function"):
         eh.policies.from_function(machines, "oldest")

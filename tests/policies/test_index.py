@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.evaluation import evaluate
 from evenhand.model.arm import Arm
 from evenhand.model.composite import TimeVaryingPolicy
@@ -171,21 +171,21 @@ class TestOrder:
 
 class TestRefusals:
     def test_three_actions(self):
-        with pytest.raises(NotApplicable, check=mentions("type 0", 3)):
+        with pytest.raises(NotApplicableError, check=mentions("type 0", 3)):
             indices_of(crew_maintenance())
 
     def test_three_actions_of_one_type_among_others(self):
         many = Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 2.0]], [[0.0], [1.0], [2.0]], name="lift")
-        with pytest.raises(NotApplicable, check=mentions("type 1", 3, "lift")):
+        with pytest.raises(NotApplicableError, check=mentions("type 1", 3, "lift")):
             whittle(CoupledMDP([*gains(1.0), many], [2.0], 0.9))
 
     def test_one_action(self):
-        with pytest.raises(NotApplicable, check=mentions("type 0", 1)):
+        with pytest.raises(NotApplicableError, check=mentions("type 0", 1)):
             whittle(CoupledMDP([Arm(np.ones((1, 1, 1)), [[1.0]], [[0.0]])], [1.0], 0.9))
 
     def test_two_resources(self):
         arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]])
-        with pytest.raises(NotApplicable, check=mentions(2)):
+        with pytest.raises(NotApplicableError, check=mentions(2)):
             whittle(CoupledMDP([arm], [1.0, 1.0], 0.9))
 
     @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ class TestRefusals:
     )
     def test_usage_that_depends_on_the_state_or_is_nothing(self, usage):
         arm = Arm(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [0.0, 1.0]], usage)
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             whittle(CoupledMDP([arm], [2.0], 0.9))
 
     def test_padded_states_do_not_count_as_other_usage(self):
@@ -202,7 +202,7 @@ class TestRefusals:
 
     def test_not_indexable(self):
         problem = CoupledMDP([*gains(1.0), fork(2.0)], [1.0], 0.9)
-        with pytest.raises(NotApplicable, check=mentions("type 1", "1 passive")):
+        with pytest.raises(NotApplicableError, check=mentions("type 1", "1 passive")):
             whittle(problem)
 
     def test_not_indexable_but_allowed(self):
@@ -239,5 +239,5 @@ class TestCriteria:
     def test_an_arm_without_a_mean_of_its_own_is_refused(self):
         arm = Arm(np.eye(2)[[[0, 0], [1, 1]]], [[0.0, 1.0], [0.0, 2.0]], [[0.0], [1.0]])
         problem = CoupledMDP([arm], [1.0], 0.9, criterion="average")
-        with pytest.raises(NotApplicable, check=mentions("type 0")):
+        with pytest.raises(NotApplicableError, check=mentions("type 0")):
             whittle(problem)

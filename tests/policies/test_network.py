@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
@@ -118,7 +118,7 @@ class TestForward:
     )
     def test_layers_that_do_not_fit_are_refused(self, shapes):
         weights, biases = ([np.zeros(shape, np.float32) for shape in group] for group in shapes)
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             Network(weights, biases)
 
     @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -126,7 +126,7 @@ class TestForward:
     def test_numbers_that_are_not_finite_are_refused(self, value, where):
         network = random_network(0, [2, 3, 2])
         getattr(network, where)[1][..., 1] = value
-        with pytest.raises(InvalidInput, check=mentions("layer 1")):
+        with pytest.raises(InvalidInputError, check=mentions("layer 1")):
             Network(network.weights, network.biases)
 
 
@@ -320,9 +320,9 @@ class TestCountPolicy:
             CountNetworkPolicy(machines, random_network(0, [5, 6]))
         with pytest.raises(PolicyError, check=mentions("needs 4", 7)):
             CountNetworkPolicy(machines, random_network(0, [4, 6]), "priority-sampling")
-        with pytest.raises(InvalidInput, check=mentions("rule")):
+        with pytest.raises(InvalidInputError, check=mentions("rule")):
             CountNetworkPolicy(machines, random_network(0, [4, 6]), "greddy")
-        with pytest.raises(NotApplicable, check=mentions("2 types")):
+        with pytest.raises(NotApplicableError, check=mentions("2 types")):
             CountNetworkPolicy(two_types(), random_network(0, [4, 6]))
 
 
@@ -375,12 +375,12 @@ class TestJointPolicy:
         with pytest.raises(PolicyError, check=mentions("3 arms")):
             JointNetworkPolicy(machine_replacement(num_arms=3), random_network(0, [3, 6]))
         assert JointNetworkPolicy(machine_replacement(num_arms=3), random_network(0, [3, 4]))
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             num_draws(two_resources())
-        with pytest.raises(NotApplicable, check=mentions(0)):
+        with pytest.raises(NotApplicableError, check=mentions(0)):
             num_draws(machine_replacement(num_arms=3, budget=0))
-        with pytest.raises(NotApplicable, check=mentions(4)):
+        with pytest.raises(NotApplicableError, check=mentions(4)):
             num_draws(machine_replacement(num_arms=3, budget=4))
         double = Arm(np.ones((1, 2, 1)), np.ones((1, 2)), [[0], [2]])
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             num_draws(CoupledMDP([double], budget=[2], discount=0.5, counts=[2]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, TooLarge
+from evenhand.errors import InvalidInputError, TooLargeError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Exchangeable, Lawful, Policy, is_exchangeable
@@ -59,7 +59,7 @@ class TestLaw:
         problem = machine_replacement(num_arms=30, budget=30)
         monkeypatch.setattr(priority, "LARGEST_LAW", 20)
         policy = ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
-        with pytest.raises(TooLarge, check=mentions(20)):
+        with pytest.raises(TooLargeError, check=mentions(20)):
             policy.allocation_law(np.array([[10, 10, 10]]))
 
 
@@ -106,11 +106,11 @@ class TestScores:
 
     @pytest.mark.parametrize("bad", [np.zeros((1, 3)), np.zeros((2, 3, 2)), np.zeros((1, 3, 3))])
     def test_a_wrong_shape_is_named(self, bad):
-        with pytest.raises(InvalidInput, check=mentions("scores", "type=1", "state=3", "action=2")):
+        with pytest.raises(InvalidInputError, check=mentions("scores", "type=1", "state=3", "action=2")):
             PriorityPolicy(machine_replacement(num_arms=2), bad)
 
     def test_scores_must_be_numbers(self):
-        with pytest.raises(InvalidInput, check=mentions("scores")):
+        with pytest.raises(InvalidInputError, check=mentions("scores")):
             PriorityPolicy(machine_replacement(num_arms=2), np.full((1, 3, 2), np.nan))
 
     def test_an_infinite_score_is_served_first(self):
@@ -123,7 +123,7 @@ class TestScores:
 class TestStopping:
     def test_stopping_is_for_equal_scores(self):
         problem = machine_replacement(num_arms=2, budget=2)
-        with pytest.raises(InvalidInput, check=mentions("equal")):
+        with pytest.raises(InvalidInputError, check=mentions("equal")):
             ExchangeablePriority(problem, np.array([[[0, 2], [0, 1], [0, 0.0]]]), stop=True)
 
     def test_act_and_the_law_agree(self, chi_square):
@@ -150,7 +150,7 @@ class TestPaths:
         arm = build_arm(0, 2, [[[0], [1]], [[0], [2]]])
         problem = CoupledMDP([arm], budget=[10**6], discount=0.5, counts=[10**6])
         policy = ExchangeablePriority(problem, np.zeros((1, 2, 2)))
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLargeError):
             policy.allocate(np.array([[[500_000, 500_000]]]), np.random.default_rng(0))
 
     def test_allocate_leaves_the_counts_alone(self, small_problem):

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from evenhand.errors import ModelError, UnknownName
+from evenhand.errors import ModelError, UnknownNameError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import CATALOG, build, find, machine_replacement, names, random_coupled
 
@@ -139,7 +139,7 @@ def test_build_is_the_factory():
 
 
 def test_unknown_problem():
-    with pytest.raises(UnknownName, check=mentions("machine-replacement")):
+    with pytest.raises(UnknownNameError, check=mentions("machine-replacement")):
         build("machine-replacment", {})
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import ModelError, TooLarge
+from evenhand.errors import ModelError, TooLargeError
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
 
 KINDS = ["linear", "quadratic", "exponential", "rccc", "random"]
@@ -239,5 +239,5 @@ def test_heterogeneous_faults_at_once():
 
 
 def test_what_does_not_fit_is_refused_before_any_work():
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLargeError):
         heterogeneous_machine_replacement(num_arms=10**9)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import ModelError, TooLarge
+from evenhand.errors import ModelError, TooLargeError
 from evenhand.problems import random_coupled
 
 
@@ -135,5 +135,5 @@ def test_all_faults_at_once():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLargeError):
         random_coupled(num_states=10**7)

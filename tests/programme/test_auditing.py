@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.programme.audit import audit_of, count_waits, fairness_over_time
 from evenhand.programme.expectations import continue_by
 from evenhand.programme.programme import Programme
@@ -147,15 +147,15 @@ def test_an_audit_of_some_steps_begins_from_what_was_known_before(run):
 
 def test_spans_that_are_not_there_are_refused(run, tmp_path, pumps, roster):
     for asked in ((0, 9), (3, 1), (-1, 2)):
-        with pytest.raises(InvalidInput, match="step"):
+        with pytest.raises(InvalidInputError, match="step"):
             run.audit(*asked)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         run.audit(event=10_000)
-    with pytest.raises(InvalidInput, match="level"):
+    with pytest.raises(InvalidInputError, match="level"):
         run.audit(level=1.5)
     with (
         Programme.create(tmp_path / "new.db", pumps, roster) as new,
-        pytest.raises(InvalidInput),
+        pytest.raises(InvalidInputError),
     ):
         new.audit()
 

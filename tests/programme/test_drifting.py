@@ -12,7 +12,7 @@ from scipy.stats import dirichlet_multinomial, multinomial
 
 from evenhand.cli.application import application
 from evenhand.cli.commands import programme as programme_commands
-from evenhand.errors import Conflict, InvalidInput, Missing
+from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme.drift_test import ERRORS, SCALES, ObservedMoves, evidence, moves_since
 from evenhand.programme.programme import Programme
 from evenhand.programme.roster import arms_as_of
@@ -226,7 +226,7 @@ def test_what_speaks_against_one_model_is_not_said_of_another(worn, monkeypatch)
         return found
 
     monkeypatch.setattr(worn.refitting, "model_drift", slowly)
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         worn.offer_refit(who="server")
     assert worn.status().model == other.model
     assert worn.offered() is None
@@ -235,13 +235,13 @@ def test_what_speaks_against_one_model_is_not_said_of_another(worn, monkeypatch)
 @pytest.mark.slow
 def test_a_fit_is_declined_with_a_reason_and_not_offered_again(worn, pumps):
     _, fit = worn.offer_refit()
-    with pytest.raises(InvalidInput, match="why"):
+    with pytest.raises(InvalidInputError, match="why"):
         worn.decline(fit.id, " ")
-    with pytest.raises(Missing, match="no refit 9"):
+    with pytest.raises(NotFoundError, match="no refit 9"):
         worn.decline(9, "x")
     done = worn.decline(fit.id, "a bad winter", who="ann", key="d")
     assert worn.decline(fit.id, "a bad winter", key="d") == done
-    with pytest.raises(Conflict, match="not offered"):
+    with pytest.raises(ConflictError, match="not offered"):
         worn.decline(fit.id, "again")
     assert worn.refits()[0].declined_event == done.declined_event == worn.status().events
     assert worn.offered() is None
@@ -257,7 +257,7 @@ def test_a_fit_is_declined_with_a_reason_and_not_offered_again(worn, pumps):
 def test_bounds_are_kept_and_every_fault_is_told(programme, address):
     usual = programme.bounds()
     assert (usual.change, usual.gap, usual.level, usual.records) == (0.1, 0.02, 0.01, 100)
-    with pytest.raises(InvalidInput) as error:
+    with pytest.raises(InvalidInputError) as error:
         programme.set_bounds({"change": -1, "level": 1.0, "records": 2.5, "speed": 1})
     assert all(name in str(error.value) for name in ("change", "level", "records", "speed"))
     programme.set_bounds({"change": 0.5}, who="ann")

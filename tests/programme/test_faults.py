@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from evenhand.errors import Conflict, Unavailable
+from evenhand.errors import ConflictError, UnavailableError
 from evenhand.programme import ledger
 from evenhand.programme.programme import Programme
 
@@ -143,7 +143,7 @@ def test_two_processes_plan_one_step_once(programme, address):
         def accept(own):
             try:
                 own.accept(own.plans("proposed")[0].id)
-            except (Conflict, IndexError):
+            except (ConflictError, IndexError):
                 os._exit(3)
 
         children = [race(address, accept, time.monotonic() + 0.3) for _ in range(2)]
@@ -163,7 +163,7 @@ def test_a_full_disk_changes_nothing(tmp_path, pumps, roster):
         size = max(file.stat().st_size, 4096)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
         with Programme.open(file) as own:
-            with pytest.raises(Unavailable):
+            with pytest.raises(UnavailableError):
                 for _ in range(2000):
                     own.observe([{"arm": name, "state": 1} for name in ("b1", "b2", "h1", "h2", "v1")], "x" * 1500)
             assert own.verify().event == own.status().events
@@ -180,7 +180,7 @@ def test_a_full_database_is_told_in_words(tmp_path, pumps, roster):
         with programme.store.writing() as tx:
             pages = tx.exec_driver_sql("PRAGMA page_count").scalar()
             tx.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(Unavailable):
+        with pytest.raises(UnavailableError):
             for number in range(200):
                 programme.observe([{"arm": "b1", "state": number % 3}], "x" * 1900)
         check_all(programme)

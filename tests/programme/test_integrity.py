@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import text
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.programme.integrity import Head, differences
 from evenhand.programme.ledger import digest_of
 from evenhand.programme.programme import Programme
@@ -78,7 +78,7 @@ def edit(programme, *statements):
 
 
 def places(programme, **given):
-    with pytest.raises(InvalidInput) as refusal:
+    with pytest.raises(InvalidInputError) as refusal:
         programme.verify(**given)
     return [fault.place for fault in refusal.value.faults]
 
@@ -279,7 +279,7 @@ def test_a_head_that_was_replaced_is_refused(ran, tmp_path):
     ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
     present = ran.verify()
     for forged in (present, Head(present.event, present.chain, signed.signature), present.signed(b"another secret!!")):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             ran.verify(forged, key=SECRET)
 
 
@@ -287,9 +287,9 @@ def test_a_head_that_was_replaced_is_refused(ran, tmp_path):
 def test_a_file_that_is_not_a_head_is_refused(tmp_path, told):
     file = tmp_path / "head.json"
     file.write_text(told)
-    with pytest.raises(InvalidInput, check=mentions("head.json")):
+    with pytest.raises(InvalidInputError, check=mentions("head.json")):
         Head.load(file)
-    with pytest.raises(InvalidInput, check=mentions("none.json")):
+    with pytest.raises(InvalidInputError, check=mentions("none.json")):
         Head.load(tmp_path / "none.json")
 
 
@@ -323,7 +323,7 @@ def damaged(tmp_path, pumps, roster):
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_differences(damaged, statement, place):
-    with damaged(statement) as run, pytest.raises(InvalidInput) as refusal:
+    with damaged(statement) as run, pytest.raises(InvalidInputError) as refusal:
         run.plan()
     assert refusal.value.faults[0].place.startswith(place)
 
@@ -332,7 +332,7 @@ def test_what_cannot_be_read_is_refused_with_the_differences(damaged, statement,
 def test_damaged_bounds_are_refused_wherever_they_are_needed(damaged, stored):
     with damaged(f"UPDATE programme SET bounds_json = '{stored}'") as run:
         for need in (run.bounds, run.needs_solving, run.question, run.model_drift):
-            with pytest.raises(InvalidInput) as refusal:
+            with pytest.raises(InvalidInputError) as refusal:
                 need()
             assert [fault.place for fault in refusal.value.faults] == ["programme, id 1, bounds_json"]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select, text
 
-from evenhand.errors import Conflict, InvalidInput, TableError
+from evenhand.errors import ConflictError, InvalidInputError, TableError
 from evenhand.planning.plan import load_plan
 from evenhand.programme import schema
 from evenhand.programme.belief import most_likely
@@ -46,7 +46,7 @@ def test_the_same_inputs_give_the_same_plan_and_others_supersede_it(programme):
     second = programme.plan()
     assert (second.plan, second.replaced) == (2, 1)
     assert [plan.status for plan in programme.plans()] == ["proposed", "superseded"]
-    with pytest.raises(Conflict, match="superseded"):
+    with pytest.raises(ConflictError, match="superseded"):
         programme.accept(1)
     less = programme.plan(budget={"hours": 0})
     assert (less.served, less.used, less.replaced) == (0, {"hours": 0}, 2)
@@ -64,9 +64,9 @@ def test_answers_under_a_key_are_given_again(programme):
     assert programme.accept(plan.plan, key="a") == done
     assert programme.record(rows, "crew", key="r") == recorded
     assert programme.status().events == events
-    with pytest.raises(Conflict, match="another request"):
+    with pytest.raises(ConflictError, match="another request"):
         programme.plan(key="a")
-    with pytest.raises(Conflict, match="accepted already"):
+    with pytest.raises(ConflictError, match="accepted already"):
         programme.accept(plan.plan)
 
 
@@ -90,14 +90,14 @@ def test_a_plan_that_knows_less_is_refused_with_what_changed(programme):
     programme.observe([{"arm": "b1", "state": "broken"}], "rounds")
     programme.leave(["v1"], "sold")
     programme.join([{"arm": "h3", "type": "small", "group": "hill"}])
-    with pytest.raises(Conflict) as raised:
+    with pytest.raises(ConflictError) as raised:
         programme.accept(plan.plan)
     told = {fault.place: fault.message for fault in raised.value.faults}
     assert told["h3"] == "joined since"
     assert told["v1"] == "left since"
     assert told["b1"] == 'is seen in "broken"; the plan took "fine", seen'
     assert programme.status().step == 0
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         programme.plan(step=1)
 
 
@@ -144,7 +144,7 @@ def test_what_was_not_seen_is_believed_by_what_was_done(programme, pumps):
     assert rows["v1"].chance == pytest.approx(law.max())
     assert programme.recompute(now.id) == now
     programme.record([{"arm": "b2", "action": "run", "step": 0}], "crew, corrected")  # it was not repaired after all
-    with pytest.raises(Conflict, match='b2: is believed in "broken"'):
+    with pytest.raises(ConflictError, match='b2: is believed in "broken"'):
         programme.accept(now.id)
     assert programme.recompute(now.id) == now  # as of what it knew
 
@@ -239,20 +239,20 @@ def test_changed_rows_are_found(programme):
     plan = programme.plan().plan
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE decisions SET planned = 'run', served = 0 WHERE served = 1"))
-    with pytest.raises(InvalidInput, match="decisions differ"):
+    with pytest.raises(InvalidInputError, match="decisions differ"):
         programme.recompute(plan)
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE observations SET state = 'worn' WHERE state = 'broken'"))
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         programme.recompute(plan)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         programme.recompute(9)
 
 
 def test_nobody_takes_part(programme):
     programme.leave(["b1", "b2", "h1", "h2", "v1"], "all sold")
     for asked in (programme.plan, programme.solve):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             asked()
     assert not programme.needs_solving().needed
 

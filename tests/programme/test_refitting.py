@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import Conflict, InvalidInput
+from evenhand.errors import ConflictError, InvalidInputError
 from evenhand.programme.programme import Programme
 from evenhand.programme.refit import idle_name, log_of
 from evenhand.programme.roster import arms_as_of
@@ -59,21 +59,21 @@ def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
     adopted = ran.adopt(found.id, who="bob")
     assert adopted.adopted_event == ran.status().events
     assert ran.status().model == found.model != before
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         ran.accept(plan.plan)
     now = ran.plan_of(ran.plan().plan)
     assert (now.model, now.policy) == (found.model, found.policy)
     for id_ in (plan.plan, now.id):
         ran.recompute(id_)
     for number, told in ((1, "adopted already"), (2, "another model than the present one")):
-        with pytest.raises(Conflict, match=told):
+        with pytest.raises(ConflictError, match=told):
             ran.adopt(number)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         ran.adopt(9)
     back = ran.adopt(0, who="ann")
     assert (back.model, back.before, back.adopted_event) == (before, found.model, ran.status().events)
     assert ran.status().model == before
-    with pytest.raises(Conflict, match="in use"):
+    with pytest.raises(ConflictError, match="in use"):
         ran.adopt(0)
     ran.accept(ran.plan().plan)
     assert ran.adopt(found.id).adopted_event > adopted.adopted_event
@@ -116,5 +116,5 @@ def test_nothing_is_learned_from_gaps_in_which_an_arm_was_served(programme):
 
 
 def test_there_is_nothing_to_learn_from_at_first(programme):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         programme.refit()

@@ -1,6 +1,6 @@
 import pytest
 
-from evenhand.errors import InvalidInput, ModelError, TableError
+from evenhand.errors import InvalidInputError, ModelError, TableError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems import machine_replacement
@@ -51,7 +51,7 @@ def test_who_does_not_take_part_cannot_leave(programme):
         programme.leave(["b11", "b1", "b1"], "sold")
     assert 'there is no arm "b11". Did you mean "b1"?' in str(raised.value)
     assert 'arm "b1" is given twice' in str(raised.value)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         programme.leave(["b1"], " ")
     with pytest.raises(TableError):
         programme.leave([], "sold")
@@ -82,8 +82,8 @@ def test_the_welfare_is_for_the_roster_not_for_the_model(tmp_path):
     rows = [{"arm": name} for name in "abc"]
     with Programme.create(tmp_path / "x.db", model, rows, welfare="gini:0.5,0.3,0.2", criterion="average") as made:
         assert (made.status().welfare, made.status().criterion) == ("gini:0.5,0.3,0.2", "average")
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         Programme.create(tmp_path / "y.db", model, rows, welfare="gini:0.5,0.5")
-    with pytest.raises(InvalidInput, match="seed"):
+    with pytest.raises(InvalidInputError, match="seed"):
         Programme.create(tmp_path / "y.db", model, rows, seed=-1)
     assert not (tmp_path / "y.db").exists()

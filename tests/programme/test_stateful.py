@@ -12,7 +12,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from evenhand.errors import Conflict, TableError
+from evenhand.errors import ConflictError, TableError
 from evenhand.programme.programme import Programme
 
 STATES = ("fine", "worn", "broken")
@@ -43,7 +43,7 @@ class Steps(RuleBasedStateMachine):
             if asked == (kind, request):
                 assert do(key) == answer
             else:
-                with pytest.raises(Conflict):
+                with pytest.raises(ConflictError):
                     do(key)
             return answer, False
         answer = do(key)
@@ -110,18 +110,18 @@ class Steps(RuleBasedStateMachine):
         refused = number in self.accepted or current is None or current.id != number or self.knew != self.knowledge()
         too_much = sum(HOURS[action] for action in what.values()) > BUDGET
         if key not in self.answers and refused:
-            with pytest.raises(Conflict):
+            with pytest.raises(ConflictError):
                 self.programme.accept(number, rows, key=key)
             return
         if key not in self.answers and too_much:
-            with pytest.raises((TableError, Conflict)):
+            with pytest.raises((TableError, ConflictError)):
                 self.programme.accept(number, rows, key=key)
             return
         try:
             _, new = self.once(
                 key, "accept", str((number, rows)), lambda key: self.programme.accept(number, rows, key=key)
             )
-        except Conflict:  # what is believed of an arm may have changed by a late report
+        except ConflictError:  # what is believed of an arm may have changed by a late report
             assert any(self.step not in seen for seen in self.present.values())
             return
         if new:

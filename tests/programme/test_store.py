@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from evenhand.errors import InvalidInput, TableError, Unavailable
+from evenhand.errors import InvalidInputError, TableError, UnavailableError
 from evenhand.programme import schema
 from evenhand.programme import store as stores
 from evenhand.programme.migrations import upgrade
@@ -39,13 +39,13 @@ def test_the_migrations_make_the_schema(programme):
 
 def test_events_cannot_be_changed(programme):
     for change in ("UPDATE events SET who = 'x'", "DELETE FROM events"):
-        with pytest.raises(Unavailable), programme.store.writing() as tx:
+        with pytest.raises(UnavailableError), programme.store.writing() as tx:
             tx.execute(text(change))
     assert programme.verify().event == 1
 
 
 def test_a_second_programme_at_the_same_place_is_refused(programme, address, pumps, roster):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         Programme.create(address, pumps, roster)
     assert programme.verify().event == 1
 
@@ -54,9 +54,9 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
     store = Store.create(address)
     with store.writing(made=False) as tx:
         tx.execute(text("CREATE TABLE letters (id INTEGER)"))
-    with pytest.raises(InvalidInput, match=r"other tables \(letters\)"):
+    with pytest.raises(InvalidInputError, match=r"other tables \(letters\)"):
         Programme.create(address, pumps, roster)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         Programme.open(address)
     store.close()
 
@@ -64,7 +64,7 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
 def test_a_newer_schema_is_refused_in_words(programme, address):
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         Programme.open(address)
 
 
@@ -113,7 +113,7 @@ def test_an_older_programme_is_brought_to_the_present_schema_with_all_that_is_in
 
 def test_a_migration_that_breaks_leaves_the_old_schema(programme, address, next_version):
     next_version("op.execute('SELECT nothing FROM nowhere')")
-    with pytest.raises(Unavailable, match=r"nothing|nowhere"):
+    with pytest.raises(UnavailableError, match=r"nothing|nowhere"):
         Programme.open(address)
     with programme.store.reading() as tx:
         assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0001"
@@ -142,7 +142,7 @@ def test_one_moment_is_read(programme, address):
 
 def test_who_waits_too_long_is_told(programme, address, monkeypatch):
     monkeypatch.setattr(stores, "WAIT", 1)
-    told = pytest.raises(Unavailable)
+    told = pytest.raises(UnavailableError)
     with Programme.open(address) as other, programme.store.writing(), told:
         other.observe([{"arm": "b1", "state": "worn"}], "inspection")
     assert programme.verify().event == 1
@@ -160,7 +160,7 @@ def test_who_waits_too_long_is_told(programme, address, monkeypatch):
 )
 def test_addresses_that_lead_nowhere(address, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises((InvalidInput, Unavailable), match=told) as raised:
+    with pytest.raises((InvalidInputError, UnavailableError), match=told) as raised:
         Programme.open(address)
     assert "secret" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
@@ -170,10 +170,10 @@ def test_files_that_are_no_programme(tmp_path, pumps, roster):
     file = tmp_path / "notes.txt"
     file.write_text("This is not a database, and longer than a header has to be. " * 20)
     for attempt in (lambda: Programme.open(file), lambda: Programme.create(file, pumps, roster)):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             attempt()
     assert file.read_text().startswith("This is not")
-    with pytest.raises(InvalidInput, match="does not exist"):
+    with pytest.raises(InvalidInputError, match="does not exist"):
         Programme.create(tmp_path / "none" / "x.db", pumps, roster)
 
 
@@ -204,7 +204,7 @@ def test_a_connection_that_breaks_while_a_change_is_kept_leaves_it_open_whether_
                 with other.writing(made=False) as elsewhere:
                     elsewhere.execute(text(f"SELECT pg_terminate_backend({number})"))
 
-        with pytest.raises(Unavailable) as raised:
+        with pytest.raises(UnavailableError) as raised:
             end_it()
         assert "Nothing was changed" not in str(raised.value)
         assert programme.verify().event == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.errors import TooLarge
+from evenhand.errors import TooLargeError
 from evenhand.evaluation.exact import exact_values
 from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size
 from evenhand.kernels.lattice_laws import law_of_movers
@@ -201,7 +201,7 @@ class TestSize:
     @pytest.mark.parametrize(("num_arms", "num_states", "budget"), [(1000, 3, 100), (10**6, 4, 5), (10**9, 10, 1)])
     def test_what_does_not_fit_is_refused(self, num_arms, num_states, budget):
         problem = machine_replacement(num_arms=num_arms, num_states=num_states, budget=budget)
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLargeError):
             _ = Counts(problem).mdp
 
     def test_the_size_is_told_in_words(self):
@@ -211,5 +211,5 @@ class TestSize:
     def test_a_size_beyond_doubles_is_told_too(self):
         problem = heterogeneous_machine_replacement(num_arms=1000)
         assert "the count space has" in Counts.accepts(problem)
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLargeError):
             _ = Counts(problem).mdp

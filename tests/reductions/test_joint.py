@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import PolicyError, TooLarge
+from evenhand.errors import PolicyError, TooLargeError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.coupled import CoupledMDP
 from evenhand.policies import PriorityPolicy
@@ -111,13 +111,13 @@ class TestSize:
     def test_too_many_arms_are_refused(self, num_arms):
         problem = machine_replacement(num_arms=num_arms)
         assert f"3^{num_arms}" in Joint.accepts(problem)
-        with pytest.raises(TooLarge, check=mentions(num_arms)):
+        with pytest.raises(TooLargeError, check=mentions(num_arms)):
             _ = Joint(problem).mdp
 
     def test_too_many_pairs_are_refused(self, monkeypatch):
         monkeypatch.setattr(joint_module, "MOST_PAIRS", 10_000)
         problem = machine_replacement(num_arms=8, budget=8)
-        with pytest.raises(TooLarge, check=mentions("3^8")):
+        with pytest.raises(TooLargeError, check=mentions("3^8")):
             _ = Joint(problem).mdp
 
     def test_small_problems_are_accepted(self, small_problem):

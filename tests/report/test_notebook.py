@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.learning.training import Training
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.planning.compare import Row
@@ -219,11 +219,11 @@ class TestPictures:
             assert mpl.rcParams["font.size"] == 31
 
     def test_what_cannot_be_drawn_says_so(self, machines, compared):
-        with pytest.raises(InvalidInput, check=mentions("welfare", "spread", "lorenz")):
+        with pytest.raises(InvalidInputError, check=mentions("welfare", "spread", "lorenz")):
             compared.plot("pie")
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             eh.solve(machines).plot("history")
-        with pytest.raises(InvalidInput, check=mentions("values", "history")):
+        with pytest.raises(InvalidInputError, check=mentions("values", "history")):
             eh.solve(machines).plot("pie")
 
 

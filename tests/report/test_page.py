@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -374,7 +374,7 @@ def test_it_is_written_wholly_or_not_at_all(
             write_comparison(comparison, problem, path, title="other")
     assert path.read_text(encoding="utf-8") == before
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         write_comparison(comparison, problem, tmp_path / "absent" / "report.html")
 
 

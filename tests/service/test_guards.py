@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.programme.api import middleware
 from evenhand.programme.api.auth import COOKIE, Sessions, Tokens, cookie_name, make_token
 from evenhand.programme.api.middleware import RateLimit
@@ -115,7 +115,7 @@ def test_every_answer_has_the_headers(client, address):
 
 def test_other_machines_need_a_token():
     for host in ("0.0.0.0", "::", "10.0.0.1", "planner.example"):
-        with pytest.raises(InvalidInput, match="token"):
+        with pytest.raises(InvalidInputError, match="token"):
             Settings(host=host)
     for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
         Settings(host=host)
@@ -279,21 +279,21 @@ def test_token_files(tokens):
 
 def test_token_files_that_are_not_sound(tmp_path):
     file = tmp_path / "tokens"
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         Tokens.read(file)
     file.write_text("# nobody\n\n")
     file.chmod(0o600)
-    with pytest.raises(InvalidInput, match="no token"):
+    with pytest.raises(InvalidInputError, match="no token"):
         Tokens.read(file)
     file.write_text("read a 12\nadmin b " + "0" * 64 + "\n")
-    with pytest.raises(InvalidInput) as error:
+    with pytest.raises(InvalidInputError) as error:
         Tokens.read(file)
     assert [fault.line for fault in error.value.faults] == [1, 2]
-    with pytest.raises(InvalidInput, match="two words"):
+    with pytest.raises(InvalidInputError, match="two words"):
         make_token(tmp_path / "new", "read", "two words")
     if os.name == "posix":
         file.chmod(0o666)
-        with pytest.raises(InvalidInput, match="chmod"):
+        with pytest.raises(InvalidInputError, match="chmod"):
             Tokens.read(file)
 
 

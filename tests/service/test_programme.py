@@ -178,10 +178,10 @@ def test_who_has_the_newest_is_told_so(client, address):
 
 
 def test_what_the_store_says_is_told(client, programme, monkeypatch):
-    from evenhand.errors import Unavailable
+    from evenhand.errors import UnavailableError
 
     def gone():
-        raise Unavailable("pumps.db: the disk is full. Nothing was changed")
+        raise UnavailableError("pumps.db: the disk is full. Nothing was changed")
 
     monkeypatch.setattr(programme, "status", gone)
     answer = client.get(P)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.cli.main import run
-from evenhand.errors import InvalidInput, Unavailable
+from evenhand.errors import InvalidInputError, UnavailableError
 from evenhand.programme import store
 from evenhand.programme.programme import Programme
 
@@ -95,19 +95,19 @@ class TestFromPython:
         with Programme.open(where) as programme:
             shutil.copy(where, tmp_path / "other.db")
             (tmp_path / "other.db").replace(where)
-            with pytest.raises(Unavailable, check=mentions("replaced")):
+            with pytest.raises(UnavailableError, check=mentions("replaced")):
                 programme.observe([{"arm": "b1", "state": "worn"}], "inspection")
-            with pytest.raises(Unavailable, check=mentions("replaced")):
+            with pytest.raises(UnavailableError, check=mentions("replaced")):
                 programme.status()
             where.unlink()
-            with pytest.raises(Unavailable, check=mentions("replaced")):
+            with pytest.raises(UnavailableError, check=mentions("replaced")):
                 programme.status()
 
     def test_a_file_replaced_during_a_change_is_noticed_before_the_commit(self, where, tmp_path):
         with Programme.open(where) as programme:
             before = programme.status().events
             shutil.copy(where, tmp_path / "other.db")
-            with pytest.raises(Unavailable, check=mentions("replaced")), programme.store.writing():
+            with pytest.raises(UnavailableError, check=mentions("replaced")), programme.store.writing():
                 (tmp_path / "other.db").replace(where)
         with Programme.open(where) as programme:
             assert programme.status().events == before
@@ -128,10 +128,10 @@ class TestFromPython:
             there.execute("UPDATE events SET who = 'Eve' WHERE id = 1")
             there.commit()
         before = where.read_bytes()
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             store.restore(where, copy)
         copy.write_bytes(b"no database" * 1000)
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             store.restore(where, copy)
         assert where.read_bytes() == before
 
@@ -139,7 +139,7 @@ class TestFromPython:
         roster = [{"arm": "b1", "type": "big"}]
         with Programme.create(tmp_path / "other.db", pumps, roster, name="other"):
             pass
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             store.restore(where, tmp_path / "other.db")
 
     @pytest.mark.parametrize("other", [b"A thesis.", None])
@@ -153,7 +153,7 @@ class TestFromPython:
         else:
             where.write_bytes(other)
         before = where.read_bytes()
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             store.restore(where, tmp_path / "copy.db")
         assert where.read_bytes() == before
 
@@ -169,7 +169,7 @@ class TestFromPython:
             shutil.copyfile(tmp_path / "copy.db", where)
             for beside in ("-wal", "-shm"):
                 Path(f"{where}{beside}").unlink(missing_ok=True)
-            with pytest.raises(Unavailable, check=mentions("replaced")):
+            with pytest.raises(UnavailableError, check=mentions("replaced")):
                 programme.observe([{"arm": "b1", "state": "good"}], "inspection")
 
     @pytest.mark.parametrize("damage", [b"", b"SQLite format 3\0" + b"no database" * 1000, None])
@@ -186,12 +186,12 @@ class TestFromPython:
             store.backup(where, tmp_path / "copies" / "copy.db")
         assert [file.name for file in (tmp_path / "copies").iterdir()] == ["copy.db"]
         for wrong in (where, tmp_path / "nowhere" / "copy.db"):
-            with pytest.raises(InvalidInput):
+            with pytest.raises(InvalidInputError):
                 store.backup(where, wrong)
 
     def test_a_server_of_databases_has_tools_of_its_own(self, tmp_path):
-        with pytest.raises(InvalidInput, check=mentions("pg_dump")) as told:
+        with pytest.raises(InvalidInputError, check=mentions("pg_dump")) as told:
             store.backup("postgresql://ada:secret@localhost/pumps", tmp_path / "copy.db")
         assert "secret" not in str(told.value)
-        with pytest.raises(InvalidInput, check=mentions("pg_restore")):
+        with pytest.raises(InvalidInputError, check=mentions("pg_restore")):
             store.restore("postgresql://localhost/pumps", tmp_path / "copy.db")

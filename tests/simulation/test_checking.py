@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import PolicyError, TooLarge
+from evenhand.errors import PolicyError, TooLargeError
 from evenhand.policies import ExchangeablePriority, random_feasible
 from evenhand.problems import machine_replacement
 from evenhand.simulation import check_policy
@@ -169,7 +169,7 @@ class TestAllocations:
 
     def test_declining_is_within_the_rules(self):
         def decline(*_):
-            raise TooLarge("too many")
+            raise TooLargeError("too many")
 
         check_policy(PROBLEM, Allocating(allocate=decline, allocation_law=decline))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TooLarge
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TooLargeError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
@@ -141,7 +141,7 @@ class TestRules:
 
     def test_needs_a_policy_that_allocates(self):
         for policy in (PriorityPolicy(self.problem, np.zeros((1, 3, 2))), RoundRobin(self.problem)):
-            with pytest.raises(NotApplicable):
+            with pytest.raises(NotApplicableError):
                 simulate_counts(self.problem, policy, 4, 5)
 
     def test_a_wrong_shape_or_kind_is_named(self):
@@ -170,11 +170,11 @@ class TestRules:
     @pytest.mark.parametrize("bad", [0, -1, 2.5, True])
     def test_sizes_must_be_positive_whole_numbers(self, bad):
         for name in ("num_episodes", "horizon"):
-            with pytest.raises(InvalidInput, match=name):
+            with pytest.raises(InvalidInputError, match=name):
                 simulate_counts(self.problem, never_act(self.problem), **{name: bad})
 
     def test_what_does_not_fit_is_refused(self):
-        with pytest.raises(TooLarge, check=mentions("episodes")):
+        with pytest.raises(TooLargeError, check=mentions("episodes")):
             simulate_counts(self.problem, never_act(self.problem), 10**12, 1)
 
     def test_progress_rises_within_0_and_1(self):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, PolicyError, TooLarge
+from evenhand.errors import InvalidInputError, PolicyError, TooLargeError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
@@ -124,7 +124,7 @@ class TestCriteria:
         assert first.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / 400))
 
     def test_another_horizon_than_the_finite_one_is_refused(self):
-        with pytest.raises(InvalidInput, check=mentions("horizon", "criterion", "finite:4", "4 steps", 5)):
+        with pytest.raises(InvalidInputError, check=mentions("horizon", "criterion", "finite:4", "4 steps", 5)):
             simulate(self.problem, Scripted([0, 0, 0]), 2, 5, criterion="finite:4")
 
 
@@ -291,12 +291,12 @@ class TestRules:
     @pytest.mark.parametrize("bad", [0, -1, 2.5, True, "3"])
     def test_sizes_must_be_positive_whole_numbers(self, bad):
         for name in ("num_episodes", "horizon"):
-            with pytest.raises(InvalidInput, match=name):
+            with pytest.raises(InvalidInputError, match=name):
                 simulate(self.problem, never_act(self.problem), **{name: bad})
 
     def test_what_does_not_fit_is_refused(self):
         problem = machine_replacement(num_arms=10**6)
-        with pytest.raises(TooLarge, check=mentions(1000000)):
+        with pytest.raises(TooLargeError, check=mentions(1000000)):
             simulate(problem, worst_first(problem), 10**6, 1)
 
     def test_progress_rises_within_0_and_1(self, monkeypatch):

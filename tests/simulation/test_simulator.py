@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError, TooLarge
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TooLargeError
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible
 from evenhand.simulation import rollout
 
@@ -109,7 +109,7 @@ def test_the_rules_hold_on_a_simulator_too():
         eh.simulate(PUMPS, Wrong(2), 3, 3, rng=0)
     with pytest.raises(PolicyError, check=mentions("used 4", "resource 0", 2)):
         eh.simulate(PUMPS, Wrong(1), 3, 3, rng=0)
-    with pytest.raises(InvalidInput, check=mentions("sample", 0, 2)):
+    with pytest.raises(InvalidInputError, check=mentions("sample", 0, 2)):
         broken = eh.Simulator(lambda s, a, rng: (s + 1, s * 1.0), PUMPS.first, [[0], [1]], 3, 4, [2], 0.9)
         eh.simulate(broken, never_act(broken), 3, 5, rng=0)
     eh.check_policy(PUMPS, random_feasible(PUMPS))
@@ -173,21 +173,21 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_needs_matrices_says_so(what):
-    with pytest.raises(NotApplicable, check=mentions(what)):
+    with pytest.raises(NotApplicableError, check=mentions(what)):
         REFUSED[what]()
 
 
 def test_what_a_simulator_does_not_have_is_refused():
     policy = never_act(PUMPS)
-    with pytest.raises(NotApplicable, match="in no groups"):
+    with pytest.raises(NotApplicableError, match="in no groups"):
         eh.evaluate(PUMPS, policy, over="groups")
-    with pytest.raises(InvalidInput, match="expected arms or groups, got 'families'"):
+    with pytest.raises(InvalidInputError, match="expected arms or groups, got 'families'"):
         PUMPS.with_criterion(over="families")
-    with pytest.raises(NotApplicable, match="samples its own"):
+    with pytest.raises(NotApplicableError, match="samples its own"):
         eh.simulate(PUMPS, policy, rewards=MACHINES.types.rewards)
     with pytest.raises(PolicyError, match="made for 5 arms, and here are 4"):
         eh.evaluate(PUMPS, never_act(eh.problems.machine_replacement(num_arms=5)))
-    with pytest.raises(NotApplicable, match="training is for the criterion discounted"):
+    with pytest.raises(NotApplicableError, match="training is for the criterion discounted"):
         eh.train(PUMPS.with_criterion("average"))
 
 
@@ -236,5 +236,5 @@ class TestPaths:
 
             allocate = act
 
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLargeError):
             play(MACHINES, Unasked(), 10**7, 10**4, rng=0, keep_paths=True)

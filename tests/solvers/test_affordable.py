@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP, usable_amount
 from evenhand.solvers.block_relaxation import solve_blocks
@@ -92,8 +92,8 @@ def test_as_if_the_action_did_not_exist(seed, criterion):
     welfare = ["utilitarian", "gini:2", "maximin"][seed % 3]
     try:
         plain = solve_fluid(problem, welfare, 1e-7)
-    except NotApplicable:
-        with pytest.raises(NotApplicable):
+    except NotApplicableError:
+        with pytest.raises(NotApplicableError):
             solve_fluid(dear, welfare, 1e-7)
         return
     found = solve_fluid(dear, welfare, 1e-7)
@@ -165,7 +165,7 @@ class TestWhittle:
         problem = eh.problems.health_outreach(num_arms=6, num_states=3, num_groups=2, budget=2)
         two = replace(problem, arms=[replace_actions(arm) for arm in problem.tables])
         np.testing.assert_allclose(eh.indices(problem).indices, eh.indices(two).indices)
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             eh.indices(problem.with_budget(3))
 
     def test_states_in_which_only_idling_is_possible_have_no_index(self):

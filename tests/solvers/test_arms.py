@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.criterion import Average, Discounted, Finite
 from evenhand.solvers import single_arm as module
@@ -100,7 +100,7 @@ def test_weights_of_any_size_do_not_mix():
 def test_gives_up_after_too_many_rounds(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROUNDS", 1)
     arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0.0], [1.0]])
-    with pytest.raises(NotConverged, check=mentions("1 rounds")):
+    with pytest.raises(NotConvergedError, check=mentions("1 rounds")):
         action_values(ArmTables.stack([arm]), np.ones(1), np.zeros(1), Discounted(0.9))
 
 

@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from evenhand.errors import Infeasible, OutOfDomain
+from evenhand.errors import InfeasibleError, OutOfDomainError
 from evenhand.model.welfare import AlphaFair, Maximin, RankWeighted, Welfare, parse_welfare
 from evenhand.solvers.column_generation import best_shares
 
@@ -130,12 +130,12 @@ def test_vectors_outside_the_domain_still_mix() -> None:
 
 
 def test_no_mixture_in_the_domain_is_refused() -> None:
-    with pytest.raises(OutOfDomain, check=mentions("-0.5")):
+    with pytest.raises(OutOfDomainError, check=mentions("-0.5")):
         best_shares(np.array([[-1.0, 0.0], [0.0, -1.0]]), AlphaFair(1.0), np.ones(2, dtype=np.int64))
 
 
 def test_floors_out_of_reach_are_refused() -> None:
-    with pytest.raises(Infeasible, check=mentions(0.25)):
+    with pytest.raises(InfeasibleError, check=mentions(0.25)):
         best_shares(np.array([[1.0, 2.0], [0.25, 0.5]]), Maximin(), np.ones(1, dtype=np.int64), [0.75])
 
 

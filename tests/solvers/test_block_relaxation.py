@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain
+from evenhand.errors import InvalidInputError, NotApplicableError, NotConvergedError, OutOfDomainError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import as_welfare
 from evenhand.parallel import Pool
@@ -42,7 +42,7 @@ def bits(solution):
 def test_as_in_memory(welfare, num_resources):
     problem = problem_of(30, num_resources)
     if welfare == "leximin" and num_resources > 1:
-        with pytest.raises(NotApplicable):
+        with pytest.raises(NotApplicableError):
             solved(problem, welfare)
         return
     whole, found = solve_fluid(problem, welfare), solved(problem, welfare)
@@ -96,7 +96,7 @@ def test_a_coarse_grid_costs_accuracy_and_keeps_the_bounds_valid(num_arms, level
 def test_a_grid_too_coarse_for_the_tolerance_ends_soon(monkeypatch):
     monkeypatch.setattr(blocks, "NUM_LEVELS", 8)
     rounds = []
-    with pytest.raises(NotConverged):
+    with pytest.raises(NotConvergedError):
         solved(problem_of(80), "maximin:0.1", 80, tolerance=1e-9, progress=lambda number, gap: rounds.append(number))
     assert rounds[-1] < 60  # the same prices are not tried again
 
@@ -157,15 +157,15 @@ def test_a_killed_worker_changes_nothing(workers, request):
 
 
 def test_invalid_arguments():
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         solved(problem_of(4), "gini:2", tolerance=2.0)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         solved(problem_of(4), "gini:2", backend="moon")
 
 
 def test_values_outside_the_domain_are_refused():
     arms = [eh.Arm(arm.transitions, arm.rewards - 2.0, arm.usage, arm.initial) for arm in problem_of(5).arms]
-    with pytest.raises(OutOfDomain):
+    with pytest.raises(OutOfDomainError):
         solved(CoupledMDP(arms, budget=[1.0], discount=0.9), "nash")
 
 

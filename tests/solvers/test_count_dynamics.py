@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import InvalidInput, NotConverged, TooLarge
+from evenhand.errors import InvalidInputError, NotConvergedError, TooLargeError
 from evenhand.kernels import lattice_sweeps, splits
 from evenhand.kernels.lattice import (
     interpolate,
@@ -227,27 +227,27 @@ def test_work_is_told_before_it_is_done():
 
 
 def test_refuses_what_is_too_large():
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLargeError):
         solve(machine_replacement(num_arms=10**6, budget=10))
-    with pytest.raises(TooLarge, check=mentions("allocations")):
+    with pytest.raises(TooLargeError, check=mentions("allocations")):
         solve(random_coupled(num_arms=300, num_states=4, num_actions=3, budget=300, seed=0))
 
 
 def test_says_what_is_wrong():
     given = arguments(machine_replacement(num_arms=3))
     initial = np.ones(3) / 3
-    with pytest.raises(InvalidInput, check=mentions("transitions")):
+    with pytest.raises(InvalidInputError, check=mentions("transitions")):
         plan_counts(**{**given, "transitions": np.ones((2, 2, 2))})
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         plan_counts(**{**given, "usage": np.ones((3, 2, 1))})
-    with pytest.raises(InvalidInput, check=mentions("average")):
+    with pytest.raises(InvalidInputError, check=mentions("average")):
         plan_counts(**{**given, "criterion": "average"})
     plan = plan_counts(**given)
-    with pytest.raises(InvalidInput, check=mentions("initial", "state=3")):
+    with pytest.raises(InvalidInputError, check=mentions("initial", "state=3")):
         solve_counts(plan, np.ones(2) / 2)
     finest = solve_counts(plan, initial, tolerance=1e-16)  # as fine as rounding allows
     assert 0 < finest.upper_bound - finest.lower_bound < 1e-10
-    with pytest.raises(NotConverged, check=mentions("1 rounds")):
+    with pytest.raises(NotConvergedError, check=mentions("1 rounds")):
         solve_counts(plan, initial, most_rounds=1)
 
 

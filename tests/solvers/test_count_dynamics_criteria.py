@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, TooLarge
+from evenhand.errors import InvalidInputError, NotApplicableError, NotConvergedError, TooLargeError
 from evenhand.model.arm import Arm
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
@@ -107,7 +107,7 @@ def check_average(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0
     means = table.best_means()
     try:
         optimum = solve(problem, tolerance, small)
-    except NotApplicable as refusal:
+    except NotApplicableError as refusal:
         several = "groups of states that no action leaves" in str(refusal)
         assert several or np.ptp(means) > 1e-7, (refusal, means)
         return None
@@ -268,7 +268,7 @@ def test_average_does_not_depend_on_the_start():
 
 
 def test_average_refuses_states_that_are_apart():
-    with pytest.raises(NotApplicable, match=r"2 groups of states .* \[0, 1\] and \[2, 3\].*finite:T"):
+    with pytest.raises(NotApplicableError, match=r"2 groups of states .* \[0, 1\] and \[2, 3\].*finite:T"):
         plan_lattice(apart().with_criterion("average"))
     assert np.ptp(Table(apart()).best_means()) > 1
     solve(apart())  # discounted, there is nothing to refuse
@@ -277,7 +277,7 @@ def test_average_refuses_states_that_are_apart():
 def test_average_refuses_a_start_that_matters_only_to_all_arms_together():
     """No graph of one arm shows it: the bounds stop closing, and that is told."""
     assert np.ptp(Table(kept_alive()).best_means()) > 0.1
-    with pytest.raises(NotApplicable, match=r"criterion average.*stopped closing.*a discount near 1, or finite:T"):
+    with pytest.raises(NotApplicableError, match=r"criterion average.*stopped closing.*a discount near 1, or finite:T"):
         solve(kept_alive().with_criterion("average"))
     assert check_average(kept_alive(num_arms=1)) is not None
 
@@ -292,7 +292,7 @@ def test_a_budget_that_affords_no_way_back_keeps_states_apart():
         CoupledMDP(arms=[arm], budget=[budget], discount=0.9, counts=[3], criterion="average") for budget in (1, 0)
     )
     assert solve(rich).lower_bound == pytest.approx(1.0)  # all arms are brought to the good state, and stay
-    with pytest.raises(NotApplicable, check=mentions("2 groups")):
+    with pytest.raises(NotApplicableError, check=mentions("2 groups")):
         solve(poor)
 
 
@@ -346,7 +346,7 @@ def test_average_with_arms_that_forget_slowly(forgets):
 
 def test_average_with_arms_that_forget_too_slowly_is_refused():
     """Relative values are as large as 1e6, and bounds as near as their rounding would be called closed."""
-    with pytest.raises(NotConverged):
+    with pytest.raises(NotConvergedError):
         solve(slow(1e-6).with_criterion("average"))
 
 
@@ -417,14 +417,14 @@ def test_finite_tells_its_steps():
     assert seen == [(1, 0.75), (2, 0.5), (3, 0.25), (4, 0.0)]
     assert optimum.rounds == 4
     assert optimum.choices.shape == (4, comb(12, 2), len(optimum.cells))
-    with pytest.raises(InvalidInput, check=mentions("finite")):
+    with pytest.raises(InvalidInputError, check=mentions("finite")):
         optimum.allocation(0)
 
 
 def test_a_finite_horizon_is_refused_before_its_choices_would_not_fit():
     plan = plan_lattice(machine_replacement(num_arms=1000, budget=100).with_criterion("finite:1000000"))
     assert plan.size_in_bytes > 1e12
-    with pytest.raises(TooLarge, check=mentions(1000000)):
+    with pytest.raises(TooLargeError, check=mentions(1000000)):
         solve_counts(plan, np.ones(3) / 3)
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import linprog
 
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.model.criterion import Average, Discounted
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.dynamic_programming import solve_weighted
@@ -118,7 +118,7 @@ def test_the_value_function_is_the_optimal_one():
 
 
 def test_giving_up_is_an_error():
-    with pytest.raises(NotConverged, check=mentions("1 rounds")):
+    with pytest.raises(NotConvergedError, check=mentions("1 rounds")):
         solve_weighted(random_mdp(0, discount=0.99), WEIGHTS, most_rounds=1)
 
 

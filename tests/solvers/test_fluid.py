@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotConverged, OutOfDomain
+from evenhand.errors import InvalidInputError, NotConvergedError, OutOfDomainError
 from evenhand.kernels import fluid_sweeps
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -248,12 +248,12 @@ def test_alpha_fairness_spends_to_reach_positive_values(num_resources):
 
 def test_alpha_fairness_out_of_reach_is_an_error():
     hopeless, short = random_problem(8, shift=-5.0), random_problem(8, 4, shift=-0.45)
-    with pytest.raises(OutOfDomain):
+    with pytest.raises(OutOfDomainError):
         solve(hopeless, "alpha:1")
-    with pytest.raises(OutOfDomain):
+    with pytest.raises(OutOfDomainError):
         solve_types(short.tables, [2000] * 4, [5.0], 0.9, "alpha:2")
     several = random_problem(8, 4, 2, shift=-0.45)
-    with pytest.raises(OutOfDomain):
+    with pytest.raises(OutOfDomainError):
         solve_types(several.tables, [2000] * 4, [5.0, 5.0], 0.9, "alpha:2")
 
 
@@ -263,7 +263,7 @@ def test_the_program_steps_in_where_cuts_do_not_end(monkeypatch):
     solution = solve(problem, "gini:2")
     check(problem, solution)
     monkeypatch.setattr(fluid, "FEW_TYPES", 0)
-    with pytest.raises(NotConverged):
+    with pytest.raises(NotConvergedError):
         solve(problem, "gini:2")
 
 
@@ -324,13 +324,13 @@ def test_another_initial_distribution():
 
 def test_bad_arguments():
     problem = random_problem(1)
-    with pytest.raises(InvalidInput, check=mentions("tolerance")):
+    with pytest.raises(InvalidInputError, check=mentions("tolerance")):
         solve(problem, "gini:2", 0.0)
-    with pytest.raises(InvalidInput, check=mentions("initial")):
+    with pytest.raises(InvalidInputError, check=mentions("initial")):
         solve(problem, "gini:2", initial=np.ones((2, 2)))
-    with pytest.raises(InvalidInput, check=mentions(1)):
+    with pytest.raises(InvalidInputError, check=mentions(1)):
         solve(problem, "gini:2", initial=problem.types.initial * 0.5)
-    with pytest.raises(InvalidInput, check=mentions("budget")):
+    with pytest.raises(InvalidInputError, check=mentions("budget")):
         solve_types(problem.types, None, [-1.0], 0.9, "gini:2")
 
 

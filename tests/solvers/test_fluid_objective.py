@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.errors import Infeasible, NotApplicable, OutOfDomain, TooLarge
+from evenhand.errors import InfeasibleError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Gini
@@ -65,7 +65,7 @@ class MeanLog:
 
     def check_domain(self, values):
         if np.min(values) <= 0:
-            raise OutOfDomain("mean-log needs positive values")
+            raise OutOfDomainError("mean-log needs positive values")
 
 
 def random_arm(rng, num_resources, sparse):
@@ -217,7 +217,7 @@ def check(problem, solution):
 def agrees(problem, criterion, welfare, tolerance=1e-6, known=None):
     best = brute_force(problem, criterion, known or welfare)
     if best == -np.inf:
-        with pytest.raises(Infeasible):
+        with pytest.raises(InfeasibleError):
             solve_fluid(problem, welfare, tolerance)
         return
     solution = solve_fluid(problem, welfare, tolerance)
@@ -312,12 +312,12 @@ def test_arms_whose_average_depends_on_the_start_are_refused():
     stays = np.eye(2)[:, None].repeat(2, axis=1)
     two = Arm(stays, np.ones((2, 2)), [[0], [1]], name="stuck")
     fine = Arm(np.full((2, 2, 2), 0.5), np.ones((2, 2)), [[0], [1]])
-    with pytest.raises(NotApplicable, check=mentions("type 1", "stuck")):
+    with pytest.raises(NotApplicableError, check=mentions("type 1", "stuck")):
         solve_fluid(CoupledMDP([fine, two], [1.0], 0.9, criterion="average"), "gini:2")
     # Leaving for good is optional: where it ends depends on the policy, and where it starts matters.
     leaves = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
     lost = Arm(leaves, np.ones((2, 2)), [[0], [1]])
-    with pytest.raises(NotApplicable, check=mentions("0 depends")):
+    with pytest.raises(NotApplicableError, check=mentions("0 depends")):
         solve_fluid(CoupledMDP([lost], [1.0], 0.9, criterion="average"), "gini:2")
     # Leaving for good that cannot be put off is fine: in the long run only the end counts.
     ends = np.array([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
@@ -345,7 +345,7 @@ def test_floors_that_cannot_be_met_say_what_can(criterion, num_resources, welfar
     problem = CoupledMDP([arm, other], budget, 0.9, ten, floors=[0.4, 0.2], criterion=criterion)
     assert (solve_fluid(problem, welfare, 1e-6).served >= [0.4 - 1e-6, 0.2 - 1e-6]).all()
     hopeless = CoupledMDP([arm, other], budget, 0.9, ten, floors=[0.4, 0.35], criterion=criterion)
-    with pytest.raises(Infeasible, check=mentions(0.3)):
+    with pytest.raises(InfeasibleError, check=mentions(0.3)):
         solve_fluid(hopeless, welfare, 1e-6)
 
 
@@ -367,7 +367,7 @@ def test_floors_that_take_the_whole_budget(criterion, welfare):
 
 def test_an_arm_that_can_never_be_served_cannot_have_a_floor():
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0], [0]])
-    with pytest.raises(Infeasible, check=mentions(0)):
+    with pytest.raises(InfeasibleError, check=mentions(0)):
         solve_fluid(CoupledMDP([arm], [1.0], 0.9, floors=[0.1]), "gini:2")
 
 
@@ -392,13 +392,13 @@ def test_floor_prices_are_what_a_floor_costs():
 
 def test_programs_that_are_too_large_are_refused(monkeypatch):
     monkeypatch.setattr(fluid_programs, "MOST_ENTRIES", 10)
-    with pytest.raises(TooLarge, check=mentions("entries")):
+    with pytest.raises(TooLargeError, check=mentions("entries")):
         solve_fluid(random_problem(1), SoftMinimum(1.0))
 
 
 def test_a_welfare_that_is_not_defined_within_the_budget():
     arm = Arm(np.ones((1, 2, 1)), [[-1.0, 1.0]], [[0], [1]])
-    with pytest.raises(OutOfDomain):
+    with pytest.raises(OutOfDomainError):
         solve_fluid(CoupledMDP([arm], [2], 0.9, [10]), MeanLog())
     assert solve_fluid(CoupledMDP([arm], [8], 0.9, [10]), MeanLog()).welfare == pytest.approx(np.log(0.6 / 0.1))
 
@@ -424,7 +424,7 @@ class TestFloorsAtTheEdgeOfReach:
 
     @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
     def test_what_is_further_beyond_is_refused(self, criterion):
-        with pytest.raises(Infeasible, check=mentions(0.5)):
+        with pytest.raises(InfeasibleError, check=mentions(0.5)):
             solve_fluid(self.problem(criterion, 0.5 * (1 + 3e-7)), "gini:2")
 
 
@@ -435,6 +435,6 @@ def test_floors_that_are_easily_met_are_not_blamed_for_a_welfare_out_of_its_doma
     arm = Arm(np.ones((1, 2, 1)), [[-1.0, 1.0]], [[0] * num_resources, [1, 0.5][:num_resources]])
     problem = CoupledMDP([arm], [1] * num_resources, 0.9, [4], floors=[0.1]).with_criterion(criterion)
     for welfare in ("alpha:2", "alpha:0.5"):
-        with pytest.raises(OutOfDomain):
+        with pytest.raises(OutOfDomainError):
             solve_fluid(problem, welfare)
     assert solve_fluid(problem, "gini:2").served == pytest.approx([0.25], rel=1e-3)

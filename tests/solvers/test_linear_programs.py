@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from evenhand.errors import InvalidInput, NotConverged, TooLarge
+from evenhand.errors import InvalidInputError, NotConvergedError, TooLargeError
 from evenhand.model.tabular import TabularMDP
 from evenhand.problems import machine_replacement
 from evenhand.problems.random_arms import random_coupled
@@ -288,7 +288,7 @@ def test_policy_of_takes_the_fallback_only_where_nothing_is_visited() -> None:
     assert policy[last[2]] == 1
     assert policy_of(mdp, measure)[mdp.offsets[2]] == 1
     np.testing.assert_allclose(policy[: mdp.offsets[1]], 1 / mdp.offsets[1])
-    with pytest.raises(InvalidInput, check=mentions("fallback")):
+    with pytest.raises(InvalidInputError, check=mentions("fallback")):
         policy_of(mdp, measure, fallback=last[::-1])
 
 
@@ -305,12 +305,12 @@ def test_policy_of_takes_the_fallback_only_where_nothing_is_visited() -> None:
     ],
 )
 def test_bad_weights(weights: list[float], words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         gini_lp(heterogeneous(0), weights)
 
 
 def test_several_objectives_need_weights() -> None:
-    with pytest.raises(InvalidInput, check=mentions("3 objectives")):
+    with pytest.raises(InvalidInputError, check=mentions("3 objectives")):
         count_lp(heterogeneous(0))
 
 
@@ -319,19 +319,19 @@ def test_a_program_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch)
     needed = linear_programs.BYTES_PER_ENTRY * (mdp.transitions.nnz + mdp.num_pairs)
     monkeypatch.setattr("evenhand.checks.LITTLE", 0.0)
     monkeypatch.setattr("evenhand.checks.available_memory", lambda: needed)
-    with pytest.raises(TooLarge, check=mentions("non-zeros")):
+    with pytest.raises(TooLargeError, check=mentions("non-zeros")):
         count_lp(mdp, np.ones(3))
     monkeypatch.setattr("evenhand.checks.available_memory", lambda: 2 * needed)
     count_lp(mdp, np.ones(3))
-    with pytest.raises(TooLarge, check=mentions("17 rows")):
+    with pytest.raises(TooLargeError, check=mentions("17 rows")):
         gini_lp(mdp, geometric(3))
 
 
 def test_time_is_told_and_limited() -> None:
     mdp = Joint(machine_replacement(num_arms=5)).mdp
-    with pytest.raises(NotConverged):
+    with pytest.raises(NotConvergedError):
         gini_lp(mdp, geometric(5), time_limit=1e-6)
-    with pytest.raises(InvalidInput, check=mentions("time_limit")):
+    with pytest.raises(InvalidInputError, check=mentions("time_limit")):
         count_lp(heterogeneous(0), np.ones(3), time_limit=0)
     seconds = count_lp(heterogeneous(0), np.ones(3), time_limit=60).seconds
     assert set(seconds) == {"build", "solve", "extract"}
@@ -342,7 +342,7 @@ def test_number_of_threads_may_change_from_call_to_call() -> None:
     mdp = heterogeneous(0)
     found = [gini_lp(mdp, geometric(3), threads=number).objective for number in (1, 2, None, 1)]
     assert np.ptp(found) < 1e-7
-    with pytest.raises(InvalidInput, check=mentions("threads")):
+    with pytest.raises(InvalidInputError, check=mentions("threads")):
         gini_lp(mdp, geometric(3), threads=0)
 
 
@@ -379,10 +379,10 @@ def test_door_gives_optimum_and_prices(algorithm: Algorithm, by_rows: bool) -> N
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_door_says_in_words_why_there_is_no_optimum(algorithm: Algorithm) -> None:
     infeasible = program([1, 1], [[1, 1], [1, 1]], [3, -INF], [INF, 2])
-    with pytest.raises(InvalidInput, check=mentions("contradict")):
+    with pytest.raises(InvalidInputError, check=mentions("contradict")):
         solve_program(infeasible, algorithm=algorithm)
     unbounded = program([1, 1], [[1, -1]], [-INF], [1])
-    with pytest.raises(InvalidInput, match=r"unbounded|without limit"):
+    with pytest.raises(InvalidInputError, match=r"unbounded|without limit"):
         solve_program(unbounded, algorithm=algorithm)
 
 
@@ -398,15 +398,15 @@ def test_door_says_in_words_why_there_is_no_optimum(algorithm: Algorithm) -> Non
     ],
 )
 def test_door_refuses_what_is_not_a_program(faulty: LinearProgram, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         solve_program(faulty)
 
 
 def test_door_refuses_options_it_does_not_have() -> None:
     sound = program([1], [[1]], [0], [1])
-    with pytest.raises(InvalidInput, check=mentions("primal-simplex")):
+    with pytest.raises(InvalidInputError, check=mentions("primal-simplex")):
         solve_program(sound, algorithm="guess")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, check=mentions("tolerance")):
+    with pytest.raises(InvalidInputError, check=mentions("tolerance")):
         solve_program(sound, tolerance=-1.0)
 
 

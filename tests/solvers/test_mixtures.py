@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import OutOfDomain
+from evenhand.errors import OutOfDomainError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -294,7 +294,7 @@ class TestAlphaFairDomain:
     @pytest.mark.parametrize("method", ["joint", "counts"])
     def test_no_policy_is_in_it(self, method: str, welfare: str) -> None:
         problem = mixed(0, [(2, 2), (2, 2), (3, 2)], shift=-2.0)
-        with pytest.raises(OutOfDomain) as caught:
+        with pytest.raises(OutOfDomainError) as caught:
             solve(problem, welfare, method)
         worst = oracle(ProductSpace(problem), "maximin")
         if welfare != "alpha:0.5":  # which needs values of at least 0, and refuses before it solves
@@ -303,7 +303,7 @@ class TestAlphaFairDomain:
     @pytest.mark.parametrize("method", ["counts", "count-lp", "joint"])
     def test_no_policy_of_identical_arms_is_in_it(self, method: str) -> None:
         arm = Arm(np.ones((1, 2, 1)), [[-1.0, -0.5]], [[0.0], [1.0]])
-        with pytest.raises(OutOfDomain):
+        with pytest.raises(OutOfDomainError):
             solve(CoupledMDP([arm], [1.0], 0.5, [2]), "nash", method)
 
     @pytest.mark.parametrize("welfare", ALPHAS)
@@ -327,7 +327,7 @@ class TestAlphaFairDomain:
         something = Arm(np.ones((1, 2, 1)), [[1.0, 2.0]], [[0.0], [1.0]])
         problem = CoupledMDP([nothing, something], [1.0], 0.5)
         for welfare in ("alpha:0.5", "nash"):
-            with pytest.raises(OutOfDomain):
+            with pytest.raises(OutOfDomainError):
                 solve(problem, welfare, method)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.criterion import Discounted
 from evenhand.model.tabular import TabularMDP
 from evenhand.problems import machine_replacement
@@ -116,14 +116,14 @@ class TestChecks:
     mdp = random_mdp(0)
 
     def test_a_wrong_length_is_named(self):
-        with pytest.raises(InvalidInput, check=mentions("probabilities", self.mdp.num_pairs)):
+        with pytest.raises(InvalidInputError, check=mentions("probabilities", self.mdp.num_pairs)):
             occupancy(self.mdp, np.ones(self.mdp.num_pairs + 1))
 
     @pytest.mark.parametrize("change", [lambda p: 0.5 * p, lambda p: p + 1e-6, lambda p: np.where(p == p[0], -p, p)])
     def test_what_is_no_policy_is_refused(self, change):
-        with pytest.raises(InvalidInput, check=mentions(1)):
+        with pytest.raises(InvalidInputError, check=mentions(1)):
             occupancy(self.mdp, change(random_policy(self.mdp, 0)))
 
     def test_nan_is_refused(self):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             occupancy(self.mdp, np.full(self.mdp.num_pairs, np.nan))

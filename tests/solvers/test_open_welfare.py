@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 
 from ..conftest import mentions
 from ..oracles.problems import FIXED
@@ -45,5 +45,5 @@ def test_a_sound_one_is_solved(method):
     ],
 )
 def test_one_that_is_not_is_refused_in_words(spoilt, words):
-    with pytest.raises(InvalidInput, check=mentions(words)):
+    with pytest.raises(InvalidInputError, check=mentions(words)):
         eh.solve(FIXED["typed"](), spoilt, "joint")

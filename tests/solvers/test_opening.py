@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import evenhand as eh
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted, Opening
@@ -166,7 +166,7 @@ def test_what_does_not_end_leaves_the_plain_bound(monkeypatch):
     from evenhand.planning import relaxation as relaxed
 
     def fail(*_):
-        raise NotConverged("not today")
+        raise NotConvergedError("not today")
 
     problem = fleet()
     plain = relax(problem, "gini:3")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import NotApplicable, TooLarge
+from evenhand.errors import NotApplicableError, TooLargeError
 from evenhand.kernels import type_sweeps
 from evenhand.kernels.boxes import Best
 from evenhand.kernels.lattice import lattice_size
@@ -298,7 +298,7 @@ def test_an_average_that_depends_on_the_start_is_refused():
     moving = Arm(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), [[0.0], [1.0]], [0.5, 0.5])
     problem = CoupledMDP([stuck, moving], [1.0], 0.9, [2, 2]).with_criterion("average")
     made = use("compiled", problem)
-    with pytest.raises(NotApplicable):
+    with pytest.raises(NotApplicableError):
         solve_types(made, [moves.rewards for moves in made.types])
 
 
@@ -338,12 +338,12 @@ class TestPlans:
         assert plan_types(problem).num_pairs == Counts(problem).mdp.num_pairs
 
     def test_too_many_states_are_refused_before_any_work(self):
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLargeError):
             plan_types(crew_maintenance(num_arms=120))
 
     def test_too_many_allocations_are_refused(self, monkeypatch):
         monkeypatch.setattr("evenhand.solvers.counts.outcomes.MOST_PAIRS", 100)
-        with pytest.raises(TooLarge, match=r"over .* allocations within the budget"):
+        with pytest.raises(TooLargeError, match=r"over .* allocations within the budget"):
             plan_types(crew_maintenance(num_arms=10))
 
     def test_too_much_memory_or_work_is_refused_in_words(self, monkeypatch):
@@ -351,11 +351,11 @@ class TestPlans:
         plan.check()
         monkeypatch.setattr("evenhand.solvers.counts.plan.MOST_OPERATIONS", 1e3)
         with pytest.raises(
-            TooLarge, match="14000 count states of 3 types with the choices of 5 steps would need about"
+            TooLargeError, match="14000 count states of 3 types with the choices of 5 steps would need about"
         ):
             plan.check()
         monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1e5)
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLargeError):
             plan.check()
 
     def test_memory_is_told_about_right(self):

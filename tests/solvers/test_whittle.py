@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import InvalidInput, ModelError, NotConverged
+from evenhand.errors import InvalidInputError, ModelError, NotConvergedError
 from evenhand.kernels import whittle_pivots
 from evenhand.problems import machine_replacement
 from evenhand.solvers import whittle
@@ -429,7 +429,7 @@ def test_more_pivots_than_room(monkeypatch):
     assert np.diff(frontier.offsets).max() > 40 + 8 + 1
     assert np.diff(frontier.offsets).min() >= 41
     monkeypatch.setattr(whittle, "MOST_PIVOTS", 1)
-    with pytest.raises(NotConverged):
+    with pytest.raises(NotConvergedError):
         value_frontiers(transitions, rewards, 0.99)
 
 
@@ -441,15 +441,15 @@ def test_no_arms():
 
 def test_arguments_are_checked():
     transitions, rewards = random_arms(14, 2, 3)
-    with pytest.raises(InvalidInput, check=mentions("transitions")):
+    with pytest.raises(InvalidInputError, check=mentions("transitions")):
         whittle_indices(transitions[:, :2], rewards, 0.9)
-    with pytest.raises(InvalidInput, check=mentions("rewards")):
+    with pytest.raises(InvalidInputError, check=mentions("rewards")):
         whittle_indices(transitions, rewards[..., :1], 0.9)
-    with pytest.raises(InvalidInput, check=mentions("discount")):
+    with pytest.raises(InvalidInputError, check=mentions("discount")):
         whittle_indices(transitions, rewards, 1.0)
-    with pytest.raises(InvalidInput, check=mentions("num_states")):
+    with pytest.raises(InvalidInputError, check=mentions("num_states")):
         whittle_indices(transitions, rewards, 0.9, num_states=[3, 4])
-    with pytest.raises(InvalidInput, check=mentions("beyond")):
+    with pytest.raises(InvalidInputError, check=mentions("beyond")):
         whittle_indices(transitions, rewards, 0.9, num_states=[3, 2])
     with pytest.raises(ModelError, match=r"transitions\[1\]\[0\]\[1\].*sum to 2(.|\n)*rewards\[0\]\[2\]\[0\]"):
         transitions[1, 0, 1] *= 2

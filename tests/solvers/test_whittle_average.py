@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.kernels import whittle_pivots
 from evenhand.model.criterion import Average
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
@@ -224,7 +224,7 @@ class TestSeveralClosedClasses:
         assert np.isnan(result.indices[1]).all()
         alone = whittle_indices(whole, rewards[:1], Average())
         np.testing.assert_allclose(result.indices[0], alone.indices[0], atol=1e-13)
-        with pytest.raises(NotApplicable, check=mentions("arm 1")):
+        with pytest.raises(NotApplicableError, check=mentions("arm 1")):
             value_frontiers(np.concatenate([whole, halves]), rewards, Average())
 
     def test_a_rested_arm_is_refused(self, either_kernel):

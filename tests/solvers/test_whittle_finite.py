@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.kernels import whittle_layers
 from evenhand.kernels.whittle_pivots import sweep_arms
 from evenhand.model.criterion import Average, Finite
@@ -211,7 +211,7 @@ def test_ties_do_not_multiply_charges(either_kernel):
 def test_too_many_charges_are_told(monkeypatch):
     transitions, rewards = random_arm(1, 4, "dense")
     monkeypatch.setattr(whittle, "MOST_PIVOTS", 0)
-    with pytest.raises(NotConverged, check=mentions("arm 0")):
+    with pytest.raises(NotConvergedError, check=mentions("arm 0")):
         whittle_indices(transitions, rewards, Finite(4))
 
 

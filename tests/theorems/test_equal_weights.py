@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.welfare import Gini, Utilitarian
 
 from .product_space import gini_weights
@@ -35,5 +35,5 @@ def test_it_fails_for_weights_that_rise() -> None:
     """Weights that favour the best arm beat the mean; they are no Gini weights, and the library refuses them."""
     values, rising = np.array([1.0, 2.0, 6.0]), np.array([0.1, 0.3, 0.6])
     assert np.sort(values) @ rising > values.mean() + 1.0
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         Gini(rising)

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
@@ -92,7 +92,7 @@ def test_where_nobody_goes_it_is_still_a_policy() -> None:
 
 def test_the_wrong_number_of_pairs_is_refused() -> None:
     joint = Joint(PROBLEMS["identical"]())
-    with pytest.raises(InvalidInput, check=mentions("measure", joint.mdp.num_pairs)):
+    with pytest.raises(InvalidInputError, check=mentions("measure", joint.mdp.num_pairs)):
         average_over_renamings(joint, np.ones(joint.mdp.num_pairs + 1))
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import evenhand as eh
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.fitting.posterior_files import Named
 from evenhand.model.objective import read_welfare
@@ -218,12 +218,12 @@ def test_invalid_requests_are_refused():
     problem, known = fitted()
     scenarios, plan = draw_scenarios(problem, known, 20), eh.solve(problem)
     for share in (0, 1.5):
-        with pytest.raises(InvalidInput, match="robust"):
+        with pytest.raises(InvalidInputError, match="robust"):
             plan_scenarios(scenarios, plan, share)
-    with pytest.raises(InvalidInput, match="posterior"):
+    with pytest.raises(InvalidInputError, match="posterior"):
         draw_scenarios(problem, None, 50)
     floored = eh.CoupledMDP(problem.arms, [1], GAMMA, [1, 2], floors=[0.1, 0])
-    with pytest.raises(NotApplicable, match="floors"):
+    with pytest.raises(NotApplicableError, match="floors"):
         plan_scenarios(scenarios.with_problem(floored), plan, 0.1)
 
 

@@ -5,7 +5,7 @@ import pytest
 from numba import get_num_threads, set_num_threads
 
 from evenhand import Arm, CoupledMDP, solve
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.evaluation.exact import exact_values
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import random_feasible, whittle
@@ -132,7 +132,7 @@ def test_types_are_split_by_group():
 
 def test_other_shapes_are_refused():
     problem = random_coupled(num_arms=2, seed=1)
-    with pytest.raises(InvalidInput, match="at least one"):
+    with pytest.raises(InvalidInputError, match="at least one"):
         Scenarios(problem, np.zeros((0, *problem.tables.transitions.shape)), np.zeros(1, dtype=np.int64))
-    with pytest.raises(InvalidInput, match="transitions"):
+    with pytest.raises(InvalidInputError, match="transitions"):
         Scenarios(problem, np.zeros((2, 1, 2, 2, 2)), np.zeros(1, dtype=np.int64))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.errors import InvalidInput, ModelError
+from evenhand.errors import InvalidInputError, ModelError
 from evenhand.policies import random_feasible, worst_first
 from evenhand.problems import random_coupled
 from evenhand.simulation import simulate
@@ -50,7 +50,7 @@ def test_rewards_may_differ_between_scenarios(problem):
 
 
 def test_shapes_are_checked(problem):
-    with pytest.raises(InvalidInput, match="transitions"):
+    with pytest.raises(InvalidInputError, match="transitions"):
         simulate_scenarios(problem, worst_first(problem), drawn(problem, 2)[:, :1])
     with pytest.raises(ModelError, match="transitions"):
         problem.with_transitions(drawn(problem, 1)[0] * 0.9)

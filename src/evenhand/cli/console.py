@@ -125,13 +125,13 @@ def table_bytes(rows: Sequence[dict[str, Any]], name: str) -> bytes:
     suffix = Path(name).suffix.lower()
     if suffix == ".json":
         return json.dumps(list(rows), indent=1, ensure_ascii=False).encode()
-    from evenhand.errors import MissingExtra
+    from evenhand.errors import MissingExtraError
 
     if suffix == ".parquet":
         try:
             import polars
         except ImportError:
-            raise MissingExtra("writing Parquet", "data") from None
+            raise MissingExtraError("writing Parquet", "data") from None
         body = io.BytesIO()
         polars.DataFrame(rows).write_parquet(body)
         return body.getvalue()

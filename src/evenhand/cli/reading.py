@@ -10,7 +10,15 @@ import click
 
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, NotApplicable, PolicyError, UnknownName
+from evenhand.errors import (
+    Fault,
+    InvalidInputError,
+    ModelError,
+    NormalisationWarning,
+    NotApplicableError,
+    PolicyError,
+    UnknownNameError,
+)
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import FORMATS, Format, Loaded, load_noting
 from evenhand.planning.policy_registry import find_policy, is_file
@@ -79,7 +87,7 @@ def read_problems(
     loaded = read_noting(model, parameters, format, criterion)
     if loaded.rows:
         more = "; evenhand check lists them" if len(loaded.rows) > 1 else ""
-        click.echo(f"note: {Normalised(loaded.rows, loaded.name)}{more}", err=True)
+        click.echo(f"note: {NormalisationWarning(loaded.rows, loaded.name)}{more}", err=True)
     return with_budgets(start_at(loaded.problem, initial), parameters, budgets)
 
 
@@ -132,20 +140,20 @@ def read_noting(model: str, parameters: Sequence[str], format: Format | None, cr
         raise OptionError("MODEL", "expected a model file or the name of a problem, got nothing")
     if model in catalog.names():
         if format is not None:
-            raise InvalidInput(f"--format says what kind of file MODEL is; {model} is a built-in problem")
+            raise InvalidInputError(f"--format says what kind of file MODEL is; {model} is a built-in problem")
         return Loaded(catalog.build(model, read_parameters(parameters)), name=model)
     known = format is not None or model.endswith(SUFFIXES) or model == DASH
     if not known and not Path(model).exists():
         there = [model + suffix for suffix in SUFFIXES if Path(model + suffix).is_file()]
         files = f"There is a file {there[0]}." if there else f"Or give a file ({', '.join(SUFFIXES)})."
-        raise InvalidInput(f"{UnknownName('problem', model, catalog.names())} {files}")
+        raise InvalidInputError(f"{UnknownNameError('problem', model, catalog.names())} {files}")
     if format is None and Path(model).suffix.lower() in TABLES and Path(model).exists():
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{model}: is a table, and no model (.toml, .json, .npz). Of records of arms over time a model is "
             f"made by evenhand fit {model} --arm COLUMN --time COLUMN --state COLUMN --action COLUMN --out MODEL.toml"
         )
     if parameters:
-        raise InvalidInput("-p sets parameters of built-in problems; edit the model file instead")
+        raise InvalidInputError("-p sets parameters of built-in problems; edit the model file instead")
     source = standard_input("MODEL", format, FORMATS) if model == DASH else model
     return load_noting(source, format, criterion)
 
@@ -188,7 +196,7 @@ def read_names(policies: str) -> list[str]:
         try:
             if not is_file(name):
                 find_policy(name)
-        except UnknownName as error:
+        except UnknownNameError as error:
             faults.append(Fault("", str(error)))
     if faults:
         raise ModelError(faults, "--policies")
@@ -262,8 +270,10 @@ def _load_fitting(policy: str, problem: CoupledMDP) -> "Policy | StatefulPolicy"
         pass
     try:
         return load_plan(policy).fitted(problem)
-    except NotApplicable as error:
-        raise NotApplicable(f"{error}. Give the name of a policy, or a plan made with the same --initial") from None
+    except NotApplicableError as error:
+        raise NotApplicableError(
+            f"{error}. Give the name of a policy, or a plan made with the same --initial"
+        ) from None
 
 
 def budget_suffix(problem: CoupledMDP, budgets: Sequence[str]) -> str:

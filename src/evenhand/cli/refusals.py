@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from evenhand.errors import EvenhandError, Fault, InvalidInput
+from evenhand.errors import EvenhandError, Fault, InvalidInputError
 
 _INVALID_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 """System errors of file names that cannot exist: the input is wrong, not the machine."""
@@ -23,7 +23,7 @@ _OPTIONS = ("budget", "criterion", "part", "step", "welfare")
 """Arguments of the library that are options of the same name."""
 
 
-class OptionError(InvalidInput):
+class OptionError(InvalidInputError):
     """Invalid value of an option or argument of the command line."""
 
     code = "invalid-option"
@@ -43,7 +43,7 @@ def exit_code(error: Exception) -> int:
     """Return 2 for invalid input, else 1."""
     if isinstance(error, click.ClickException):
         return error.exit_code
-    return 2 if isinstance(error, InvalidInput) or getattr(error, "errno", None) in _INVALID_NAMES else 1
+    return 2 if isinstance(error, InvalidInputError) or getattr(error, "errno", None) in _INVALID_NAMES else 1
 
 
 def print_error(error: Exception, code: int, as_json: bool) -> None:

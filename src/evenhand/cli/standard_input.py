@@ -24,7 +24,7 @@ def standard_input(argument: str, format: str | None, formats: Sequence[str]) ->
         formats: what it may be.
 
     Raises:
-        InvalidInput: the format is missing, nothing is piped in, or another argument has it already.
+        InvalidInputError: the format is missing, nothing is piped in, or another argument has it already.
     """
     if format is None:
         raise OptionError(

@@ -10,7 +10,7 @@ import os
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInput, OutOfDomain
+from evenhand.errors import InvalidInputError, OutOfDomainError
 from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.standard_errors import standard_error, standard_errors
@@ -53,7 +53,7 @@ def evaluate_blocks(
     """
     start = work_clock()
     if model.criterion.is_average and horizon is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "horizon: required for an opened model under the criterion average; several times as many steps as the "
             "slowest arm takes to forget its first state"
         )
@@ -112,7 +112,7 @@ def objective_of(model: StoredArms, welfare: str | Welfare | None) -> Objective:
 def _welfare_error(simulation: BlockSimulation, objective: Objective, values: Floats) -> float:
     try:
         return _error(simulation, objective.supergradient(values))
-    except OutOfDomain:
+    except OutOfDomainError:
         return math.inf
 
 

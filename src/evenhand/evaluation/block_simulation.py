@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.kernels.randomness import bits_at, draw_keys, uniforms_at
 from evenhand.model.arm import ROOM
 from evenhand.model.coupled import CoupledMDP
@@ -66,7 +66,7 @@ class BlockPolicy:
     def __post_init__(self) -> None:
         if self.name not in (*SIMPLE, "fair-index"):
             known = ", ".join((*SIMPLE, "fair-index"))
-            raise NotApplicable(f"{self.name}: on blocks of arms these policies can be simulated: {known}")
+            raise NotApplicableError(f"{self.name}: on blocks of arms these policies can be simulated: {known}")
 
     def scores(self, problem: CoupledMDP, weights: Floats | None) -> tuple[Floats, Bools | None]:
         """(type, state, action) scores, -inf for never, and which cells precede all others.
@@ -76,13 +76,13 @@ class BlockPolicy:
             weights: (type,) welfare weights, for fair-index.
         """
         if problem.criterion.num_steps is not None and self.name != "random":
-            raise NotApplicable(
+            raise NotApplicableError(
                 f"{self.name}: with a finite horizon the order differs by step; read the model into memory"
             )
         cells = serveable_cells(problem)
         if self.name == "fair-index":
             if weights is None:
-                raise NotApplicable("fair-index: the weights and prices of the relaxation are required")
+                raise NotApplicableError("fair-index: the weights and prices of the relaxation are required")
             weights = np.maximum(weights, LEAST_WEIGHT * self.largest_weight)
             worth, preferred = fair_worth(problem, weights, np.array(self.prices))
             return np.where(cells, worth, -np.inf), preferred

@@ -32,7 +32,7 @@ import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
-from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain, PolicyError, TooLarge
+from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, PolicyError, TooLargeError
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
 from evenhand.evaluation.long_run import LongRun, LongRunLimits, mean_by_type, play_long_run
@@ -413,13 +413,13 @@ def evaluate(
         13.4292
     """
     if method not in ("auto", "exact", "monte-carlo"):
-        raise InvalidInput(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")
+        raise InvalidInputError(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")
     check_positive_int(num_episodes, "num_episodes")
     if not isinstance(policy, (Policy, StatefulPolicy)):
         raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
     check_problem(problem, "evaluate(problem, policy)")
     if backend is not None:
-        raise InvalidInput("backend: for large opened models; one policy in memory is evaluated in this process")
+        raise InvalidInputError("backend: for large opened models; one policy in memory is evaluated in this process")
     # The problem with the types that the policy knows, and the requested members.
     evaluated = problem.with_criterion(criterion, over)
     policy = fitted(policy, evaluated)
@@ -443,7 +443,7 @@ def _evaluate(
         # Exact where that is possible; "auto" falls back on playing, "exact" says why not.
         try:
             return _exactly(policy, case)
-        except (NotApplicable, TooLarge):
+        except (NotApplicableError, TooLargeError):
             if method == "exact":
                 raise
     return _by_simulation(policy, case, num_episodes, steps, rng, progress)
@@ -481,9 +481,9 @@ class Case(NamedTuple):
         return cls(evaluated, played, read_welfare(evaluated, welfare))
 
     def check_types(self, policy: object) -> None:
-        """Raise NotApplicable if the law of the policy, or of a part of it, is over other types than are played."""
+        """Raise NotApplicableError if the distribution of the policy, or of a part, is over other types."""
         if not knows_types(self.played, policy):
-            raise NotApplicable("the policy was made for other types of these arms, so it can only be simulated")
+            raise NotApplicableError("the policy was made for other types of these arms, so it can only be simulated")
 
     def is_quick(self, policy: object, arm_steps: float) -> bool:
         """Return whether exact values take little time beside so many simulated arm-steps."""
@@ -611,7 +611,7 @@ def evaluate_within(
         limits: how long a long run may be.
 
     Raises:
-        NotConverged: more would be needed.
+        NotConvergedError: more would be needed.
     """
     case = Case.of(policy, problem, problem.over, welfare)
     return _by_simulation(policy, case, num_episodes, horizon, rng, None, limits)
@@ -748,7 +748,7 @@ def _play_part(
 def _plug_in(objective: Objective, means: Floats) -> float | None:
     try:
         return objective(means)
-    except OutOfDomain:  # noise alone can push the mean of an arm out of the domain
+    except OutOfDomainError:  # noise alone can push the mean of an arm out of the domain
         return None
 
 

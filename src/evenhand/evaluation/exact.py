@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.display import size_in_words
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.evaluation.typed import typed_steps, typed_values
 from evenhand.kernels.lattice import lattice_size
 from evenhand.kernels.products import distinct_rows
@@ -73,11 +73,11 @@ def exact_values(problem: CoupledMDP, policy: object) -> ExactValues:
     """Evaluate a policy exactly, under the problem's criterion.
 
     Raises:
-        NotApplicable: the policy's law is not known, or the count space is too large to tabulate it.
-        TooLarge: the tables would not fit.
+        NotApplicableError: the policy's law is not known, or the count space is too large to tabulate it.
+        TooLargeError: the tables would not fit.
     """
     if redraw_period(policy) is not None:
-        raise NotApplicable("a mixture that is drawn anew now and then is only simulated")
+        raise NotApplicableError("a mixture that is drawn anew now and then is only simulated")
     if is_mixture(policy):
         parts, shares = components(policy)
         return _mixed([exact_values(problem, part) for part in parts], shares, problem)
@@ -173,13 +173,17 @@ def _tables(policy: object, problem: CoupledMDP) -> list[_Table]:
     steps = steps_of(policy)
     if is_time_varying(policy):
         if problem.criterion.is_stationary:
-            raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
+            raise NotApplicableError(
+                f"a policy by steps can only be simulated under the criterion {problem.criterion.name}"
+            )
         steps = steps[: problem.criterion.num_layers]
     # Steps that are one object count once, as they are tabulated once.
     tabulate = _Tabulator(problem, len({id(step) for step in steps}))
     tables = [tabulate(step) for step in steps]
     if len({table.pairs.by_type for table in tables}) > 1:
-        raise NotApplicable("the steps of this policy are tables over different spaces, so it can only be simulated")
+        raise NotApplicableError(
+            "the steps of this policy are tables over different spaces, so it can only be simulated"
+        )
     return tables
 
 
@@ -208,7 +212,7 @@ class _Tabulator:
             return self._write(can.tabulates.on(Joint(problem)))
         if can.law is not None:
             return self._by_law(can, can.law)
-        raise NotApplicable("this policy has no known law on counts, so it can only be simulated")
+        raise NotApplicableError("this policy has no known law on counts, so it can only be simulated")
 
     def _pairs(self, reduction: Space) -> _Pairs:
         """The pairs of a reduction, whatever criterion it was made for."""
@@ -225,7 +229,7 @@ class _Tabulator:
     def _by_law(self, can: Capabilities, law: Lawful) -> _Table:
         if (number := self.number * num_count_states(self.problem)) > MOST_STATES:
             steps = "" if self.number == 1 else f" over {self.number} steps"
-            raise NotApplicable(
+            raise NotApplicableError(
                 f"the count space has {size_in_words(number)} states{steps}; up to {MOST_STATES} are tabulated"
             )
         state, allocations, probabilities = write_law(can, law, self.counts)

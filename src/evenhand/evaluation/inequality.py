@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.welfare import Population
 from evenhand.typing import ArrayLike, Floats
 
@@ -74,7 +74,7 @@ def lorenz_curve(values: ArrayLike, counts: ArrayLike | None = None) -> tuple[Fl
     """
     arms = Population.read(values, counts)
     if arms.values.ndim != 1:
-        raise InvalidInput(f"values: expected shape (arm,), got {arms.values.shape}")
+        raise InvalidInputError(f"values: expected shape (arm,), got {arms.values.shape}")
     order, ascending, _, last = arms.ranks()
     shares_of_arms = np.append(0.0, last / arms.num_arms)
     held = np.append(0.0, np.cumsum(ascending * arms.shares[order]))
@@ -100,7 +100,7 @@ def relative_loss(mean_value: float, reference_mean: float) -> float:
     """
     for name, mean in (("mean_value", mean_value), ("reference_mean", reference_mean)):
         if not math.isfinite(mean):
-            raise InvalidInput(f"{name}: expected a finite number, got {mean}")
+            raise InvalidInputError(f"{name}: expected a finite number, got {mean}")
     if reference_mean == 0:
         return 0.0 if mean_value == 0 else math.nan
     return (reference_mean - mean_value) / abs(reference_mean)

@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, WARM_UP
 from evenhand.model.policy import Policy, StatefulPolicy
@@ -134,7 +134,7 @@ def play_long_run(
         limits: how long it may be.
 
     Raises:
-        NotConverged: more steps would be needed than can be played; says how many.
+        NotConvergedError: more steps would be needed than can be played; says how many.
     """
     steps, rate, known, share = horizon or usual, 1.0, None, 1
     width = problem.types.valid.size if by_counts else problem.num_arms
@@ -178,7 +178,7 @@ def plain_steps(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Rng) 
         rng: seed or generator.
 
     Raises:
-        NotConverged: more steps would be needed than can be played.
+        NotConvergedError: more steps would be needed than can be played.
     """
     run = play_long_run(problem, policy, lambda _: 20, rng).rollout
     found = _settle(problem, run.visits)
@@ -188,8 +188,8 @@ def plain_steps(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Rng) 
     return int(steps)
 
 
-def _too_long(steps: float) -> NotConverged:
-    return NotConverged(
+def _too_long(steps: float) -> NotConvergedError:
+    return NotConvergedError(
         f"the long run of this policy takes {steps:.2g} steps per episode or more, which cannot be played. Use an "
         "exact method, or the criterion discounted or finite:T."
     )

@@ -35,7 +35,7 @@ from functools import cached_property
 
 import numpy as np
 
-from evenhand.errors import OutOfDomain
+from evenhand.errors import OutOfDomainError
 from evenhand.model.objective import Objective
 from evenhand.model.welfare import Structure, Welfare, structure
 from evenhand.typing import Floats, Ints
@@ -233,7 +233,7 @@ class _Estimate:
     def _is_defined(self, members: Floats) -> bool:
         try:
             self.welfare.check_domain(members)
-        except OutOfDomain:
+        except OutOfDomainError:
             return False
         return True
 

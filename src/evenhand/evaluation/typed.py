@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.composite import steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.feasible import check_budget
@@ -34,7 +34,7 @@ def typed_values(steps: list[TypedChoices], problem: CoupledMDP) -> tuple[Floats
     """
     plan, criterion = plan_types(problem), problem.criterion
     if criterion.is_stationary and len(steps) > 1:
-        raise NotApplicable(f"a policy by steps can only be simulated under the criterion {criterion.name}")
+        raise NotApplicableError(f"a policy by steps can only be simulated under the criterion {criterion.name}")
     plan.check()
     picks = {id(step): _picks(step, plan.types) for step in steps}
     for number_of_step, step in enumerate(steps):

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from evenhand.checks import plain
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.columns import Coded
 from evenhand.typing import Floats
 
@@ -35,7 +35,7 @@ def cut(values: Floats, bins: Bins) -> Coded:
         bins: a width, cuts, or quantiles.
 
     Raises:
-        InvalidInput: the bins are invalid.
+        InvalidInputError: the bins are invalid.
     """
     known = values[np.isfinite(values)]
     cuts = _read_cuts(known, bins)
@@ -50,17 +50,17 @@ def _read_cuts(known: Floats, bins: Bins) -> Floats:
     if isinstance(bins, str) and (found := re.fullmatch(r"\s*quantiles?:(\d+)\s*", bins)):
         number = int(found[1])
         if not 2 <= number <= MOST_BINS:
-            raise InvalidInput(f"bins {bins}: expected 2 to {MOST_BINS} bins")
+            raise InvalidInputError(f"bins {bins}: expected 2 to {MOST_BINS} bins")
         inner = np.quantile(known, np.arange(1, number) / number) if len(known) else np.zeros(0)
         return np.unique(np.concatenate([known[:1] * 0 + known.min(initial=np.inf), inner]))
     numbers = _numbers(bins)
     if len(numbers) > 1:
         if (np.diff(numbers) <= 0).any():
-            raise InvalidInput(f"bins {bins}: expected increasing cuts")
+            raise InvalidInputError(f"bins {bins}: expected increasing cuts")
         return numbers
     width = float(numbers[0])
     if width <= 0:
-        raise InvalidInput(f"bins {bins}: expected a width above 0")
+        raise InvalidInputError(f"bins {bins}: expected a width above 0")
     if not len(known):
         return np.array([0.0, width])
     return _multiples(known, width, bins)
@@ -72,13 +72,13 @@ def _multiples(known: Floats, width: float, bins: Bins) -> Floats:
         first, last = np.floor(known.min() / width) - 1, np.floor(known.max() / width) + 2
     too_fine = f"bins {bins}: too fine for numbers as large as {plain(np.abs(known).max())}"
     if not np.isfinite([first, last]).all():
-        raise InvalidInput(too_fine)
+        raise InvalidInputError(too_fine)
     if last - first > MOST_BINS + 3:
-        raise InvalidInput(f"bins {bins}: would make {last - first - 2:,.0f} bins; the most are {MOST_BINS:,}")
+        raise InvalidInputError(f"bins {bins}: would make {last - first - 2:,.0f} bins; the most are {MOST_BINS:,}")
     # 3 * 0.1 is above 0.3, which belongs to the bin that begins there.
     cuts = np.array([float(f"{cut:.12g}") for cut in np.arange(first, last + 1) * width])
     if (np.diff(cuts) <= 0).any():
-        raise InvalidInput(too_fine)
+        raise InvalidInputError(too_fine)
     return cuts
 
 
@@ -87,9 +87,9 @@ def _numbers(bins: Bins) -> Floats:
         parts = bins.split(",") if isinstance(bins, str) else np.atleast_1d(np.asarray(bins, dtype=np.float64))
         numbers = np.array([float(part) for part in parts])
     except (TypeError, ValueError):
-        raise InvalidInput(f"bins: {WANTED}, got {bins!r}") from None
+        raise InvalidInputError(f"bins: {WANTED}, got {bins!r}") from None
     if numbers.ndim != 1 or not len(numbers) or not np.isfinite(numbers).all():
-        raise InvalidInput(f"bins: {WANTED}, got {bins!r}")
+        raise InvalidInputError(f"bins: {WANTED}, got {bins!r}")
     return numbers
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from evenhand.checks import as_generator
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
 from evenhand.fitting.mixtures import Histories, Mixtures, begin_apart, iterate, read_histories
 from evenhand.model.io import Location, write_atomically
@@ -157,7 +157,7 @@ class Clusters(Shown):
             log: the records the types were found in.
         """
         if log.arms != self.arms:
-            raise InvalidInput("log: these types were found among other arms")
+            raise InvalidInputError("log: these types were found among other arms")
         return replace(log, types=self.names, type_of=self.type_of, notes=log.notes + self.notes)
 
     def write(self, path: Location) -> None:
@@ -225,7 +225,7 @@ def find_clusters(
         progress: function of the current task and its completed share; True for a bar.
 
     Raises:
-        InvalidInput: the number is neither `auto` nor a whole number from 1 to that of the arms.
+        InvalidInputError: the number is neither `auto` nor a whole number from 1 to that of the arms.
     """
     asked = read_number(number, log.num_arms)
     wanted = None if asked == "auto" else asked
@@ -256,7 +256,7 @@ def read_number(number: object, num_arms: int) -> int | Literal["auto"]:
         num_arms: how many arms there are.
 
     Raises:
-        InvalidInput: it is neither `auto` nor a whole number from 1 to that of the arms.
+        InvalidInputError: it is neither `auto` nor a whole number from 1 to that of the arms.
     """
     if isinstance(number, str):
         if number.strip() == "auto":
@@ -264,7 +264,9 @@ def read_number(number: object, num_arms: int) -> int | Literal["auto"]:
         number = int(number) if number.strip().isdecimal() else number
     if isinstance(number, (int, np.integer)) and not isinstance(number, bool) and 1 <= number <= num_arms:
         return int(number)
-    raise InvalidInput(f"clusters: expected auto, or a number of types from 1 to {num_arms} (the arms), got {number!r}")
+    raise InvalidInputError(
+        f"clusters: expected auto, or a number of types from 1 to {num_arms} (the arms), got {number!r}"
+    )
 
 
 # Numbers of types

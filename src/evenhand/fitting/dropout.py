@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.checks import is_number, plain
 from evenhand.display import counted
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
 from evenhand.model.places import quoted
 
@@ -27,12 +27,12 @@ def without_dropouts(log: Log, gone_after: float | None) -> Log:
             has.
 
     Raises:
-        InvalidInput: `gone_after` is not a number of steps.
+        InvalidInputError: `gone_after` is not a number of steps.
     """
     if gone_after is None:
         return log
     if not is_number(gone_after) or not 0 <= gone_after < np.inf:
-        raise InvalidInput(f"gone_after: expected a number of steps, at least 0, got {gone_after!r}")
+        raise InvalidInputError(f"gone_after: expected a number of steps, at least 0, got {gone_after!r}")
     # A whole number of steps is not exceeded by rounding.
     left = log.ends > gone_after + 1e-9 * (1 + gone_after)
     number = counted(int(left.sum()), "arm") if left.any() else "no arm"

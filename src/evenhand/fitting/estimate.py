@@ -49,7 +49,7 @@ def estimate(
         progress: function of the current task and its completed share.
 
     Raises:
-        InvalidInput: `prior` is not a number of observations.
+        InvalidInputError: `prior` is not a number of observations.
     """
     counts = moves.counts.astype(np.float64)
     where = np.ones(counts.shape[1:], dtype=bool) if possible is None else possible

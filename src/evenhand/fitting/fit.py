@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenhand.display import heard, shows_bar
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.fitting.dropout import dropout_notes, without_dropouts
 from evenhand.fitting.estimate import estimate
 from evenhand.fitting.layout import with_layout
@@ -61,7 +61,7 @@ def fit(
 
     Raises:
         TableError: the records are invalid; with every fault and its row.
-        InvalidInput: an argument is invalid or missing, such as the step.
+        InvalidInputError: an argument is invalid or missing, such as the step.
 
     Example:
         >>> import evenhand as eh
@@ -73,7 +73,7 @@ def fit(
     """
     report: Progress = heard(progress) or (lambda doing, share: None)
     if type is not None and clusters is not None:
-        raise InvalidInput("types are either a column (`type`) or found by clustering (`clusters`), not both")
+        raise InvalidInputError("types are either a column (`type`) or found by clustering (`clusters`), not both")
     reading, terms = read_options(LogOptions, records, "records"), read_options(ModelOptions, model, "model")
     data = read_log(
         log,
@@ -152,10 +152,10 @@ def _exact_states(exact: str | Sequence[str], log: Log) -> tuple[int, ...]:
     """Indices of states that are entered at the time of their row."""
     names = listed(exact)
     if names and log.regular:
-        raise InvalidInput(
+        raise InvalidInputError(
             "exact: applies to irregular times only; in whole steps a state is entered during the step before its row"
         )
     for name in names:
         if name not in log.states:
-            raise UnknownName("state", name, log.states)
+            raise UnknownNameError("state", name, log.states)
     return tuple(log.states.index(name) for name in names)

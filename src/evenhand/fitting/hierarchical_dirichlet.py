@@ -49,7 +49,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.checks import is_number, plain
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.pooled_posterior import Pooled
 from evenhand.fitting.posterior import Dirichlet
 from evenhand.typing import Bools, Floats
@@ -249,7 +249,7 @@ def checked_prior(prior: object) -> float | None:
         return None
     if not is_number(prior) or not 0 <= float(prior) <= STRONGEST:  # type: ignore[arg-type]
         given = plain(prior) if is_number(prior) else repr(prior)
-        raise InvalidInput(f"prior: expected a number of observations from 0 to {plain(STRONGEST)}, got {given}")
+        raise InvalidInputError(f"prior: expected a number of observations from 0 to {plain(STRONGEST)}, got {given}")
     return float(prior)  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.fitting.log import Log
 from evenhand.fitting.options import Layout
 from evenhand.typing import Bools, Floats, Ints
@@ -44,10 +44,10 @@ def with_layout(log: Log, layout: Layout | None, carry_action: bool = False, exa
         exact: states of which every entry is a row anyway.
 
     Raises:
-        InvalidInput: the layout must be given.
+        InvalidInputError: the layout must be given.
     """
     if layout not in (None, *get_args(Layout)):
-        raise UnknownName("layout", str(layout), get_args(Layout))
+        raise UnknownNameError("layout", str(layout), get_args(Layout))
     if layout is None:
         _refuse_changes(log, exact)
     if layout != "events":
@@ -69,7 +69,7 @@ def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
         shares = np.bincount(np.concatenate([before, after])) / max(2 * number, 1)
         chance = float((shares**2).sum())
         if repeated < RARE * number * chance and bdtr(repeated, number, chance) < SURPRISE:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"rows look like changes: {repeated:,} of {number:,} pairs of rows repeat a state, and states at "
                 f'chosen times would in about {number * chance:,.0f} or more. Say what a row is: layout="events" (a '
                 'change; the state stays until the next row), or layout="snapshots" (the state at a chosen time)'

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.errors import InvalidInput, nearest
+from evenhand.errors import InvalidInputError, nearest
 from evenhand.fitting.bins import Bins, cut
 from evenhand.fitting.columns import Coded, LogFaults, code_names, natural_order, read_floats
 from evenhand.fitting.options import LogOptions, read_options
@@ -185,7 +185,7 @@ def read_log(
 
     Raises:
         TableError: the records are invalid; with every fault and its row.
-        InvalidInput: an argument is invalid, or the step must be given.
+        InvalidInputError: an argument is invalid, or the step must be given.
     """
     report: Progress = progress or (lambda doing, share: None)
     options = read_options(LogOptions, records, "records")
@@ -274,7 +274,7 @@ def _read_states(
 
     if bins is not None:
         if given is not None:
-            raise InvalidInput("states: bins are ordered by themselves; give either states or bins")
+            raise InvalidInputError("states: bins are ordered by themselves; give either states or bins")
         coded, is_ordered = cut(read_floats(column, "state", faults, needed=True), bins), True
     else:
         coded = code_names(column)
@@ -295,7 +295,7 @@ def _among(kind: str, coded: Coded, given: str | Sequence[str], faults: LogFault
     """Names in the given order; rows with others are faults."""
     order = [name.strip() for name in (given.split(",") if isinstance(given, str) else map(str, given))]
     if len(set(order)) < len(order) or not all(order):
-        raise InvalidInput(f"{kind}s: expected different names, got {', '.join(order)}")
+        raise InvalidInputError(f"{kind}s: expected different names, got {', '.join(order)}")
     moved = coded.in_order_of(order)
     unknown = (moved.codes < 0) & (coded.codes >= 0)
     faults.flag(unknown, lambda place: _unknown(kind, coded.names[coded.codes[place]], order))

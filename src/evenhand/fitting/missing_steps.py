@@ -42,7 +42,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.fitting.hierarchical_dirichlet import PooledPrior, checked_prior, estimate_prior
 from evenhand.fitting.posterior import Dirichlet, Drawn
 from evenhand.fitting.transition_counts import Gaps
@@ -291,7 +291,7 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
         prior: strength of shrinkage towards the other types; estimated by default.
 
     Raises:
-        NotConverged: EM does not arrive, or cannot begin.
+        NotConvergedError: EM does not arrive, or cannot begin.
     """
     even = _even(possible)
     begin = _within_reach(missed, _known(estimate_prior(counts, possible, 1.0).matched(counts).mean, even), possible)
@@ -311,7 +311,7 @@ def _within_reach(missed: Missed, rows: Floats, possible: Bools) -> Floats:
         possible: (state, action, next_state) transitions that can be.
 
     Raises:
-        NotConverged: staying is impossible, and the probability of a path underflows.
+        NotConvergedError: staying is impossible, and the probability of a path underflows.
     """
     if missed.faintest(rows) > FAINT:
         return rows
@@ -322,7 +322,7 @@ def _within_reach(missed: Missed, rows: Floats, possible: Bools) -> Floats:
     rows = np.asarray(share * rows + (1 - share) * stays)
     if missed.faintest(rows) > FAINT:
         return rows
-    raise NotConverged("missed steps: a gap is so long that none of its paths has a representable probability")
+    raise NotConvergedError("missed steps: a gap is so long that none of its paths has a representable probability")
 
 
 def _known(mean: Floats, even: Floats) -> Floats:
@@ -353,7 +353,7 @@ def _arrive(
         # Far leaps are learned: farther after one that won, nearer after one that lost.
         reach = max(reach, 4 * length) if taken else max(length / 4, 1.0)
         first = ahead if taken else rounds.of(second.after)
-    raise NotConverged(f"the missed steps: EM had still {_left(first, second):.1e} to go after {ROUNDS} leaps")
+    raise NotConvergedError(f"the missed steps: EM had still {_left(first, second):.1e} to go after {ROUNDS} leaps")
 
 
 def _left(first: "_Round", second: "_Round") -> float:

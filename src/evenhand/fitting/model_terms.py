@@ -27,7 +27,7 @@ import numpy as np
 
 from evenhand.checks import Faults, plain
 from evenhand.display import counted
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.options import ModelOptions
 from evenhand.fitting.stated_values import (
@@ -208,7 +208,7 @@ def read_usage(
         statements, found = read_statements(stated, names, "usage")
         amounts = broadcast(statements, names.shape[:3], source_name(stated))
     elif len(resources) > 1:
-        raise InvalidInput(f"usage: {len(resources)} resources are named; state what actions use of each")
+        raise InvalidInputError(f"usage: {len(resources)} resources are named; state what actions use of each")
     else:
         amounts, found = np.ones((*names.shape[:3], 1)), tuple(resources) or (SERVICE,)
         amounts[:, :, 0] = 0.0
@@ -216,7 +216,9 @@ def read_usage(
     amounts[:, :, 0] = np.nan_to_num(amounts[:, :, 0])
     _check_usage(log, amounts, found, source or "usage")
     if resources and sorted(resources) != sorted(found):
-        raise InvalidInput(f"resources: expected {', '.join(found)}, which {source} has, got {', '.join(resources)}")
+        raise InvalidInputError(
+            f"resources: expected {', '.join(found)}, which {source} has, got {', '.join(resources)}"
+        )
     order = [found.index(name) for name in resources or found]
     return amounts[..., order], tuple(found[i] for i in order)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.bins import Bins
 from evenhand.model.io.text_table import TableFormat
 from evenhand.typing import Floats
@@ -120,7 +120,7 @@ def read_options(kind: type[Options], given: "Options | Mapping[str, Any] | None
         argument: name of the argument, for errors.
 
     Raises:
-        InvalidInput: a name is unknown.
+        InvalidInputError: a name is unknown.
     """
     if isinstance(given, kind):
         return given
@@ -130,7 +130,7 @@ def read_options(kind: type[Options], given: "Options | Mapping[str, Any] | None
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
-            raise InvalidInput(f"{argument}: unknown option {name!r}{hint}")
+            raise InvalidInputError(f"{argument}: unknown option {name!r}{hint}")
     return kind(**stated)
 
 

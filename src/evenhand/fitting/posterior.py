@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from evenhand.checks import as_seed, check_fraction, check_memory, check_positive_int
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.typing import Bools, Floats, Indices, Rng
 
 FEWER = "Request fewer draws, or one at a time (`one`)."
@@ -151,7 +151,7 @@ class Drawn:
 
     def __post_init__(self) -> None:
         if self.draws.shape[1:] != self.mean.shape or not len(self.draws):
-            raise InvalidInput(f"draws: expected some of shape {self.mean.shape}, got shape {self.draws.shape}")
+            raise InvalidInputError(f"draws: expected some of shape {self.mean.shape}, got shape {self.draws.shape}")
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Equal-tailed credible intervals of each entry, by quantiles of the draws.

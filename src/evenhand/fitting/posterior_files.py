@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import Faults, as_seed, check_memory, check_positive_int, plain, why_unreadable
-from evenhand.errors import EvenhandError, Fault, InvalidInput, ModelError, nearest
+from evenhand.errors import EvenhandError, Fault, InvalidInputError, ModelError, nearest
 from evenhand.fitting.hierarchical_dirichlet import PooledPrior
 from evenhand.fitting.pooled_posterior import Pooled
 from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
@@ -178,7 +178,7 @@ def _arrays_of(posterior: Posterior) -> dict[str, Array]:
         return {"concentration": posterior.concentration} | {k: v for k, v in optional.items() if v is not None}
     if isinstance(posterior, Drawn):
         return {"mean": posterior.mean, "draws": posterior.draws}
-    raise InvalidInput(f"a posterior of type {type(posterior).__name__} cannot be saved")
+    raise InvalidInputError(f"a posterior of type {type(posterior).__name__} cannot be saved")
 
 
 def load_posterior(path: str | os.PathLike[str]) -> Named:
@@ -189,7 +189,7 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
 
     Raises:
         ModelError: with every fault of the file.
-        InvalidInput: the file cannot be read.
+        InvalidInputError: the file cannot be read.
     """
     file = Path(path)
     try:
@@ -201,7 +201,7 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
         raise ModelError([Fault("", str(error))], str(file)) from None
     except OSError as error:
         reason = why_unreadable(file, error, [".npz"])
-        raise InvalidInput(f"{file}: cannot be read: {reason}. {HOW_TO_FIT}") from None
+        raise InvalidInputError(f"{file}: cannot be read: {reason}. {HOW_TO_FIT}") from None
     except DAMAGE as error:
         message = f"not a posterior, or a damaged one: {error}. {HOW_TO_FIT}"
         raise ModelError([Fault("", message)], str(file)) from None

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import LARGEST, Faults, plain
-from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
+from evenhand.errors import Fault, InvalidInputError, TableError, nearest, shortened
 from evenhand.fitting.columns import as_texts, not_a_number
 from evenhand.fitting.log import Log
 from evenhand.fitting.table_reader import read_table, row_names
@@ -268,11 +268,11 @@ def one_of(name: str, **given: Any) -> str | None:
         given: alternative arguments, by description.
 
     Raises:
-        InvalidInput: several are given.
+        InvalidInputError: several are given.
     """
     found = [key for key, value in given.items() if value is not None]
     if len(found) > 1:
-        raise InvalidInput(f"{name}: give one of {' and '.join(found)}")
+        raise InvalidInputError(f"{name}: give one of {' and '.join(found)}")
     return found[0] if found else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import Faults
-from evenhand.errors import Fault, InvalidInput, TableError, shortened
+from evenhand.errors import Fault, InvalidInputError, TableError, shortened
 from evenhand.fitting.log import Log
 from evenhand.fitting.missing_steps import Missed, with_paths
 from evenhand.fitting.stated_values import Names, raise_faults, read_statements, source_name
@@ -37,13 +37,13 @@ def possible_transitions(
         absorbing: names of absorbing states.
 
     Raises:
-        InvalidInput: an order is needed, or a name is unknown; with every fault.
+        InvalidInputError: an order is needed, or a name is unknown; with every fault.
     """
     number = len(log.states)
     possible = np.ones((number, len(log.actions), number), dtype=bool)
     if only_worse:
         if not log.is_ordered:
-            raise InvalidInput("only_worse: states must be given in their order, the best first")
+            raise InvalidInputError("only_worse: states must be given in their order, the best first")
         possible[:, 0] = np.triu(possible[:, 0])
     if impossible is not None:
         keys = ("state", "action", "next_state")

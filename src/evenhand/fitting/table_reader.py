@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, nearest
+from evenhand.errors import Fault, InvalidInputError, MissingExtraError, TableError, nearest
 from evenhand.model.io.text_table import FORMATS, SUFFIXES, TableFormat, raise_faults, read_bytes, separator_of
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ def read_table(
 
     Raises:
         TableError: the table is invalid or lacks columns; with every fault.
-        MissingExtra: the extra `data` is not installed.
+        MissingExtraError: the extra `data` is not installed.
     """
     try:
         import polars
     except ImportError:
-        raise MissingExtra("fitting a log", "data") from None
+        raise MissingExtraError("fitting a log", "data") from None
     if format is not None and format not in FORMATS:
-        raise InvalidInput(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
+        raise InvalidInputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
     by_line = False
     if isinstance(source, (str, Path)) or hasattr(source, "read"):
         data, name = read_bytes(source)
@@ -149,7 +149,7 @@ def _as_frame(source: Any, name: str) -> "polars.DataFrame":
         if isinstance(source, Mapping):
             return polars.DataFrame([_series(str(column), list(entries)) for column, entries in source.items()])
         return _from_narwhals(source)
-    except (InvalidInput, MissingExtra):
+    except (InvalidInputError, MissingExtraError):
         raise
     except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
         raise TableError([Fault("", f"cannot be read as a table: {error}")], name) from None
@@ -174,12 +174,12 @@ def _from_narwhals(source: Any) -> "polars.DataFrame":
     try:
         import narwhals
     except ImportError:
-        raise MissingExtra("fitting a frame", "data") from None
+        raise MissingExtraError("fitting a frame", "data") from None
     try:
         frame = narwhals.from_native(source)
     except TypeError:
         expected = "a file name, or a frame of pandas, polars or pyarrow"
-        raise InvalidInput(f"log: expected {expected}, got {type(source).__name__}") from None
+        raise InvalidInputError(f"log: expected {expected}, got {type(source).__name__}") from None
     columns = []
     for series in (frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame).iter_columns():
         native = series.to_native()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.columns import MISSING, LogFaults, as_texts
 from evenhand.typing import Array, Bools, Floats
 
@@ -236,7 +236,7 @@ def find_step(kind: Kind, pauses: Array, given: str | float | None = None) -> St
         given: the user's step: a number, or `7 days`, `month`, `12 hours`.
 
     Raises:
-        InvalidInput: the given step is invalid, or one must be given.
+        InvalidInputError: the given step is invalid, or one must be given.
     """
     if given is not None:
         return _given_step(kind, pauses, given)
@@ -248,7 +248,7 @@ def find_step(kind: Kind, pauses: Array, given: str | float | None = None) -> St
         unit, per_unit = _unit_of(kind, float(np.median(pauses)))
         low, mid, high = np.quantile(pauses, (0.05, 0.5, 0.95)) / per_unit
         length = f"'{max(round(mid), 1)} {unit}s'" if kind != "number" else f"{float(f'{mid:.2g}')!r}"
-        raise InvalidInput(
+        raise InvalidInputError(
             f"the times of an arm are not whole steps apart: 9 of 10 pauses are of {low:.4g} to {high:.4g}"
             f"{'' if kind == 'number' else f' {unit}s'}, with a median of {mid:.4g}. Give the length of a step, such "
             f"as step={length}"
@@ -282,14 +282,14 @@ def _given_step(kind: Kind, pauses: Array, given: str | float) -> Step:
     found = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)?\s*([A-Za-z]*)\s*", str(given))
     number = float(found[1] or 1) if found and (found[1] or found[2]) else 0.0
     if found is None or not 0 < number < np.inf:
-        raise InvalidInput(f"step: expected a length such as 1, 7 days, month or 12 hours, got {given!r}")
+        raise InvalidInputError(f"step: expected a length such as 1, 7 days, month or 12 hours, got {given!r}")
     word = found[2].lower()
     word = _ABBREVIATIONS.get(word, word.removesuffix("s"))
     lengths = _LENGTHS[kind]
     if word not in lengths:
         units = ", ".join(unit for unit in lengths if unit)
         expected = f"a length in {units}" if units else "a number without a unit"
-        raise InvalidInput(f"step: times are {EXAMPLES[kind]}; expected {expected}, got {given!r}")
+        raise InvalidInputError(f"step: times are {EXAMPLES[kind]}; expected {expected}, got {given!r}")
     ticks = number * lengths[word]
     times = np.rint(pauses / ticks)
     return _step(kind, ticks, bool(np.allclose(pauses, times * ticks, rtol=1e-6, atol=0)))

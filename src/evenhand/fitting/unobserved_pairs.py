@@ -18,7 +18,7 @@ import numpy as np
 
 from evenhand.checks import LARGEST, NEARLY_ONE, Faults, plain
 from evenhand.display import counted
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
 from evenhand.fitting.model_terms import Terms
 from evenhand.fitting.posterior import Posterior
@@ -63,7 +63,7 @@ def settle(
 
     Raises:
         TableError: a table is invalid, or states an impossible transition; with all faults.
-        InvalidInput: `unseen` is neither a known word nor a file.
+        InvalidInputError: `unseen` is neither a known word nor a file.
     """
     notes = []
     if absorbing:
@@ -109,7 +109,7 @@ def _notes(log: Log, how: str, settled: Bools, idle: Bools) -> list[str]:
 
 def _stated_rows(log: Log, posterior: Posterior, source: Any, unknown: Bools) -> Posterior:
     if isinstance(source, str) and not Path(source).suffix and not Path(source).exists():
-        raise InvalidInput(f"unseen: expected idle, forbid, or a file, got {source!r}")
+        raise InvalidInputError(f"unseen: expected idle, forbid, or a file, got {source!r}")
     names, faults, title = Names(log), Faults(), source_name(source)
     rows, _ = read_statements(source, names, "unseen", ("probability",), KEYS, KEYS[1:], KEYS[1:])
     for row in rows:

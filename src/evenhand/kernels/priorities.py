@@ -44,7 +44,7 @@ merged. What a cell may use is compared plainly, d_c <= b: the caller leaves roo
 
 import numpy as np
 
-from evenhand.errors import TooLarge
+from evenhand.errors import TooLargeError
 from evenhand.kernels.threads import can_compile, threads_for
 from evenhand.typing import Bools, Floats, Ints
 
@@ -163,7 +163,7 @@ def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats)
         (choice, state, action) allocations, each once, and their (choice,) probabilities.
 
     Raises:
-        TooLarge: more than LARGEST_LAW allocations would have to be told apart.
+        TooLargeError: more than LARGEST_LAW allocations would have to be told apart.
     """
     weights = _key_weights(np.repeat(counts, priorities.shape[1]))
     taken, chances = np.zeros((1, *priorities.shape), dtype=np.int64), np.ones(1)
@@ -174,7 +174,7 @@ def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats)
         shares *= (chances / shares.sum(axis=(1, 2)))[:, None, None]
         taken, chances = _take_one(taken, shares, weights)
         if len(taken) > LARGEST_LAW:
-            raise TooLarge(
+            raise TooLargeError(
                 f"the exact law of {counts.sum()} arms has over {LARGEST_LAW} allocations at its {arm + 1}th arm. "
                 "Draw samples instead."
             )

@@ -17,7 +17,7 @@ The trained policy itself is in `policies.network`; it needs neither torch nor N
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from evenhand.errors import MissingExtra
+from evenhand.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from evenhand.learning.bridges import from_stable_baselines3
@@ -61,5 +61,5 @@ def __getattr__(name: str) -> object:
         return getattr(import_module(f"evenhand.learning.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
-            raise MissingExtra("learning", "rl") from None
+            raise MissingExtraError("learning", "rl") from None
         raise

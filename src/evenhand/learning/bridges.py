@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import InvalidInput, PolicyError
+from evenhand.errors import InvalidInputError, PolicyError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator
@@ -29,7 +29,7 @@ class ModelAnswers:
         spaces = [getattr(model, name, None) for name in ("observation_space", "action_space")]
         shapes: list[tuple[int, ...]] = [getattr(space, "shape", None) or () for space in spaces]
         if not callable(getattr(model, "predict", None)) or any(len(shape) != 1 for shape in shapes):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"model: expected one of Stable-Baselines3 that was trained on CountEnv or BatchedCounts, with vectors "
                 f"for observations and actions, got {type(model).__name__}"
             )

@@ -20,7 +20,7 @@ from safetensors.numpy import save as save_tensors
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import load_from_zip_file, save_to_zip_file
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.io import write_atomically
 from evenhand.policies.network import Network
 
@@ -78,7 +78,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint.
 
     Raises:
-        InvalidInput: the file is not a checkpoint, or is damaged.
+        InvalidInputError: the file is not a checkpoint, or is damaged.
     """
     try:
         data = path.read_bytes()
@@ -91,6 +91,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         _, parameters, variables = load_from_zip_file(io.BytesIO(data), load_data=False, device="cpu")
         return Checkpoint(facts, Network(weights, biases, facts["squash"]), parameters, variables or {})
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise InvalidInputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:  # noqa: BLE001  # a damaged file raises errors of many kinds
-        raise InvalidInput(f"{path}: not a checkpoint of training ({error!r})") from None
+        raise InvalidInputError(f"{path}: not a checkpoint of training ({error!r})") from None

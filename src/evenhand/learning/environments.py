@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from evenhand.checks import check_positive_int
 from evenhand.display import counted, told_by
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.learning.worlds import ArmWorld, CountWorld, Step, Tasks, sampled
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import AllocationRule
@@ -64,7 +64,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         """
         check_positive_int(horizon, "horizon")
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise InvalidInput(f"render_mode: expected 'ansi' or 'rgb_array', got {render_mode!r}")
+            raise InvalidInputError(f"render_mode: expected 'ansi' or 'rgb_array', got {render_mode!r}")
         self.problem, self.render_mode = problem, render_mode
         # A problem with matrices becomes a simulator of them: arms are followed here.
         simulator = problem if isinstance(problem, Simulator) else sampled(problem)
@@ -107,16 +107,16 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         """The action as an array, if there is an episode and the action is one of the space, or beyond its ends."""
         # Before the first reset there are no arms.
         if not self.returns.size:
-            raise InvalidInput("step: no episode has begun; call reset() first")
+            raise InvalidInputError("step: no episode has begun; call reset() first")
         try:
             given = np.asarray(action, dtype=np.float32)
         except (TypeError, ValueError):
-            raise InvalidInput(f"action: expected numbers, got {action!r}") from None
+            raise InvalidInputError(f"action: expected numbers, got {action!r}") from None
         if given.shape != self.action_space.shape:
-            raise InvalidInput(f"action: expected an array of shape {self.action_space.shape}, got {given.shape}")
+            raise InvalidInputError(f"action: expected an array of shape {self.action_space.shape}, got {given.shape}")
         if not np.isfinite(given).all():
             bad = int(np.flatnonzero(~np.isfinite(given))[0])
-            raise InvalidInput(f"action: expected finite numbers, and action[{bad}] is {given[bad]}")
+            raise InvalidInputError(f"action: expected finite numbers, and action[{bad}] is {given[bad]}")
         return given
 
     def render(self) -> Any:

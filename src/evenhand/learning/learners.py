@@ -18,7 +18,7 @@ from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
-from evenhand.errors import NotApplicable, UnknownName
+from evenhand.errors import NotApplicableError, UnknownNameError
 from evenhand.policies.network import Network
 
 
@@ -193,7 +193,7 @@ def find_learner(algorithm: str | Learner) -> Learner:
     if not isinstance(algorithm, str):
         return algorithm
     if algorithm.lower() not in LEARNERS:
-        raise UnknownName("algorithm", algorithm, LEARNERS)
+        raise UnknownNameError("algorithm", algorithm, LEARNERS)
     return LEARNERS[algorithm.lower()]()
 
 
@@ -206,7 +206,7 @@ def network_of(model: BaseAlgorithm) -> Network:
     elif isinstance(model, TD3):
         parts = [model.actor.mu]
     else:
-        raise NotApplicable(f"no network can be taken out of {type(model).__name__}")
+        raise NotApplicableError(f"no network can be taken out of {type(model).__name__}")
     # In the order in which the network is applied: the hidden layers, then the output.
     layers = [layer for part in parts for layer in part.modules() if isinstance(layer, nn.Linear)]
     with torch.no_grad():

@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
 from evenhand.checks import check_positive_int
 from evenhand.display import heard
-from evenhand.errors import InvalidInput, MissingExtra, NotApplicable
+from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError
 from evenhand.learning.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from evenhand.learning.environments import BatchedCounts
 from evenhand.learning.joint_copies import BatchedJoint
@@ -127,14 +127,14 @@ def own_randomness() -> Iterator[None]:
 
 
 def _found(asked: TrainingRun, settings: dict[str, Any]) -> Checkpoint | None:
-    """Return the checkpoint to resume from, if there is one; raise InvalidInput if it is of another run."""
+    """Return the checkpoint to resume from, if there is one; raise InvalidInputError if it is of another run."""
     if not asked.resume or asked.checkpoint is None or not Path(asked.checkpoint).exists():
         return None
     checkpoint = read_checkpoint(Path(asked.checkpoint))
     before = checkpoint.facts.get("settings", {})
     if differing := [name for name in settings if before.get(name) != settings[name]]:
         details = "; ".join(f"{name} was {before.get(name)}, now {settings[name]}" for name in differing)
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{asked.checkpoint}: belongs to another run ({details}). Resume with the same settings, or remove it."
         )
     return checkpoint
@@ -143,7 +143,7 @@ def _found(asked: TrainingRun, settings: dict[str, Any]) -> Checkpoint | None:
 def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
     """Train; see `training.train`."""
     if asked.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
-        raise MissingExtra("writing TensorBoard's logs", "tensorboard")
+        raise MissingExtraError("writing TensorBoard's logs", "tensorboard")
     log = None if asked.tensorboard is None else str(asked.tensorboard)
     learner = find_learner(asked.algorithm)
     total = max(1, asked.steps // learner.block) * learner.block  # the learner updates after each block
@@ -186,7 +186,7 @@ def _restore(path: Path, checkpoint: Checkpoint, model: BaseAlgorithm, monitor: 
         checkpoint.restore(model)
         monitor.restore(checkpoint)
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise InvalidInput(f"{path}: not a checkpoint of training ({error!r})") from None
+        raise InvalidInputError(f"{path}: not a checkpoint of training ({error!r})") from None
 
 
 def _derived_seed(seed: int, steps: int) -> int:
@@ -198,10 +198,10 @@ def _tasks_of(problem: CoupledMDP | Simulator, learner: Learner, asked: Training
     if asked.architecture == "counts":
         return read_tasks(problem, asked.num_arms, asked.budget)
     if isinstance(problem, Simulator):
-        raise NotApplicable("the joint network is trained on a problem with matrices")
+        raise NotApplicableError("the joint network is trained on a problem with matrices")
     several = asked.num_arms is not None or asked.budget is not None
     if learner.name != "ppo" or asked.allocation != "greedy" or several:
-        raise NotApplicable("the joint network is trained by ppo, for one number of arms and one budget")
+        raise NotApplicableError("the joint network is trained by ppo, for one number of arms and one budget")
     return None
 
 
@@ -246,9 +246,9 @@ def read_tasks(
     try:
         pairs = np.atleast_2d(np.asarray(budget, dtype=np.float64))
     except (TypeError, ValueError):
-        raise InvalidInput(expected) from None
+        raise InvalidInputError(expected) from None
     if pairs.shape != (len(own.budget), 2):
-        raise InvalidInput(expected)
+        raise InvalidInputError(expected)
     return Tasks(arms, tuple((float(least), float(most)) for least, most in pairs))
 
 
@@ -256,7 +256,7 @@ def _whole_range(num_arms: object) -> tuple[int, int]:
     """Return the smallest and the largest number of arms."""
     ends = num_arms if isinstance(num_arms, (tuple, list)) else ()
     if len(ends) != 2:
-        raise InvalidInput(f"num_arms: expected the smallest and the largest number of arms, got {num_arms!r}")
+        raise InvalidInputError(f"num_arms: expected the smallest and the largest number of arms, got {num_arms!r}")
     return check_positive_int(ends[0], "num_arms"), check_positive_int(ends[1], "num_arms")
 
 

@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ class TrainingSettings:
         for units in self.hidden:
             check_positive_int(units, "hidden")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed <= LARGEST_SEED:
-            raise InvalidInput(f"seed: expected a whole number from 0 to {LARGEST_SEED}, got {self.seed!r}")
+            raise InvalidInputError(f"seed: expected a whole number from 0 to {LARGEST_SEED}, got {self.seed!r}")
         for name, known in (("architecture", ARCHITECTURES), ("allocation", ALLOCATION_RULES)):
             if getattr(self, name) not in known:
-                raise InvalidInput(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
+                raise InvalidInputError(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ class TrainingRun(TrainingSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resume and self.checkpoint is None:
-            raise InvalidInput("resume: a checkpoint is required")
+            raise InvalidInputError("resume: a checkpoint is required")
 
 
 def settings() -> tuple[Field[Any], ...]:
@@ -146,8 +146,8 @@ def settings() -> tuple[Field[Any], ...]:
 
 
 def check_names(names: dict[str, Any]) -> None:
-    """Raise UnknownName for an unknown keyword of `train`, with the nearest known one."""
+    """Raise UnknownNameError for an unknown keyword of `train`, with the nearest known one."""
     known = [setting.name for setting in fields(TrainingRun)]
     for name in names:
         if name not in known:
-            raise UnknownName("setting of train", name, known)
+            raise UnknownNameError("setting of train", name, known)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling, told_by
-from evenhand.errors import MissingExtra, NotApplicable
+from evenhand.errors import MissingExtraError, NotApplicableError
 from evenhand.kernels.threads import idle_threads_sleep
 from evenhand.learning.settings import TrainingRun, check_names
 from evenhand.model.coupled import CoupledMDP
@@ -178,24 +178,24 @@ def train_one(problem: Problem, run: TrainingRun) -> Training:
 
 
 def _check_objective(problem: Problem) -> None:
-    """Raise NotApplicable unless the criterion is discounted and there are no floors."""
+    """Raise NotApplicableError unless the criterion is discounted and there are no floors."""
     if problem.criterion.name != "discounted":
-        raise NotApplicable(
+        raise NotApplicableError(
             f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "
             "Train on problem.with_criterion('discounted'), and evaluate under any criterion."
         )
     if problem.has_floors:
-        raise NotApplicable("training does not support floors. Use `solve`, or a model without them.")
+        raise NotApplicableError("training does not support floors. Use `solve`, or a model without them.")
 
 
 def learning_loop() -> Any:
-    """Return the training loop, or raise MissingExtra."""
+    """Return the training loop, or raise MissingExtraError."""
     try:
         with idle_threads_sleep():  # torch has its own OpenMP
             from evenhand.learning import loop
     except ModuleNotFoundError as error:
         # Any other missing module is an error of the installation.
         if (error.name or "").split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
-            raise MissingExtra("training", "rl") from None
+            raise MissingExtraError("training", "rl") from None
         raise
     return loop

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from evenhand.checks import check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.learning.judging import held_out
 from evenhand.learning.settings import TrainingRun
 from evenhand.learning.training import Problem, Training, train_one
@@ -139,7 +139,7 @@ def read_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
         return [first + number for number in range(check_positive_int(seeds, "seeds"))]
     numbers = list(seeds)
     if not numbers or any(number in numbers[:place] for place, number in enumerate(numbers)):
-        raise InvalidInput(f"seeds: expected different whole numbers, at least one, got {seeds!r}")
+        raise InvalidInputError(f"seeds: expected different whole numbers, at least one, got {seeds!r}")
     return numbers
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.kernels.count_step import step_crowds_fast
 from evenhand.kernels.env_step import serve_greedily_fast, step_copies_fast, step_sampled_fast
 from evenhand.kernels.priorities import sample_by_priority_fast
@@ -38,10 +38,10 @@ class Tasks:
     def __post_init__(self) -> None:
         low, high = self.num_arms
         if not 1 <= low <= high <= MOST_ARMS:
-            raise InvalidInput(f"num_arms: expected a range of 1 to {MOST_ARMS} arms, got {low} to {high}")
+            raise InvalidInputError(f"num_arms: expected a range of 1 to {MOST_ARMS} arms, got {low} to {high}")
         for resource, (least, most) in enumerate(self.budget):
             if not 0 <= least <= most < np.inf:
-                raise InvalidInput(f"budget[{resource}]: expected a range from 0 up, got {least} to {most}")
+                raise InvalidInputError(f"budget[{resource}]: expected a range from 0 up, got {least} to {most}")
 
     @classmethod
     def of(cls, problem: CoupledMDP | Simulator) -> "Tasks":
@@ -97,7 +97,7 @@ class _Copies:
         self.usage = np.ascontiguousarray(usage)
         self.discount, self.num_copies, self.rule, self.tasks = discount, num_copies, rule, tasks
         if len(tasks.budget) != usage.shape[2]:
-            raise InvalidInput(f"budget: {len(tasks.budget)} ranges for {usage.shape[2]} resources")
+            raise InvalidInputError(f"budget: {len(tasks.budget)} ranges for {usage.shape[2]} resources")
         self.num_arms = np.full(num_copies, tasks.num_arms[0], dtype=np.int64)
         self.budget = np.zeros((num_copies, usage.shape[2]))
         self.counts = np.zeros((num_copies, len(usage)), dtype=np.int64)

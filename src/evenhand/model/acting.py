@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
-from evenhand.errors import InvalidInput, PolicyError
+from evenhand.errors import InvalidInputError, PolicyError
 from evenhand.model.base_policy import BasePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Problem, Simulator
@@ -64,16 +64,16 @@ def _as_batch(states: ArrayLike) -> Indices:
     try:
         array = np.asarray(states)
     except ValueError:
-        raise InvalidInput("states: expected one state for each arm, got lists of different lengths") from None
+        raise InvalidInputError("states: expected one state for each arm, got lists of different lengths") from None
     # Whole numbers only: floats that happen to be whole usually come from a mistake further up.
     if array.ndim not in (1, 2) or 0 in array.shape or array.dtype.kind not in "iu":
-        raise InvalidInput(
+        raise InvalidInputError(
             "states: expected whole numbers of shape (episode, arm), or (arm,) for one episode, "
             f"got {array.dtype} of shape {array.shape}"
         )
     # An int32 cannot exceed the largest, so its maximum need not be looked for.
     if array.min() < 0 or (array.itemsize > 4 and array.max() > LARGEST):
-        raise InvalidInput("states: expected numbers of states, from 0, and some are no such number")
+        raise InvalidInputError("states: expected numbers of states, from 0, and some are no such number")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
@@ -89,7 +89,7 @@ def _made_for(policy: object) -> Problem | None:
 
 
 def check_states(problem: Problem, states: Indices, any_number: bool = False) -> None:
-    """Raise InvalidInput where arms are in states that they do not have: compiled code looks up what it is given.
+    """Raise InvalidInputError where arms are in states that they do not have: compiled code looks up what it is given.
 
     Args:
         problem: whose arms they are.
@@ -98,7 +98,7 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
     """
     arms, sizes = states.shape[1], problem.types.num_states
     if arms != problem.num_arms and not any_number:
-        raise InvalidInput(f"states: this policy is for {problem.num_arms} arms, and here are {arms}")
+        raise InvalidInputError(f"states: this policy is for {problem.num_arms} arms, and here are {arms}")
     # Most batches end here: two reductions over the states, and no table the size of the batch.
     if states.max() < sizes.min():
         return
@@ -106,7 +106,7 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
     if len(wrong := np.argwhere(states >= most)):
         episode, arm = wrong[0]
         fault = f"arm {arm} is in state {states[episode, arm]}, and its states are 0 to {most[arm] - 1}"
-        raise InvalidInput(f"states: {fault}")
+        raise InvalidInputError(f"states: {fault}")
 
 
 # -- actors, and policies that start them ----------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from evenhand.checks import (
     tell_normalised,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import Fault, InvalidInput, ModelError
+from evenhand.errors import Fault, InvalidInputError, ModelError
 from evenhand.model.places import Names, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
@@ -269,7 +269,7 @@ class ArmTables(Sequence[Arm]):
     def stack(cls, arms: Sequence[Arm]) -> "ArmTables":
         """Pad arms of any sizes to common ones."""
         if len({arm.usage.shape[2] for arm in arms}) != 1:
-            raise InvalidInput("arms disagree in their number of resources")
+            raise InvalidInputError("arms disagree in their number of resources")
         sizes = np.array([arm.rewards.shape for arm in arms], dtype=np.int32)
         S, A = (int(size) for size in sizes.max(axis=0))
         K = arms[0].usage.shape[2]

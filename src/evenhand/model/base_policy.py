@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evenhand.display import ShownPolicy
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.typing import Array, Indices
@@ -45,9 +45,9 @@ class BasePolicy(ShownPolicy):
             types: (type,) the policy's type of each of the problem's types; matched by default.
 
         Raises:
-            NotApplicable: it is a table that has no entry for them.
+            NotApplicableError: it is a table that has no entry for them.
         """
-        raise NotApplicable("the plan is a table for just the numbers of arms and the budget that it was made for")
+        raise NotApplicableError("the plan is a table for just the numbers of arms and the budget that it was made for")
 
     def does_same(self, other: object) -> bool:
         """Return whether another policy surely makes the same decisions."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int, check_shape
 from evenhand.display import counted
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.kernels.rank_tables import RankTables, in_turn
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.model.base_policy import check_arrays, described
@@ -79,10 +79,10 @@ class TimeVaryingPolicy(CompositePolicy):
             parts: (step,) a policy without a memory for each step.
         """
         if not len(parts):
-            raise InvalidInput("parts: expected a policy for each step, got none")
+            raise InvalidInputError("parts: expected a policy for each step, got none")
         # Each part plays one step in T and would be asked out of turn: it has nothing to remember.
         if any(isinstance(part, StatefulPolicy) for part in parts):
-            raise InvalidInput("parts: a policy that remembers cannot be one step of another")
+            raise InvalidInputError("parts: a policy that remembers cannot be one step of another")
         for number, part in enumerate(parts):
             check_acts(part, f"parts[{number}]")
         self.parts: tuple[Policy, ...] = tuple(parts)
@@ -214,17 +214,17 @@ class MixturePolicy(CompositePolicy):
             redraw_every: steps after which a part is drawn again; by default never.
         """
         if not len(parts):
-            raise InvalidInput("parts: expected at least one policy, got none")
+            raise InvalidInputError("parts: expected at least one policy, got none")
         for number, part in enumerate(parts):
             check_acts(part, f"parts[{number}]")
         try:
             given = np.asarray(shares, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InvalidInput(f"shares: expected a number for each part, got {shares!r}") from None
+            raise InvalidInputError(f"shares: expected a number for each part, got {shares!r}") from None
         check_shape(given, {"part": len(parts)}, "shares")
         # Shares come from solvers of linear programs, whose sums are 1 only to their tolerance.
         if not (given.min() >= 0 and abs(given.sum() - 1) <= 1e-8):
-            raise InvalidInput("shares: expected none negative, and a sum of 1")
+            raise InvalidInputError("shares: expected none negative, and a sum of 1")
         # Parts without a share are dropped here, so that they cost no actor and no capability.
         positive = given > 0
         self.parts = tuple(part for part, keep in zip(parts, positive, strict=True) if keep)
@@ -301,7 +301,7 @@ class MixturePolicy(CompositePolicy):
         if can.starts is None and can.acts is not None:
             return can.acts
         if can.resumes is None:
-            raise NotApplicable(_cannot_be_stored(number, part))
+            raise NotApplicableError(_cannot_be_stored(number, part))
         try:
             actor = can.resumes.resume(memory)
         except PolicyError as error:
@@ -393,7 +393,7 @@ class _Mixed(Actor):
             part[rows] = number
             if isinstance(self.mixture.parts[number], StatefulPolicy):
                 if not isinstance(actor, Remembers):
-                    raise NotApplicable(_cannot_be_stored(number, self.mixture.parts[number]))
+                    raise NotApplicableError(_cannot_be_stored(number, self.mixture.parts[number]))
                 found |= {f"{number}.{name}": np.asarray(array) for name, array in actor.memory().items()}
         return found
 

@@ -29,7 +29,7 @@ from evenhand.checks import (
     whole_fault,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import Fault, InvalidInput, nearest
+from evenhand.errors import Fault, InvalidInputError, nearest
 from evenhand.model.arm import ROOM, Arm, ArmTables, frozen
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import Names, called, with_words
@@ -312,7 +312,7 @@ class CoupledMDP(Shown):
     def group_of_type(self) -> Indices:
         """(type,) group of each type, if welfare is over groups."""
         if self.over != "groups":
-            raise InvalidInput("group_of_type: types are cut at groups only under over = 'groups'")
+            raise InvalidInputError("group_of_type: types are cut at groups only under over = 'groups'")
         # The first block of each type stands for it; all its blocks have the same group, or floor.
         _, first = np.unique(self.type_of_block, return_index=True)
         return np.asarray(frozen(self.group_of_block[first]))
@@ -567,7 +567,7 @@ def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple
     number = 0.0 if message else float(discount)  # type: ignore[arg-type]  # a number, by the check above
     try:
         read = as_criterion(criterion, number)  # type: ignore[arg-type]  # refused below
-    except InvalidInput as error:
+    except InvalidInputError as error:
         faults.add("criterion", str(error).removeprefix("criterion: "))
         return number, None
     if (own := getattr(read, "discount", number)) != number and not message:
@@ -590,7 +590,7 @@ def read_welfare_text(value: object, number: int | None, faults: Faults) -> None
         return
     try:
         parse_welfare(value, number or 1)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         faults.add("welfare", str(error))
 
 

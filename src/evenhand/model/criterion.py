@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.checks import check_fraction, check_positive_int, plain
-from evenhand.errors import InvalidInput, UnknownName
+from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.typing import Floats
 
 MOST_STEPS = 1_000_000
@@ -345,7 +345,7 @@ class Finite(Criterion):
     def simulated_steps(self, horizon: int | None) -> int:
         """The whole horizon; any other number is refused."""
         if horizon is not None and horizon != self.steps:
-            raise InvalidInput(f"horizon: the criterion {self.name} has {self.steps} steps, not {horizon!r}")
+            raise InvalidInputError(f"horizon: the criterion {self.name} has {self.steps} steps, not {horizon!r}")
         return self.steps
 
     def judging_steps(self, share: float = JUDGED) -> int:
@@ -378,15 +378,15 @@ def parse_criterion(text: str, discount: float) -> Criterion:
     """
     kind, colon, rest = text.strip().lower().partition(":")
     if kind not in ("discounted", "average", "finite"):
-        raise UnknownName("criterion", kind, ["discounted", "average", "finite"])
+        raise UnknownNameError("criterion", kind, ["discounted", "average", "finite"])
     if kind == "finite":
         return Finite(_read_steps(rest, text), discount)
     if colon:
-        raise InvalidInput(f"criterion '{text}': {kind} takes no number")
+        raise InvalidInputError(f"criterion '{text}': {kind} takes no number")
     if kind == "average":
         return Average()
     if discount >= 1:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"criterion 'discounted' needs a discount below 1, got {plain(discount)}; "
             "a discount of 1 goes with the criteria average and finite:T"
         )
@@ -397,7 +397,7 @@ def _read_steps(text: str, whole: str) -> int:
     try:
         return check_positive_int(int(text), "steps", MOST_STEPS)
     except ValueError:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"criterion '{whole}': expected a number of steps from 1 to {MOST_STEPS}, as in finite:50"
         ) from None
 
@@ -412,5 +412,5 @@ def as_criterion(criterion: str | Criterion, discount: float) -> Criterion:
     if isinstance(criterion, str):
         return parse_criterion(criterion, discount)
     if not isinstance(criterion, Criterion):
-        raise InvalidInput(f"criterion: expected text such as 'average' or 'finite:50', got {criterion!r}")
+        raise InvalidInputError(f"criterion: expected text such as 'average' or 'finite:50', got {criterion!r}")
     return criterion

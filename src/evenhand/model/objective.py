@@ -122,7 +122,7 @@ class Objective:
         return self.spread(self.welfare.supergradient(self.members(values), self.sizes))
 
     def check_domain(self, values: Floats) -> None:
-        """Raise OutOfDomain if the welfare is not defined.
+        """Raise OutOfDomainError if the welfare is not defined.
 
         Args:
             values: (..., objective) values.

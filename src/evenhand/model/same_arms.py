@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import base_names, type_names
@@ -89,7 +89,7 @@ def match_types(made_for: CoupledMDP, problem: CoupledMDP) -> list[int]:
         problem: another, such as the same from where its arms are now.
 
     Raises:
-        NotApplicable: some arm of the problem is not in the other, or could be several of them.
+        NotApplicableError: some arm of the problem is not in the other, or could be several of them.
     """
     match = _Match(made_for, problem)
     return [match.type_for(kind) for kind in range(problem.num_types)]
@@ -105,7 +105,7 @@ def matched_types(made_for: Problem, problem: CoupledMDP, types: Sequence[int] |
     """
     if types is None:
         if not isinstance(made_for, CoupledMDP):
-            raise NotApplicable("the policy was made for a simulator")
+            raise NotApplicableError("the policy was made for a simulator")
         types = match_types(made_for, problem)
     return np.asarray(types)
 
@@ -185,9 +185,9 @@ class _Match:
         found = [kind for kind in found if not self.grouped or self.groups[0][kind] == self.groups[1][ours]]
         name_here = type_names(problem)[ours]
         if not found:
-            raise NotApplicable(f"the policy was made for other arms: it does not know {name_here}")
+            raise NotApplicableError(f"the policy was made for other arms: it does not know {name_here}")
         if not self.grouped and len({self.groups[0][kind] for kind in found}) > 1:
-            raise NotApplicable(
+            raise NotApplicableError(
                 f"the policy distinguishes arms like {name_here} by their groups, which are others here"
             )
         # Of several that move alike, the one with the same floor and start; else the first.

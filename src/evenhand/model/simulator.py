@@ -16,7 +16,7 @@ import numpy as np
 
 from evenhand.checks import Faults, check_memory, check_over, check_positive_int
 from evenhand.display import Shown, counted
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.arm import ROOM, frozen
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, read_budget, read_criterion
 from evenhand.model.criterion import Criterion, as_criterion
@@ -253,7 +253,7 @@ class Simulator(Shown):
         # Criteria are the only thing that may change; there are no groups to weigh.
         check_over(over)
         if over == "groups":
-            raise NotApplicable("the arms of a simulator are identical and in no groups: welfare is over arms")
+            raise NotApplicableError("the arms of a simulator are identical and in no groups: welfare is over arms")
         chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
         # The same object, so that what is cached of it stays.
         if chosen == self.criterion:
@@ -272,21 +272,21 @@ class Simulator(Shown):
         answer = self.sample(states, actions, rng)
         # The function is a user's: its result is checked before arrays are combined.
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise InvalidInput(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
+            raise InvalidInputError(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
         following = answer[0]
         try:
             # A user's function may give lists, or whole numbers.
             rewards = np.asarray(answer[1], dtype=np.float64)
         except (TypeError, ValueError):
-            raise InvalidInput("sample: rewards must be numbers, one an arm") from None
+            raise InvalidInputError("sample: rewards must be numbers, one an arm") from None
         if rewards.shape != states.shape:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"sample: expected {len(states)} rewards, one an arm, got an array of shape {rewards.shape}"
             )
         # The first bad arm is shown with what led to it, so that the user can call `sample` on it alone.
         if (bad := np.flatnonzero(~np.isfinite(rewards))).size:
             arm = int(bad[0])
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"sample: rewards must be finite, and rewards[{arm}] is {rewards[arm]}, in state {states[arm]} under "
                 f"action {actions[arm]}" + (f"; so are {len(bad) - 1} more" if len(bad) > 1 else "")
             )
@@ -296,12 +296,12 @@ class Simulator(Shown):
         states = np.asarray(states)
         # Whole numbers of any width are taken; they are narrowed at the end.
         if states.shape != (number,) or states.dtype.kind not in "iu":
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{source}: expected {number} states as whole numbers, got {states.dtype} of shape {states.shape}"
             )
         if number and not 0 <= states.min() <= states.max() < self.num_states:
             wrong = states.min() if states.min() < 0 else states.max()
-            raise InvalidInput(f"{source}: states must be from 0 to {self.num_states - 1}, got {wrong}")
+            raise InvalidInputError(f"{source}: states must be from 0 to {self.num_states - 1}, got {wrong}")
         return states.astype(np.int32)
 
 
@@ -312,7 +312,7 @@ Problem: TypeAlias = CoupledMDP | Simulator
 
 
 def check_problem(problem: object, order: str = "") -> None:
-    """Raise InvalidInput unless an argument is a problem.
+    """Raise InvalidInputError unless an argument is a problem.
 
     Args:
         problem: the argument.
@@ -322,13 +322,13 @@ def check_problem(problem: object, order: str = "") -> None:
         return
     expected = "problem: expected a problem (CoupledMDP, or Simulator)"
     if isinstance(problem, (str, PathLike)):
-        raise InvalidInput(f"{expected}, got text; load({str(problem)!r}) reads a model file")
+        raise InvalidInputError(f"{expected}, got text; load({str(problem)!r}) reads a model file")
     kind = problem.__name__ if isinstance(problem, type) else type(problem).__name__
     if isinstance(problem, type):
-        raise InvalidInput(f"{expected}, got the class {kind}")
+        raise InvalidInputError(f"{expected}, got the class {kind}")
     if callable(getattr(problem, "act", None)) or callable(getattr(problem, "start", None)):
-        raise InvalidInput(f"{expected}, got a policy, {kind}" + (f"; the order is {order}" if order else ""))
-    raise InvalidInput(f"{expected}, got {'None' if problem is None else kind}")
+        raise InvalidInputError(f"{expected}, got a policy, {kind}" + (f"; the order is {order}" if order else ""))
+    raise InvalidInputError(f"{expected}, got {'None' if problem is None else kind}")
 
 
 def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
@@ -340,13 +340,13 @@ def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
         instead: what to do, a sentence.
 
     Raises:
-        InvalidInput: the argument is not a problem.
-        NotApplicable: it can only be sampled.
+        InvalidInputError: the argument is not a problem.
+        NotApplicableError: it can only be sampled.
     """
     check_problem(problem)
     if isinstance(problem, Simulator):
         message = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
-        raise NotApplicable(f"{message}. {instead}" if instead else message)
+        raise NotApplicableError(f"{message}. {instead}" if instead else message)
     return problem
 
 
@@ -357,7 +357,7 @@ def _read_number(value: object, name: str, faults: Faults) -> int:
     """A whole number from 1."""
     try:
         return check_positive_int(value, name, MOST_ARMS)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         faults.add(name, str(error).removeprefix(f"{name}: "))
         # A size that lets reading go on, so that later faults are found as well.
         return 1

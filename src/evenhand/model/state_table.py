@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import Fault, InvalidInput, nearest
+from evenhand.errors import Fault, InvalidInputError, nearest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io.text_table import SHOWN_FAULTS, Table, as_table, raise_faults
 from evenhand.model.places import quoted
@@ -87,13 +87,15 @@ def _plain_states(given: Any) -> Ints | None:
     if states.ndim == 2 and len(states) == 1:
         states = states[0]
     if states.ndim != 1 or states.dtype.kind not in "iu":
-        raise InvalidInput(f"states: expected whole numbers, one per arm, got {states.dtype} of shape {states.shape}")
+        raise InvalidInputError(
+            f"states: expected whole numbers, one per arm, got {states.dtype} of shape {states.shape}"
+        )
     return states.astype(np.int64)
 
 
 def _in_order(problem: CoupledMDP, states: Ints) -> ObservedStates:
     if len(states) != problem.num_arms:
-        raise InvalidInput(f"states: expected one state for each of {problem.num_arms} arms, got {len(states)}")
+        raise InvalidInputError(f"states: expected one state for each of {problem.num_arms} arms, got {len(states)}")
     blocks = np.repeat(np.arange(len(problem.counts)), problem.counts)
     most = problem.tables.num_states[blocks]
     wrong = np.flatnonzero((states < 0) | (states >= most))

@@ -21,7 +21,7 @@ import numpy as np
 
 from evenhand.checks import check_fraction
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.evaluate import evaluate as evaluate_policy
 from evenhand.evaluation.independent import independent_values
@@ -184,7 +184,7 @@ def _read(problem: CoupledMDP | FitResult, log: Log | None) -> tuple[CoupledMDP,
     if isinstance(problem, FitResult):
         return problem.problem, problem.log if log is None else log
     if log is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "backtest: expected what `fit` returns, or a problem and its records: backtest(problem, log)"
         )
     return problem, log
@@ -249,7 +249,7 @@ def backtest(
     # Intervals of probability 1 would be endless.
     check_fraction(level, "level", below_one=True)
     if not log.regular:
-        raise InvalidInput(
+        raise InvalidInputError(
             "backtest: the times of the records are not whole steps apart, and a policy acts step by step"
         )
     course = Course(problem, log)
@@ -306,7 +306,7 @@ def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | Non
     for name in dict.fromkeys(names):
         blocks = [block for block, label in enumerate(problem.tables.labels) if label[0] == name]
         if len({int(problem.group_of_block[block]) for block in blocks}) > 1:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"backtest: the model has arms {quoted(name)} in several groups: name the column of groups"
             )
 

@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from evenhand.display import Shown, counted, in_turn
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
@@ -160,8 +160,8 @@ def solve_budgets(
     """Solve a problem under several budgets; see `solve`.
 
     Raises:
-        NotApplicable: an existing plan was made for other arms.
-        InvalidInput: an existing plan misses the floors of the problem.
+        NotApplicableError: an existing plan was made for other arms.
+        InvalidInputError: an existing plan misses the floors of the problem.
     """
     # Every budget is read before any is solved, so that a fault in the last one costs nothing.
     problems = [evaluated.with_budget(budget) for budget in _several(budgets)]
@@ -240,7 +240,7 @@ def budget_in_words(problem: CoupledMDP) -> str:
 
 def _several(budgets: Sequence[Budget]) -> Sequence[Budget]:
     if isinstance(budgets, (str, Mapping)) or not isinstance(budgets, (Sequence, np.ndarray)) or not len(budgets):
-        raise InvalidInput(f"budgets: expected a list of budgets, as in [[3, 5], [4, 5]], got {budgets!r}")
+        raise InvalidInputError(f"budgets: expected a list of budgets, as in [[3, 5], [4, 5]], got {budgets!r}")
     return budgets
 
 
@@ -270,7 +270,7 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
         seed: of the evaluation that is necessary if the plan was evaluated by something else.
 
     Raises:
-        InvalidInput: the plan misses the floors of the problem.
+        InvalidInputError: the plan misses the floors of the problem.
     """
     made = plan_of(plan) if isinstance(plan, Solution) else plan
     own = problem.with_budget(made.problem.budget)
@@ -282,7 +282,7 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
     else:
         played = evaluate(own, policy, welfare, rng=seed)
         if played.floors_missed:
-            raise InvalidInput(f"plans: the plan for {budget_in_words(own)} misses the floors of the problem")
+            raise InvalidInputError(f"plans: the plan for {budget_in_words(own)} misses the floors of the problem")
         by_type, values = played.by_type, played.unit_values
         figures = played.welfare, np.inf, played.welfare_stderr
     return Solution(
@@ -322,7 +322,7 @@ def _candidates(
     kinds = range(problem.num_types)
     for plan in known:
         if not _fits(plan.problem, problem):
-            with contextlib.suppress(NotApplicable):  # a table for its own budget alone
+            with contextlib.suppress(NotApplicableError):  # a table for its own budget alone
                 found[f"plan for {budget_in_words(plan.problem)}"] = described(plan.policy).resized(problem, kinds)
     return found
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from evenhand.errors import Contradiction
+from evenhand.errors import ContradictionError
 from evenhand.model.coupled import CoupledMDP
 
 OPERATIONS, MEMORY = 16.0, 1000.0
@@ -38,7 +38,7 @@ def check_bound(problem: CoupledMDP, welfare: float, stderr: float, num_episodes
     close = CLOSE if stderr else EXACTLY
     if welfare - bound > stderr * float(quantile) + close * abs(bound) + rounding(problem):
         error = f" ± {stderr:.2g}" if stderr else ""
-        raise Contradiction(
+        raise ContradictionError(
             f"the welfare {welfare:.9g}{error} lies above its proved bound {bound:.9g}, so one of them is wrong. This "
             "is an error of the library: please report it with the model."
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.checks import plain
 from evenhand.display import Shown
-from evenhand.errors import Fault, InvalidInput
+from evenhand.errors import Fault, InvalidInputError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import Loaded, Location, load_noting
 from evenhand.model.objective import num_members, read_welfare
@@ -204,7 +204,7 @@ def check(
         model = opened.problem()
     if not isinstance(model, (CoupledMDP, str, os.PathLike)):
         kind = type(model).__name__
-        raise InvalidInput(f"check: expected a problem, or the name of a model file; of a {kind} nothing is known")
+        raise InvalidInputError(f"check: expected a problem, or the name of a model file; of a {kind} nothing is known")
     # A criterion may make a file without a discount readable.
     loaded = Loaded(model) if isinstance(model, CoupledMDP) else load_noting(model, criterion=criterion)
     # And again for a problem that was made in Python.

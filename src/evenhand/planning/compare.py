@@ -11,11 +11,11 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, show
 from evenhand.errors import (
     EvenhandError,
     Fault,
-    Infeasible,
-    NotApplicable,
-    NotConverged,
-    OutOfDomain,
-    TooLarge,
+    InfeasibleError,
+    NotApplicableError,
+    NotConvergedError,
+    OutOfDomainError,
+    TooLargeError,
 )
 from evenhand.evaluation.evaluate import Evaluation, Method, evaluate
 from evenhand.model.coupled import CoupledMDP
@@ -298,7 +298,7 @@ def _evaluate_one(
     try:
         given = (*first, tell, *last)
         return evaluate(given[0], policy, *given[1:])
-    except (NotApplicable, TooLarge, OutOfDomain, NotConverged) as error:
+    except (NotApplicableError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
         return error
 
 
@@ -307,7 +307,7 @@ def _check_bound(rows: Sequence[Row], bound: float | None) -> None:
     for found in (row.evaluation for row in rows):
         # What lies beyond the horizon may be lost.
         least = found.unit_values - (found.truncation_bound or 0.0)
-        with contextlib.suppress(OutOfDomain):
+        with contextlib.suppress(OutOfDomainError):
             if bound is not None and isinstance(found.problem, CoupledMDP):
                 welfare = found.welfare if found.truncation_bound in (None, 0.0) else found.objective(least)
                 check_bound(found.problem, welfare, found.welfare_stderr, found.num_episodes, bound)
@@ -332,10 +332,12 @@ def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:
 def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
     """Return the error if no policy applies: one reason, or all of them."""
     # One reason, or reasons of one kind, are reported once.
-    if len({str(error) for error in refused.values()}) == 1 or all(isinstance(e, TooLarge) for e in refused.values()):
+    if len({str(error) for error in refused.values()}) == 1 or all(
+        isinstance(e, TooLargeError) for e in refused.values()
+    ):
         return next(iter(refused.values()))
     faults = tuple(Fault(name, str(error)) for name, error in refused.items())
-    found = NotApplicable("\n".join(["none of these policies applies", *(f"  {fault}" for fault in faults)]))
+    found = NotApplicableError("\n".join(["none of these policies applies", *(f"  {fault}" for fault in faults)]))
     found.faults = faults
     return found
 
@@ -360,7 +362,7 @@ def _bound(
         if progress is not None:
             progress("upper bound: fluid relaxation", 0.5)
         return tightest(problem, welfare).upper_bound, "fluid bound", None
-    except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
+    except (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
         left_out[NO_BOUND] = str(error)
         return None, "", None
 
@@ -388,7 +390,7 @@ def _build(
             progress(f"making {name}", number / len(wanted))
         try:
             chosen[name] = policy.build(problem, welfare)
-        except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
+        except (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
             refused[name] = error
     if refused and not chosen:
         raise _none_applies(refused)

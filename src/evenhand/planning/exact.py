@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evenhand.errors import Infeasible, NotApplicable, NotConverged
+from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedError
 from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
@@ -56,7 +56,10 @@ def by_counts(task: Task) -> Solution:
     if task.problem.is_symmetric and not task.problem.has_floors:
         try:
             return _by_lattice(task)
-        except (NotApplicable, NotConverged):  # the long run depends on the start, or comes slowly: tables can tell
+        except (
+            NotApplicableError,
+            NotConvergedError,
+        ):  # the long run depends on the start, or comes slowly: tables can tell
             if num_count_states(task.problem) > MOST_TABULATED:
                 raise
     watch, report = Stopwatch(), _PricingProgress(task)
@@ -65,7 +68,7 @@ def by_counts(task: Task) -> Solution:
     if plan.num_pairs * task.problem.criterion.num_layers > TABLES_UP_TO:
         try:
             return _by_types(task, plan, report, watch)
-        except (NotApplicable, NotConverged):  # the same
+        except (NotApplicableError, NotConvergedError):  # the same
             if plan.num_states > MOST_TABULATED:
                 raise
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
@@ -126,7 +129,7 @@ def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solu
     """The solution, if its gap is within the requested tolerance, or within the loosest one that its method may leave.
 
     Raises:
-        NotConverged: the gap is wider, by more than rounding.
+        NotConvergedError: the gap is wider, by more than rounding.
     """
     problem, apart = solution.problem, solution.upper_bound - solution.welfare
     size = max(abs(solution.upper_bound), abs(solution.welfare))
@@ -135,7 +138,7 @@ def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solu
     tolerance = max(requested, loosest)
     if apart > max(tolerance * size, 8 * rounding(problem), nothing if size <= nothing else 0.0):
         accepted = f" (the rounding of a linear program may leave {loosest:.2g})" if loosest > requested else ""
-        raise NotConverged(
+        raise NotConvergedError(
             f"{solution.method} ended with a relative gap of {solution.gap:.2g}, and {requested:.2g} was requested"
             f"{accepted}. The arms move very slowly or the rewards differ too much in size: use a larger tolerance."
         )
@@ -233,7 +236,7 @@ def _of_parts(
 
 
 def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: float) -> None:
-    """Raise NotApplicable where the parts of an average, each from where the arms start, are not what was solved for.
+    """Raise NotApplicableError if the parts of an average, from the initial states, differ from the solution.
 
     Args:
         solution: with the policy's own values.
@@ -245,9 +248,9 @@ def _check_start(solution: Solution, mdp: TabularMDP, visits: Floats, most_gap: 
     if (
         solution.gap > most_gap and not one_long_run(mdp) and apart > 1e-9 * np.abs(mdp.rewards).max()
     ):  # a best mean of 0 is met but for rounding
-        raise NotApplicable(start_matters(apart))
+        raise NotApplicableError(start_matters(apart))
     if mdp.served is not None and (short := float((solution.objective.floors - visits @ mdp.served).max())) > most_gap:
-        raise NotApplicable(
+        raise NotApplicableError(
             f"the floors are met from some states of the arms and not from others (of the share of time {short:.3g} is "
             "lacking), and the criterion average is for problems where the start does not matter in the long run. Use "
             "finite:T, or discounted with a discount near 1."
@@ -265,7 +268,7 @@ def by_count_lp(task: Task) -> Solution:
     problem, objective = task.problem, task.by_types
     # With several types the best mean is not the best of other welfares.
     if not problem.is_symmetric and not objective.structure.is_mean:
-        raise NotApplicable(
+        raise NotApplicableError(
             f"count-lp maximises the mean, which is the optimum of {task.welfare.name} only if all arms are identical; "
             f"this problem has {problem.num_types} types. Use the method counts."
         )
@@ -292,11 +295,11 @@ def _within_floors(
     """The solution of a program; where its floors contradict each other, the words say which could be met."""
     try:
         return program()
-    except (Infeasible, NotConverged) as error:  # a solver that stalls may have met floors just out of reach
+    except (InfeasibleError, NotConvergedError) as error:  # a solver that stalls may have met floors just out of reach
         if len(floors):  # dynamic programming finds out how far they reach, and raises
             best_mixture(TabularPricing(mdp), Utilitarian(), objective.sizes, floors=floors)
-        if isinstance(error, NotConverged):
-            raise NotConverged(f"{error}. Use the methods joint or counts, by dynamic programming.") from None
+        if isinstance(error, NotConvergedError):
+            raise NotConvergedError(f"{error}. Use the methods joint or counts, by dynamic programming.") from None
         raise
 
 
@@ -309,7 +312,7 @@ def by_joint_lp(task: Task) -> Solution:
     """The paper's GGF-LP."""
     structure = task.by_arms.structure
     if structure.ranked is None or structure.lexicographic:
-        raise NotApplicable(f"joint-lp is for Gini-like welfare, not {task.welfare.name}. Use the method joint.")
+        raise NotApplicableError(f"joint-lp is for Gini-like welfare, not {task.welfare.name}. Use the method joint.")
     watch, space, objective = Stopwatch(), Joint(task.problem), task.by_arms
     task.tell("joint-lp: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)

@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import Infeasible, NotConverged
+from evenhand.errors import InfeasibleError, NotConvergedError
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Welfare
@@ -53,8 +53,8 @@ def floor_columns(
         columns: those that there are already.
 
     Raises:
-        Infeasible: some arm with a floor can never be served, because each way to serve it alone exceeds the budget.
-        NotConverged: no mixture was found that meets all floors with a margin for the error.
+        InfeasibleError: an arm with a floor can never be served: each way to serve it alone exceeds the budget.
+        NotConvergedError: no mixture was found that meets all floors with a margin for the error.
     """
     _check_servable(problem)
     added = _raise_floors(problem, relaxed, welfare, judge)
@@ -63,13 +63,13 @@ def floor_columns(
     while len(added) < MOST_COLUMNS:
         try:
             pay, lacking = master.solve([*columns, *added])
-        except NotConverged:  # the penalty has grown beyond what a program can weigh against values
+        except NotConvergedError:  # the penalty has grown beyond what a program can weigh against values
             break
         if not lacking:
             return added
         policy = fair_index(problem, relaxed.weights, relaxed.prices, pay)
         added.append(judge(f"fair-index, paid for service {len(added)}", policy, law_of(problem, relaxed.occupancy)))
-    raise NotConverged(
+    raise NotConvergedError(
         f"no mixture of {len(columns) + len(added)} policies meets the floors with a margin for the error of "
         "simulation, though the relaxation does. Lower the floors a little, or raise the budget."
     )
@@ -83,7 +83,7 @@ def _check_servable(problem: CoupledMDP) -> None:
     # Some action must serve the arm and fit the budget of a step by itself.
     never = (problem.type_floors > 0) & ~(problem.types.served & problem.affordable).any(axis=(1, 2))
     if never.any():
-        raise Infeasible(
+        raise InfeasibleError(
             "the floors ask for more than the budget allows: every way to serve some arm with a floor takes more than "
             "the whole budget of a step, so the largest floor that all arms with a floor can have together is 0"
         )
@@ -106,7 +106,7 @@ def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare,
         floors = np.where(problem.type_floors > 0, np.minimum(floors + np.maximum(short, 0.0), 1.0), 0.0)
         try:
             relaxed = solve_model(replace(model, floors=floors), welfare, FLUID_TOLERANCE)
-        except (Infeasible, NotConverged):  # so high they cannot be; what was found so far is mixed
+        except (InfeasibleError, NotConvergedError):  # so high they cannot be; what was found so far is mixed
             break
     return played
 

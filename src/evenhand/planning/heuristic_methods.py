@@ -3,7 +3,7 @@
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.errors import NotApplicable, NotConverged
+from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.evaluation.evaluate import Evaluation, evaluate_within
 from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
@@ -31,7 +31,7 @@ def by_whittle(task: Task) -> Solution:
     """Whittle indices."""
     watch = Stopwatch()
     if task.problem.has_floors:
-        raise NotApplicable("Whittle indices know no floors. Use the method fluid, or an exact method.")
+        raise NotApplicableError("Whittle indices know no floors. Use the method fluid, or an exact method.")
     task.tell("indices of the arms", 0.0)
     policy = whittle(task.problem)
     watch.lap("build")
@@ -118,7 +118,7 @@ def _seen(task: Task, policy: Policy | StatefulPolicy, most: float) -> Evaluatio
     """
     try:
         found = _watch_it(task, policy, task.effort.inequality_steps, HURRIED * most)
-    except NotConverged:  # the values are known, only how they vary between arms is not
+    except NotConvergedError:  # the values are known, only how they vary between arms is not
         return None
     level, error = found.realised_gini_coefficient, found.realised_gini_stderr
     if level is not None and error is not None and error > KNOWN_TO * abs(level) and np.isfinite(most):

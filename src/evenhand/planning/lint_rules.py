@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from evenhand.checks import plain
-from evenhand.errors import Infeasible, NotApplicable, NotConverged, TooLarge
+from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedError, TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.naming import block_names
 from evenhand.model.objective import num_members
@@ -399,9 +399,9 @@ def _floors(study: Study) -> Iterator[Note]:
     floored = np.flatnonzero(problem.floors).tolist()
     try:
         Program(model_of(problem)).check_floors()
-    except Infeasible as error:
+    except InfeasibleError as error:
         yield Note("floors", str(error), tuple(f"arms[{i}].floor" for i in floored))
-    except (NotApplicable, NotConverged, TooLarge) as error:
+    except (NotApplicableError, NotConvergedError, TooLargeError) as error:
         yield Note("floors-unknown", f"whether the floors can be met was not found out: {error}")
 
 

@@ -31,7 +31,7 @@ from itertools import islice
 import numpy as np
 
 from evenhand.checks import available_memory
-from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import treats_alike
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.base_policy import described
@@ -169,7 +169,7 @@ class WeightedIndices:
     sweep: Pool = field(default_factory=Pool)
     columns: list[Column] = field(default_factory=list)
     asked: int = 0
-    unsettled: NotConverged | None = None
+    unsettled: NotConvergedError | None = None
 
     def __post_init__(self) -> None:
         self.model = model_of(self.problem)
@@ -185,7 +185,7 @@ class WeightedIndices:
         rows = len(self.objective.sizes) + len(self.floored)
         try:
             relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
-        except NotConverged:
+        except NotConvergedError:
             return Priced(np.zeros((rows, 0)), np.inf)
         before, number = len(self.columns), self.asked + 1
         law = law_of(self.problem, relaxed.occupancy)
@@ -298,7 +298,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
         begin: when the time given began, by `work_clock`; now by default.
 
     Raises:
-        NotConverged: no mixture was found that keeps the floors, or no policy reaches its long run in time.
+        NotConvergedError: no mixture was found that keeps the floors, or no policy reaches its long run in time.
     """
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
     by_type = all(treats_alike(task.problem, policy) for policy in task.candidates.values())
@@ -349,7 +349,7 @@ def _is_defined(objective: Objective, columns: Sequence[Column]) -> bool:
         return False
     try:
         objective.check_domain(np.mean([column.values for column in columns], axis=0))
-    except OutOfDomain:
+    except OutOfDomainError:
         return False
     return True
 
@@ -404,10 +404,10 @@ def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Asked]:
     problem = task.problem
     own = law_of(problem, relaxed.occupancy)
     for name in ("fair-index", "occupancy-priority", "re-solving"):
-        with contextlib.suppress(NotApplicable, TooLarge):
+        with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Asked(name, build_policy(problem, relaxed, name), own)
     for entry in (entry for entry in REGISTRY if entry.is_heuristic):
-        with contextlib.suppress(NotApplicable, TooLarge):
+        with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Asked(entry.name, entry.build(problem), own)
 
 
@@ -417,11 +417,13 @@ def _policies_for_others(task: Task, clock: Clock) -> Iterator[Asked]:
     for welfare in other_welfares(problem):
         if clock.is_over:
             return
-        with contextlib.suppress(NotApplicable, TooLarge, NotConverged, OutOfDomain, Infeasible):
+        with contextlib.suppress(
+            NotApplicableError, TooLargeError, NotConvergedError, OutOfDomainError, InfeasibleError
+        ):
             other = relax(problem, welfare)
             law = law_of(problem, other.occupancy)
             for name in ("fair-index", "occupancy-priority"):
-                with contextlib.suppress(NotApplicable, TooLarge):
+                with contextlib.suppress(NotApplicableError, TooLargeError):
                     yield Asked(f"{name} for {welfare.name}", build_policy(problem, other, name), law)
 
 
@@ -544,7 +546,7 @@ def _keeps(column: Column, floored: Ints, floors: Floats) -> bool:
 def _welfare_of(objective: Objective, column: Column) -> float:
     try:
         return objective(column.values)
-    except OutOfDomain:
+    except OutOfDomainError:
         return -np.inf
 
 
@@ -563,7 +565,7 @@ def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Colum
     def doubt(mixed: Floats, weights: Floats) -> float:
         return DOUBT * _error(objective, parts, mixed, weights)
 
-    with contextlib.suppress(Infeasible, OutOfDomain):
+    with contextlib.suppress(InfeasibleError, OutOfDomainError):
         shares, _ = best_shares(matrix, objective.welfare, objective.sizes, floors, 1e-7, doubt)
     rounded = np.round(shares, FLOORED_DIGITS if len(floors) else SHARE_DIGITS)
     return np.asarray(rounded / rounded.sum())

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.base_policy import described
 from evenhand.model.composite import components, is_mixture, is_time_varying, redraw_period, steps_of
 from evenhand.model.coupled import CoupledMDP
@@ -299,10 +299,10 @@ class Plan(Shown):
 
         Raises:
             TableError: the table's faults, with their rows.
-            NotApplicable: the policy is a table for other numbers of arms, or another budget.
+            NotApplicableError: the policy is a table for other numbers of arms, or another budget.
         """
         if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
-            raise InvalidInput(f"step: expected a whole number from 0, got {step!r}", argument="step")
+            raise InvalidInputError(f"step: expected a whole number from 0, got {step!r}", argument="step")
         step, found = int(step), find_arms(self.problem, states)
         given = self.problem.budget if budget is None else self.problem.with_budget(budget).budget
         placed = _PlacedArms(self, found, given)
@@ -350,7 +350,7 @@ class Plan(Shown):
             problem: such as `plan.problem.with_initial_states(states)`.
 
         Raises:
-            NotApplicable: the policy is a table for other numbers or more budget, or does not know some of the arms.
+            NotApplicableError: the policy is a table for other numbers or more budget, or some arms are unknown.
         """
         return resized_or_reordered(self.policy, self.problem, problem)
 
@@ -380,11 +380,13 @@ class Plan(Shown):
         parts = self.parts
         if not self.is_mixture:
             if asked is not None:
-                raise InvalidInput("part: this plan is one policy, not a mixture of several", argument="part")
+                raise InvalidInputError("part: this plan is one policy, not a mixture of several", argument="part")
             return parts[0]
         if asked is not None:
             if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)) or not 1 <= asked <= len(parts):
-                raise InvalidInput(f"part: expected a number from 1 to {len(parts)}, got {asked!r}", argument="part")
+                raise InvalidInputError(
+                    f"part: expected a number from 1 to {len(parts)}, got {asked!r}", argument="part"
+                )
             return parts[int(asked) - 1]
         # One draw per period; a mixture that is never drawn again has one period.
         draw = _nth_draw(rng, step // (redraw_period(self.policy) or step + 1))
@@ -440,10 +442,10 @@ class _PlacedArms:
             try:
                 self.policy = described(plan.policy).resized(problem, present)
                 self.problem, self.types = problem, present
-            except NotApplicable as error:
+            except NotApplicableError as error:
                 # A table respects the smaller budget it was made for.
                 if not (same_numbers and is_enough(made_for, budget.tolist())):
-                    raise NotApplicable(f"{error} ({self.note})") from None
+                    raise NotApplicableError(f"{error} ({self.note})") from None
                 self.note += "; the plan is a table, and leaves the rest unused"
         self.places = self._places(types)
 

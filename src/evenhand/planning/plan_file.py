@@ -32,7 +32,7 @@ import numpy as np
 
 from evenhand._version import __version__
 from evenhand.checks import check_memory, why_unreadable
-from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, PolicyError
+from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError, PolicyError
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import MOST_STEPS
@@ -153,12 +153,12 @@ def _encode(policy: Policy | StatefulPolicy) -> tuple[Form, Arrays]:
     """The form of a policy, and its arrays."""
     own, name = capabilities(policy).saves, type(policy).__name__
     if own is None or not callable(getattr(type(policy), "from_arrays", None)):
-        raise NotApplicable(
+        raise NotApplicableError(
             f"a policy of type {name} cannot be saved: it needs a text `kind`, a method to_arrays() and a class method "
             "from_arrays(problem, arrays)"
         )
     if not isinstance(own.kind, str) or not _KIND.fullmatch(own.kind):
-        raise NotApplicable(f"{name}.kind: expected a text such as 'first-worn-out', got {own.kind!r}")
+        raise NotApplicableError(f"{name}.kind: expected a text such as 'first-worn-out', got {own.kind!r}")
     form: Form = {"kind": own.kind}
     arrays = _checked_arrays(own.to_arrays(), name)
     if not isinstance(policy, CompositePolicy):
@@ -168,20 +168,20 @@ def _encode(policy: Policy | StatefulPolicy) -> tuple[Form, Arrays]:
     if stacked is not None:
         return form | {"part": forms[0], "number": len(parts)}, arrays | stacked
     if len(parts) > MOST_ARRAYS:
-        raise NotApplicable(f"a policy of over {MOST_ARRAYS} different parts cannot be saved")
+        raise NotApplicableError(f"a policy of over {MOST_ARRAYS} different parts cannot be saved")
     numbered = {f"{i}.{name}": array for i, part in enumerate(parts) for name, array in part.items()}
     return form | {"parts": list(forms)}, arrays | numbered
 
 
 def _checked_arrays(given: object, name: str) -> Arrays:
     if not isinstance(given, Mapping) or len(given) > MOST_ARRAYS:
-        raise NotApplicable(f"{name}.to_arrays(): expected arrays by name, at most {MOST_ARRAYS}, got {given!r}")
+        raise NotApplicableError(f"{name}.to_arrays(): expected arrays by name, at most {MOST_ARRAYS}, got {given!r}")
     arrays = {key: np.asarray(array) for key, array in given.items()}
     for key, array in arrays.items():
         if not isinstance(key, str) or not _NAME.fullmatch(key):
-            raise NotApplicable(f"{name}.to_arrays(): names consist of letters, digits and _, unlike {key!r}")
+            raise NotApplicableError(f"{name}.to_arrays(): names consist of letters, digits and _, unlike {key!r}")
         if array.dtype.kind not in "biuf" or array.ndim > MOST_AXES:
-            raise NotApplicable(
+            raise NotApplicableError(
                 f"{name}.to_arrays(): '{key}' must be numbers with at most {MOST_AXES} axes, and is {array.dtype} of "
                 f"shape {array.shape}"
             )
@@ -260,13 +260,15 @@ def rebuilt(policy: Policy | StatefulPolicy, problem: CoupledMDP) -> Policy | St
 
 def _known_classes(kinds: Sequence[SavableKind]) -> dict[str, Any]:
     if not isinstance(kinds, (list, tuple)):
-        raise InvalidInput(f"kinds: expected a list of classes, got {kinds!r}")
+        raise InvalidInputError(f"kinds: expected a list of classes, got {kinds!r}")
     found: dict[str, Any] = {each.kind: each for each in SAVABLE}
     for each in kinds:
         if not isinstance(getattr(each, "kind", None), str) or not callable(getattr(each, "from_arrays", None)):
-            raise InvalidInput(f"kinds: {each!r} needs a text `kind` and a class method from_arrays(problem, arrays)")
+            raise InvalidInputError(
+                f"kinds: {each!r} needs a text `kind` and a class method from_arrays(problem, arrays)"
+            )
         if found.setdefault(each.kind, each) is not each:
-            raise InvalidInput(f"kinds: two classes are of the kind '{each.kind}'")
+            raise InvalidInputError(f"kinds: two classes are of the kind '{each.kind}'")
     return found
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from evenhand import evaluation
-from evenhand.errors import Fault, InvalidInput, ModelError, PolicyError
+from evenhand.errors import Fault, InvalidInputError, ModelError, PolicyError
 from evenhand.model.criterion import Criterion
 from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, StatefulPolicy
@@ -53,9 +53,9 @@ def read_policy(policy: Chosen, problem: Problem, welfare: str | Welfare | None)
         welfare: welfare for which named policies are made; by default the problem's own.
 
     Raises:
-        UnknownName: no policy has this name.
+        UnknownNameError: no policy has this name.
         PolicyError: it is not a policy, its file is not sound, or it was made for other arms.
-        NotApplicable: the policy of this name cannot treat this problem.
+        NotApplicableError: the policy of this name cannot treat this problem.
     """
     found = _find(policy, problem)
     return found.build(problem, welfare) if isinstance(found, NamedPolicy) else fitted(found, problem)
@@ -75,12 +75,12 @@ def read_policies(policies: "Several | None", problem: Problem) -> dict[str, Nam
         # The optimal one may take hours: only by its name.
         return {entry.name: entry for entry in REGISTRY if entry.name != "optimal"}
     found: dict[str, NamedPolicy | Policy | StatefulPolicy] = {}
-    wrong: list[tuple[str | None, InvalidInput]] = []
+    wrong: list[tuple[str | None, InvalidInputError]] = []
     # All are checked, so that every mistake is reported at once.
     for name, policy in _listed(policies):
         try:
             meant = _find(policy, problem)
-        except InvalidInput as error:
+        except InvalidInputError as error:
             wrong.append((name, error))
             continue
         if name is None and isinstance(meant, NamedPolicy):
@@ -93,7 +93,7 @@ def read_policies(policies: "Several | None", problem: Problem) -> dict[str, Nam
     if wrong:
         raise ModelError([Fault("" if name is None else repr(name), str(error)) for name, error in wrong], "policies")
     if not found:
-        raise InvalidInput("policies: expected at least one; leave it out to compare all that apply")
+        raise InvalidInputError("policies: expected at least one; leave it out to compare all that apply")
     return found
 
 
@@ -101,7 +101,7 @@ def _listed(policies: Several) -> list[tuple[str | None, Chosen]]:
     """The arguments, each with its name if it has one."""
     if isinstance(policies, Mapping):
         if strange := [name for name in policies if not isinstance(name, str)]:
-            raise InvalidInput(f"policies: expected texts as names, got {strange[0]!r}")
+            raise InvalidInputError(f"policies: expected texts as names, got {strange[0]!r}")
         return list(policies.items())
     # A text is iterable, and a policy may be: each is one all the same.
     if isinstance(policies, (str, PathLike)) or _is_one(policies) or not isinstance(policies, Iterable):
@@ -200,8 +200,8 @@ def make_policy(
         over: members of the welfare, `arms` or `groups`; by default the problem's own.
 
     Raises:
-        UnknownName: no policy has this name; says which there are.
-        NotApplicable: the policy of this name cannot treat this problem.
+        UnknownNameError: no policy has this name; says which there are.
+        NotApplicableError: the policy of this name cannot treat this problem.
 
     Example:
         >>> import evenhand as eh

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.errors import UnknownName
+from evenhand.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from evenhand.model.policy import Policy, StatefulPolicy
@@ -48,8 +48,8 @@ class NamedPolicy:
             welfare: welfare that it is made for; the problem's own by default.
 
         Raises:
-            NotApplicable: it cannot treat this problem.
-            TooLarge: it would need too much memory or time.
+            NotApplicableError: it cannot treat this problem.
+            TooLargeError: it would need too much memory or time.
         """
         module, name = self.maker.split(":")
         make = getattr(import_module(f"evenhand.{module}"), name)
@@ -102,12 +102,12 @@ def find_policy(name: str) -> NamedPolicy:
     """Return the entry of a name or abbreviation, in any case.
 
     Raises:
-        UnknownName: it is neither.
+        UnknownNameError: it is neither.
     """
     for entry in REGISTRY:
         if name.lower() in (entry.name, entry.abbreviation.lower()):
             return entry
-    raise UnknownName("policy", name, [entry.name for entry in REGISTRY])
+    raise UnknownNameError("policy", name, [entry.name for entry in REGISTRY])
 
 
 def is_file(policy: str) -> bool:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, NotConverged, TooLarge
+from evenhand.errors import NotApplicableError, NotConvergedError, TooLargeError
 from evenhand.evaluation.evaluate import knows_types, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
@@ -264,7 +264,7 @@ class Judge:
         """Exact values, where the law of the policy is known."""
         try:
             found = exact_values(self.problem, policy)
-        except (NotApplicable, TooLarge):
+        except (NotApplicableError, TooLargeError):
             return None
         if found.by_type == self.by_type:
             return Column(name, policy, law, found.values[None], found.served[None], exact=True)
@@ -331,33 +331,33 @@ def judge_all(
         progress: called with the current task and the share done.
 
     Raises:
-        NotConverged: some policy takes too long to reach its long run.
+        NotConvergedError: some policy takes too long to reach its long run.
     """
     found = judge_those_that_settle(sweep, judges, asked, progress)
     for column in found:
-        if isinstance(column, NotConverged):
+        if isinstance(column, NotConvergedError):
             raise column
     return [column for column in found if isinstance(column, Column)]
 
 
 def judge_those_that_settle(
     sweep: Pool, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
-) -> list[Column | NotConverged]:
+) -> list[Column | NotConvergedError]:
     """The same, with the error in place of the column of a policy that takes too long to reach its long run."""
     names = [one.name for one in asked]
     found = sweep.map(_judge, list(zip(judges, asked, strict=True)), names, progress)
     return [
-        seen if isinstance(seen, NotConverged) else Column(one.name, one.policy, one.law, *seen)
+        seen if isinstance(seen, NotConvergedError) else Column(one.name, one.policy, one.law, *seen)
         for one, seen in zip(asked, found, strict=True)
     ]
 
 
-def _judge(cell: tuple[Judge, Asked], progress: Progress | None = None) -> _Seen | NotConverged:
+def _judge(cell: tuple[Judge, Asked], progress: Progress | None = None) -> _Seen | NotConvergedError:
     """One policy: a cell; what travels back is what was not known before."""
     judge, asked = cell
     try:
         column = judge(*asked)
-    except NotConverged as error:
+    except NotConvergedError as error:
         return error
     return column.returns, column.served, column.exact, column.beyond
 

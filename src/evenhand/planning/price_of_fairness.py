@@ -20,7 +20,14 @@ import numpy as np
 
 from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, in_turn, shows_bar, told_by
-from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotApplicableError,
+    NotConvergedError,
+    OutOfDomainError,
+    TooLargeError,
+)
 from evenhand.evaluation.inequality import gini_coefficient, relative_loss
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.standard_errors import CONFIDENCE, standard_errors
@@ -245,7 +252,7 @@ def price_of_fairness(
         progress: True shows a bar; a function is called with the current task and the share done.
 
     Raises:
-        InvalidInput: a welfare cannot be read. One for which there is no plan is left out, with the reason.
+        InvalidInputError: a welfare cannot be read. One for which there is no plan is left out, with the reason.
 
     Example:
         >>> import evenhand as eh
@@ -267,7 +274,7 @@ def price_of_fairness(
         tell = in_turn(heard(progress), name, turn, len(ideas))
         try:
             found[name] = solve(evaluated, welfare, settings, progress=tell, rng=seed)
-        except (NotApplicable, Infeasible, TooLarge, OutOfDomain, NotConverged) as error:
+        except (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
             if name == REFERENCE:  # without it there is nothing to compare with, and most likely no plan at all
                 raise
             left_out[name] = str(error)
@@ -279,7 +286,7 @@ def _read(problem: CoupledMDP, welfares: Sequence[str | Welfare] | None) -> dict
     if isinstance(welfares, str):
         welfares = [welfares]
     if welfares is not None and not len(welfares):
-        raise InvalidInput("welfares: expected at least one, got none")
+        raise InvalidInputError("welfares: expected at least one, got none")
     # The reference comes first; equal names count once.
     asked = [read_welfare(problem, welfare) for welfare in (IDEAS if welfares is None else (REFERENCE, *welfares))]
     return {welfare.name: welfare for welfare in asked}
@@ -365,7 +372,7 @@ def _evaluate_plan(
         try:
             by[name] = objective(values)
             errors[name] = 0.0 if samples is None else samples.error(objective, values)
-        except OutOfDomain:
+        except OutOfDomainError:
             # A value of 0 has no logarithm: this welfare makes nothing of the plan.
             by[name] = errors[name] = np.nan
     return _PlanValues(values, samples, by, errors)

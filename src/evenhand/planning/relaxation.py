@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenhand.errors import Infeasible, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion, Opening
 from evenhand.model.objective import Objective, read_welfare
@@ -91,7 +91,7 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
         welfare: what is maximised.
 
     Raises:
-        NotApplicable: it is not concave, monotone and symmetric; gives two points that show it.
+        NotApplicableError: it is not concave, monotone and symmetric; gives two points that show it.
     """
     if is_named(welfare):
         return
@@ -128,7 +128,7 @@ def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidS
         if known is plain:
             return found
     found = plain
-    with contextlib.suppress(NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
+    with contextlib.suppress(NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError, InfeasibleError):
         weighed_by = read_welfare(problem, welfare)
         opening = solve_opening(problem, weighed_by, plain, FLUID_TOLERANCE)
         found = opening if opening is not None and opening.upper_bound < plain.upper_bound else plain
@@ -148,7 +148,7 @@ def resource_prices(problem: CoupledMDP, welfare: str | Welfare | None) -> dict[
     """
     try:
         worth = budget_worth(problem, tightest(problem, welfare))
-    except (NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
+    except (NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError, InfeasibleError):
         return None
     return dict(zip(problem.resource_names, worth.tolist(), strict=True))
 
@@ -177,7 +177,7 @@ def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Pol
     """
     found: dict[str, Policy | StatefulPolicy] = {}
     for name in ("occupancy-priority", "fair-index", "re-solving"):
-        with contextlib.suppress(NotApplicable, TooLarge):
+        with contextlib.suppress(NotApplicableError, TooLargeError):
             found[name] = build_policy(problem, relaxed, name)
     return found
 
@@ -191,7 +191,7 @@ def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> 
         name: occupancy-priority, fair-index or re-solving.
 
     Raises:
-        NotApplicable: it is not for this many arms, types or resources.
+        NotApplicableError: it is not for this many arms, types or resources.
     """
     known = needs_tables(problem, name)
     return build_policy(known, relax(known, welfare), name)
@@ -213,7 +213,7 @@ def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Poli
     # The first looks at every arm, the second at a table for every type; fair-index also plays by counts.
     many = problem.num_arms if name == "occupancy-priority" else problem.num_types
     if many > MOST_FOLLOWED:
-        raise NotApplicable(f"{name} is not for this many arms, types or resources")
+        raise NotApplicableError(f"{name} is not for this many arms, types or resources")
     if name == "occupancy-priority":
         return occupancy_priority(problem, relaxed.occupancy, weights, prices, pay)
     return Resolving(problem, weights, prices, floor_prices=pay)

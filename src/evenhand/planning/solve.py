@@ -23,7 +23,14 @@ import numpy as np
 
 from evenhand.checks import as_seed, available_memory, fits_in_memory, human_bytes
 from evenhand.display import heard, shows_bar, size_in_words
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge, UnknownName
+from evenhand.errors import (
+    InvalidInputError,
+    NotApplicableError,
+    NotConvergedError,
+    OutOfDomainError,
+    TooLargeError,
+    UnknownNameError,
+)
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.naming import type_names
@@ -137,10 +144,10 @@ def solve(
         A `Solution`; with several budgets a `BudgetSweep`.
 
     Raises:
-        TooLarge: the method does not fit this machine; says how large it would be and what to use instead.
-        NotApplicable: this method cannot treat this problem or welfare, or a custom welfare is not concave, monotone
-            and symmetric (see `check_welfare`).
-        Infeasible: the floors exceed the budget.
+        TooLargeError: the method does not fit this machine; says how large it would be and what to use instead.
+        NotApplicableError: this method cannot treat this problem or welfare, or a custom welfare is not concave,
+            monotone and symmetric (see `check_welfare`).
+        InfeasibleError: the floors exceed the budget.
 
     Example:
         >>> import evenhand as eh
@@ -167,7 +174,7 @@ def solve(
         from evenhand.planning.budget_sweep import solve_budgets  # it calls `solve` per budget
 
         if backend is not None:
-            raise InvalidInput("backend: several budgets are solved in this process")
+            raise InvalidInputError("backend: several budgets are solved in this process")
         return solve_budgets(
             evaluated, budgets, read_welfare(evaluated, welfare), settings, heard(progress), as_seed(rng)
         )
@@ -201,7 +208,7 @@ def _relaxed(
     others = {"candidates": settings.candidates, "seconds": settings.seconds, "redraw_every": settings.redraw_every}
     given = [name for name, value in others.items() if value]
     if given or settings.name not in ("auto", "fluid"):
-        raise NotApplicable(
+        raise NotApplicableError(
             f"{(given or [settings.name])[0]}: not for a large opened model, whose relaxation is solved"
         )
     tolerance = TOLERANCE if settings.tolerance == SolveMethod().tolerance else settings.tolerance
@@ -215,7 +222,7 @@ def _found(task: Task, method: str) -> Solution:
 
 
 def _check_positive(task: Task) -> None:
-    """Raise OutOfDomain if a member's best value is not positive, for alpha in (0, 1): the slope at 0 is infinite."""
+    """Raise OutOfDomainError if a best value is not positive, for alpha in (0, 1): the slope at 0 is infinite."""
     problem, welfare = task.problem, task.welfare
     if not 0 < (task.by_types.structure.aversion or 0) < 1:
         return
@@ -224,7 +231,7 @@ def _check_positive(task: Task) -> None:
     size = float(np.abs(problem.types.rewards).max()) * problem.criterion.total
     if best[least] <= ROUNDING * size:
         names = list(problem.group_names) if problem.over == "groups" else type_names(problem)
-        raise OutOfDomain(
+        raise OutOfDomainError(
             f"{welfare.name} needs positive values, and {names[least]} has at most {best[least] + 0.0:.6g}. "
             "Leave it out of the model, shift the rewards, or use a Gini welfare."
         )
@@ -238,13 +245,13 @@ def _solve(task: Task, method: str) -> Solution:
         ready = replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
         try:
             return METHODS[chosen.method](ready)
-        except NotConverged as error:
+        except NotConvergedError as error:
             if chosen.method == "fluid":
                 raise
             reason = f"{chosen.reason}, but {chosen.method} did not converge ({str(error).partition('. ')[0]})"
             return METHODS["fluid"](replace(task, reason=reason))
     if method not in METHODS:
-        raise UnknownName("method", method, ["auto", *METHODS])
+        raise UnknownNameError("method", method, ["auto", *METHODS])
     return METHODS[method](task)
 
 
@@ -260,7 +267,7 @@ def _check_place(backend: str | Pool | None, method: SolveMethod) -> None:
     if backend is None:
         return
     if method.name in METHODS and method.name != "fluid":
-        raise InvalidInput(
+        raise InvalidInputError(
             f"backend: the method {method.name} runs in this process; only the method fluid runs elsewhere"
         )
     Pool(backend).check_picklable({f"the policy {name}": policy for name, policy in method.candidates.items()})
@@ -299,12 +306,12 @@ def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -
         name: name for messages.
 
     Raises:
-        TooLarge: no exact method fits.
+        TooLargeError: no exact method fits.
     """
     known = needs_tables(problem, name)
     method, reason = choose_method(known)
     if method == "fluid":
-        raise TooLarge(reason)
+        raise TooLargeError(reason)
     return solve(known, welfare, method).policy
 
 
@@ -325,7 +332,7 @@ def _choose(problem: CoupledMDP) -> _Choice:
             if plan is not None:
                 return _Choice("counts", f"{alike}, and the count space has {size_in_words(counts)} states", plan)
             return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method ({limit})")
-        except NotApplicable:  # the long run may depend on the start: tables can tell
+        except NotApplicableError:  # the long run may depend on the start: tables can tell
             if work * counts > MOST_COUNT_STATES:
                 raise
             return _Choice("counts", f"{alike}, and {sizes}")
@@ -362,7 +369,7 @@ def _fitting_plan(make: Callable[[], Plan]) -> tuple[Plan | None, str]:
     """A dynamic program, if it fits in memory and in reasonable time; else the limit that it exceeds."""
     try:
         plan = make()
-    except TooLarge as error:
+    except TooLargeError as error:
         return None, f"counts: {str(error).partition('. ')[0]}"
     # Half of the memory: the tables are not all that a run needs.
     if not fits_in_memory(plan.size_in_bytes, 0.5):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.display import Shown, counted
-from evenhand.errors import Fault, InvalidInput, NotApplicable, TableError
+from evenhand.errors import Fault, InvalidInputError, NotApplicableError, TableError
 from evenhand.evaluation.block_evaluation import evaluate_blocks, objective_of
 from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation
 from evenhand.evaluation.evaluate import Evaluation
@@ -164,7 +164,7 @@ def solve_stored(
         backend: where blocks are computed; results do not depend on it.
     """
     if model.over == "groups" or model.has_floors:
-        raise NotApplicable("welfare over groups and floors are solved in memory: read the model (load)")
+        raise NotApplicableError("welfare over groups and floors are solved in memory: read the model (load)")
     objective = objective_of(model, welfare)
     if not is_named(objective.welfare):  # rank-weighted or a power mean: valid for some values is valid for all
         check_welfare(objective.welfare, model.num_arms).raise_if_any()
@@ -230,7 +230,7 @@ def evaluate_stored(
     elif isinstance(policy, str):
         policy = BlockPolicy(find_policy(policy).name)
     if not isinstance(policy, BlockPolicy):
-        raise NotApplicable(
+        raise NotApplicableError(
             "policy: a large opened model takes whittle, random, never-act, or a relaxation or plan of that model; "
             "read the model into memory for others"
         )
@@ -495,12 +495,12 @@ def load_table_plan(path: Location, model: Location | None = None) -> TablePlan:
         model: the model, if it has moved.
 
     Raises:
-        InvalidInput: the table is not a plan, or its model is missing or has another number of rows.
+        InvalidInputError: the table is not a plan, or its model is missing or has another number of rows.
     """
     said = _said(path)
     plan = said.get("plan")
     if said.get("version") != VERSION or not isinstance(plan, dict):
-        raise InvalidInput(f"{path}: not a plan for an opened model; write one with solve or indices")
+        raise InvalidInputError(f"{path}: not a plan for an opened model; write one with solve or indices")
     policy = BlockPolicy(plan["policy"], tuple(plan.get("prices", ())), float(plan.get("largest_weight", 1.0)))
     opened = open_arms(said["model"] if model is None else model).with_criterion(plan["criterion"])
     opened = replace(opened, budget=np.array(plan["budget"], dtype=np.float64))
@@ -539,7 +539,7 @@ def _read_states(states: Any, model: StoredArms) -> Indices:
     if not isinstance(states, (str, os.PathLike)):
         places = np.asarray(states)
         if places.shape != (model.num_arms,) or places.dtype.kind not in "iu":
-            raise InvalidInput(f"states: expected integers of shape (arm={model.num_arms},), got {places.shape}")
+            raise InvalidInputError(f"states: expected integers of shape (arm={model.num_arms},), got {places.shape}")
         return places.astype(np.int32)
     import pyarrow as pa
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import check_positive_int, is_number
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
@@ -53,20 +53,20 @@ class SolveMethod:
 
     def __post_init__(self) -> None:
         if not is_number(self.tolerance) or not 0 < self.tolerance < 1:
-            raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {self.tolerance!r}")
+            raise InvalidInputError(f"tolerance: expected a number between 0 and 1, got {self.tolerance!r}")
         if self.seconds is not None and (not is_number(self.seconds) or not self.seconds > 0):
-            raise InvalidInput(f"seconds: expected a positive number, got {self.seconds!r}")
+            raise InvalidInputError(f"seconds: expected a positive number, got {self.seconds!r}")
         if self.redraw_every is not None:
             check_positive_int(self.redraw_every, "redraw_every")
         if not isinstance(self.candidates, Mapping):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"candidates: expected policies by name, as in {{'mine': policy}}, got {self.candidates!r}"
             )
         for name, policy in self.candidates.items():
             if not isinstance(policy, (Policy, StatefulPolicy)):
-                raise InvalidInput(f"candidates: {name!r} has no method act(states, rng): {policy!r}")
+                raise InvalidInputError(f"candidates: {name!r} has no method act(states, rng): {policy!r}")
         if self.candidates and self.name not in ("auto", "fluid"):
-            raise InvalidInput(f"candidates compete with the policies of the method fluid, not with {self.name}")
+            raise InvalidInputError(f"candidates compete with the policies of the method fluid, not with {self.name}")
 
     @classmethod
     def of(cls, method: "str | SolveMethod") -> "SolveMethod":

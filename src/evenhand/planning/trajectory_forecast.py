@@ -35,7 +35,7 @@ import numpy as np
 from scipy import stats
 
 from evenhand.checks import Faults, check_memory
-from evenhand.errors import InvalidInput, TableError
+from evenhand.errors import InvalidInputError, TableError
 from evenhand.fitting.behaviour_policy import decisions_of, recorded_shares
 from evenhand.fitting.log import Log
 from evenhand.model.coupled import CoupledMDP
@@ -110,7 +110,7 @@ class Course:
         self.time: Ints = (np.floor(first + 1e-6) + np.rint(log.time - first)).astype(np.int64)
         self.is_decision = decisions_of(log)
         if not self.is_decision.any():
-            raise InvalidInput(
+            raise InvalidInputError(
                 "backtest: no arm has two rows with an action in the first; there is nothing to backtest"
             )
 

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Problem, needs_tables
@@ -231,5 +231,5 @@ def _dense_order(keys: Floats, valid: Bools, noise: float) -> Floats:
 def _priority(problem: Problem, scores: Floats, threshold: float = -np.inf, ties: Ties = "random") -> PriorityPolicy:
     kinds = {"random": ExchangeablePriority, "first": PriorityPolicy}
     if ties not in kinds:
-        raise InvalidInput(f"ties: expected 'random' or 'first', got {ties!r}")
+        raise InvalidInputError(f"ties: expected 'random' or 'first', got {ties!r}")
     return kinds[ties](problem, scores, threshold)

@@ -28,7 +28,7 @@ from itertools import product
 import numpy as np
 
 from evenhand.checks import as_numbers, check_memory, check_positive_int, check_shape
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.kernels.rank_tables import RankTables, rank_tables
 from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
@@ -280,7 +280,7 @@ class OccupancyPriority(BasePolicy):
             floor_prices: (type,) value of being served in itself; none by default.
         """
         if not problem.criterion.is_stationary:
-            raise NotApplicable("with a finite horizon the relaxation has a table a step; use occupancy_priority")
+            raise NotApplicableError("with a finite horizon the relaxation has a table a step; use occupancy_priority")
         occupancy = as_numbers(occupancy, "occupancy")
         weights, prices, floor_prices = _read(weights, prices, floor_prices)
         self.occupancy, self.weights, self.prices, self.floor_prices = occupancy, weights, prices, floor_prices
@@ -451,7 +451,9 @@ class Resolving(RememberingPolicy):
         weights, prices, floor_prices = _read(weights, prices, floor_prices)
         check_shape(weights, {"type": problem.num_types}, "weights")
         if problem.num_resources > 2:
-            raise NotApplicable(f"re-solving is for one or two resources; this problem has {problem.num_resources}")
+            raise NotApplicableError(
+                f"re-solving is for one or two resources; this problem has {problem.num_resources}"
+            )
         # The grid is a product: with two resources as many points in all, unless that would be too coarse.
         each = points if problem.num_resources == 1 else max(9, int(points**0.5))
         # With a price a step, the largest stands for all of them in the grid.

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy
 from evenhand.model.feasible import check_actions, checked_shape
@@ -31,7 +31,7 @@ class FunctionPolicy(BasePolicy):
             one_by_one: whether it takes one episode at a time.
         """
         if not callable(function):
-            raise InvalidInput(f"function: expected a function of (states, rng), got {function!r}")
+            raise InvalidInputError(f"function: expected a function of (states, rng), got {function!r}")
         self.function, self.problem = function, problem
         self.exchangeable, self.one_by_one = exchangeable, one_by_one
 
@@ -47,7 +47,7 @@ class FunctionPolicy(BasePolicy):
         try:
             array = np.asarray(answer)
         except ValueError:
-            raise InvalidInput("act: expected one action for each arm, got lists of different lengths") from None
+            raise InvalidInputError("act: expected one action for each arm, got lists of different lengths") from None
         actions = checked_shape(array, states, None)
         check_actions(self.problem, states, actions, None)
         return actions

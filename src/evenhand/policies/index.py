@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -178,7 +178,7 @@ def indices(
         progress: called with the current activity and the completed share, for a large opened model.
 
     Raises:
-        NotApplicable: some arm has other than two actions.
+        NotApplicableError: some arm has other than two actions.
 
     Example:
         >>> import evenhand as eh
@@ -206,10 +206,10 @@ def indices_by_row(model: StoredArms, backend: str | Pool | None = None, progres
         progress: called with the current activity and the completed share.
 
     Raises:
-        NotApplicable: some arm has other than two actions, or the horizon is finite.
+        NotApplicableError: some arm has other than two actions, or the horizon is finite.
     """
     if model.criterion.num_steps is not None:
-        raise NotApplicable("indices of a finite horizon differ by step; read the model into memory")
+        raise NotApplicableError("indices of a finite horizon differ by step; read the model into memory")
     starts = range(0, model.num_rows, BATCH_ROWS)
     shared = (model.budget, model.discount, model.criterion)
     tasks = [(model.row_reader(row, min(row + BATCH_ROWS, model.num_rows)), *shared) for row in starts]
@@ -246,7 +246,7 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     """The Whittle indices of every type of arm, under the problem's criterion.
 
     Raises:
-        NotApplicable: some arm has other than two actions.
+        NotApplicableError: some arm has other than two actions.
     """
     types, choices = problem.types, num_choices(problem)
     if len(odd := np.flatnonzero(choices != 2)):
@@ -254,7 +254,7 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
         choice = f"type {odd[0]} has {choices[odd[0]]}" + (
             f" ({called})" if called and not called.startswith("type ") else ""
         )
-        raise NotApplicable(f"Whittle indices are for arms with two actions; {choice}")
+        raise NotApplicableError(f"Whittle indices are for arms with two actions; {choice}")
     others = serveable_cells(problem)
     only_idle = np.asarray(~others.any(axis=2))
     active = np.where(only_idle, types.idle, others.argmax(axis=2)).astype(np.int32)
@@ -288,7 +288,7 @@ def whittle(
         allow_not_indexable: treat arms without an index as if all their indices were 0, instead of refusing them.
 
     Raises:
-        NotApplicable: the problem has no Whittle indices; says which arm and why.
+        NotApplicableError: the problem has no Whittle indices; says which arm and why.
 
     Example:
         >>> import evenhand as eh
@@ -300,12 +300,12 @@ def whittle(
     problem = needs_tables(problem, "whittle")
     # With several resources a charge per step is not a price.
     if problem.num_resources != 1:
-        raise NotApplicable(f"Whittle indices are for one resource; this problem has {problem.num_resources}")
+        raise NotApplicableError(f"Whittle indices are for one resource; this problem has {problem.num_resources}")
     found = indices_of(problem)
     use = _active_use(problem, found.active)
     bad = np.flatnonzero(~found.result.indexable)
     if len(bad) and not allow_not_indexable:
-        raise NotApplicable(f"type {bad[0]} has no Whittle index: {found.result.explain(int(bad[0]))}")
+        raise NotApplicableError(f"type {bad[0]} has no Whittle index: {found.result.explain(int(bad[0]))}")
     # An arm without an index counts as 0: it is not served, for only what is above 0 is.
     indices = np.where(np.isnan(found.result.indices), 0.0, found.result.indices)
     indices = settle(indices, axis=tuple(range(1, indices.ndim)))  # all states, and all steps if there are any
@@ -339,5 +339,7 @@ def _active_use(problem: CoupledMDP, active: Indices) -> Floats:
     most = np.where(priced, use, 0.0).max(axis=1)
     # The price of a unit must be one number a type, or indices of its states would not compare.
     if (priced & ((use != most[:, None]) | (use <= 0))).any():
-        raise NotApplicable("Whittle indices need an active action that uses the same positive amount in every state")
+        raise NotApplicableError(
+            "Whittle indices need an active action that uses the same positive amount in every state"
+        )
     return np.where(most > 0, most, 1.0)

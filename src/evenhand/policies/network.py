@@ -28,7 +28,7 @@ from typing import Protocol
 
 import numpy as np
 
-from evenhand.errors import InvalidInput, NotApplicable, PolicyError
+from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.kernels.env_step import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
@@ -74,13 +74,17 @@ class Network:
             and all(left[1] == right[0] for left, right in pairwise(sizes))
         )
         if not fits:
-            raise InvalidInput(f"network: layers of shapes {[np.shape(w) for w in self.weights]} do not fit together")
+            raise InvalidInputError(
+                f"network: layers of shapes {[np.shape(w) for w in self.weights]} do not fit together"
+            )
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-                raise InvalidInput(f"network: layer {layer} holds numbers that are not finite")
+                raise InvalidInputError(f"network: layer {layer} holds numbers that are not finite")
             # What goes in is at most 1 in size: observations are shares, and layers are joined by tanh.
             if np.abs(weight, dtype=np.float64).sum(axis=0).max(initial=0) + np.abs(bias).max(initial=0) > LARGEST_SUM:
-                raise InvalidInput(f"network: the numbers of layer {layer} are so large that sums of them overflow")
+                raise InvalidInputError(
+                    f"network: the numbers of layer {layer} are so large that sums of them overflow"
+                )
 
     def __repr__(self) -> str:
         sizes = [self.num_inputs, *(weight.shape[1] for weight in self.weights)]
@@ -146,7 +150,7 @@ class Answering(Protocol):
 
 def _network_arrays(network: Answering) -> dict[str, Array]:
     if not isinstance(network, Network):
-        raise NotApplicable(f"a policy that calls {network!r} cannot be saved: save that model itself")
+        raise NotApplicableError(f"a policy that calls {network!r} cannot be saved: save that model itself")
     return network.to_arrays()
 
 
@@ -155,7 +159,7 @@ def usage_of(problem: CoupledMDP | Simulator) -> Floats:
     if isinstance(problem, Simulator):
         return problem.usage
     if not problem.is_symmetric:
-        raise NotApplicable(
+        raise NotApplicableError(
             f"count proportions are for identical arms; this problem has {problem.num_types} types. "
             "Use solve, whose fluid policies treat any number of types."
         )
@@ -242,7 +246,7 @@ class CountNetworkPolicy(BasePolicy):
             rule: how outputs become an allocation.
         """
         if rule not in ALLOCATION_RULES:
-            raise InvalidInput(f"rule: expected one of {', '.join(ALLOCATION_RULES)}, got {rule!r}")
+            raise InvalidInputError(f"rule: expected one of {', '.join(ALLOCATION_RULES)}, got {rule!r}")
         self.usage = np.ascontiguousarray(usage_of(problem))
         num_states, num_actions, num_resources = self.usage.shape
         expected = num_states + num_resources, num_outputs(rule, self.usage)
@@ -345,10 +349,12 @@ def num_draws(problem: CoupledMDP) -> int:
     """Return the number of arms that the joint policy serves per step, by one active action that uses one unit."""
     usage = usage_of(problem)
     if usage.shape[1:] != (2, 1) or not (np.sort(usage[:, :, 0], axis=1) == (0, 1)).all():
-        raise NotApplicable("the joint network is for two actions, one idle and one that uses one unit of one resource")
+        raise NotApplicableError(
+            "the joint network is for two actions, one idle and one that uses one unit of one resource"
+        )
     draws = int(np.floor(problem.budget_limit[0]))
     if not 1 <= draws <= problem.num_arms:
-        raise NotApplicable(f"the joint network serves 1 to {problem.num_arms} arms in a step, not {draws}")
+        raise NotApplicableError(f"the joint network serves 1 to {problem.num_arms} arms in a step, not {draws}")
     return draws
 
 

@@ -18,7 +18,7 @@ from math import comb
 import numpy as np
 
 from evenhand.checks import check_shape
-from evenhand.errors import InvalidInput, TooLarge
+from evenhand.errors import InvalidInputError, TooLargeError
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, rank_tables
@@ -63,9 +63,9 @@ class PriorityPolicy(BasePolicy):
             scores, {"type": len(types), "state": types.valid.shape[1], "action": types.valid.shape[2]}, "scores"
         )
         if np.isnan(scores[types.valid]).any():
-            raise InvalidInput("scores: some are not numbers")
+            raise InvalidInputError("scores: some are not numbers")
         if np.isnan(threshold):  # nothing would be above it, and no arm served
-            raise InvalidInput("threshold: expected a number, got nan")
+            raise InvalidInputError("threshold: expected a number, got nan")
         self.problem = problem
         self.scores = scores
         self.threshold = threshold
@@ -120,7 +120,7 @@ class ExchangeablePriority(PriorityPolicy):
         """
         super().__init__(problem, scores, threshold)
         if stop and self.ranks.max() > 0:
-            raise InvalidInput("stop: stopping can compete only where all scores are equal")
+            raise InvalidInputError("stop: stopping can compete only where all scores are equal")
         self.stop = stop
 
     def to_arrays(self) -> dict[str, Array]:
@@ -221,7 +221,7 @@ class ExchangeablePriority(PriorityPolicy):
         """Unequal usage: draw arm after arm, all episodes at once."""
         most = int(min(left.sum(axis=(1, 2)).max(), _most_served(usage, self.problem.budget_limit)))
         if most > MOST_DRAWS:
-            raise TooLarge(
+            raise TooLargeError(
                 f"up to {most} arms would have to be drawn one by one, since equal scores use different amounts. "
                 "Use simulate on fewer arms, or scores without ties."
             )
@@ -293,7 +293,7 @@ class ExchangeablePriority(PriorityPolicy):
                     share = float(crowd[cell]) / (total + self.stop)
                     following[name] = following.get(name, 0.0) + chance * share
             if len(following) + len(done) > LARGEST_LAW:
-                raise TooLarge(f"the law of one allocation has over {LARGEST_LAW} values. Use simulation.")
+                raise TooLargeError(f"the law of one allocation has over {LARGEST_LAW} values. Use simulation.")
             law = following
         return done
 

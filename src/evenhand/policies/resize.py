@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy, described
 from evenhand.model.composite import CompositePolicy
@@ -48,7 +48,7 @@ def fitted(policy: Policy | StatefulPolicy, problem: Problem) -> Policy | Statef
             raise PolicyError(numbers)
         try:
             return resized_or_reordered(policy, made_for, here)
-        except NotApplicable as error:
+        except NotApplicableError as error:
             raise PolicyError(f"{numbers}: {error}") from None
     return policy
 
@@ -64,12 +64,12 @@ def resized_or_reordered(
         problem: the other problem.
 
     Raises:
-        NotApplicable: it is a table for other numbers or more budget, or does not know some of the arms.
+        NotApplicableError: it is a table for other numbers or more budget, or does not know some of the arms.
     """
     types = match_types(made_for, problem)
     try:
         return described(policy).resized(problem, types)
-    except NotApplicable:
+    except NotApplicableError:
         return _reordered(policy, _places(made_for, problem, types), np.asarray(types))
 
 
@@ -83,11 +83,11 @@ def _places(made_for: CoupledMDP, problem: CoupledMDP, types: Sequence[int]) -> 
     own = np.asarray(types)[problem.type_of_arm]
     if problem.num_arms != made_for.num_arms:
         number = f"{made_for.num_arms} arms, and here are {problem.num_arms}"
-        raise NotApplicable(f"the plan is a table for just the numbers of arms that it was made for: {number}")
+        raise NotApplicableError(f"the plan is a table for just the numbers of arms that it was made for: {number}")
     if not is_enough(made_for, problem.budget.tolist()):
-        raise NotApplicable("the plan is a table for the budget that it was made for, and here is less")
+        raise NotApplicableError("the plan is a table for the budget that it was made for, and here is less")
     if not np.array_equal(np.bincount(own, minlength=made_for.num_types), made_for.type_counts):
-        raise NotApplicable(
+        raise NotApplicableError(
             "the plan is a table for other numbers of arms of each type, or distinguishes arms that move alike by "
             "groups or initial states that differ here"
         )
@@ -106,7 +106,7 @@ def _reordered(policy: Policy | StatefulPolicy, places: Ints, types: Ints) -> Po
         return ReorderedCounts(policy, places, types)
     if isinstance(policy, Policy) and not isinstance(policy, StatefulPolicy):
         return Reordered(policy, places)
-    raise NotApplicable(f"the plan is a stateful policy ({type(policy).__name__})")
+    raise NotApplicableError(f"the plan is a stateful policy ({type(policy).__name__})")
 
 
 class Reordered(BasePolicy):

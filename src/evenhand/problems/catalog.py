@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from evenhand.checks import Faults
-from evenhand.errors import ModelError, TooLarge, UnknownName, nearest
+from evenhand.errors import ModelError, TooLargeError, UnknownNameError, nearest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.crew_and_parts import crew_maintenance
 from evenhand.problems.health_outreach import health_outreach
@@ -109,7 +109,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> Entry:
-    """The built-in problem of this name; raises UnknownName with the nearest one if there is none.
+    """The built-in problem of this name; raises UnknownNameError with the nearest one if there is none.
 
     Args:
         name: which problem.
@@ -122,7 +122,7 @@ def find(name: str) -> Entry:
     for entry in CATALOG:
         if entry.name == name:
             return entry
-    raise UnknownName("problem", name, names())
+    raise UnknownNameError("problem", name, names())
 
 
 def build(name: str, parameters: Mapping[str, object] | None = None) -> CoupledMDP:
@@ -133,7 +133,7 @@ def build(name: str, parameters: Mapping[str, object] | None = None) -> CoupledM
         parameters: values by name, as text or as they are; `num_arms` and `num-arms` are the same name.
 
     Raises:
-        UnknownName: there is no such problem.
+        UnknownNameError: there is no such problem.
         ModelError: some parameters are unknown, of the wrong type or out of range; tells all of them.
 
     Example:
@@ -150,7 +150,7 @@ def build(name: str, parameters: Mapping[str, object] | None = None) -> CoupledM
         entry.factory(**values)
     except ModelError as error:  # what is wrong with the known parameters belongs in the same list
         faults.found.extend(error.faults)
-    except TooLarge:
+    except TooLargeError:
         pass
     raise ModelError(faults.found, entry.name)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from evenhand.errors import Conflict, Fault
+from evenhand.errors import ConflictError, Fault
 from evenhand.model.io.text_table import SHOWN_FAULTS, Table
 from evenhand.model.labels import quantity
 from evenhand.model.places import quoted
@@ -183,24 +183,24 @@ def refuse_closed(row: Any) -> None:
     """Refuse a plan that is not a proposal.
 
     Raises:
-        Conflict: it was accepted, or superseded.
+        ConflictError: it was accepted, or superseded.
     """
     if row.status == schema.ACCEPTED:
         by = f" by {row.accepted_by}" if row.accepted_by else ""
-        raise Conflict(f"plan {row.id} of step {row.step} was accepted already{by} (event {row.accepted_event})")
+        raise ConflictError(f"plan {row.id} of step {row.step} was accepted already{by} (event {row.accepted_event})")
     if row.status == schema.SUPERSEDED:
-        raise Conflict(f"plan {row.id} of step {row.step} was superseded by a newer one; look at the present plan")
+        raise ConflictError(f"plan {row.id} of step {row.step} was superseded by a newer one; look at the present plan")
 
 
 def refuse_changed(row: Any, faults: Sequence[Fault]) -> None:
     """Refuse a plan that knows less than is known.
 
     Raises:
-        Conflict: with all that changed.
+        ConflictError: with all that changed.
     """
     if faults:
         known = f"plan {row.id} of step {row.step} was made from what was known at event {row.known_event}"
-        raise Conflict(f"{known}, and since then something changed. Plan again:", faults)
+        raise ConflictError(f"{known}, and since then something changed. Plan again:", faults)
 
 
 # Writing

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, exists, func, select
 
-from evenhand.errors import Conflict, Fault, InvalidInput
+from evenhand.errors import ConflictError, Fault, InvalidInputError
 from evenhand.model.io.text_table import SHOWN_FAULTS, Table
 from evenhand.model.places import quoted
 from evenhand.programme import schema
@@ -174,12 +174,12 @@ def rows_to_record(
         known: what was recorded last, by the arm's number; a reward is stored where only the action is another.
 
     Raises:
-        Conflict: all of it is recorded, and nothing else is said.
-        InvalidInput: the plan has no such arm.
+        ConflictError: all of it is recorded, and nothing else is said.
+        InvalidInputError: the plan has no such arm.
     """
     arms = {row.arm for row in rows}
     if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
-        raise InvalidInput("of these nothing can be recorded:", unknown)
+        raise InvalidInputError("of these nothing can be recorded:", unknown)
     found = []
     for row in rows:
         before, reward = known.get(row.arm_id, (None, None))
@@ -188,7 +188,7 @@ def rows_to_record(
             content = "" if reward is None else repr(reward)
             found.append({"arm": row.arm, "step": str(step), "action": action, "reward": content})
     if not found:
-        raise Conflict(f"all of step {step} is recorded already, and nothing else was said now")
+        raise ConflictError(f"all of step {step} is recorded already, and nothing else was said now")
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.programme import schema
 from evenhand.programme.expectations import UNKNOWN, Trajectories
@@ -156,16 +156,16 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
         event: last event that is taken into account; by default all are.
 
     Raises:
-        InvalidInput: no such steps were accepted.
+        InvalidInputError: no such steps were accepted.
     """
     known = int(tx.execute(select(schema.programme.c.last_event)).scalar_one())
     if event is not None and (isinstance(event, bool) or not isinstance(event, int) or not 1 <= event <= known):
-        raise InvalidInput(f"event: expected a number from 1 to {known}, the last event, got {event!r}")
+        raise InvalidInputError(f"event: expected a number from 1 to {known}, the last event, got {event!r}")
     as_of = known if event is None else event
     first, last = _check_span(tx, first, last, as_of)
     arms = [arm for arm in arms_as_of(tx, as_of) if _takes_part(arm, first, last)]
     if not arms:
-        raise InvalidInput(f"no arm takes part from step {first} to step {last}")
+        raise InvalidInputError(f"no arm takes part from step {first} to step {last}")
     return _read(tx, arms, _last_seen(tx, arms, first, as_of), first, last, as_of)
 
 
@@ -174,11 +174,11 @@ def _check_span(tx: Connection, first: int | None, last: int | None, as_of: int)
     accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
     begun, ended = tx.execute(accepted).one()
     if begun is None:
-        raise InvalidInput("audit: no plan was accepted yet")
+        raise InvalidInputError("audit: no plan was accepted yet")
     first = begun if first is None else check_step(first)
     last = ended if last is None else check_step(last)
     if not begun <= first <= last <= ended:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
         )
     return first, last

@@ -8,7 +8,7 @@ from itertools import takewhile
 import numpy as np
 from sqlalchemy import Connection, select
 
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.planning.budget_sweep import Budget
 from evenhand.planning.plan import Plan
 from evenhand.programme import roster, schema
@@ -61,7 +61,7 @@ class Audits:
             level: the probability of intervals; warnings are wrong with at most the rest.
 
         Raises:
-            InvalidInput: no such steps were accepted.
+            InvalidInputError: no such steps were accepted.
         """
         return audit_of(self.books(first, last, event=event, level=level))
 
@@ -119,7 +119,7 @@ class Audits:
             return self._needs[key]
         try:
             found = continue_by(words.model, counts, row.welfare).needs
-        except NotConverged:
+        except NotConvergedError:
             found = None
         remember(self._needs, key, found)
         return found

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
@@ -191,7 +191,7 @@ def serves_any_number(solution: Solution) -> bool:
     """Return whether a policy also serves other numbers of the same kinds of arms."""
     try:
         described(solution.policy).resized(solution.problem, range(solution.problem.num_types))
-    except NotApplicable:
+    except NotApplicableError:
         return False
     return True
 

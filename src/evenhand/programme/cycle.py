@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from evenhand.errors import Conflict, Fault, InvalidInput
+from evenhand.errors import ConflictError, Fault, InvalidInputError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io.text_table import Table
 from evenhand.planning.plan import Decisions
@@ -118,7 +118,7 @@ class Cycle:
             key: idempotency key.
 
         Raises:
-            InvalidInput: no arm takes part, or no policy exists, for example because floors are infeasible.
+            InvalidInputError: no arm takes part, or no policy exists, for example because floors are infeasible.
         """
         request = [method, seconds]
         with self._store.reading() as tx:
@@ -258,9 +258,9 @@ class Cycle:
             progress: of solving.
 
         Raises:
-            Conflict: the present step is another.
-            InvalidInput: no arm takes part.
-            NotApplicable: the policy is a table, and there is less budget than it was made for.
+            ConflictError: the present step is another.
+            InvalidInputError: no arm takes part.
+            NotApplicableError: the policy is a table, and there is less budget than it was made for.
         """
         for _ in range(TRIES):
             with self._store.reading() as tx:
@@ -283,7 +283,7 @@ class Cycle:
                     return Planned(**answer)
             except _Moved:
                 continue
-        raise Conflict("the roster changed again and again while a policy was solved for it; ask again")
+        raise ConflictError("the roster changed again and again while a policy was solved for it; ask again")
 
     def _proposing(
         self, tx: Connection, inputs: Inputs, decisions: Decisions, step: int | None, budget: Any, who: str
@@ -307,7 +307,7 @@ class Cycle:
         """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
         present = present_step(tx)
         if step is not None and roster.check_step(step) != present:
-            raise Conflict(f"step {step} is not the present step, which is {present}")
+            raise ConflictError(f"step {step} is not the present step, which is {present}")
         arms = self._library.present(tx)
         policy = self._serving(tx, numbers_of(arms))
         if policy is None:
@@ -329,7 +329,7 @@ class Cycle:
             plan: its number.
 
         Raises:
-            InvalidInput: there is none.
+            InvalidInputError: there is none.
         """
         with self._store.reading() as tx:
             return self._whole(tx, plan_row(tx, plan))
@@ -373,7 +373,7 @@ class Cycle:
             plan: its number.
 
         Raises:
-            InvalidInput: it comes out differently: the store was changed from outside, or this version decides
+            InvalidInputError: it comes out differently: the store was changed from outside, or this version decides
                 differently.
         """
         with self._store.reading() as tx:
@@ -384,9 +384,9 @@ class Cycle:
             budget = tuple(json.loads(row.budget_json))
             inputs = Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
             if inputs.digest != row.inputs:
-                raise InvalidInput(f"plan {plan}: the stored inputs are not those of the plan")
+                raise InvalidInputError(f"plan {plan}: the stored inputs are not those of the plan")
             if outputs_of(inputs, self.decide(tx, inputs)) != row.outputs or not _as_kept(inputs, row, tx):
-                raise InvalidInput(f"plan {plan}: computed again, its decisions differ from the stored ones")
+                raise InvalidInputError(f"plan {plan}: computed again, its decisions differ from the stored ones")
             return self._whole(tx, row)
 
     # What is done
@@ -402,7 +402,7 @@ class Cycle:
 
         Raises:
             TableError: overrides with faults, each with its row, or beyond the budget; nothing is accepted then.
-            Conflict: the plan was accepted or superseded already, or something changed since it was made; says what.
+            ConflictError: the plan was accepted or superseded already, or something changed since; states what.
         """
         table = _read_overrides(overrides)
         request = [plan, None if table is None else table.columns]
@@ -485,7 +485,7 @@ class Cycle:
             key: idempotency key.
 
         Raises:
-            Conflict: the plan is not accepted, or all of it is recorded and nothing else is said.
+            ConflictError: the plan is not accepted, or all of it is recorded and nothing else is said.
             TableError: with every fault and its row; nothing is stored then.
         """
         said = check_text(source, "source")
@@ -494,7 +494,9 @@ class Cycle:
             def do() -> dict[str, Any]:
                 row = plan_row(tx, plan)
                 if row.status != schema.ACCEPTED:
-                    raise Conflict(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
+                    raise ConflictError(
+                        f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it"
+                    )
                 known = {arm: done for (arm, _), done in known_records(tx, [row.step]).items()}
                 new = rows_to_record(plan, row.step, rows_of(tx, plan), others, known)
                 return self._record(tx, read_rows(new, "records", ["arm", "action"]), said, who)

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from evenhand.errors import Missing
+from evenhand.errors import NotFoundError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plan import Decisions, Plan
 from evenhand.programme import schema
@@ -216,7 +216,7 @@ def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
         words: of the model.
 
     Raises:
-        NotApplicable: the policy is a table for other numbers, or for more budget.
+        NotApplicableError: the policy is a table for other numbers, or for more budget.
     """
     return plan.act(as_states(inputs.known, words), inputs.seed, budget=list(inputs.budget), step=inputs.step)
 
@@ -343,13 +343,13 @@ def plan_row(tx: Connection, number: object) -> Any:
     """A plan's row by its number.
 
     Raises:
-        Missing: there is none.
+        NotFoundError: there is none.
     """
     table = schema.plans
     known = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 2**31
     row = tx.execute(select(table).where(table.c.id == number)).first() if known else None
     if row is None:
-        raise Missing(f"plan: unknown number {number!r}")
+        raise NotFoundError(f"plan: unknown number {number!r}")
     return row
 
 

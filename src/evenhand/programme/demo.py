@@ -58,7 +58,7 @@ def make_demo(address: str | Path, seed: int = 0, progress: Progress | None = No
         progress: called with phase and share completed.
 
     Raises:
-        InvalidInput: there is something at the address.
+        InvalidInputError: there is something at the address.
     """
     rng = np.random.default_rng(as_seed(seed))
     roster = [_lift(f"{district} {number + 1:02}", district, number < old, "smooth", rng)

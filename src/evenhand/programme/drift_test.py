@@ -36,7 +36,7 @@ from sqlalchemy import Connection, select
 
 from evenhand.checks import is_number
 from evenhand.display import counted
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.places import quoted
 from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between
@@ -80,7 +80,7 @@ def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
     """DriftBounds from what a person said of some; the others are as usual.
 
     Raises:
-        InvalidInput: with every fault.
+        InvalidInputError: with every fault.
     """
     chosen = {name: value for name, value in given.items() if value is not None}
     known = [field.name for field in fields(DriftBounds)]
@@ -96,7 +96,7 @@ def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
     if isinstance(many, bool) or not isinstance(many, int) or not 0 < many < 2**31:
         faults.append(f"records: expected a whole number from 1, got {many!r}")
     if faults:
-        raise InvalidInput("; ".join(faults))
+        raise InvalidInputError("; ".join(faults))
     content: dict[str, Any] = {name: value if name == "records" else float(value) for name, value in chosen.items()}
     return DriftBounds(**content)
 
@@ -106,7 +106,7 @@ def bounds_of(tx: Connection) -> DriftBounds:
     stored = tx.execute(select(schema.programme.c.bounds_json)).scalar_one()
     try:
         return DriftBounds() if stored is None else check_bounds(json.loads(stored))
-    except InvalidInput as fault:  # a fault of the stored value, not of a request
+    except InvalidInputError as fault:  # a fault of the stored value, not of a request
         raise ValueError(str(fault)) from None
 
 

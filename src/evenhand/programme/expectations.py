@@ -37,7 +37,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from evenhand.errors import Infeasible, InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotApplicableError,
+    NotConvergedError,
+    OutOfDomainError,
+    TooLargeError,
+)
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.relaxation import relax
 from evenhand.policies.fluid import OccupancyPriority
@@ -121,7 +128,7 @@ def continue_by(model: CoupledMDP, counts: Ints, welfare: str | None) -> Continu
         welfare: welfare of the programme.
 
     Raises:
-        NotConverged: neither relaxation was solved.
+        NotConvergedError: neither relaxation was solved.
     """
     endless = model if model.criterion.is_stationary else model.with_criterion("average")
     nonempty = np.flatnonzero(counts)
@@ -138,7 +145,14 @@ def continue_by(model: CoupledMDP, counts: Ints, welfare: str | None) -> Continu
     for tried in (welfare, "utilitarian"):
         try:
             relaxed = relax(roster, tried)
-        except (InvalidInput, NotApplicable, NotConverged, OutOfDomain, TooLarge, Infeasible):
+        except (
+            InvalidInputError,
+            NotApplicableError,
+            NotConvergedError,
+            OutOfDomainError,
+            TooLargeError,
+            InfeasibleError,
+        ):
             continue
         prices = relaxed.floor_prices if roster.has_floors else None
         policy = OccupancyPriority(roster, relaxed.occupancy, relaxed.weights, relaxed.prices, prices)
@@ -146,7 +160,7 @@ def continue_by(model: CoupledMDP, counts: Ints, welfare: str | None) -> Continu
         whole = (np.arange(model.tables.rewards.shape[2]) == model.tables.idle[:, :, None]).astype(np.float64)
         whole[nonempty] = found / found.sum(axis=-1, keepdims=True).clip(1e-300)
         return Continuation(model, whole, tried or "")
-    raise NotConverged("audit: the relaxation of the roster was not solved, so expectations are not available")
+    raise NotConvergedError("audit: the relaxation of the roster was not solved, so expectations are not available")
 
 
 @dataclass(frozen=True, eq=False)

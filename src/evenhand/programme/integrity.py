@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, inspect, select, text
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Fault, InvalidInput
+from evenhand.errors import Fault, InvalidInputError
 from evenhand.model.io import write_atomically
 from evenhand.programme import schema
 from evenhand.programme.ledger import as_text, in_event, link
@@ -63,10 +63,12 @@ class Head:
         """Refuse a head that was not signed with a key.
 
         Raises:
-            InvalidInput: the signature is missing or belongs to another head or key.
+            InvalidInputError: the signature is missing or belongs to another head or key.
         """
         if not hmac.compare_digest(self.signature or "", self.signed(key).signature or ""):
-            raise InvalidInput("head: it is not signed with this key. Use a head that was exported under the same key")
+            raise InvalidInputError(
+                "head: it is not signed with this key. Use a head that was exported under the same key"
+            )
 
     def save(self, file: str | Path) -> None:
         """Write the head as a JSON file."""
@@ -77,14 +79,16 @@ class Head:
         """Read a head from a JSON file.
 
         Raises:
-            InvalidInput: the file cannot be read, or holds something else.
+            InvalidInputError: the file cannot be read, or holds something else.
         """
         try:
             found = cls(**json.loads(_read(file)))
         except (TypeError, ValueError):
             found = cls(0, "")
         if type(found.event) is not int or found.event < 1 or not isinstance(found.chain, str):
-            raise InvalidInput(f"{file}: expected the head of a chain of events, as an earlier verification wrote it")
+            raise InvalidInputError(
+                f"{file}: expected the head of a chain of events, as an earlier verification wrote it"
+            )
         return found
 
 
@@ -92,11 +96,11 @@ def read_key(file: str | Path) -> bytes:
     """Read a secret key from a file, without the blanks around it.
 
     Raises:
-        InvalidInput: the file cannot be read, or is too short to be a secret.
+        InvalidInputError: the file cannot be read, or is too short to be a secret.
     """
     found = _read(file).strip()
     if len(found) < SHORTEST_KEY:
-        raise InvalidInput(f"{file}: expected a secret of at least {SHORTEST_KEY} bytes, got {len(found)}")
+        raise InvalidInputError(f"{file}: expected a secret of at least {SHORTEST_KEY} bytes, got {len(found)}")
     return found
 
 
@@ -104,7 +108,7 @@ def _read(file: str | Path) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{file}: cannot be read: {why_unreadable(Path(file), error)}") from None
+        raise InvalidInputError(f"{file}: cannot be read: {why_unreadable(Path(file), error)}") from None
 
 
 def head_of(tx: Connection) -> Head:
@@ -118,12 +122,12 @@ def raise_differences(address: str, faults: list[Fault], cause: BaseException | 
     """Refuse a database that differs from its events.
 
     Raises:
-        InvalidInput: there is a difference; all are in its `faults`.
+        InvalidInputError: there is a difference; all are in its `faults`.
     """
     if not faults:
         return
     first = f"{address}: it is damaged, or something else than evenhand changed it. Restore a copy:"
-    refusal = InvalidInput("\n".join([first, *(f"  {fault}" for fault in faults)]))
+    refusal = InvalidInputError("\n".join([first, *(f"  {fault}" for fault in faults)]))
     refusal.faults = tuple(faults)
     raise refusal from cause
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, and_, bindparam, func, insert, select, update
 
-from evenhand.errors import Conflict, InvalidInput
+from evenhand.errors import ConflictError, InvalidInputError
 from evenhand.programme import schema
 
 MOST_KEY = 200
@@ -90,7 +90,7 @@ def append(tx: Connection, kind: str, who: str, body: dict[str, Any]) -> int:
         body: the content that is shown.
 
     Raises:
-        InvalidInput: `who` contains characters that a database cannot store.
+        InvalidInputError: `who` contains characters that a database cannot store.
     """
     write_event(tx)
     who = check_text(who, "who", empty=True)
@@ -200,7 +200,7 @@ def once(
         do: does it; the answer as JSON can hold it.
 
     Raises:
-        Conflict: the key was used for something else.
+        ConflictError: the key was used for something else.
     """
     earlier = answered(tx, key, kind, request)
     if earlier is not None:
@@ -224,17 +224,17 @@ def answered(tx: Connection, key: str | None, kind: str, request: Any) -> dict[s
         request: arguments, as JSON can hold them.
 
     Raises:
-        Conflict: the key was used for something else.
+        ConflictError: the key was used for something else.
     """
     if key is None:
         return None
     if not key or len(key) > MOST_KEY or not key.isprintable():
-        raise InvalidInput(f"key: expected a text of up to {MOST_KEY} printable characters, got {key[:50]!r}")
+        raise InvalidInputError(f"key: expected a text of up to {MOST_KEY} printable characters, got {key[:50]!r}")
     found = tx.execute(select(schema.keys).where(schema.keys.c.key == key)).mappings().first()
     if found is None:
         return None
     if found["request"] != digest_of([kind, request]):
-        raise Conflict(f"key: {key!r} was used for another request ({found['kind']}); take a new one")
+        raise ConflictError(f"key: {key!r} was used for another request ({found['kind']}); take a new one")
     earlier: dict[str, Any] = json.loads(found["answer_json"])
     return earlier
 
@@ -246,7 +246,7 @@ def check_text(value: object, name: str, empty: bool = False) -> str:
     """A text that both databases hold, as it was typed but for blanks around it."""
     text = value.strip() if isinstance(value, str) else value
     if not isinstance(text, str) or len(text) > MOST_TEXT or fault_of_text(text) or not (text or empty):
-        raise InvalidInput(f"{name}: expected a text of up to {MOST_TEXT} characters, got {str(value)[:50]!r}")
+        raise InvalidInputError(f"{name}: expected a text of up to {MOST_TEXT} characters, got {str(value)[:50]!r}")
     return text
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.plan import Plan
 from evenhand.programme import roster, schema
@@ -48,7 +48,7 @@ class Library:
         if known is None:
             body = tx.execute(select(schema.policies.c.body).where(schema.policies.c.digest == digest)).scalar()
             if body is None:
-                raise InvalidInput(f"{self.store.address}: policy {digest} does not exist")
+                raise InvalidInputError(f"{self.store.address}: policy {digest} does not exist")
             known = plan_from_bytes(body)
             remember(self._policies, digest, known)
         return known
@@ -57,12 +57,12 @@ class Library:
         """Return the arms that take part at the present step.
 
         Raises:
-            InvalidInput: there are none.
+            InvalidInputError: there are none.
         """
         step = present_step(tx)
         arms = roster.taking_part(tx, step)
         if not arms:
-            raise InvalidInput(f"no arm takes part at step {step}")
+            raise InvalidInputError(f"no arm takes part at step {step}")
         return arms
 
     def problem(self, tx: Connection, arms: Sequence[RosterArm], model: str | None = None) -> CoupledMDP:

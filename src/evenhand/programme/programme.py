@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import load
 from evenhand.model.objective import read_welfare
@@ -185,11 +185,11 @@ class Programme:
             who: author, written into the event.
 
         Raises:
-            InvalidInput: the model or the roster is not sound, or there is something at the address.
+            InvalidInputError: the model or the roster is not sound, or there is something at the address.
         """
         problem = model if isinstance(model, CoupledMDP) else load(model, criterion=criterion)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
-            raise InvalidInput(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
+            raise InvalidInputError(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
         settled = settle(problem.with_criterion(criterion, over))
         newcomers = read_newcomers(settled, roster)
         chosen = _check_welfare(settled, newcomers, welfare or problem.welfare)
@@ -211,8 +211,8 @@ class Programme:
             address: the name of its file, or `postgresql://...`.
 
         Raises:
-            InvalidInput: there is none, or it is of a newer version.
-            Unavailable: the database cannot be reached.
+            InvalidInputError: there is none, or it is of a newer version.
+            UnavailableError: the database cannot be reached.
         """
         return cls(Store.open(address))
 
@@ -310,7 +310,7 @@ class Programme:
             key: a secret; `head` must be signed with it, and the head that is returned is.
 
         Raises:
-            InvalidInput: something differs; `faults` has each table, key and column.
+            InvalidInputError: something differs; `faults` has each table, key and column.
         """
         if head is not None and key is not None:
             head.check_signature(key)
@@ -357,7 +357,7 @@ class Programme:
             key: idempotency key.
 
         Raises:
-            InvalidInput: some of them do not take part, or the reason is empty.
+            InvalidInputError: some of them do not take part, or the reason is empty.
         """
         reason = check_text(why, "why")
         request = [list(names), reason]

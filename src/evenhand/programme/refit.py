@@ -28,7 +28,7 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from evenhand.checks import is_number
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.fit import fit
 from evenhand.fitting.options import LogOptions
 from evenhand.fitting.pooled_posterior import Pooled
@@ -243,7 +243,7 @@ def fit_families(words: Words, log: Sequence[Mapping[str, Any]], prior: float | 
         seed: of what is drawn.
 
     Raises:
-        InvalidInput: no arm was seen at two steps.
+        InvalidInputError: no arm was seen at two steps.
     """
     labels = fit_types(words)
     kinds: dict[Any, list[int]] = {}
@@ -260,7 +260,7 @@ def fit_families(words: Words, log: Sequence[Mapping[str, Any]], prior: float | 
         fitted = fit(rows, **HOW, prior=prior, records=options, rng=seed)
         found.append(Family(tuple(blocks), fitted))
     if not found:
-        raise InvalidInput("there is nothing to learn from yet: no arm was seen at two steps")
+        raise InvalidInputError("there is nothing to learn from yet: no arm was seen at two steps")
     return found
 
 
@@ -283,7 +283,7 @@ class Learned:
 def check_trust(trust: float) -> float:
     """A number of observations that a person gave."""
     if not is_number(trust) or not 0 <= float(trust) < np.inf:
-        raise InvalidInput(f"trust: expected a number from 0, got {trust!r}")
+        raise InvalidInputError(f"trust: expected a number from 0, got {trust!r}")
     return float(trust)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from evenhand.errors import Conflict, Missing
+from evenhand.errors import ConflictError, NotFoundError
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.fitting.posterior_files import Named
 from evenhand.model.coupled import CoupledMDP
@@ -120,8 +120,8 @@ class Refits:
             before: the digest of the model that is to be refitted; by default the one in use.
 
         Raises:
-            InvalidInput: no arm was seen at two steps, or no arm takes part.
-            Conflict: another model came into use than the one that is to be refitted.
+            InvalidInputError: no arm was seen at two steps, or no arm takes part.
+            ConflictError: another model came into use than the one that is to be refitted.
         """
         request = [check_trust(trust), prior, seconds]
         with self._store.reading() as tx:
@@ -129,7 +129,7 @@ class Refits:
                 return Refitted.of(earlier)
             row = tx.execute(select(schema.programme)).one()
             if before not in (None, row.model):
-                raise Conflict("the model was replaced during the refit")
+                raise ConflictError("the model was replaced during the refit")
             model, words = self._library.model(tx, row.model)
             arms, step = self._library.present(tx), present_step(tx)
             log = log_of(tx, words, roster.arms_as_of(tx), step)
@@ -176,8 +176,8 @@ class Refits:
             key: idempotency key.
 
         Raises:
-            Missing: there is none of this number.
-            Conflict: it is in use already, or was never in use and the model has changed since it was fitted.
+            NotFoundError: there is none of this number.
+            ConflictError: it is in use already, or was never in use and the model has changed since it was fitted.
         """
         with self._store.writing() as tx:
 
@@ -185,9 +185,11 @@ class Refits:
                 present = tx.execute(select(schema.programme.c.model)).scalar_one()
                 facts, last = _adoptable(tx, refit, present)
                 if present == facts["model"]:
-                    raise Conflict(_IN_USE.format(refit) + (f" (event {last})" if last else ""))
+                    raise ConflictError(_IN_USE.format(refit) + (f" (event {last})" if last else ""))
                 if refit and last is None and present != facts["before"]:
-                    raise Conflict(f"refit {refit} was compared with another model than the present one. Refit again")
+                    raise ConflictError(
+                        f"refit {refit} was compared with another model than the present one. Refit again"
+                    )
                 event = append(tx, "adopted", who, {"refit": refit, "before": present, "model": facts["model"]})
                 change_rows(tx, schema.programme, [{"id": 1, "model": facts["model"], "model_event": event}])
                 if refit:
@@ -229,7 +231,7 @@ class Refits:
             key: idempotency key.
 
         Raises:
-            InvalidInput: with every fault.
+            InvalidInputError: with every fault.
         """
         with self._store.writing() as tx:
 
@@ -277,7 +279,7 @@ class Refits:
             What speaks against the model, and the fit; None where nothing is offered.
 
         Raises:
-            Conflict: another model came into use meanwhile, of which nothing is known yet.
+            ConflictError: another model came into use meanwhile, of which nothing is known yet.
         """
         question = self.question()
         drift = self.model_drift()
@@ -303,8 +305,8 @@ class Refits:
             key: idempotency key.
 
         Raises:
-            Missing: there is none of this number.
-            Conflict: it is not offered, or no longer.
+            NotFoundError: there is none of this number.
+            ConflictError: it is not offered, or no longer.
         """
         reason = check_text(why, "why")
         with self._store.writing() as tx:
@@ -312,7 +314,7 @@ class Refits:
             def do() -> dict[str, Any]:
                 row, open_one = refit_row(tx, refit), _offer(tx)
                 if open_one is None or open_one.refit != refit:
-                    raise Conflict(f"refit {refit} is not offered, or no longer: there is nothing to decline")
+                    raise ConflictError(f"refit {refit} is not offered, or no longer: there is nothing to decline")
                 event = append(tx, "declined", who, {"refit": refit, "why": reason})
                 change_rows(tx, schema.programme, [{"id": 1, "model_event": event}])
                 change_rows(tx, schema.refits, [{"id": refit, "declined_event": event}])
@@ -378,13 +380,13 @@ def refit_row(tx: Connection, refit: object) -> Any:
     """A refit as it is stored.
 
     Raises:
-        Missing: there is none of this number.
+        NotFoundError: there is none of this number.
     """
     table = schema.refits
     known = isinstance(refit, int) and not isinstance(refit, bool) and 0 < refit < 2**31
     row = tx.execute(select(table).where(table.c.id == refit)).first() if known else None
     if row is None:
-        raise Missing(f"refit: unknown number {refit!r}")
+        raise NotFoundError(f"refit: unknown number {refit!r}")
     return row
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
-from evenhand.errors import Fault, InvalidInput, TableError, nearest, shortened
+from evenhand.errors import Fault, InvalidInputError, TableError, nearest, shortened
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io.text_table import SHOWN_FAULTS, Table, as_table
 from evenhand.model.places import quoted
@@ -110,7 +110,7 @@ def step_at(tx: Connection, event: int) -> int:
 def check_step(step: object) -> int:
     """A step that a person gave."""
     if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= MOST_STEP:
-        raise InvalidInput(f"step: expected a whole number from 0, got {step!r}")
+        raise InvalidInputError(f"step: expected a whole number from 0, got {step!r}")
     return step
 
 
@@ -214,7 +214,7 @@ def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -
         event: the event that says so.
 
     Raises:
-        InvalidInput: some of them take part already, or left later than that.
+        InvalidInputError: some of them take part already, or left later than that.
     """
     before = arms_as_of(tx)
     gone = {arm.name: arm for arm in before}

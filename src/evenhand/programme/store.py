@@ -28,7 +28,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemy
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Conflict, EvenhandError, Fault, InvalidInput, MissingExtra, Unavailable
+from evenhand.errors import ConflictError, EvenhandError, Fault, InvalidInputError, MissingExtraError, UnavailableError
 from evenhand.programme import integrity, ledger, schema
 
 if TYPE_CHECKING:
@@ -72,15 +72,15 @@ class Store:
             address: the name of a file, or `postgresql://...`.
 
         Raises:
-            InvalidInput: there is something in it.
-            Unavailable: it cannot be reached or written.
+            InvalidInputError: there is something in it.
+            UnavailableError: it cannot be reached or written.
         """
         url = _read_address(address)
         store = cls(_told(url), _engine(url))
         if url.get_backend_name() == "sqlite":
             folder = Path(str(url.database)).resolve().parent
             if not folder.is_dir():
-                raise InvalidInput(f"{store.address}: the folder {folder} does not exist")
+                raise InvalidInputError(f"{store.address}: the folder {folder} does not exist")
         try:
             with store.reading() as tx:
                 store._check_empty(tx)
@@ -97,8 +97,8 @@ class Store:
             address: the name of a file, or `postgresql://...`.
 
         Raises:
-            InvalidInput: it contains no programme, or one of a newer version.
-            Unavailable: it cannot be reached.
+            InvalidInputError: it contains no programme, or one of a newer version.
+            UnavailableError: it cannot be reached.
         """
         url = _read_address(address)
         store = cls(_told(url), _engine(url))
@@ -186,7 +186,7 @@ class Store:
         known = connection.info.get("log") or log
         connection.info["log"] = known
         if _identity(self._file) != self._opened or log != known:
-            raise Unavailable(
+            raise UnavailableError(
                 f"{self.address}: the file was replaced or removed after it was opened. Nothing was changed; open the "
                 "programme again, and use `evenhand programme restore` to put a copy into its place while it runs"
             )
@@ -206,11 +206,11 @@ class Store:
         """The schema of what is there, if it is known here."""
         tables = set(inspect(tx).get_table_names())
         if "alembic_version" not in tables or "programme" not in tables:
-            raise InvalidInput(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
+            raise InvalidInputError(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
         found = str(tx.execute(text("SELECT version_num FROM alembic_version")).scalar())
         if found not in schema.REVISIONS:
             known = schema.REVISIONS[-1]
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.address}: it is of a newer version of evenhand (schema {found}; this version knows up to "
                 f"{known}). Install the newer one: pip install --upgrade 'evenhand[service]'"
             )
@@ -219,10 +219,10 @@ class Store:
     def _check_empty(self, tx: Connection) -> None:
         tables = inspect(tx).get_table_names()
         if "programme" in tables:
-            raise InvalidInput(f"{self.address}: there already is a programme in it")
+            raise InvalidInputError(f"{self.address}: there already is a programme in it")
         if tables:
             named = ", ".join(sorted(tables)[:5])
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{self.address}: it holds other tables ({named}); a programme has a database of its own"
             )
 
@@ -234,7 +234,7 @@ class Store:
         except DBAPIError as error:
             if self.is_sqlite or not error.connection_invalidated:
                 raise
-            raise Unavailable(
+            raise UnavailableError(
                 f"{self.address}: the connection broke during the commit, whose outcome is unknown. "
                 "Repeat the request under the same key"
             ) from error
@@ -246,12 +246,12 @@ class Store:
         except DBAPIError as error:
             said = str(error.orig).strip().splitlines()[0] if error.orig is not None else str(error)
             if isinstance(error, IntegrityError) and "unique" in said.lower():
-                raise Conflict(f"{self.address}: it was changed at the same time; repeat the request") from error
+                raise ConflictError(f"{self.address}: it was changed at the same time; repeat the request") from error
             if any(words in said for words in ("not a database", "malformed", "no such table", "no such column")):
-                raise InvalidInput(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
-            raise Unavailable(f"{self.address}: {_why(said)}. Nothing was changed") from error
+                raise InvalidInputError(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
+            raise UnavailableError(f"{self.address}: {_why(said)}. Nothing was changed") from error
         except NoConnection as error:
-            raise Unavailable(f"{self.address}: all connections to it are in use. Nothing was changed") from error
+            raise UnavailableError(f"{self.address}: all connections to it are in use. Nothing was changed") from error
         except EvenhandError:
             raise
         except UNREADABLE as error:
@@ -279,7 +279,7 @@ def backup(address: str | Path, file: str | Path) -> int:
         file: where to; a file that is there is replaced as a whole.
 
     Raises:
-        InvalidInput: it contains no programme, is damaged, or it is on PostgreSQL.
+        InvalidInputError: it contains no programme, is damaged, or it is on PostgreSQL.
     """
     source, target = _sqlite_file(address, "pg_dump --format custom --file FILE"), Path(file)
     with _sound_copy(source, target) as (copy, last):
@@ -298,7 +298,7 @@ def restore(address: str | Path, file: str | Path) -> int:
         file: from `backup`. It stays as it is.
 
     Raises:
-        InvalidInput: the copy is not a programme, is damaged, or is one of another programme; nothing was changed.
+        InvalidInputError: the copy is not a programme, is damaged, or is one of another programme; nothing was changed.
     """
     target, source = _sqlite_file(address, "pg_restore --clean --if-exists --single-transaction FILE"), Path(file)
     with _sound_copy(source, target) as (copy, last):
@@ -309,11 +309,11 @@ def restore(address: str | Path, file: str | Path) -> int:
             _check_same_programme(copy, target)
             _copy(copy, target)
         except sqlite3.OperationalError as error:
-            raise Unavailable(f"{target}: {_why(str(error))}. Nothing was changed") from error
+            raise UnavailableError(f"{target}: {_why(str(error))}. Nothing was changed") from error
         except sqlite3.DatabaseError as error:
             with target.open("rb") as stream:
                 if stream.read(len(SQLITE)) != SQLITE:
-                    raise InvalidInput(
+                    raise InvalidInputError(
                         f"{target}: it is not a programme. Remove the file, and restore again"
                     ) from error
             # It is damaged. What was written ahead for it must not be read into the copy.
@@ -328,11 +328,11 @@ def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
     """A checked copy of a programme in one file, in the folder where it is to go; and the number of its last event."""
     _check_there(source)
     if target.exists() and target.samefile(source):
-        raise InvalidInput(f"{target}: a programme cannot be copied to itself; name another file")
+        raise InvalidInputError(f"{target}: a programme cannot be copied to itself; name another file")
     try:
         place = TemporaryDirectory(dir=target.absolute().parent)
     except OSError as error:
-        raise InvalidInput(f"{target}: cannot be written: {error.strerror}") from None
+        raise InvalidInputError(f"{target}: cannot be written: {error.strerror}") from None
     with place as folder:
         copy = Path(folder) / "copy.db"
         # Personal data: as readable as what it replaces, or as what it is copied from.
@@ -341,7 +341,7 @@ def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
         try:
             _copy(source, copy)
         except sqlite3.DatabaseError as error:
-            raise InvalidInput(f"{source}: it is not a programme, or a damaged one ({error})") from None
+            raise InvalidInputError(f"{source}: it is not a programme, or a damaged one ({error})") from None
         yield copy, _check_copy(copy, str(source))
 
 
@@ -351,7 +351,7 @@ def _copy(source: Path, target: Path) -> None:
 
     def give_up(*_: object) -> None:
         if monotonic() > end:
-            raise Unavailable(f"{target}: others have been changing it for more than {WAIT} seconds")
+            raise UnavailableError(f"{target}: others have been changing it for more than {WAIT} seconds")
 
     with contextlib.closing(_connect(source)) as here, contextlib.closing(_connect(target)) as there:
         here.backup(there, progress=give_up, sleep=0.05)
@@ -369,14 +369,14 @@ def _check_copy(copy: Path, of: str) -> int:
         of: what it was made from.
 
     Raises:
-        InvalidInput: it is not a programme, or a damaged one.
+        InvalidInputError: it is not a programme, or a damaged one.
     """
     try:
         with Store.open(copy) as store, store.reading() as tx:
             integrity.raise_differences(of, integrity.differences(tx))
             last = ledger.last_event(tx)
-    except InvalidInput as error:
-        raise InvalidInput(str(error).replace(f"{copy}:", f"{of}:")) from None
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).replace(f"{copy}:", f"{of}:")) from None
     with contextlib.closing(_connect(copy)) as alone:
         alone.execute("PRAGMA journal_mode = DELETE")
     return last
@@ -390,16 +390,18 @@ def _check_same_programme(copy: Path, target: Path) -> None:
         except sqlite3.OperationalError as error:
             if "no such" not in str(error):
                 raise
-            raise InvalidInput(f"{target}: it is not a programme. Remove the file, and restore again") from error
+            raise InvalidInputError(f"{target}: it is not a programme. Remove the file, and restore again") from error
         if present != here.execute(first).fetchone():
-            raise InvalidInput(f"{target}: the copy is one of another programme; to put it here, remove the file first")
+            raise InvalidInputError(
+                f"{target}: the copy is one of another programme; to put it here, remove the file first"
+            )
 
 
 def _sqlite_file(address: str | Path, instead: str) -> Path:
     """The file of a programme; refused with another way for a database on a server."""
     url = _read_address(address)
     if url.get_backend_name() != "sqlite":
-        raise InvalidInput(f"{_told(url)}: a database on a server is copied by its own tools; use `{instead}`")
+        raise InvalidInputError(f"{_told(url)}: a database on a server is copied by its own tools; use `{instead}`")
     return Path(str(url.database))
 
 
@@ -434,7 +436,7 @@ def _read_address(address: str | Path) -> "URL":
     """A file's name or an address as a URL for SQLAlchemy."""
     given = os.fspath(address)
     if not given or "\0" in given:
-        raise InvalidInput("PROGRAMME: expected the name of a file, or an address postgresql://...")
+        raise InvalidInputError("PROGRAMME: expected the name of a file, or an address postgresql://...")
     if "://" not in given:
         from sqlalchemy.engine import URL
 
@@ -442,12 +444,14 @@ def _read_address(address: str | Path) -> "URL":
     try:
         url = make_url(given)
     except (ArgumentError, ValueError):
-        raise InvalidInput("PROGRAMME: the address cannot be read; expected postgresql://user@host/database") from None
+        raise InvalidInputError(
+            "PROGRAMME: the address cannot be read; expected postgresql://user@host/database"
+        ) from None
     if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg")
     if url.drivername == "sqlite" and url.database:
         return url
-    raise InvalidInput(f"PROGRAMME: expected a file, or postgresql://..., got {url.drivername}://...")
+    raise InvalidInputError(f"PROGRAMME: expected a file, or postgresql://..., got {url.drivername}://...")
 
 
 def _told(url: "URL") -> str:
@@ -467,7 +471,7 @@ def _check_there(file: Path) -> None:
         if not os.access(file, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise InvalidInput(f"{file}: cannot be read: {why_unreadable(file, error)}. {HOW_TO_CREATE}") from None
+        raise InvalidInputError(f"{file}: cannot be read: {why_unreadable(file, error)}. {HOW_TO_CREATE}") from None
 
 
 def _engine(url: "URL") -> Engine:
@@ -479,7 +483,7 @@ def _engine(url: "URL") -> Engine:
     try:
         engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
     except ImportError:
-        raise MissingExtra("a programme on PostgreSQL", "service") from None
+        raise MissingExtraError("a programme on PostgreSQL", "service") from None
     event.listen(engine, "connect", _set_up_postgresql)
     return engine
 

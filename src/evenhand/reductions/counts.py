@@ -20,7 +20,7 @@ from scipy.special import gammaln
 
 from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import size_in_words
-from evenhand.errors import NotApplicable, PolicyError, TooLarge
+from evenhand.errors import NotApplicableError, PolicyError, TooLargeError
 from evenhand.kernels.lattice import (
     branches,
     fitting_amounts,
@@ -82,7 +82,7 @@ class Counts:
     def states(self) -> Ints:
         """(count state, type, state) all counts, padded where types have fewer states."""
         if reason := self.accepts(self.problem):
-            raise TooLarge(f"{reason}. {_INSTEAD}")
+            raise TooLargeError(f"{reason}. {_INSTEAD}")
         types = self.problem.types
         counts = np.zeros((self.num_states, len(types), types.rewards.shape[1]), dtype=np.int64)
         number = np.arange(self.num_states)
@@ -102,7 +102,7 @@ class Counts:
     def _pairs(self) -> tuple[Ints, Ints]:
         """The state of each pair, and its (pair, type, state, action) allocation."""
         if reason := self.accepts(self.problem):
-            raise TooLarge(f"{reason}. {_INSTEAD}")
+            raise TooLargeError(f"{reason}. {_INSTEAD}")
         allocations = self._feasible_allocations()
         state = self.index(allocations.sum(axis=-1))
         order = np.argsort(state, kind="stable")
@@ -138,7 +138,7 @@ class Counts:
 
     def _check_growth(self, number: int, width: int) -> None:
         if number > MOST_PAIRS or not fits_in_memory(number * 20.0 * width):
-            raise TooLarge(
+            raise TooLargeError(
                 f"the count space has {self.num_states} states and over {number:.3g} feasible allocations. {_INSTEAD}"
             )
 
@@ -367,7 +367,7 @@ class CountChoices(BasePolicy):
             amounts: (count state, cell) how many arms get each cell.
         """
         if not problem.is_symmetric:
-            raise NotApplicable("a table of count choices is for identical arms")
+            raise NotApplicableError("a table of count choices is for identical arms")
         self.problem = problem
         self.cells, self.base, self.amounts = cells, base, amounts
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from evenhand.checks import check_memory, fits_in_memory, human_bytes
 from evenhand.display import size_in_words
-from evenhand.errors import TooLarge
+from evenhand.errors import TooLargeError
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy
@@ -69,7 +69,7 @@ class Joint:
     def _pairs(self) -> tuple[Ints, Indices]:
         """The state of each pair, and its (pair, arm) actions: arm by arm, dropping what breaks the budget."""
         if reason := self.accepts(self.problem):
-            raise TooLarge(f"{reason}. {_INSTEAD}")
+            raise TooLargeError(f"{reason}. {_INSTEAD}")
         # Refuse before anything grows: the check below is exact where use does not depend on the state.
         self._check_pairs()
         types, limit = self.problem.types, self.problem.budget_limit
@@ -99,7 +99,7 @@ class Joint:
             used = (used[:, None] + real.max(axis=0)).reshape(-1, used.shape[1])
             used = used[(used <= limit).all(axis=1)]
             if len(used) * float(self.num_states) > MOST_PAIRS:
-                raise TooLarge(
+                raise TooLargeError(
                     f"the joint space has {_sizes_in_words(self.problem)} and over {MOST_PAIRS:.2g} feasible pairs. "
                     f"{_INSTEAD}"
                 )
@@ -107,7 +107,7 @@ class Joint:
     def _check_growth(self, number: int, arm: int) -> None:
         width = 8.0 * (2 + 2 * self.problem.num_resources) + 2.0 * arm
         if number > 10 * MOST_PAIRS or not fits_in_memory(number * width):
-            raise TooLarge(
+            raise TooLargeError(
                 f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs alone would need over "
                 f"{human_bytes(number * width)}. {_INSTEAD}"
             )

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from evenhand.display import counted
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.fitting.clusters import CLEARLY, Clusters
 from evenhand.fitting.diagnostics.effects import Effect, Effects
 from evenhand.fitting.diagnostics.selection import Choices
@@ -133,7 +133,9 @@ def clusters_svg(found: Clusters) -> str:
 def clusters_figure(found: Clusters) -> "Figure":
     """Return held-out log-likelihood and BIC by the number of types, for a notebook."""
     if not found.tried:
-        raise NotApplicable("there is nothing to draw: the number of types was given, or the arms have too few moves")
+        raise NotApplicableError(
+            "there is nothing to draw: the number of types was given, or the arms have too few moves"
+        )
     return figure_of(_clusters_plot(found))
 
 

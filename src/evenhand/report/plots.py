@@ -22,7 +22,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.naming import type_names
@@ -166,18 +166,18 @@ def row_labels(axes: "Axes", names: Sequence[str], most: int = 22) -> None:
 def comparison_figure(comparison: Comparison, kind: Literal["welfare", "spread", "lorenz"]) -> NotebookFigure:
     """Return bars of welfare, the values of the arms, or Lorenz curves."""
     if not comparison.rows:
-        raise NotApplicable("there is nothing to draw: no policy was compared")
+        raise NotApplicableError("there is nothing to draw: no policy was compared")
     if kind == "welfare":
         return figure_of(_welfare_plot(comparison.as_shown()))
     if kind == "spread":
         return figure_of(_spread_plot(comparison.rows, comparison.problem))
     if kind == "lorenz":
         if not (rows := lorenz_rows(comparison.rows, 0.0)):
-            raise NotApplicable(
+            raise NotApplicableError(
                 "Lorenz curves are of shares: they need values that are not negative, not all of them 0"
             )
         return figure_of(_lorenz_plot(rows, len(comparison.rows)))
-    raise InvalidInput(f"kind: expected 'welfare', 'spread' or 'lorenz', got {kind!r}")
+    raise InvalidInputError(f"kind: expected 'welfare', 'spread' or 'lorenz', got {kind!r}")
 
 
 def welfare_svg(comparison: Comparison) -> str:
@@ -363,7 +363,7 @@ def fairness_figure(found: PriceOfFairness, kind: str) -> NotebookFigure:
         return figure_of(_fairness_values_plot(found))
     if kind == "trade":
         return figure_of(_trade_plot([(row.welfare, row.mean, row.worst) for row in found.rows], member(found.problem)))
-    raise InvalidInput(f"kind: expected 'values' or 'trade', got {kind!r}")
+    raise InvalidInputError(f"kind: expected 'values' or 'trade', got {kind!r}")
 
 
 def fairness_values_svg(found: PriceOfFairness) -> str:
@@ -448,9 +448,11 @@ def solution_figure(solution: Solution, kind: Literal["values", "history"]) -> N
         return _values_figure(solution.problem, solution.by_type, solution.unit_values, None, solution.welfare)
     if kind == "history":
         if not solution.history:
-            raise NotApplicable(f"the method {solution.method} has no history: only mixtures found by playing have one")
+            raise NotApplicableError(
+                f"the method {solution.method} has no history: only mixtures found by playing have one"
+            )
         return figure_of(Plot(2.6, lambda figure: _draw_history(figure, solution)))
-    raise InvalidInput(f"kind: expected 'values' or 'history', got {kind!r}")
+    raise InvalidInputError(f"kind: expected 'values' or 'history', got {kind!r}")
 
 
 def evaluation_figure(found: Evaluation) -> NotebookFigure:
@@ -536,7 +538,7 @@ def _draw_learning(figure: Figure, training: "Training") -> None:
 def indices_figure(found: TypeIndices) -> NotebookFigure:
     """Return the index of each state."""
     if not found.indexable.any():
-        raise NotApplicable(f"no type is indexable. {found.result.explain(0)}")
+        raise NotApplicableError(f"no type is indexable. {found.result.explain(0)}")
     draw = _draw_indices if found.indices.ndim == 2 else _draw_index_steps
     return figure_of(Plot(2.8, lambda figure: draw(figure, found)))
 

@@ -6,7 +6,7 @@ import copy
 import numpy as np
 
 from evenhand.checks import as_generator
-from evenhand.errors import PolicyError, TooLarge
+from evenhand.errors import PolicyError, TooLargeError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
 from evenhand.model.criterion import Finite
@@ -96,7 +96,7 @@ def _trial_states(problem: Problem, size: int, rng: np.random.Generator) -> list
 
 def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type: ignore[no-untyped-def]
     try:
-        with contextlib.suppress(TooLarge):  # to decline is within the rules
+        with contextlib.suppress(TooLargeError):  # to decline is within the rules
             check(*arguments)
     except PolicyError as error:
         faults.append(f"{where}: {error}")

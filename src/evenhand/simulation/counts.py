@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.checks import as_generator, check_memory, check_positive_int
 from evenhand.display import heard, shows_bar
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.count_step import step_crowds_fast
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
@@ -83,7 +83,7 @@ def simulate_counts(
     # A policy with a memory allocates by its actors.
     actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
     if actor is None:
-        raise NotApplicable("this policy does not allocate by counts; use simulate, which follows every arm")
+        raise NotApplicableError("this policy does not allocate by counts; use simulate, which follows every arm")
     # A key for the first states, and one for each step.
     keys, gains = draw_keys(world_rng, len(weights) + 1), summed_rewards(problem, rewards)
     counts = _first_counts(problem, num_episodes, keys[0])

@@ -20,7 +20,7 @@ import numpy as np
 
 from evenhand.checks import as_generator, check_memory, check_positive_int, check_shape
 from evenhand.display import counted, heard, shows_bar
-from evenhand.errors import NotApplicable, PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, fixed
 from evenhand.kernels.stepping import World, first_states
@@ -116,7 +116,7 @@ def simulate(
 
     Raises:
         PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
-        TooLarge: the returns, or the paths, would not fit in memory; nothing is played then.
+        TooLargeError: the returns, or the paths, would not fit in memory; nothing is played then.
 
     Example:
         >>> import evenhand as eh
@@ -134,7 +134,7 @@ def simulate(
     weights = step_weights(problem, horizon, criterion)
     gains = None if isinstance(problem, Simulator) else summed_rewards(problem, rewards)
     if gains is None and rewards is not None:
-        raise NotApplicable("rewards: a simulator samples its own, and others cannot be summed in their place")
+        raise NotApplicableError("rewards: a simulator samples its own, and others cannot be summed in their place")
     number = 1 if gains is None else len(gains)
     sums = _Sums.reserve(problem, number, num_episodes, len(weights), keep_paths)
     # The split of the head; keys are drawn once, so that the world does not depend on batches.

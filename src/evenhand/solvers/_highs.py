@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.checks import check_positive_int, check_shape
-from evenhand.errors import EvenhandError, Infeasible, InvalidInput, NotConverged, TooLarge
+from evenhand.errors import EvenhandError, InfeasibleError, InvalidInputError, NotConvergedError, TooLargeError
 from evenhand.typing import Array, Floats
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ Waiting: TypeAlias = Callable[[float], None]
 MOST_ENTRIES = 2**31 - 1
 """Non-zeros of the largest program: HiGHS counts in 32 bits."""
 
-_BAD: type[EvenhandError] = InvalidInput
-_UNFINISHED: type[EvenhandError] = NotConverged
+_BAD: type[EvenhandError] = InvalidInputError
+_UNFINISHED: type[EvenhandError] = NotConvergedError
 STATUSES: dict[str, tuple[type[EvenhandError], str]] = {
     "kModelEmpty": (_BAD, "has no variables"),
     "kModelError": (_BAD, "is invalid: a number in it is not finite, or a lower bound exceeds its upper bound"),
     "kLoadError": (_BAD, "could not be read"),
-    "kInfeasible": (Infeasible, "has no solution: its constraints contradict each other"),
+    "kInfeasible": (InfeasibleError, "has no solution: its constraints contradict each other"),
     "kUnbounded": (_BAD, "has no optimum: its objective grows without limit"),
     "kUnboundedOrInfeasible": (_BAD, "has no optimum: it is unbounded, or its constraints contradict each other"),
     "kTimeLimit": (_UNFINISHED, "was not solved within the time limit"),
@@ -71,7 +71,7 @@ STATUSES: dict[str, tuple[type[EvenhandError], str]] = {
     "kHighsInterrupt": (_UNFINISHED, "was interrupted"),
     "kUnknown": (_UNFINISHED, "was left without a proof that its solution is optimal"),
 }
-"""Error and message of each status; any other (but kOptimal) is NotConverged."""
+"""Error and message of each status; any other (but kOptimal) is NotConvergedError."""
 
 _TRY_AGAIN = (
     "kNotset",
@@ -162,15 +162,15 @@ def solve_program(
         program: the program.
         algorithm: first algorithm; others follow if it ends without an optimum.
         tolerance: feasibility tolerance of the program and of its dual; from 1e-9 on the simplex methods may stall.
-        time_limit: seconds after which to raise NotConverged.
+        time_limit: seconds after which to raise NotConvergedError.
         threads: threads of HiGHS; its own choice by default.
         silent: whether the log of HiGHS is suppressed.
         waiting: called repeatedly with the seconds taken so far.
 
     Raises:
-        Infeasible: its constraints contradict each other.
-        InvalidInput: the program is unbounded or invalid.
-        NotConverged: HiGHS ended without an optimum in every attempt, or the time was over.
+        InfeasibleError: its constraints contradict each other.
+        InvalidInputError: the program is unbounded or invalid.
+        NotConvergedError: HiGHS ended without an optimum in every attempt, or the time was over.
     """
     _check(program, algorithm, time_limit)
     from highspy import Highs  # a heavy import, needed only here
@@ -216,13 +216,13 @@ def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> 
     ):
         check_shape(getattr(program, name), {axis: length}, name)
     if program.matrix.nnz > MOST_ENTRIES:
-        raise TooLarge(f"the linear program has {program.matrix.nnz} non-zeros; at most {MOST_ENTRIES} can be")
+        raise TooLargeError(f"the linear program has {program.matrix.nnz} non-zeros; at most {MOST_ENTRIES} can be")
     if not (np.isfinite(program.gains).all() and np.isfinite(program.matrix.data).all()):
         raise _error("kModelError")
     if algorithm not in ALGORITHMS:
-        raise InvalidInput(f"algorithm: expected one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        raise InvalidInputError(f"algorithm: expected one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
     if time_limit is not None and not time_limit > 0:
-        raise InvalidInput(f"time_limit: expected a positive number of seconds, got {time_limit!r}")
+        raise InvalidInputError(f"time_limit: expected a positive number of seconds, got {time_limit!r}")
 
 
 def _options(algorithm: Algorithm, tolerance: float, threads: int | None, silent: bool) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _options(algorithm: Algorithm, tolerance: float, threads: int | None, silent
 def _set_options(highs: "Highs", options: dict[str, Any]) -> None:
     for name, value in options.items():
         if highs.setOptionValue(name, value).name == "kError":
-            raise InvalidInput(f"HiGHS does not take {value!r} for its option {name}")
+            raise InvalidInputError(f"HiGHS does not take {value!r} for its option {name}")
 
 
 def _as_highs(program: LinearProgram) -> "HighsLp":
@@ -307,6 +307,6 @@ def _read(highs: "Highs", seconds: float) -> LinearOptimum:
 
 
 def _error(status: str, seconds: float | None = None) -> EvenhandError:
-    error, words = STATUSES.get(status, (NotConverged, f"could not be solved (HiGHS says {status})"))
-    spent = f" ({seconds:.3g} s)" if error is NotConverged and seconds is not None else ""
+    error, words = STATUSES.get(status, (NotConvergedError, f"could not be solved (HiGHS says {status})"))
+    spent = f" ({seconds:.3g} s)" if error is NotConvergedError and seconds is not None else ""
     return error(f"the linear program {words}{spent}")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInput, NotApplicable, NotConverged, OutOfDomain
+from evenhand.errors import InvalidInputError, NotApplicableError, NotConvergedError, OutOfDomainError
 from evenhand.model.coupled import usable_amount
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, as_welfare, is_lexicographic, is_mean
 from evenhand.parallel import Blocks, Pool
@@ -101,13 +101,13 @@ def solve_blocks(
         block_rows: rows per block.
 
     Raises:
-        NotApplicable: the welfare has another structure.
-        OutOfDomain: the welfare needs positive values, and the budget does not suffice for all arms.
+        NotApplicableError: the welfare has another structure.
+        OutOfDomainError: the welfare needs positive values, and the budget does not suffice for all arms.
         ClusterError: workers cannot be reached or die repeatedly.
-        NotConverged: the gap did not close.
+        NotConvergedError: the gap did not close.
     """
     if not 0 < tolerance < 1:
-        raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
+        raise InvalidInputError(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     rows = len(source.row_counts)
     check_memory(120.0 * rows, f"the values and weights of {rows} rows", "Use rows that stand for several arms.")
     number = int(source.row_counts.sum())
@@ -143,7 +143,7 @@ def _search_of(welfare: Welfare, num_arms: int, num_resources: int) -> "type[Blo
         return BlockSearch
     if isinstance(welfare, PowerMean):
         return PowerSearch
-    raise NotApplicable(
+    raise NotApplicableError(
         f"{welfare.name} is not solved block by block, which is for the mean, rank-weighted welfare, power means, and "
         "leximin with one resource; read the model into memory (load)"
     )
@@ -324,7 +324,7 @@ class BlockSearch(PriceSearch[BlockCut, _Proof, BlockSolution]):
     def closed(self, solution: BlockSolution) -> BlockSolution:
         """The solution, if its gap is within the tolerance."""
         if solution.gap > self.tolerance:
-            raise NotConverged(
+            raise NotConvergedError(
                 f"the gap of the fluid relaxation is {solution.gap:.2g} after {solution.rounds} rounds, "
                 f"not {self.tolerance:.2g}; give a larger tolerance"
             )
@@ -341,9 +341,9 @@ class BlockSearch(PriceSearch[BlockCut, _Proof, BlockSolution]):
     def check_domain(self) -> None:
         """Nothing to check: every value is in the domain."""
 
-    def out_of_reach(self) -> InvalidInput:
+    def out_of_reach(self) -> InvalidInputError:
         """The error if no point of the domain is within the budget."""
-        return OutOfDomain(
+        return OutOfDomainError(
             f"{self.welfare.name} needs positive values, and the budget does not suffice to give every arm one. "
             "Use a Gini welfare, or shift the rewards."
         )
@@ -390,7 +390,7 @@ class PowerSearch(BlockSearch):
         self.alpha = self.welfare.aversion
         most = self.values(((1.0, Rule(self.unit, up_to(np.inf))),))
         if (least := most.min()) < 0 or (least == 0 and self.alpha >= 1):
-            raise OutOfDomain(
+            raise OutOfDomainError(
                 f"{self.welfare.name} needs positive values, but even without a budget "
                 f"the worst-off arm has at most {least:.6g}. Use a Gini welfare, or shift the rewards."
             )
@@ -417,7 +417,7 @@ class PowerSearch(BlockSearch):
         return power_gradient(self.values(((1.0, cut.rule),)), self.alpha, cut.welfare, self.num_arms)
 
     def check_domain(self) -> None:
-        """Raise OutOfDomain if the budget cannot bring every arm to a positive value."""
+        """Raise OutOfDomainError if the budget cannot bring every arm to a positive value."""
         free = self.values(((1.0, Rule(self.unit, up_to(-np.inf))),))
         if not in_domain(free, self.alpha).all():
             needed = float(self.total(((1.0, Rule(self.unit, up_to(0.0))),))[0])

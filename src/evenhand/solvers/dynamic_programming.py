@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import NotApplicable, NotConverged
+from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.closed_classes import Elimination, one_long_run
 from evenhand.typing import Floats, Ints
@@ -101,7 +101,7 @@ def solve_weighted(
         tolerance: how far apart the bounds may be at the end, relative to the upper one, unless rounding leaves them
             further apart: callers must check them.
         start: (state,) a first guess of the value function; of no use where there is a number of steps.
-        most_rounds: when to give up (NotConverged).
+        most_rounds: when to give up (NotConvergedError).
     """
     rewards = mdp.rewards @ weights
     if mdp.criterion.num_steps is not None:
@@ -137,7 +137,7 @@ def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Float
         if small and number >= ROUNDS_BEFORE:
             return _policy_iteration(mdp, rewards, tolerance, choices)
         value = _sweep(mdp, rewards, choices, improved)
-    raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
+    raise NotConvergedError(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
 
 
 # -- average ----------------------------------------------------------------------------------------------------------
@@ -171,14 +171,16 @@ def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, 
             before = high - low
         # The damped chain has the same gains and no periods.
         value = _sweep(mdp, rewards, choices, value + DAMPING * (improved - value), DAMPING)
-    raise NotConverged(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
+    raise NotConvergedError(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
 
 
 def _refuse(mdp: TabularMDP, gap: float) -> NoReturn:
     """Raise what the bounds on an average that do not meet are a sign of."""
     if one_long_run(mdp):
-        raise NotConverged(f"the bounds are still {gap:.3g} apart: the arms take very long to forget where they were")
-    raise NotApplicable(start_matters(gap))
+        raise NotConvergedError(
+            f"the bounds are still {gap:.3g} apart: the arms take very long to forget where they were"
+        )
+    raise NotApplicableError(start_matters(gap))
 
 
 def start_matters(spread: float) -> str:
@@ -322,7 +324,7 @@ def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choice
         if close or ended:
             return Optimum(choices, low, high, found.value, rounding)
         choices = following
-    raise NotConverged(f"the bounds are still {high - low:.3g} apart after {MOST_POLICIES} policies")
+    raise NotConvergedError(f"the bounds are still {high - low:.3g} apart after {MOST_POLICIES} policies")
 
 
 def _bounds(mdp: TabularMDP, found: _Evaluated, choices: Ints) -> tuple[float, float]:

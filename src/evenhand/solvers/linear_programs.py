@@ -42,7 +42,7 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.checks import check_memory, check_shape
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers._highs import Algorithm, LinearOptimum, LinearProgram, Waiting, solve_program
 from evenhand.solvers.dynamic_programming import solve_weighted
@@ -112,7 +112,7 @@ class LinearProgramSolution:
         """(pair,) or (step, pair) the probability of each pair in its state, if there is one part only."""
         (_, probabilities), *others = self.parts
         if others:
-            raise InvalidInput(f"the solution is {len(self.parts)} policies, drawn at the start; see `parts`")
+            raise InvalidInputError(f"the solution is {len(self.parts)} policies, drawn at the start; see `parts`")
         return probabilities
 
     @property
@@ -141,16 +141,16 @@ def count_lp(
         weights: (objective,) weights of those without a floor; 1 by default, if there is one objective.
         floors: (objective,) the least that the last objectives must reach.
         algorithm: algorithm of HiGHS; by the number of states by default.
-        time_limit: seconds after which the solver gives up (NotConverged).
+        time_limit: seconds after which the solver gives up (NotConvergedError).
         threads: threads of HiGHS; its own choice by default.
         waiting: called now and then with the seconds that the solver has taken.
 
     Raises:
-        Infeasible: the floors cannot all be reached.
+        InfeasibleError: the floors cannot all be reached.
     """
     begin = perf_counter()
     if weights is None and mdp.rewards.shape[1] > 1:
-        raise InvalidInput(f"weights: expected one for each of the {mdp.rewards.shape[1]} objectives")
+        raise InvalidInputError(f"weights: expected one for each of the {mdp.rewards.shape[1]} objectives")
     # Phase 1: build.
     flow = _flow(mdp)
     weights, least = _read_weights(mdp, [1.0] if weights is None else weights, floors)
@@ -198,18 +198,18 @@ def gini_lp(
         weights: (rank,) weights, the worst arm's first; they may not increase.
         floors: (objective,) the least that the last objectives must reach.
         algorithm: algorithm of HiGHS; by the number of states by default.
-        time_limit: seconds after which the solver gives up (NotConverged).
+        time_limit: seconds after which the solver gives up (NotConvergedError).
         threads: threads of HiGHS; its own choice by default.
         waiting: called now and then with the seconds that the solver has taken.
 
     Raises:
-        Infeasible: the floors cannot all be reached.
+        InfeasibleError: the floors cannot all be reached.
     """
     begin = perf_counter()
     weights, least = _read_weights(mdp, weights, floors)
     # Weights that were computed may rise by a rounding.
     if (weights[1:] > weights[:-1] + 1e-12 * np.abs(weights[:-1])).any():
-        raise InvalidInput("weights: expected none larger than the one before it")
+        raise InvalidInputError("weights: expected none larger than the one before it")
     N = len(weights)
     rows = N * N + len(least)
     _check_size(mdp, num_rank_rows=rows)
@@ -250,7 +250,7 @@ def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tup
     check_shape(least, {"objective": None}, "floors")
     check_shape(array, {"objective": mdp.rewards.shape[1] - len(least)}, "weights")
     if not (np.isfinite(array).all() and np.isfinite(least).all()):
-        raise InvalidInput("weights: expected finite numbers")
+        raise InvalidInputError("weights: expected finite numbers")
     return array, least
 
 

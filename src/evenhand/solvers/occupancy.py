@@ -28,7 +28,7 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from evenhand.checks import check_memory, check_shape
-from evenhand.errors import InvalidInput, NotConverged
+from evenhand.errors import InvalidInputError, NotConvergedError
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.closed_classes import Elimination, label_classes
 from evenhand.typing import Floats, Ints
@@ -86,11 +86,11 @@ def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
 
 
 def check_policy_table(mdp: TabularMDP, probabilities: Floats) -> None:
-    """Raise InvalidInput unless these are the probabilities of a policy."""
+    """Raise InvalidInputError unless these are the probabilities of a policy."""
     check_shape(probabilities, {"pair": mdp.num_pairs}, "probabilities")
     sums = np.add.reduceat(probabilities, mdp.offsets[:-1])
     if not (probabilities.min() >= 0 and np.abs(sums - 1).max() <= 1e-8):
-        raise InvalidInput("probabilities: expected none negative, and a sum of 1 over the pairs of each state")
+        raise InvalidInputError("probabilities: expected none negative, and a sum of 1 over the pairs of each state")
 
 
 def _push_forward(mdp: TabularMDP, probabilities: Floats) -> Floats:
@@ -151,7 +151,7 @@ def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
         initial: (state,) initial distribution.
 
     Raises:
-        NotConverged: the chain moves too slowly; says how much of its time is still uncertain.
+        NotConvergedError: the chain moves too slowly; says how much of its time is still uncertain.
     """
     size = len(initial)
     operator = linalg.LinearOperator(
@@ -169,7 +169,7 @@ def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
         if not unsolved and off <= SETTLED:
             distribution = np.maximum(distribution, 0.0)
             return np.asarray(distribution / distribution.sum())
-    raise NotConverged(f"the long-run shares of states are uncertain by {off:.2g}, for the arms move very slowly")
+    raise NotConvergedError(f"the long-run shares of states are uncertain by {off:.2g}, for the arms move very slowly")
 
 
 def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
@@ -201,7 +201,7 @@ def policy_of(mdp: TabularMDP, measure: Floats, fallback: Ints | None = None) ->
         return np.stack([policy_of(mdp, step, pair) for step, pair in zip(measure, pairs, strict=True)])
     fallback = mdp.offsets[:-1] if fallback is None else fallback
     if not np.array_equal(mdp.state_of_pair[fallback], np.arange(mdp.num_states)):
-        raise InvalidInput("fallback: expected one pair of each state, in the order of the states")
+        raise InvalidInputError("fallback: expected one pair of each state, in the order of the states")
     clean = np.maximum(measure, 0.0)
     visits = np.repeat(np.add.reduceat(clean, mdp.offsets[:-1]), np.diff(mdp.offsets))
     otherwise = np.zeros(mdp.num_pairs)

@@ -33,7 +33,7 @@ from functools import cached_property
 
 import numpy as np
 
-from evenhand.errors import NotApplicable, NotConverged
+from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
@@ -377,7 +377,7 @@ def _stationary(chain: Floats, mass: Floats, real: Bools) -> Floats:
 
 
 def check_communicating(types: ArmTables, allowed: Bools) -> None:
-    """Raise NotApplicable unless every arm has long-run means that do not depend on where it starts.
+    """Raise NotApplicableError unless every arm has long-run means that do not depend on where it starts.
 
     Args:
         types: the arms.
@@ -387,7 +387,7 @@ def check_communicating(types: ArmTables, allowed: Bools) -> None:
     if len(bad):
         name = types.labels[bad[0]][0] if types.labels else ""
         called = f" ({name})" if name else ""
-        raise NotApplicable(
+        raise NotApplicableError(
             f"criterion average: the long-run mean of arm type {bad[0]}{called} depends on the state it starts in: "
             "some of its states cannot be reached from others. Use the criterion finite:T, or a discount near 1."
         )
@@ -483,7 +483,7 @@ def _discounted_values(types: ArmTables, gains: Floats, missing: Floats, discoun
         if not better.any():
             return np.asarray(values_now)
         choice = np.where(better, values_now.argmax(axis=2), choice).astype(np.int32)
-    raise NotConverged(f"policy iteration of single arms did not end within {MOST_ROUNDS} rounds")
+    raise NotConvergedError(f"policy iteration of single arms did not end within {MOST_ROUNDS} rounds")
 
 
 def _values_of(types: ArmTables, rewards: Floats, choice: Indices, discount: float) -> Floats:

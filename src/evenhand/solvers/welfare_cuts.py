@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from evenhand.errors import InvalidInput, OutOfDomain
+from evenhand.errors import InvalidInputError, OutOfDomainError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
 from evenhand.typing import Floats, Ints
 
@@ -52,7 +52,7 @@ class Pieces(Protocol):
     """A function of the welfare as a sum of concave functions."""
 
     def __call__(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return (piece,) heights and (piece, member) slopes; raise OutOfDomain where there are none."""
+        """Return (piece,) heights and (piece, member) slopes; raise OutOfDomainError where there are none."""
         ...
 
     def move_inside(self, values: Floats, near: Floats) -> Floats:
@@ -133,7 +133,7 @@ class _PowerPieces:
         """Utilities of the members in each block."""
         alpha, relative, members = self.welfare.aversion, values / self.reference, np.arange(len(values))
         if relative.min() < 0 or (relative.min() == 0 and alpha >= 1):
-            raise OutOfDomain(f"power mean with aversion {alpha:g}: values must be positive")
+            raise OutOfDomainError(f"power mean with aversion {alpha:g}: values must be positive")
         # At 0 a tangent would be vertical: one next to it takes its place.
         point = np.maximum(relative, 1e-9) if alpha < 1 else relative
         share, logs = self.counts / self.counts.sum(), np.log(point)
@@ -171,7 +171,7 @@ class _Whole:
         value = float(self.welfare(values, self.counts))
         slope = np.asarray(self.welfare.supergradient(values, self.counts), dtype=np.float64)
         if slope.shape != values.shape or not (np.isfinite(slope).all() and np.isfinite(value)):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"welfare {self.welfare.name}: expected a number, and a supergradient of {len(values)} finite weights, "
                 f"got {value} and an array of shape {slope.shape}"
             )
@@ -216,7 +216,7 @@ class Cuts:
         values = self.pieces.move_inside(values, near)
         try:
             heights, slopes = self.pieces(values)
-        except OutOfDomain:
+        except OutOfDomainError:
             return False
         self.slopes = np.concatenate([self.slopes, slopes])
         self.constants = np.append(self.constants, heights - slopes @ values)

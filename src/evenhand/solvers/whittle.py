@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evenhand.checks import Faults, check_distributions, check_finite, check_memory, check_shape
-from evenhand.errors import InvalidInput, NotConverged
+from evenhand.errors import InvalidInputError, NotConvergedError
 from evenhand.kernels import whittle_layers, whittle_pivots
 from evenhand.kernels.whittle_pivots import CROWDED, DONE, SPLIT, STUCK, Sweeps
 from evenhand.model.criterion import Criterion, Discounted
@@ -146,7 +146,7 @@ def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
     bad = np.flatnonzero((found.errors > SOUND) | (found.status != DONE))
     if len(bad):
         why = "the optimal policy changes too often" if found.status[bad[0]] else "too many steps for doubles"
-        raise NotConverged(f"arm {bad[0]}: {why}; use fewer steps, or a discount")
+        raise NotConvergedError(f"arm {bad[0]}: {why}; use fewer steps, or a discount")
     indexable = found.regained[:, 1] < 0
     return WhittleResult(
         indices=np.where(indexable[:, None, None], found.indices, np.nan),
@@ -192,7 +192,7 @@ class _Arms:
         check_finite(np.where(real[..., None], self.rewards, 0.0), "rewards", faults)
         faults.raise_if_any("arms")
         if (rows * ~real[:, None, None, :]).any():
-            raise InvalidInput("num_states: some probability leads beyond the states of an arm")
+            raise InvalidInputError("num_states: some probability leads beyond the states of an arm")
         # The tableau trusts that rows sum to 1 to the last digit, not only to the last that was written down.
         self.transitions = rows / rows.sum(axis=-1, keepdims=True)
 
@@ -232,7 +232,9 @@ def _check_sizes(num_states: ArrayLike | None, num_arms: int, most: int) -> Ints
     sizes = np.full(num_arms, most) if num_states is None else np.asarray(num_states)
     check_shape(sizes, {"arm": num_arms}, "num_states")
     if sizes.dtype.kind not in "iu" or (sizes < 1).any() or (sizes > most).any():
-        raise InvalidInput(f"num_states: expected whole numbers from 1 to {most}, the states of the other arguments")
+        raise InvalidInputError(
+            f"num_states: expected whole numbers from 1 to {most}, the states of the other arguments"
+        )
     return sizes.astype(np.int64)
 
 
@@ -316,7 +318,9 @@ def _check_rounding(sweeps: Sweeps, refused: Mapping[int, str]) -> None:
     wrong[list(refused)] = False
     if wrong.any():
         arm = int(np.argmax(wrong))
-        raise NotConverged(f"arm {arm}: rounding outweighs its advantages (relative error {sweeps.errors[arm]:.2g})")
+        raise NotConvergedError(
+            f"arm {arm}: rounding outweighs its advantages (relative error {sweeps.errors[arm]:.2g})"
+        )
 
 
 # -- room and care ----------------------------------------------------------------------------------------------------
@@ -341,7 +345,7 @@ def _with_room(kernel: Callable[..., Sweeps], arms: _Arms, chosen: Ints, allowed
     sweeps = kernel(*arms.take(chosen), room, allowed)
     while (crowded := np.flatnonzero(sweeps.status == CROWDED)).size:
         if room > MOST_PIVOTS * arms.num_states.max():
-            raise NotConverged(f"arm {chosen[crowded[0]]}: the optimal policy changed more than {room} times")
+            raise NotConvergedError(f"arm {chosen[crowded[0]]}: the optimal policy changed more than {room} times")
         room *= 8
         sweeps = _replace(sweeps, crowded, kernel(*arms.take(chosen[crowded]), room, allowed))
     return sweeps

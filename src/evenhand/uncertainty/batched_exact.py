@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.evaluation.exact import write_law
 from evenhand.kernels.lattice_laws import laws_of_movers
 from evenhand.model.composite import steps_of
@@ -132,15 +132,19 @@ def decision_rules(policy: object, problem: CoupledMDP, max_states: int) -> list
         max_states: number of states, over all steps, up to which rules are written.
 
     Raises:
-        NotApplicable: the distribution of actions is not known, or the space is too large.
+        NotApplicableError: the distribution of actions is not known, or the space is too large.
     """
     steps, number = steps_of(policy), problem.criterion.num_steps
     if number is None and len(steps) > 1:
-        raise NotApplicable(f"a policy by steps can only be simulated under the criterion {problem.criterion.name}")
+        raise NotApplicableError(
+            f"a policy by steps can only be simulated under the criterion {problem.criterion.name}"
+        )
     distinct = {id(step): step for step in steps[: number or 1]}
     rules = {key: _rule(step, problem, max_states // len({id(one) for one in steps})) for key, step in distinct.items()}
     if len({rule.by_type for rule in rules.values()}) > 1:
-        raise NotApplicable("the steps of this policy are tables over different spaces, so it can only be simulated")
+        raise NotApplicableError(
+            "the steps of this policy are tables over different spaces, so it can only be simulated"
+        )
     return [rules[id(step)] for step in steps[: number or 1]]
 
 
@@ -152,9 +156,9 @@ def _rule(policy: object, problem: CoupledMDP, max_states: int) -> DecisionRule:
     elif num_count_states(problem) <= max_states:
         rule = _count_rule(can, problem)
     else:
-        raise NotApplicable("the state space is too large to evaluate a policy exactly in every scenario")
+        raise NotApplicableError("the state space is too large to evaluate a policy exactly in every scenario")
     if len(rule.state) * float(len(rule.initial)) > MAX_ENTRIES:
-        raise NotApplicable("the policy has too many pairs to evaluate it exactly in every scenario")
+        raise NotApplicableError("the policy has too many pairs to evaluate it exactly in every scenario")
     return rule
 
 
@@ -185,7 +189,7 @@ def _count_rule(can: Capabilities, problem: CoupledMDP) -> DecisionRule:
     elif can.law is not None:
         state, allocations, probabilities = write_law(can, can.law, space)
     else:
-        raise NotApplicable("this policy has no known distribution of allocations, so it can only be simulated")
+        raise NotApplicableError("this policy has no known distribution of allocations, so it can only be simulated")
     check_budget(problem, space.usage_of(allocations), 0)
     components = [_next_counts(kind, allocations[:, kind], problem) for kind in range(problem.num_types)]
     rewards = space.mean_rewards(allocations)

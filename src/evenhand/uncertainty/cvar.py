@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import OutOfDomain
+from evenhand.errors import OutOfDomainError
 from evenhand.model.welfare import Welfare
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.typing import Floats, Ints
@@ -60,7 +60,7 @@ def best_tail(values: Floats, welfare: Welfare, counts: Ints, share: float, prec
         precision: gap at which to stop, relative to the largest value.
 
     Raises:
-        OutOfDomain: no policy is in the domain of the welfare in every scenario.
+        OutOfDomainError: no policy is in the domain of the welfare in every scenario.
     """
     values = np.asarray(values, dtype=np.float64)
     scale = float(np.abs(values).max()) or 1.0
@@ -74,7 +74,7 @@ def best_tail(values: Floats, welfare: Welfare, counts: Ints, share: float, prec
     else:  # a mixture may be in the domain although no policy alone is
         shares = np.full(len(vertices), 1 / len(vertices))
         if (best := cuts.add(shares)) == -np.inf:
-            raise OutOfDomain(f"no policy is in the domain of the welfare {welfare.name} in every scenario")
+            raise OutOfDomainError(f"no policy is in the domain of the welfare {welfare.name} in every scenario")
     bound, weights = np.inf, np.full(len(values), 1 / len(values))
     for _ in range(MAX_ROUNDS):
         bound, optimum, weights = cuts.solve()
@@ -101,7 +101,7 @@ class _Cuts:
         try:
             heights = np.asarray(self.welfare(points, self.counts))
             slopes = self.welfare.supergradient(points, self.counts)
-        except OutOfDomain:
+        except OutOfDomainError:
             return -np.inf
         constants = (heights - (slopes * points).sum(axis=1)) / self.scale
         by_policy = np.einsum("dm,dmk->dk", slopes, self.values) / self.scale

@@ -28,7 +28,7 @@ import numpy as np
 
 from evenhand.checks import check_fraction
 from evenhand.display import Shown, heard, shows_bar
-from evenhand.errors import EvenhandError, InvalidInput, NotApplicable, TooLarge
+from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError, TooLargeError
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
@@ -259,7 +259,7 @@ def _plans(
             return {f"plan for {name}": solve(problem, welfare, SolveMethod(tolerance=1e-6), progress=progress).policy}
         relaxed = solve_fluid(problem, welfare, FLUID_TOLERANCE)
         for kind in ("fair-index", "occupancy-priority"):
-            with contextlib.suppress(NotApplicable):
+            with contextlib.suppress(NotApplicableError):
                 found[f"{kind} for {name}"] = build_policy(problem, relaxed, kind)
     return found
 
@@ -302,7 +302,7 @@ def plan_scenarios(
         search: effort of the search; see `PlanSearch`.
 
     Raises:
-        NotApplicable: a CVaR plan of a problem with floors.
+        NotApplicableError: a CVaR plan of a problem with floors.
     """
     check_tail(scenarios.problem, tail)
     watch, welfare, search = Stopwatch(), solution.objective.welfare, search or PlanSearch()
@@ -328,9 +328,9 @@ def check_tail(problem: CoupledMDP, tail: float | None) -> None:
     if tail is None:
         return
     if check_fraction(tail, "robust") == 0:
-        raise InvalidInput("robust: must be above 0, such as 0.1 for the worst tenth of the scenarios, got 0")
+        raise InvalidInputError("robust: must be above 0, such as 0.1 for the worst tenth of the scenarios, got 0")
     if problem.has_floors:
-        raise NotApplicable("robust: floors hold in the model only, so that plans for scenarios cannot be mixed")
+        raise NotApplicableError("robust: floors hold in the model only, so that plans for scenarios cannot be mixed")
 
 
 def _spread_scenarios(scenarios: Scenarios, welfare: Floats, number: int) -> dict[str, CoupledMDP]:
@@ -345,7 +345,7 @@ def _cvar_plan(candidates: _Candidates, tail: float) -> tuple[Policy | StatefulP
     if candidates.search.heuristics:
         heuristics = {}
         for entry in (entry for entry in REGISTRY if entry.is_heuristic):
-            with contextlib.suppress(NotApplicable, TooLarge):
+            with contextlib.suppress(NotApplicableError, TooLargeError):
                 heuristics[entry.name] = entry.build(scenarios.problem)
         candidates.add(heuristics)
     optimum, rounds = _column_generation(candidates, tail)

@@ -35,7 +35,7 @@ import numpy as np
 
 from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar
-from evenhand.errors import EvenhandError, NotApplicable, OutOfDomain, TooLarge, UnknownName
+from evenhand.errors import EvenhandError, NotApplicableError, OutOfDomainError, TooLargeError, UnknownNameError
 from evenhand.evaluation.evaluate import Case
 from evenhand.evaluation.long_run import mean_by_type, plain_steps
 from evenhand.model.composite import components_for_good
@@ -119,10 +119,10 @@ class ScenarioValues:
         objective, members = self.objective, self.objective.members(self.values)
         try:
             return np.asarray(objective.welfare(members, objective.sizes))
-        except OutOfDomain:  # in some scenarios
+        except OutOfDomainError:  # in some scenarios
             found = np.full(len(members), np.nan)
             for row, own in enumerate(self.values):
-                with contextlib.suppress(OutOfDomain):
+                with contextlib.suppress(OutOfDomainError):
                     found[row] = objective(own)
             return found
 
@@ -286,7 +286,7 @@ class ScenarioComparison(Shown):
         for row in self.rows:
             if row.policy == policy:
                 return row
-        raise UnknownName("policy", policy, [row.policy for row in self.rows])
+        raise UnknownNameError("policy", policy, [row.policy for row in self.rows])
 
     def probability_better(self, policy: str, other: str) -> float:
         """Return the posterior probability that one policy is better than another; ties count half."""
@@ -381,7 +381,7 @@ def evaluate_scenarios(
     sweep: Pool,
     progress: Progress | None = None,
     effort: EvaluationBudget | None = None,
-) -> "dict[str, ScenarioValues | NotApplicable | TooLarge | OutOfDomain]":
+) -> "dict[str, ScenarioValues | NotApplicableError | TooLargeError | OutOfDomainError]":
     """Return the values of each policy in every scenario, or the error that prevents it.
 
     Args:
@@ -399,7 +399,7 @@ def evaluate_scenarios(
     ]
     titles = [f"{name} over scenarios" for name, own in leaves.items() for _ in own]
     results = iter(sweep.map(_evaluate_task, tasks, titles, progress))
-    found: dict[str, ScenarioValues | NotApplicable | TooLarge | OutOfDomain] = {}
+    found: dict[str, ScenarioValues | NotApplicableError | TooLargeError | OutOfDomainError] = {}
     for name, own in leaves.items():
         parts = [next(results) for _ in own]
         values = [part for part in parts if isinstance(part, ScenarioValues)]
@@ -412,17 +412,19 @@ def evaluate_scenarios(
         found[name] = row
         if undefined := int(np.isnan(row.observed).sum()):
             where = f"{undefined} of {len(scenarios)} scenarios, where a member has no positive value"
-            found[name] = OutOfDomain(f"{name}: the welfare {welfare.name} is not defined in {where}. Use gini:2.")
+            found[name] = OutOfDomainError(f"{name}: the welfare {welfare.name} is not defined in {where}. Use gini:2.")
     return found
 
 
 _Task = tuple[Policy | StatefulPolicy, Scenarios, Welfare, int, EvaluationBudget]
 
 
-def _evaluate_task(task: _Task, progress: Progress | None = None) -> "ScenarioValues | NotApplicable | TooLarge":
+def _evaluate_task(
+    task: _Task, progress: Progress | None = None
+) -> "ScenarioValues | NotApplicableError | TooLargeError":
     try:
         return _evaluate(*task)
-    except (NotApplicable, TooLarge) as error:
+    except (NotApplicableError, TooLargeError) as error:
         return error
 
 
@@ -434,7 +436,7 @@ def _evaluate(
     played = needs_tables(case.played, "draws")
     # Equal arms must stay equal in every scenario for a table over types.
     if not scenarios.splits_types:
-        with contextlib.suppress(NotApplicable, TooLarge):  # simulated instead
+        with contextlib.suppress(NotApplicableError, TooLargeError):  # simulated instead
             case.check_types(policy)
             limit = effort.max_exact_states // (5 if played.criterion.is_average else 1)
             rules = decision_rules(policy, played, limit)

@@ -48,7 +48,7 @@ def simulate_scenarios(
 
     Raises:
         PolicyError: an action does not exist, the budget is exceeded, or the shape is wrong.
-        TooLarge: it does not fit in memory.
+        TooLargeError: it does not fit in memory.
     """
     check_acts(policy)
     check_positive_int(num_episodes, "num_episodes")

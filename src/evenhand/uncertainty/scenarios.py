@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from evenhand.checks import as_seed, check_memory, check_positive_int, check_shape
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.posterior_files import HOW_TO_FIT, Named, Uncertain, load_posterior, matched, posterior_path
 from evenhand.model.coupled import CoupledMDP
@@ -52,7 +52,7 @@ class Scenarios:
         check_shape(self.transitions, axes, "transitions")
         check_shape(self.source_of_block, {"block": blocks}, "source_of_block")
         if not len(self.transitions):
-            raise InvalidInput("transitions: expected at least one scenario, got none")
+            raise InvalidInputError("transitions: expected at least one scenario, got none")
 
     def __len__(self) -> int:
         return len(self.transitions)
@@ -122,12 +122,12 @@ def draw_scenarios(
             for both has none.
 
     Raises:
-        InvalidInput: there is no posterior.
+        InvalidInputError: there is no posterior.
         ModelError: the posterior belongs to another model.
     """
     number, seed = check_positive_int(num_draws, "draws"), as_seed(rng)
     if number < MIN_DRAWS:
-        raise InvalidInput(f"draws: expected at least {MIN_DRAWS} to estimate quantiles, got {number}")
+        raise InvalidInputError(f"draws: expected at least {MIN_DRAWS} to estimate quantiles, got {number}")
     uncertain = matched(_read_posterior(posterior), needs_tables(problem, "draws"))
     sample = uncertain.named.posterior
     small = isinstance(sample, Drawn) and len(sample.draws) < 2 * number
@@ -139,7 +139,7 @@ def draw_scenarios(
 
 def _read_posterior(posterior: PosteriorSource | None) -> Named:
     if posterior is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "draws: the model has no posterior. Pass posterior=, the fitted model file or the result of fit. "
             f"{HOW_TO_FIT}"
         )
@@ -149,11 +149,13 @@ def _read_posterior(posterior: PosteriorSource | None) -> Named:
         path = Path(posterior)
         beside = path if path.name.endswith(".posterior.npz") else posterior_path(path)
         if not beside.exists():
-            raise InvalidInput(f"draws: the posterior {beside} does not exist. {HOW_TO_FIT}")
+            raise InvalidInputError(f"draws: the posterior {beside} does not exist. {HOW_TO_FIT}")
         return load_posterior(beside)
     log, known = getattr(posterior, "log", None), getattr(posterior, "posterior", None)
     if log is None or known is None:
-        raise InvalidInput(f"posterior: expected a model file or the result of fit, got {type(posterior).__name__}")
+        raise InvalidInputError(
+            f"posterior: expected a model file or the result of fit, got {type(posterior).__name__}"
+        )
     return Named(known, tuple(log.types), tuple(log.states), tuple(log.actions))
 
 

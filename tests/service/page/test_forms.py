@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.programme.web import forms
 from evenhand.programme.web.forms import MOST_FIELD, MOST_FIELDS
 
@@ -48,7 +48,7 @@ def test_typed_rows_stand_in_for_a_file():
 
 def test_no_table_at_all_is_told():
     body = multipart((b'name="file"; filename=""', b""), (b'name="text"', b"  "))
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         read_form(body, MULTIPART).table("file", "text")
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_form_is_refused(kind):
     too_much += [multipart((b'name="a"', b"x" * (MOST_FIELD + 1))), multipart((b'name="' + b"x" * 5000 + b'"', b"1"))]
     fields = [b"&" * (MOST_FIELDS + 1), b"&".join([b"a=1"] * (MOST_FIELDS + 1)), b"a=" + b"x" * (MOST_FIELD + 1)]
     for body in fields if "url" in kind else [b"no parts", *too_much]:
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             read_form(body, kind)
 
 
@@ -80,7 +80,7 @@ def test_the_codec_is_not_the_clients_to_choose():
     body = multipart((b'name="a"', "Köln".encode()))
     assert read_form(body, MULTIPART + "; charset=punycode").text("a") == "Köln"
     for kind in (r'multipart/form-data; boundary="----edge\"; charset=\"punycode"', "multipart/form-data"):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             read_form(body, kind)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         read_form(b"&" * (MOST_FIELDS + 1), "application/x-www-form-urlencoded; boundary=x")

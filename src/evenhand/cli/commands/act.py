@@ -14,7 +14,7 @@ from evenhand.cli.reading import called, check_target, read_amounts
 from evenhand.cli.refusals import OptionError
 from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.io import is_stored, write_atomically
 from evenhand.model.io.text_table import FORMATS, TableFormat, read_table
 from evenhand.model.labels import as_key, quantity
@@ -53,8 +53,8 @@ def run(
     amounts = None if budget is None else read_amounts(budget)
     try:
         decisions = read.act(table, seed, budget=amounts, step=step, part=part)
-    except NotApplicable as error:
-        raise NotApplicable(f"{error}. {_plan_again(read, states, amounts)}") from None
+    except NotApplicableError as error:
+        raise NotApplicableError(f"{error}. {_plan_again(read, states, amounts)}") from None
     if out:
         rows = [{column: getattr(row, column) for column in COLUMNS} for row in decisions.rows]
         write_atomically(out, table_bytes(rows, out))
@@ -73,7 +73,9 @@ def _check_order(plan: str, states: str) -> None:
     """Refuse arguments that stand in each other's places."""
     if states != DASH and zipfile.is_zipfile(states) and Path(plan).is_file() and not zipfile.is_zipfile(plan):
         turned = shlex.join(["evenhand", "act", states, plan])
-        raise InvalidInput(f"PLAN and STATES are swapped: {states} is the saved plan, and {plan} is not. Try: {turned}")
+        raise InvalidInputError(
+            f"PLAN and STATES are swapped: {states} is the saved plan, and {plan} is not. Try: {turned}"
+        )
 
 
 def _check_suffix(out: str | None) -> None:

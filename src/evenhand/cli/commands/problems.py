@@ -7,7 +7,7 @@ import click
 
 from evenhand.cli.console import print_json, print_table
 from evenhand.cli.reading import read_parameters
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.io import save
 from evenhand.problems import catalog
 
@@ -15,7 +15,7 @@ from evenhand.problems import catalog
 def run(name: str | None, parameters: tuple[str, ...], out: str | None, as_json: bool, quiet: bool) -> None:
     """List problems, show one, or write one as a model file."""
     if (name is None and (parameters or out is not None)) or (parameters and out is None):
-        raise InvalidInput(
+        raise InvalidInputError(
             "-p and --out go together, with the name of a problem: evenhand problems NAME -p KEY=VALUE --out FILE"
         )
     entries = [catalog.find(name)] if name else list(catalog.CATALOG)

@@ -33,7 +33,7 @@ from scipy.stats import chi2
 
 from evenhand.checks import as_generator, check_positive_int, is_number, plain
 from evenhand.display import heard
-from evenhand.errors import InvalidInput, TooLarge
+from evenhand.errors import InvalidInputError, TooLargeError
 from evenhand.fitting.ctmc.inference import Laplace, Prior, RateModel, posterior_mode, times_per_jump
 from evenhand.fitting.ctmc.likelihood import TINY, Panel, read_panel, with_diagonal
 from evenhand.fitting.estimate import HALF_A_VISIT
@@ -132,9 +132,9 @@ def fit_generators(
         progress: True for a bar, or a function of the current task and its completed share.
 
     Raises:
-        InvalidInput: the step or the prior is invalid, or no path of possible jumps makes a recorded move.
-        TooLarge: there are too many rates.
-        NotConverged: the rates did not converge.
+        InvalidInputError: the step or the prior is invalid, or no path of possible jumps makes a recorded move.
+        TooLargeError: there are too many rates.
+        NotConvergedError: the rates did not converge.
     """
     generator = as_generator(rng)
     _check(step, prior)
@@ -142,7 +142,7 @@ def fit_generators(
     free = _free(moves, possible)
     panel = read_panel(moves, step, exact)
     if not panel.has_path(free).all():
-        raise InvalidInput(
+        raise InvalidInputError(
             "no path of possible jumps makes some recorded moves: check the structural zeros, and the states that are "
             "entered at the time of their row"
         )
@@ -262,7 +262,7 @@ def _result(model: RateModel, rates: Floats, strength: float, drawn: Floats, uns
     if expected.least_likely <= TINY:
         # Its likelihood has underflowed, and the rates are those of the other moves alone.
         longest = (model.panel.times[model.panel.first] + model.panel.times[model.panel.second]).max()
-        raise InvalidInput(
+        raise InvalidInputError(
             f"some move is less likely than {TINY:g} under rates that explain the others; check the longest times "
             f"between two rows, up to {plain(longest)}"
         )
@@ -348,9 +348,9 @@ def _pearson(seen: Floats, expected: Floats) -> Floats:
 
 def _check(step: float, prior: float | None) -> None:
     if not is_number(step) or not 0 < step < np.inf:
-        raise InvalidInput(f"step: expected a length above 0, got {step!r}")
+        raise InvalidInputError(f"step: expected a length above 0, got {step!r}")
     if prior is not None and (not is_number(prior) or not 0 <= prior < np.inf):
-        raise InvalidInput(f"prior: expected its strength in steps, from 0, got {prior!r}")
+        raise InvalidInputError(f"prior: expected its strength in steps, from 0, got {prior!r}")
 
 
 def _free(moves: Moves, possible: Bools | None) -> Bools:
@@ -360,7 +360,7 @@ def _free(moves: Moves, possible: Bools | None) -> Bools:
     table = np.ones(shape, bool) if possible is None else np.broadcast_to(np.asarray(possible, bool), shape)
     free: Bools = table.swapaxes(1, 2) & ~np.eye(num_states, dtype=bool)
     if free[0].sum() > MOST_RATES:
-        raise TooLarge(
+        raise TooLargeError(
             f"{num_states} states and {num_actions} actions have {int(free[0].sum()):,} rates, and {MOST_RATES:,} can "
             "be estimated: use fewer states, or state which jumps are impossible"
         )

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr
 
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.fitting.ctmc.likelihood import Expected, Panel
 from evenhand.typing import Array, Bools, Floats
 
@@ -124,7 +124,7 @@ def posterior_mode(model: RateModel, start: Floats) -> Floats:
         start: (type, parameter) initial rates.
 
     Raises:
-        NotConverged: the optimiser stopped before the equations of the mode held.
+        NotConvergedError: the optimiser stopped before the equations of the mode held.
     """
     # 50 jumps between the two closest rows, or 1e-12 per step: beyond these the likelihood is flat.
     times = model.panel.times[model.panel.times > 0]
@@ -139,7 +139,7 @@ def posterior_mode(model: RateModel, start: Floats) -> Floats:
         if residual <= TOLERANCE:
             return rates
     if residual > 100 * TOLERANCE:
-        raise NotConverged(f"the rates did not converge: {message}; a stronger prior, or fewer states, may help")
+        raise NotConvergedError(f"the rates did not converge: {message}; a stronger prior, or fewer states, may help")
     return rates
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 
 Location: TypeAlias = str | os.PathLike[str]
 
@@ -26,9 +26,9 @@ def write_atomically(path: Location, data: bytes) -> None:
 
 
 def as_path(path: Location) -> Path:
-    """Return the path of a file name, or raise InvalidInput."""
+    """Return the path of a file name, or raise InvalidInputError."""
     if "\0" in os.fspath(path):
-        raise InvalidInput(f"{os.fspath(path)!r} is not a valid file name")
+        raise InvalidInputError(f"{os.fspath(path)!r} is not a valid file name")
     return Path(path)
 
 
@@ -38,16 +38,16 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         target = Path(os.path.realpath(path))  # a link stays, and its target is replaced
         if target.exists() and not target.is_file():
-            raise InvalidInput(f"{path}: cannot be written: it is not a file")
+            raise InvalidInputError(f"{path}: cannot be written: it is not a file")
         sweep(target)
         # The process number in the name lets `sweep` check whether the writer still runs. In the same folder, since a
         # file is renamed in one step only within a file system.
         beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
         stream = beside.open("xb")
     except (FileNotFoundError, NotADirectoryError):
-        raise InvalidInput(f"{path}: cannot be written: there is no directory {path.parent}") from None
+        raise InvalidInputError(f"{path}: cannot be written: there is no directory {path.parent}") from None
     except PermissionError:
-        raise InvalidInput(f"{path}: cannot be written: permission denied") from None
+        raise InvalidInputError(f"{path}: cannot be written: permission denied") from None
     try:
         with stream:
             yield stream

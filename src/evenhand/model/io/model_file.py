@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, TypeVar
 
 from evenhand.checks import hearing, why_unreadable
-from evenhand.errors import Fault, InvalidInput, ModelError, Normalised, TooLarge
+from evenhand.errors import Fault, InvalidInputError, ModelError, NormalisationWarning, TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import parse_criterion
 from evenhand.model.io.atomic_write import Location, as_path, replacing
@@ -43,7 +43,7 @@ def load(path: Location | BinaryIO, format: Format | None = None, criterion: str
     """Read a model file.
 
     Probabilities that nearly sum to 1, such as thirds written 0.3333333, are divided by their sum; the warning
-    `errors.Normalised` lists them.
+    `errors.NormalisationWarning` lists them.
 
     Args:
         path: a `.toml`, `.json`, `.npz` or `.parquet` file, or a folder of the latter; or a binary stream, such as
@@ -54,7 +54,7 @@ def load(path: Location | BinaryIO, format: Format | None = None, criterion: str
 
     Raises:
         ModelError: with every fault of the file.
-        InvalidInput: the file does not exist, or its format is unknown.
+        InvalidInputError: the file does not exist, or its format is unknown.
 
     Example:
         >>> import evenhand as eh
@@ -65,7 +65,7 @@ def load(path: Location | BinaryIO, format: Format | None = None, criterion: str
     """
     loaded = load_noting(path, format, criterion)
     if loaded.rows:
-        warnings.warn(Normalised(loaded.rows, loaded.name), stacklevel=2)
+        warnings.warn(NormalisationWarning(loaded.rows, loaded.name), stacklevel=2)
     return loaded.problem
 
 
@@ -93,12 +93,12 @@ def _load_stream(
             return read(_seekable(stream), criterion)  # type: ignore[arg-type]  # a stream if there is no file
     except ModelError as error:
         raise ModelError(error.faults, name) from None
-    except TooLarge as error:
+    except TooLargeError as error:
         raise ModelError([Fault("", str(error))], name) from None
     except OSError as error:
         suffixes = [f".{known}" for known in FORMATS]
         reason = why_unreadable(file, error, suffixes) if file is not None else error.strerror or error
-        raise InvalidInput(f"{name}: cannot be read: {reason}") from None
+        raise InvalidInputError(f"{name}: cannot be read: {reason}") from None
 
 
 def save(problem: CoupledMDP, path: Location) -> None:
@@ -128,7 +128,9 @@ def save(problem: CoupledMDP, path: Location) -> None:
             write(problem, stream)
     except UnicodeEncodeError as error:
         broken = error.object[error.start : error.end]
-        raise InvalidInput(f"{file}: not written: a label contains {broken!r}, which is not Unicode text") from None
+        raise InvalidInputError(
+            f"{file}: not written: a label contains {broken!r}, which is not Unicode text"
+        ) from None
 
 
 def is_stored(path: object) -> bool:
@@ -151,14 +153,14 @@ def _format_of(file: Path | None, format: str | None, name: str) -> str:
     if format is None and file is not None:
         return _by_suffix(file, {f".{known}": known for known in FORMATS})
     if format not in FORMATS:
-        raise InvalidInput(f"{name}: format: expected one of {', '.join(FORMATS)}, got {format!r}")
+        raise InvalidInputError(f"{name}: format: expected one of {', '.join(FORMATS)}, got {format!r}")
     return format
 
 
 def _by_suffix(file: Path, choices: Mapping[str, Choice]) -> Choice:
     suffix = file.suffix.lower()
     if suffix not in choices:
-        raise InvalidInput(f"{file}: unknown kind of model file; the suffix must be one of {', '.join(choices)}")
+        raise InvalidInputError(f"{file}: unknown kind of model file; the suffix must be one of {', '.join(choices)}")
     return choices[suffix]
 
 

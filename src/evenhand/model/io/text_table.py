@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Fault, InvalidInput, MissingExtra, TableError, shortened
+from evenhand.errors import Fault, InvalidInputError, MissingExtraError, TableError, shortened
 
 TableFormat = Literal["csv", "parquet", "json"]
 FORMATS: tuple[TableFormat, ...] = ("csv", "parquet", "json")
@@ -78,7 +78,9 @@ def as_table(given: Any) -> Table:
     # A frame of pandas, polars or pyarrow.
     names = getattr(given, "column_names", None) or getattr(given, "columns", None)
     if names is None:
-        raise InvalidInput(f"states: expected a table with the columns arm, type and state, got {type(given).__name__}")
+        raise InvalidInputError(
+            f"states: expected a table with the columns arm, type and state, got {type(given).__name__}"
+        )
     columns = {str(name): given[name] for name in names}
     listed = {
         name: column.to_pylist() if hasattr(column, "to_pylist") else list(column) for name, column in columns.items()
@@ -101,7 +103,7 @@ def read_bytes(source: Any) -> tuple[bytes, str]:
         data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except (OSError, EOFError) as error:
         reason = why_unreadable(file, error) if file and isinstance(error, OSError) else error
-        raise InvalidInput(f"{name}: cannot be read: {reason}") from None
+        raise InvalidInputError(f"{name}: cannot be read: {reason}") from None
     data = data.encode() if isinstance(data, str) else data
     if not data[: 1 << 16].strip():
         raise TableError([Fault("", "the table is empty")], name)
@@ -142,7 +144,7 @@ def _read_parquet(data: bytes, name: str) -> Table:
     try:
         import polars
     except ImportError:
-        raise MissingExtra("reading Parquet", "data") from None
+        raise MissingExtraError("reading Parquet", "data") from None
     try:
         frame = polars.read_parquet(io.BytesIO(data))
     except Exception as error:  # noqa: BLE001  # the reader raises errors of many kinds

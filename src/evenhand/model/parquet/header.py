@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import Faults, plain, read_names
-from evenhand.errors import Fault, MissingExtra, ModelError
+from evenhand.errors import Fault, MissingExtraError, ModelError
 from evenhand.model.coupled import Over, read_budget, read_criterion, read_over, read_welfare_text
 from evenhand.model.criterion import Criterion
 from evenhand.typing import Floats
@@ -191,8 +191,8 @@ def is_list(kind: Any) -> bool:
 
 
 def needs_pyarrow() -> None:
-    """Raise MissingExtra if PyArrow is not installed."""
+    """Raise MissingExtraError if PyArrow is not installed."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        raise MissingExtra("arms in Parquet", "cluster") from None
+        raise MissingExtraError("arms in Parquet", "cluster") from None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Fault, InvalidInput, TableError, nearest
+from evenhand.errors import Fault, InvalidInputError, TableError, nearest
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS
 from evenhand.model.parquet.header import DEPTHS, is_list
@@ -424,13 +424,13 @@ def _message(error: BaseException) -> str:
 def parts_of(path: Path) -> tuple[list[Path], Path | None]:
     """The parts of a table in the order of their names, and its table of types."""
     if not path.exists():
-        raise InvalidInput(f"{path}: cannot be read: {why_unreadable(path, FileNotFoundError(), ['.parquet'])}")
+        raise InvalidInputError(f"{path}: cannot be read: {why_unreadable(path, FileNotFoundError(), ['.parquet'])}")
     if not path.is_dir():
         return [path], None
     found = sorted(file for file in path.glob("*.parquet") if not file.name.startswith((".", "_")))
     parts = [file for file in found if file.name != TYPES]
     if not parts:
-        raise InvalidInput(f"{path}: the folder contains no part of a table, NAME.parquet")
+        raise InvalidInputError(f"{path}: the folder contains no part of a table, NAME.parquet")
     return parts, path / TYPES if len(parts) < len(found) else None
 
 

@@ -190,7 +190,7 @@ class StoredArms(Header, Shown):
         """The whole model in memory, with its labels.
 
         Raises:
-            TooLarge: it does not fit.
+            TooLargeError: it does not fit.
             TableError: with every fault, each with its file and row.
         """
         size = sum(Path(part.path).stat().st_size for part in self.parts)
@@ -224,7 +224,7 @@ def open_arms(path: Location, in_memory_rows: int = IN_MEMORY_ROWS) -> StoredArm
 
     Raises:
         TableError: with every fault of the files as a whole: columns, metadata, damage.
-        InvalidInput: the file or folder does not exist.
+        InvalidInputError: the file or folder does not exist.
 
     Example:
         >>> import evenhand as eh

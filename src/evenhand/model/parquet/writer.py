@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -47,7 +47,7 @@ class TableWriter:
         try:
             self._finish_part()
             if error is None and self._schema is None:
-                raise InvalidInput(f"{self.path}: not written: there are no rows")
+                raise InvalidInputError(f"{self.path}: not written: there are no rows")
         except BaseException as later:
             self._stack.__exit__(type(later), later, later.__traceback__)
             raise
@@ -62,7 +62,9 @@ class TableWriter:
         if self._schema is None:
             self._schema = table.schema.with_metadata(self.metadata)
         elif table.schema.names != self._schema.names:
-            raise InvalidInput(f"{self.path}: rows with the columns {table.schema.names} after {self._schema.names}")
+            raise InvalidInputError(
+                f"{self.path}: rows with the columns {table.schema.names} after {self._schema.names}"
+            )
         folder = isinstance(self._place, Path)
         if folder and self._rows >= ROWS_PER_PART:
             self._finish_part()
@@ -86,17 +88,17 @@ def _replacing_folder(path: Path) -> Iterator[Path]:
     """A new folder that replaces `path` if the block succeeds, and is removed otherwise."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_dir():
-        raise InvalidInput(f"{path}: cannot be written: it is not a folder")
+        raise InvalidInputError(f"{path}: cannot be written: it is not a folder")
     if target.is_dir() and any(entry.suffix != ".parquet" for entry in target.iterdir()):
-        raise InvalidInput(f"{path}: cannot be written: the folder contains other files than Parquet")
+        raise InvalidInputError(f"{path}: cannot be written: the folder contains other files than Parquet")
     if not target.parent.is_dir():
-        raise InvalidInput(f"{path}: cannot be written: there is no directory {path.parent}")
+        raise InvalidInputError(f"{path}: cannot be written: there is no directory {path.parent}")
     sweep(target)
     beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         beside.mkdir()
     except PermissionError:
-        raise InvalidInput(f"{path}: cannot be written: permission denied") from None
+        raise InvalidInputError(f"{path}: cannot be written: permission denied") from None
     try:
         yield beside
         before = beside.with_name(f"{beside.stem}-old.tmp") if target.exists() else None
@@ -167,7 +169,7 @@ class ArmWriter:
         tables = arms if isinstance(arms, ArmTables) else ArmTables.stack([arms] if isinstance(arms, Arm) else arms)
         tables.find_faults().raise_if_any()
         if (number := tables.usage.shape[-1]) != len(self.header.budget):
-            raise InvalidInput(f"arms: they use {number} resources, but the budget has {len(self.header.budget)}")
+            raise InvalidInputError(f"arms: they use {number} resources, but the budget has {len(self.header.budget)}")
         self._table.write(arm_columns(tables, **columns))
 
 
@@ -222,7 +224,7 @@ def write_by_type(types: CoupledMDP, arms: Iterable[Mapping[str, Any]], path: Lo
     needs_pyarrow()
     names = [label[0] for label in types.tables.labels]
     if not names or len(set(names)) < len(names) or not all(names):
-        raise InvalidInput("types: every block needs a name of its own")
+        raise InvalidInputError("types: every block needs a name of its own")
     with _replacing_folder(Path(path)) as folder:
         with TableWriter(folder / TYPES, _header(types).as_metadata()) as writer:
             writer.write(arm_columns(types.tables, names=names, own_labels=True))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from evenhand.checks import is_number, plain
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.typing import ArrayLike, Bools, Floats, Ints
 
 MOST_RANKS = 10**18
@@ -52,7 +52,7 @@ class Welfare(Protocol):
         ...
 
     def check_domain(self, values: ArrayLike) -> None:
-        """Raise OutOfDomain if the welfare is not defined.
+        """Raise OutOfDomainError if the welfare is not defined.
 
         Args:
             values: (..., arm) values.
@@ -102,7 +102,7 @@ class Population:
         """
         array = _read_array(values, "values", "fiu")
         if array.ndim == 0 or array.shape[-1] == 0:
-            raise InvalidInput(f"values: expected shape (..., arm) with at least one arm, got {array.shape}")
+            raise InvalidInputError(f"values: expected shape (..., arm) with at least one arm, got {array.shape}")
         num_types = array.shape[-1]
         sizes = np.ones(num_types, dtype=np.int64) if counts is None else _read_counts(counts, num_types)
         # The value of a type without arms is ignored, even if it is not finite.
@@ -110,7 +110,7 @@ class Population:
         finite = array if present.all() else array[..., present]
         if not np.isfinite(finite).all():
             bad = finite[~np.isfinite(finite)][0]
-            raise InvalidInput(f"values: every value must be a finite number, and one is {plain(bad)}")
+            raise InvalidInputError(f"values: every value must be a finite number, and one is {plain(bad)}")
         return cls(finite.astype(np.float64), sizes[present], present, int(sizes.sum()))
 
     @property
@@ -138,23 +138,23 @@ def _read_array(value: ArrayLike, name: str, kinds: str) -> np.ndarray[Any, Any]
     try:
         array = np.asarray(value)
     except ValueError:
-        raise InvalidInput(f"{name}: expected an array of numbers, got lists of different lengths") from None
+        raise InvalidInputError(f"{name}: expected an array of numbers, got lists of different lengths") from None
     if array.dtype.kind not in kinds:
         expected = "whole numbers" if kinds == "iu" else "numbers"
-        raise InvalidInput(f"{name}: expected {expected}, got {array.dtype} entries")
+        raise InvalidInputError(f"{name}: expected {expected}, got {array.dtype} entries")
     return array
 
 
 def _read_counts(counts: ArrayLike, num_types: int) -> Ints:
     array = _read_array(counts, "counts", "iu")
     if array.shape != (num_types,):
-        raise InvalidInput(f"counts: expected shape (type={num_types},) as values have, got {array.shape}")
+        raise InvalidInputError(f"counts: expected shape (type={num_types},) as values have, got {array.shape}")
     if (array < 0).any():
-        raise InvalidInput(f"counts: a number of arms cannot be negative, got {array.min()}")
+        raise InvalidInputError(f"counts: a number of arms cannot be negative, got {array.min()}")
     # In floats, since integers would overflow.
     total = array.sum(dtype=np.float64)
     if not 1 <= total <= MOST_RANKS:
-        raise InvalidInput(f"counts: expected 1 to {plain(MOST_RANKS)} arms in total, got {plain(total)}")
+        raise InvalidInputError(f"counts: expected 1 to {plain(MOST_RANKS)} arms in total, got {plain(total)}")
     return array.astype(np.int64)
 
 
@@ -174,11 +174,11 @@ def counts_for_more(who: str) -> str:
 
 
 def check_number(value: object, name: str, expected: str, accept: Callable[[float], bool]) -> float:
-    """Return a finite number that `accept` holds for, or raise InvalidInput."""
+    """Return a finite number that `accept` holds for, or raise InvalidInputError."""
     try:
         number = float(value) if is_number(value) else math.nan  # type: ignore[arg-type]
     except OverflowError:
         number = math.inf
     if not (math.isfinite(number) and accept(number)):
-        raise InvalidInput(f"{name}: expected a number of {expected}, got {plain(value)}")
+        raise InvalidInputError(f"{name}: expected a number of {expected}, got {plain(value)}")
     return number

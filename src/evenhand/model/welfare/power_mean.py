@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.checks import plain
-from evenhand.errors import OutOfDomain
+from evenhand.errors import OutOfDomainError
 from evenhand.model.welfare.base import Population, check_number, counts_for_more, scalar_if_single, shortest_text
 from evenhand.model.welfare.rank_weighted import Utilitarian
 from evenhand.typing import ArrayLike, Floats
@@ -71,7 +71,7 @@ class AlphaFair(PowerMean):
         return self.alpha
 
     def check_domain(self, values: ArrayLike) -> None:
-        """Raise OutOfDomain unless values are positive; below alpha = 1 they may be zero, and at 0 anything.
+        """Raise OutOfDomainError unless values are positive; below alpha = 1 they may be zero, and at 0 anything.
 
         Args:
             values: (..., arm) values.
@@ -85,7 +85,7 @@ class AlphaFair(PowerMean):
         smallest = arms.values.min()
         if smallest < 0 or (smallest == 0 and self.alpha >= 1):
             needed = "positive values" if self.alpha >= 1 else "values of at least 0"
-            raise OutOfDomain(f"{self.name} needs {needed}, and the smallest value is {plain(smallest)}")
+            raise OutOfDomainError(f"{self.name} needs {needed}, and the smallest value is {plain(smallest)}")
 
     def __call__(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats | float:
         """Return the certainty equivalent.
@@ -112,7 +112,7 @@ class AlphaFair(PowerMean):
             (..., arm) weights; with counts, (..., type) the weight of all arms of the type together.
 
         Raises:
-            OutOfDomain: some values, but not all, are zero: there the welfare rises infinitely steeply.
+            OutOfDomainError: some values, but not all, are zero: there the welfare rises infinitely steeply.
         """
         if self.alpha == 0:
             return Utilitarian().supergradient(values, counts)
@@ -121,7 +121,7 @@ class AlphaFair(PowerMean):
         distances = self._distances(arms)
         # d = -inf: a value of 0 beside positive ones, which has an infinite slope for every alpha in (0, 1).
         if np.isneginf(distances).any():
-            raise OutOfDomain(f"{self.name} is infinitely steep where some, but not all, values are 0")
+            raise OutOfDomainError(f"{self.name} is infinitely steep where some, but not all, values are 0")
         excess = self._excess(distances, arms.shares)
         with np.errstate(over="ignore"):  # an exponent of -inf is a weight of 0
             # (W/v_n)^alpha / N in logarithms: log(W/v_n) = q - d_n.

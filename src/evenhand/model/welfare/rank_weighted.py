@@ -19,7 +19,7 @@ from evenhand.checks import (
     plain,
     read_numbers,
 )
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.arm import frozen
 from evenhand.model.welfare.base import (
     MOST_RANKS,
@@ -65,10 +65,10 @@ class RankWeighted(ABC):
         return np.minimum.accumulate(self.rank_mass(below, below + 1, num_arms))
 
     def check_num_arms(self, num_arms: int) -> None:  # noqa: B027  # most fit any number of arms
-        """Raise InvalidInput if the welfare is for another number of arms."""
+        """Raise InvalidInputError if the welfare is for another number of arms."""
 
     def check_domain(self, values: ArrayLike) -> None:
-        """Raise InvalidInput unless all values are finite.
+        """Raise InvalidInputError unless all values are finite.
 
         Args:
             values: (..., arm) values.
@@ -251,9 +251,9 @@ class Gini(RankWeighted):
         return _weights_in_text(self, who, self.num_arms) if self.num_arms > 1 else ""
 
     def check_num_arms(self, num_arms: int) -> None:
-        """Raise InvalidInput if the welfare is for another number of arms."""
+        """Raise InvalidInputError if the welfare is for another number of arms."""
         if num_arms != self.num_arms:
-            raise InvalidInput(f"this Gini welfare is for {self.num_arms} arms, but there are {num_arms}")
+            raise InvalidInputError(f"this Gini welfare is for {self.num_arms} arms, but there are {num_arms}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Gini):
@@ -373,11 +373,11 @@ def weight_of_worst(welfare: Welfare, part: float, num_arms: int) -> tuple[int, 
 
 
 def _read_weights(weights: object) -> tuple[int, None, tuple[float, ...]]:
-    """Read explicit weights, or raise InvalidInput with all their faults."""
+    """Read explicit weights, or raise InvalidInputError with all their faults."""
     faults = Faults()
     array = read_numbers(weights, ("arm",), "weights", faults, _check_weights)
     if faults or array is None:
-        raise InvalidInput("\n".join(str(fault) for fault in faults.found))
+        raise InvalidInputError("\n".join(str(fault) for fault in faults.found))
     return len(array), None, tuple((array + 0.0).tolist())  # -0.0 becomes 0.0
 
 
@@ -527,7 +527,7 @@ class Leximin(RankWeighted):
         tolerance = check_number(tolerance, "tolerance", "at least 0", lambda t: t >= 0)
         first, second = self.key(u), self.key(v)
         if first.ndim != 1 or first.shape != second.shape:
-            raise InvalidInput(f"compare: expected two vectors (arm,) alike, got {first.shape} and {second.shape}")
+            raise InvalidInputError(f"compare: expected two vectors (arm,) alike, got {first.shape} and {second.shape}")
         difference = first - second
         # The first rank at which the two differ decides.
         decisive = difference[np.abs(difference) > tolerance]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.checks import as_generator
-from evenhand.errors import InvalidInput, NotApplicable, OutOfDomain
+from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError
 from evenhand.model.welfare.base import Welfare
 from evenhand.typing import ArrayLike, Floats, Ints, Rng
 
@@ -77,10 +77,10 @@ class WelfareCheck:
         return all(witness.fact != fact for witness in self.witnesses)
 
     def raise_if_any(self) -> None:
-        """Raise NotApplicable with the first witness, if there is one."""
+        """Raise NotApplicableError with the first witness, if there is one."""
         if self.witnesses:
             found = self.witnesses[0]
-            raise NotApplicable(
+            raise NotApplicableError(
                 f"welfare {self.name} is not {found.fact}, and no bound holds without that: {found.words}. "
                 "See check_welfare, which returns the two points."
             )
@@ -156,10 +156,10 @@ class _Points:
         try:
             self.welfare.check_domain(point)
             value = float(np.asarray(self.welfare(point, self.counts)))
-        except OutOfDomain:
+        except OutOfDomainError:
             return None
         if np.isnan(value):
-            raise InvalidInput(f"welfare {self.welfare.name}: expected a number at {_shown(point)}, got nan")
+            raise InvalidInputError(f"welfare {self.welfare.name}: expected a number at {_shown(point)}, got nan")
         return value if np.isfinite(value) else None
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -173,11 +173,11 @@ class _Points:
         for x, value in zip(self.tried, self.values, strict=True):
             try:
                 slope = np.asarray(self.welfare.supergradient(x, self.counts), dtype=np.float64)
-            except OutOfDomain:  # infinitely steep at the edge of its domain
+            except OutOfDomainError:  # infinitely steep at the edge of its domain
                 continue
             if slope.shape != x.shape or np.isnan(slope).any():
                 got = f"got {_shown(slope)}" if slope.shape == x.shape else f"got the shape {slope.shape}"
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"welfare {self.welfare.name}: expected as a supergradient of {_shown(x)} {len(x)} numbers, {got}"
                 )
             if np.isinf(slope).any():

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from evenhand.checks import check_positive_int
-from evenhand.errors import InvalidInput, UnknownName, nearest
+from evenhand.errors import InvalidInputError, UnknownNameError, nearest
 from evenhand.model.welfare.base import Welfare
 from evenhand.model.welfare.power_mean import AlphaFair
 from evenhand.model.welfare.rank_weighted import Gini, Leximin, Maximin, RankWeighted, Utilitarian
@@ -26,7 +26,7 @@ class _Kind(NamedTuple):
 
 def _build_gini(numbers: list[float], num_arms: int) -> Welfare:
     if not numbers:
-        raise InvalidInput("needs the ratio of the weights, or the weights themselves")
+        raise InvalidInputError("needs the ratio of the weights, or the weights themselves")
     # A single number can only be a ratio: with one arm, whose only weight is 1, any ratio means the same.
     welfare = Gini.geometric(num_arms, numbers[0]) if len(numbers) == 1 else Gini(numbers)
     welfare.check_num_arms(num_arms)
@@ -36,31 +36,31 @@ def _build_gini(numbers: list[float], num_arms: int) -> Welfare:
 def _build_half(text: str) -> Welfare:
     word, _, number = text.partition("=")
     if word.strip() != "half":
-        raise InvalidInput(
+        raise InvalidInputError(
             f"'{word.strip()}=' is not known, only half=: the share of the weight that the worse half has"
         )
     numbers = _read_text(number)
     if len(numbers) != 1:
-        raise InvalidInput(f"half= takes one number, with a point and no comma, got {len(numbers)}")
+        raise InvalidInputError(f"half= takes one number, with a point and no comma, got {len(numbers)}")
     return Gini.bottom_half(*numbers)
 
 
 def _build_maximin(numbers: list[float], num_arms: int) -> Welfare:
     if len(numbers) > 1:
-        raise InvalidInput(f"takes at most one number, got {len(numbers)}")
+        raise InvalidInputError(f"takes at most one number, got {len(numbers)}")
     return Maximin(*numbers)
 
 
 def _build_alpha(numbers: list[float], num_arms: int) -> Welfare:
     if len(numbers) != 1:
-        raise InvalidInput(f"needs exactly one number, got {len(numbers)}")
+        raise InvalidInputError(f"needs exactly one number, got {len(numbers)}")
     return AlphaFair(numbers[0])
 
 
 def _without_numbers(welfare: Welfare) -> Callable[[list[float], int], Welfare]:
     def build(numbers: list[float], num_arms: int) -> Welfare:
         if numbers:
-            raise InvalidInput("takes no number")
+            raise InvalidInputError("takes no number")
         return welfare
 
     return build
@@ -89,8 +89,8 @@ def register_welfare(name: str, build: Callable[[list[float], int], Welfare], ex
 
     Args:
         name: text before the colon: lower-case letters, digits and hyphens.
-        build: function of the numbers behind the colon and the number of arms (or groups); it raises InvalidInput with
-            the reason if the numbers are invalid. The `name` of its result is the text.
+        build: function of the numbers behind the colon and the number of arms (or groups); it raises
+            InvalidInputError with the reason if the numbers are invalid. The `name` of its result is the text.
         example: example of the text, for messages.
 
     Example:
@@ -109,11 +109,11 @@ def register_welfare(name: str, build: Callable[[list[float], int], Welfare], ex
         9.0
     """
     if not isinstance(name, str) or not _WORD.fullmatch(name):
-        raise InvalidInput(f"name: expected small letters, digits and hyphens, such as 'tail', got {name!r}")
+        raise InvalidInputError(f"name: expected small letters, digits and hyphens, such as 'tail', got {name!r}")
     if name in _KINDS:
-        raise InvalidInput(f"name: '{name}' is a welfare of the library; choose another name")
+        raise InvalidInputError(f"name: '{name}' is a welfare of the library; choose another name")
     if not callable(build):
-        raise InvalidInput(f"build: expected a function of the numbers and the number of arms, got {build!r}")
+        raise InvalidInputError(f"build: expected a function of the numbers and the number of arms, got {build!r}")
     _registered[name] = _Kind(_checked(name, build), example or name)
 
 
@@ -124,9 +124,9 @@ def _checked(name: str, build: Callable[[list[float], int], Welfare]) -> Callabl
         try:
             made = build(numbers, num_arms)
         except TypeError as error:  # such as a class that takes one number, and got two
-            raise InvalidInput(f"cannot be made of the numbers {numbers}: {error}") from error
+            raise InvalidInputError(f"cannot be made of the numbers {numbers}: {error}") from error
         if isinstance(made, type) or not isinstance(made, Welfare):
-            raise InvalidInput(f"what was registered as '{name}' made {made!r}, which is not a welfare")
+            raise InvalidInputError(f"what was registered as '{name}' made {made!r}, which is not a welfare")
         if isinstance(made, RankWeighted):
             made.check_num_arms(num_arms)
         return made
@@ -155,14 +155,14 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
     kinds = _KINDS | _registered
     if kind not in kinds:
         hint = "" if nearest(kind, kinds) else " Register your own with register_welfare."
-        raise UnknownName("welfare", kind, kinds, hint)
+        raise UnknownNameError("welfare", kind, kinds, hint)
     try:
         if kind == "gini" and "=" in rest:
             return _build_half(rest)
         return kinds[kind].build(_read_text(rest) if colon else [], num_arms)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         example = kinds[kind].example
-        raise InvalidInput(f"welfare '{text}': {error}\nRight is, for example, {example}") from None
+        raise InvalidInputError(f"welfare '{text}': {error}\nRight is, for example, {example}") from None
 
 
 def _read_text(text: str) -> list[float]:
@@ -171,7 +171,7 @@ def _read_text(text: str) -> list[float]:
         try:
             numbers.append(float(part))
         except ValueError:
-            raise InvalidInput(f"'{part.strip()}' is not a number") from None
+            raise InvalidInputError(f"'{part.strip()}' is not a number") from None
     return numbers
 
 
@@ -197,8 +197,10 @@ def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
         lacking = [shown for member, shown in WELFARE_MEMBERS.items() if not hasattr(welfare, member)]
         if len(lacking) < len(WELFARE_MEMBERS) and not hasattr(welfare, "__name__"):  # a function or a class is none
             kind = type(welfare).__name__
-            raise InvalidInput(f"welfare: {kind} does not implement Welfare: missing {' and '.join(lacking)}")
-        raise InvalidInput(f"welfare: expected text such as 'gini:2', or Utilitarian() or another, got {welfare!r}")
+            raise InvalidInputError(f"welfare: {kind} does not implement Welfare: missing {' and '.join(lacking)}")
+        raise InvalidInputError(
+            f"welfare: expected text such as 'gini:2', or Utilitarian() or another, got {welfare!r}"
+        )
     if isinstance(welfare, RankWeighted):
         welfare.check_num_arms(num_arms)
     return welfare

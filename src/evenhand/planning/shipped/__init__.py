@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from evenhand.errors import NotApplicable
+from evenhand.errors import NotApplicableError
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.planning.plan import load_policy
 from evenhand.policies.network import CountNetworkPolicy, usage_of
@@ -21,7 +21,7 @@ def shipped_network(problem: Problem) -> CountNetworkPolicy:
     """The network that was trained on such arms.
 
     Raises:
-        NotApplicable: there is none; says how to train one.
+        NotApplicableError: there is none; says how to train one.
     """
     problem = needs_tables(problem, "cp-drl")
     usage_of(problem)  # refuses arms that are not identical
@@ -30,7 +30,7 @@ def shipped_network(problem: Problem) -> CountNetworkPolicy:
         if manifest["problem"]["arm"]["digest"] == arm and manifest["problem"]["discount"] == problem.discount:
             policy = load_policy(path, problem)
             return cast(CountNetworkPolicy, policy)
-    raise NotApplicable("no trained network ships for such arms; make one with `evenhand train`")
+    raise NotApplicableError("no trained network ships for such arms; make one with `evenhand train`")
 
 
 @lru_cache(maxsize=1)

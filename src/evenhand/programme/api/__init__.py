@@ -5,7 +5,7 @@ Needs the extra `service`. Nothing is imported here, so that `--help` does not w
 
 from importlib.util import find_spec
 
-from evenhand.errors import MissingExtra
+from evenhand.errors import MissingExtraError
 
 if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "python_multipart", "uvicorn")):
-    raise MissingExtra("evenhand serve", "service")
+    raise MissingExtraError("evenhand serve", "service")

@@ -27,7 +27,7 @@ from time import monotonic
 from typing import Any, Literal, TypeAlias, get_args
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Fault, InvalidInput, ModelError, Unavailable
+from evenhand.errors import Fault, InvalidInputError, ModelError, UnavailableError
 from evenhand.model.io import write_atomically
 
 Role: TypeAlias = Literal["read", "write"]
@@ -74,7 +74,7 @@ class Tokens:
         """The holder of a token; None if it is unknown.
 
         Raises:
-            Unavailable: the file has changed and cannot be read.
+            UnavailableError: the file has changed and cannot be read.
         """
         return self.holder_by_digest(digest_of(token))
 
@@ -82,7 +82,7 @@ class Tokens:
         """The holder of the token with this digest; None if it is unknown.
 
         Raises:
-            Unavailable: the file has changed and cannot be read.
+            UnavailableError: the file has changed and cannot be read.
         """
         self._refresh()
         found = None
@@ -97,26 +97,26 @@ class Tokens:
             if _version(self.file) != self.version:
                 new = Tokens.read(self.file)
                 self.lines, self.version = new.lines, new.version
-        except (OSError, InvalidInput) as error:
+        except (OSError, InvalidInputError) as error:
             log.error("token file", extra={"fields": {"error": type(error).__name__}})
-            raise Unavailable("the token file cannot be read at the moment") from None
+            raise UnavailableError("the token file cannot be read at the moment") from None
 
     @classmethod
     def read(cls, path: str | Path) -> "Tokens":
         """The tokens of a file.
 
         Raises:
-            InvalidInput: it cannot be read, others can write it, or a line is not sound; every such line is reported.
+            InvalidInputError: it cannot be read, others can write it, or lines are invalid; all are reported.
         """
         file = Path(path)
         try:
             version, text = _version(file), file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise InvalidInput(f"{file}: it is not UTF-8 text") from None
+            raise InvalidInputError(f"{file}: it is not UTF-8 text") from None
         except OSError as error:
-            raise InvalidInput(f"{file}: cannot be read: {why_unreadable(file, error)}") from None
+            raise InvalidInputError(f"{file}: cannot be read: {why_unreadable(file, error)}") from None
         if os.name == "posix" and file.stat().st_mode & 0o022:
-            raise InvalidInput(f"{file}: others may write it; `chmod 600 {file}` mends that")
+            raise InvalidInputError(f"{file}: others may write it; `chmod 600 {file}` mends that")
         return cls(file, tuple(_lines(text, str(file))), version)
 
 
@@ -152,10 +152,10 @@ def make_token(path: str | Path, role: Role, name: str) -> str:
         name: of who will hold it.
 
     Raises:
-        InvalidInput: the name or the file is not sound.
+        InvalidInputError: the name or the file is not sound.
     """
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"name {name!r}: expected up to 64 letters, digits and . _ @ -")
+        raise InvalidInputError(f"name {name!r}: expected up to 64 letters, digits and . _ @ -")
     file = Path(path)
     before = ""
     if file.exists():

@@ -23,7 +23,7 @@ from time import monotonic, perf_counter
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evenhand.errors import Unavailable
+from evenhand.errors import UnavailableError
 from evenhand.programme.api.auth import Holder, Sessions, Tokens, session_names
 from evenhand.programme.api.problem_details import RequestError, response_to
 from evenhand.programme.api.server_settings import Settings
@@ -219,7 +219,7 @@ class AccessControl:
         bearer = _bearer(headers.get("authorization", ""))
         try:
             holder = tokens.holder(bearer) if bearer else self._signed_in(headers, tokens)
-        except Unavailable as error:
+        except UnavailableError as error:
             raise RequestError(503, str(error)) from None
         if holder is None:
             if bearer:

@@ -21,15 +21,15 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from evenhand.errors import (
-    Conflict,
+    ConflictError,
     EvenhandError,
     Fault,
-    InvalidInput,
-    Missing,
-    MissingExtra,
-    NotConverged,
-    TooLarge,
-    Unavailable,
+    InvalidInputError,
+    MissingExtraError,
+    NotConvergedError,
+    NotFoundError,
+    TooLargeError,
+    UnavailableError,
 )
 from evenhand.programme.web.render import VIEWS, Frame, render
 
@@ -148,7 +148,13 @@ def _sound(text: str) -> str:
 
 def status_of(error: EvenhandError) -> int:
     """Return the HTTP status of an error of the library."""
-    by_kind = ((Missing, 404), (Conflict, 409), (Unavailable, 503), (MissingExtra, 501), (InvalidInput, 422))
+    by_kind = (
+        (NotFoundError, 404),
+        (ConflictError, 409),
+        (UnavailableError, 503),
+        (MissingExtraError, 501),
+        (InvalidInputError, 422),
+    )
     return next((status for kind, status in by_kind if isinstance(error, kind)), 422)
 
 
@@ -159,7 +165,7 @@ def message_of(error: EvenhandError) -> tuple[str, tuple[Fault, ...]]:
     if faults:
         return text.splitlines()[0], faults
     return text, (Fault("", text, code=error.code),) if isinstance(
-        error, InvalidInput | TooLarge | NotConverged
+        error, InvalidInputError | TooLargeError | NotConvergedError
     ) else ()
 
 

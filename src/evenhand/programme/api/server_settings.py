@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.programme.api.auth import Role, Tokens
 
 MEGABYTE = 2**20
@@ -94,7 +94,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.tokens is None and not is_loopback(self.host):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"host {self.host}: it can be reached from other machines, so tokens are required: "
                 "make a token and serve with its file"
             )

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any, Literal
 
-from evenhand.errors import EvenhandError, InvalidInput
+from evenhand.errors import EvenhandError, InvalidInputError
 from evenhand.programme.api.telemetry import configure
 
 REPORT_EVERY = 0.2
@@ -131,7 +131,7 @@ def _certify(request: dict[str, Any], _: bytes, progress: Progress) -> tuple[dic
     with Programme.open(request["address"]) as programme:
         found = programme.certificate()
         if found is None:
-            raise InvalidInput("no policy can serve the present roster")
+            raise InvalidInputError("no policy can serve the present roster")
         return found.to_dict(), b""
 
 

@@ -153,7 +153,7 @@ def show_arm(programme: Programme, name: str) -> ArmView:
         name: of the arm.
 
     Raises:
-        InvalidInput: there is none of this name.
+        InvalidInputError: there is none of this name.
     """
     entries = programme.history(name)
     step = programme.status().step

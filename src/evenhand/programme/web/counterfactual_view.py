@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.welfare import Welfare, structure
 from evenhand.programme.certificates import Certificate
@@ -134,7 +134,7 @@ def in_order(names: Sequence[str], programme: Programme) -> tuple[tuple[str, ...
     """
     try:
         problem = programme.present_problem()[0]
-    except InvalidInput:  # no arm takes part
+    except InvalidInputError:  # no arm takes part
         return tuple(names), False
     ranks = {name: _mean_rank(read_welfare(problem, name), num_members(problem)) for name in names}
     return tuple(sorted(names, key=lambda name: ranks[name])), all(map(isfinite, ranks.values()))

@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenhand.errors import Conflict, EvenhandError, Fault, InvalidInput, TableError, Unavailable
+from evenhand.errors import ConflictError, EvenhandError, Fault, InvalidInputError, TableError, UnavailableError
 from evenhand.programme.api.problem_details import ErrorView
 
 MOST_SENT = 500
@@ -42,12 +42,12 @@ def refusal_of(error: EvenhandError, what: str, placed: bool = False) -> ErrorVi
     """
     faults: Sequence[Fault] = getattr(error, "faults", ())
     fields = tuple(str(fault) for fault in faults if not (placed and _line(fault)))
-    if isinstance(error, Conflict):
+    if isinstance(error, ConflictError):
         first = str(error).splitlines()[0]
         return ErrorView(
             what, (first, *fields), "Look at the page as it is now; make the plan again where something changed."
         )
-    if isinstance(error, Unavailable):
+    if isinstance(error, UnavailableError):
         return ErrorView(what, (str(error),), "Wait a moment and send it again; what you typed is still here.")
     if faults:
         rows = sum(bool(_line(fault)) for fault in faults)
@@ -57,7 +57,7 @@ def refusal_of(error: EvenhandError, what: str, placed: bool = False) -> ErrorVi
     return ErrorView(
         what,
         (str(error),),
-        "Nothing was stored. Mend this and send it again." if isinstance(error, InvalidInput) else "",
+        "Nothing was stored. Mend this and send it again." if isinstance(error, InvalidInputError) else "",
     )
 
 

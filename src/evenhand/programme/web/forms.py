@@ -16,7 +16,7 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.types import Message
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 
 MOST_FIELDS = 20_000
 """Fields of the largest form: an arm of a long list of changes has three."""
@@ -60,14 +60,14 @@ class Form:
             typed: the field of the text.
 
         Raises:
-            InvalidInput: neither was given.
+            InvalidInputError: neither was given.
         """
         for key, name, body in self.files:
             if key == file and body.strip():
                 return name or "the file", body
         text = self.text(typed)
         if not text:
-            raise InvalidInput("no table was given: choose a file, or type the rows into the field")
+            raise InvalidInputError("no table was given: choose a file, or type the rows into the field")
         return "the rows that were typed", text.encode()
 
 
@@ -79,13 +79,13 @@ def read_form(body: bytes, content_type: str) -> Form:
         content_type: header Content-Type of the request.
 
     Raises:
-        InvalidInput: it is malformed or exceeds a limit.
+        InvalidInputError: it is malformed or exceeds a limit.
     """
     kind, options = parse_options_header(content_type)
     is_multipart, boundary = kind == b"multipart/form-data", options.get(b"boundary", b"")
     too_many = not is_multipart and body.count(b"&") >= MOST_FIELDS  # the parser does not count empty fields
     if too_many or (is_multipart and not _BOUNDARY.fullmatch(boundary)):
-        raise InvalidInput(UNREADABLE)
+        raise InvalidInputError(UNREADABLE)
     head = kind + b'; boundary="' + boundary + b'"' if is_multipart else kind  # no charset: some codecs are slow
 
     async def receive() -> Message:
@@ -104,4 +104,4 @@ def read_form(body: bytes, content_type: str) -> Form:
     try:
         return asyncio.run(parse())
     except (MultiPartException, FormParserError):
-        raise InvalidInput(UNREADABLE) from None
+        raise InvalidInputError(UNREADABLE) from None

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.model.io.text_table import Table, read_table
 from evenhand.programme.api.dependencies import who_of
 from evenhand.programme.api.jobs import Job
@@ -134,7 +134,7 @@ def budget_of(form: Form, usual: Mapping[str, float]) -> dict[str, float] | None
     """Return the budget of a form; None if it is the usual one.
 
     Raises:
-        InvalidInput: it is not a number.
+        InvalidInputError: it is not a number.
     """
     given = dict(zip(form.texts("resource"), form.texts("budget"), strict=False))
     found: dict[str, float] = {}
@@ -143,7 +143,7 @@ def budget_of(form: Form, usual: Mapping[str, float]) -> dict[str, float] | None
         try:
             found[name] = float(text) if text else there
         except ValueError:
-            raise InvalidInput(f"{name}: expected a number, got {text[:40]!r}") from None
+            raise InvalidInputError(f"{name}: expected a number, got {text[:40]!r}") from None
     return None if found == dict(usual) else found
 
 
@@ -151,9 +151,9 @@ def number_of(form: Form, name: str) -> int:
     """A whole number that stands in a hidden field.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInputError: it is none.
     """
     text = form.text(name)
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise InvalidInput("the form cannot be read; load the page anew, and send it again")
+        raise InvalidInputError("the form cannot be read; load the page anew, and send it again")
     return int(text)

@@ -62,7 +62,7 @@ def show_model(programme: Programme) -> ModelView:
         programme: which.
 
     Raises:
-        InvalidInput: no arm takes part.
+        InvalidInputError: no arm takes part.
     """
     problem, _, _ = programme.present_problem()
     fields: Check = check(problem, problem.welfare)

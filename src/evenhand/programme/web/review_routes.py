@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.errors import EvenhandError, InvalidInput
+from evenhand.errors import EvenhandError, InvalidInputError
 from evenhand.model.objective import read_welfare
 from evenhand.programme.api.jobs import Job, name_of
 from evenhand.programme.api.problem_details import ErrorView, status_of
@@ -122,7 +122,7 @@ def _step(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise InvalidInput(f"a step is a whole number from 0, not {text[:40]!r}")
+        raise InvalidInputError(f"a step is a whole number from 0, not {text[:40]!r}")
     return int(text)
 
 
@@ -252,7 +252,7 @@ def adopt(request: Request, form: Sending) -> Response:
     """Run the programme by a model that was fitted, or go back to one that was in use."""
     try:
         if not form.text("sure"):
-            raise InvalidInput("tick the box that says that plans are to be made by it from now on")
+            raise InvalidInputError("tick the box that says that plans are to be made by it from now on")
         number = number_of(form, "refit")
         done = programme_of(request).adopt(number, who=writer_of(request, form), key=form.text("key") or None)
     except EvenhandError as error:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
+from evenhand.errors import InfeasibleError, InvalidInputError, NotConvergedError, OutOfDomainError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic
 from evenhand.solvers.column_generation.leximin import Raised, holding_members, raise_fixed
 from evenhand.solvers.column_generation.master import FLOOR_SLACK, Master
@@ -58,8 +58,8 @@ def best_mixture(
         max_rounds: calls of the oracle after which to end with the gap that is left.
 
     Raises:
-        Infeasible: the floors cannot all be reached.
-        OutOfDomain: no policy is in the domain of the welfare.
+        InfeasibleError: the floors cannot all be reached.
+        OutOfDomainError: no policy is in the domain of the welfare.
     """
     least = np.asarray(floors, dtype=np.float64)
     search = _Search(oracle, tolerance, progress, counts, least, max_rounds)
@@ -175,9 +175,9 @@ class _Search:
         if level >= -FLOOR_SLACK:
             return shares
         if bound >= -FLOOR_SLACK:
-            raise NotConverged("rounding errors are too large to decide whether the floors are feasible")
+            raise NotConvergedError("rounding errors are too large to decide whether the floors are feasible")
         most = self._raise(rows, np.full(number, -np.inf), np.zeros(number)).level
-        raise Infeasible(
+        raise InfeasibleError(
             "the floors ask for more than the budget allows: the largest floor that all arms with a floor can have "
             f"together is {np.floor(max(most, 0.0) * 1e6 + 0.01) / 1e6:.6g}"
         )
@@ -188,7 +188,7 @@ class _Search:
             return start
         raised = self._raise_members(np.full(len(self.counts), -np.inf))
         if raised.level <= 0:
-            raise OutOfDomain(
+            raise OutOfDomainError(
                 "alpha-fairness needs positive values, but no policy gives every arm one: "
                 f"the worst-off arm has at most {raised.bound:.6g}. Use a Gini welfare, or shift the rewards."
             )
@@ -249,10 +249,10 @@ class _Search:
 
 
 def _check_support(welfare: Welfare, value: float, bound: float) -> None:
-    """Raise InvalidInput if a user's own welfare contradicts its supergradients: then nothing is proved."""
+    """Raise InvalidInputError if a user's own welfare contradicts its supergradients: then nothing is proved."""
     known = isinstance(welfare, (RankWeighted, PowerMean))
     if not known and value > bound + 1e-4 * max(abs(value), abs(bound)):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"welfare {welfare.name}: a policy has {value:.6g}, but its supergradients say that none has more than "
             f"{bound:.6g}: they do not bound it from above, or it is not concave"
         )

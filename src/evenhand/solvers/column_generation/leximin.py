@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import Infeasible
+from evenhand.errors import InfeasibleError
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.column_generation.master import FLOOR_SLACK, LP_TOLERANCE, on_simplex
 from evenhand.typing import Bools, Floats
@@ -197,7 +197,7 @@ def _with_slack(matrix: Floats, due: Floats, free: Bools, units: Floats) -> tupl
     while True:
         try:
             return _level_program(matrix, due - np.where(free, 0.0, slack * units), free, units)
-        except Infeasible:
+        except InfeasibleError:
             slack *= 10
             if slack > 1e-5:
                 raise

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import NotConverged, OutOfDomain
+from evenhand.errors import NotConvergedError, OutOfDomainError
 from evenhand.model.welfare import Welfare
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.welfare_cuts import Cuts, Support, best_between, pieces_of
@@ -64,7 +64,7 @@ class Master:
         for _ in range(MAX_ROUNDS):
             try:
                 shares, multipliers, prices = self._program(matrix)
-            except NotConverged:  # beyond the digits of floating point
+            except NotConvergedError:  # beyond the digits of floating point
                 if support is None:
                     raise
                 break
@@ -81,7 +81,7 @@ class Master:
     def _value(self, values: Floats) -> float:
         try:
             return float(self.welfare(values, self.counts))
-        except OutOfDomain:
+        except OutOfDomainError:
             return -np.inf
 
     def _move(self, near: Floats, far: Floats, shares: Floats) -> None:

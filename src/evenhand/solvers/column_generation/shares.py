@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evenhand.errors import Infeasible, OutOfDomain
+from evenhand.errors import InfeasibleError, OutOfDomainError
 from evenhand.model.welfare import PowerMean, Welfare, is_lexicographic
 from evenhand.solvers.column_generation.leximin import ErrorOfSum, exact_values, leximin_stages, raise_fixed
 from evenhand.solvers.column_generation.master import FLOOR_SLACK, Master
@@ -33,8 +33,8 @@ def best_shares(
         and the constant, less the value of the floors at their prices. For leximin, the support of its first stage.
 
     Raises:
-        Infeasible: no mixture meets the floors.
-        OutOfDomain: no mixture is in the domain of the welfare.
+        InfeasibleError: no mixture meets the floors.
+        OutOfDomainError: no mixture is in the domain of the welfare.
     """
     matrix, least = np.asarray(matrix, dtype=np.float64), np.asarray(floors, dtype=np.float64)
     if is_lexicographic(welfare):
@@ -54,8 +54,8 @@ def master_from(matrix: Floats, welfare: Welfare, counts: Ints, floors: Floats, 
         precision: relative gap at which to stop.
 
     Raises:
-        Infeasible: no mixture meets the floors.
-        OutOfDomain: no mixture is in the domain of the welfare.
+        InfeasibleError: no mixture meets the floors.
+        OutOfDomainError: no mixture is in the domain of the welfare.
     """
     number = len(counts)
     start = _feasible(matrix[number:], floors)
@@ -63,7 +63,7 @@ def master_from(matrix: Floats, welfare: Welfare, counts: Ints, floors: Floats, 
         raised = raise_fixed(matrix, np.concatenate([np.full(number, -np.inf), floors]))
         start = raised.shares
         if isinstance(welfare, PowerMean) and raised.level <= 0:
-            raise OutOfDomain(
+            raise OutOfDomainError(
                 f"no mixture gives every arm a positive value: the worst-off has at most {raised.level:.6g}"
             )
     return Master(welfare, counts, floors, start, precision)
@@ -78,7 +78,7 @@ def _feasible(matrix: Floats, floors: Floats) -> Floats:
         return shares
     raised = raise_fixed(matrix, np.full(len(floors), -np.inf), floors)
     if raised.level < -FLOOR_SLACK:
-        raise Infeasible(f"no mixture meets the floors: one is missed by at least {-raised.level:.6g}")
+        raise InfeasibleError(f"no mixture meets the floors: one is missed by at least {-raised.level:.6g}")
     return raised.shares
 
 
@@ -88,6 +88,6 @@ def _in_interior(welfare: Welfare, values: Floats) -> bool:
         return bool((values > 0).all())
     try:
         welfare.check_domain(values)
-    except OutOfDomain:
+    except OutOfDomainError:
         return False
     return True

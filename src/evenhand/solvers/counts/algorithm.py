@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from evenhand.display import size_in_words
-from evenhand.errors import TooLarge
+from evenhand.errors import TooLargeError
 from evenhand.kernels.lattice import lattice_size
 from evenhand.kernels.splits import Split, factorise
 from evenhand.solvers.counts.post_decision import Slots
@@ -89,12 +89,12 @@ def find_roads(slots: Slots) -> Roads:
     """The cheapest algorithm.
 
     Raises:
-        TooLarge: there are too many count states or allocations.
+        TooLargeError: there are too many count states or allocations.
     """
     num_points = lattice_size(slots.num_arms, slots.num_states)
     # Points are numbered in 32 bits.
     if num_points >= 2**31:
-        raise TooLarge(f"there are {size_in_words(num_points)} count states. {INSTEAD}")
+        raise TooLargeError(f"there are {size_in_words(num_points)} count states. {INSTEAD}")
     climb = _climbing(slots)
     allocations = np.zeros((0, len(slots.cells)), dtype=np.int64)
     if climb is None:
@@ -156,7 +156,7 @@ def list_allocations(slots: Slots, num_points: int) -> Ints:
             room = np.where(need > 0, np.floor((slots.limit - used) / need), np.inf).min(axis=1, initial=np.inf)
         number = np.minimum(slots.num_arms - chosen.sum(axis=1), room).astype(np.int64) + 1
         if number.sum() > MOST_ALLOCATIONS:
-            raise TooLarge(
+            raise TooLargeError(
                 f"each of {num_points} count states would choose among more than {float(number.sum()):.3g} "
                 f"allocations. {INSTEAD}"
             )

@@ -16,7 +16,7 @@ is g, V moves along it at once, so that the next improvement leads into the clas
 
 If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
 meet. Then the width of d stops shrinking, and the criterion is refused, in words; unless the arms cannot but meet in
-one long run, where it is their slowness, and NotConverged.
+one long run, where it is their slowness, and NotConvergedError.
 
 The sweeps are the same for one type and for several.
 """
@@ -26,7 +26,7 @@ from typing import NoReturn
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
 
-from evenhand.errors import NotApplicable, NotConverged
+from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.bounds import Bounds, Certifier
 from evenhand.solvers.counts.expectation import Follow
@@ -127,16 +127,18 @@ class Patience:
         if width <= _HARDLY * self.narrowest:
             self.narrowest, self.waited = width, 0
         if bounds.high - bounds.low <= 4 * bounds.slack:
-            raise NotConverged(f"the relative gap is still {bounds.gap:.3g}, and rounding leaves no more digits")
+            raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g}, and rounding leaves no more digits")
         if self.waited < self.rounds:
             return
         if self.is_one or not self.criterion.is_average:
-            raise NotConverged(f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly")
+            raise NotConvergedError(
+                f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly"
+            )
         _refuse_average(bounds)
 
 
 def _refuse_average(bounds: Bounds) -> NoReturn:
-    raise NotApplicable(
+    raise NotApplicableError(
         f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
         f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to forget "
         f"where they were. {INSTEAD_OF_AVERAGE}"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_tables
 from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, Roads, spread_extras
@@ -110,7 +110,7 @@ class Outcomes:
         known = {tuple(config): i for configs in self.roads.extras for i, config in enumerate(configs)}
         used, row = np.unique(spread, axis=0, return_inverse=True)
         if any(tuple(config) not in known for config in used):
-            raise InvalidInput("choices: some of them are beyond the budget")
+            raise InvalidInputError("choices: some of them are beyond the budget")
         return np.array([known[tuple(config)] for config in used], dtype=np.int64)[row.reshape(-1)]
 
     # -- the expected value after it ----------------------------------------------------------------------------------

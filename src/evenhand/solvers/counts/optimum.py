@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from evenhand.errors import InvalidInput
+from evenhand.errors import InvalidInputError
 from evenhand.kernels.lattice import lattice_points
 from evenhand.typing import Array, Floats, Ints
 
@@ -54,7 +54,7 @@ class CountOptimum:
             step: which step, if the horizon is finite.
         """
         if (step is None) != (self.choices.ndim == 2):
-            raise InvalidInput("step: it belongs to a finite horizon, and only there it must be given")
+            raise InvalidInputError("step: it belongs to a finite horizon, and only there it must be given")
         choices = self.choices if step is None else self.choices[step]
         number = np.asarray(index)
         states = np.arange(len(self.base))

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.checks import check_memory, fits_in_memory
-from evenhand.errors import TooLarge
+from evenhand.errors import TooLargeError
 from evenhand.kernels.boxes import Pairs, Rows
 from evenhand.kernels.lattice import (
     branches,
@@ -157,7 +157,7 @@ def read_moves(tables: TypeTables, limit: Floats) -> Moves:
         limit: (resource,) the budget, with its room for rounding.
 
     Raises:
-        TooLarge: there are too many ways.
+        TooLargeError: there are too many ways.
     """
     # Phase 1: all allocations, and what they use.
     allocations, used = _list_allocations(tables, limit)
@@ -207,7 +207,7 @@ def _list_allocations(tables: TypeTables, limit: Floats) -> tuple[Ints, Floats]:
 
 def _check_growth(number: float, width: int) -> None:
     if number > MOST_PAIRS or not fits_in_memory(number * 40.0 * width, 0.5):
-        raise TooLarge(f"the arms of one type have over {number:.3g} allocations within the budget. {INSTEAD}")
+        raise TooLargeError(f"the arms of one type have over {number:.3g} allocations within the budget. {INSTEAD}")
 
 
 def _distinct_uses(used: Floats, limit: Floats) -> tuple[Ints, Floats]:

@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInput, TooLarge
+from evenhand.errors import InvalidInputError, TooLargeError
 from evenhand.kernels.lattice import lattice_size
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.algorithm import INSTEAD, Roads, find_roads, list_allocations
@@ -48,7 +48,7 @@ def check_program(states: str, criterion: Criterion, size_in_bytes: float, opera
         what += f" with the choices of {criterion.num_steps} steps"
     check_memory(size_in_bytes, what, instead)
     if operations > MOST_OPERATIONS:
-        raise TooLarge(f"{what} would need about {operations:.1g} operations. {instead}")
+        raise TooLargeError(f"{what} would need about {operations:.1g} operations. {instead}")
     return what
 
 
@@ -210,11 +210,11 @@ def plan_counts(
         small: entries of explicit tables up to which they are used in place of compiled sweeps.
 
     Raises:
-        TooLarge: it is beyond all reason.
-        NotApplicable: under the criterion average, if the graph of an arm shows that the long run depends on its start.
+        TooLargeError: it is beyond all reason.
+        NotApplicableError: under the criterion average, if by the graph of an arm the long run depends on its start.
     """
     if not isinstance(criterion, Criterion):
-        raise InvalidInput(f"criterion: expected a Criterion, got {criterion!r}")
+        raise InvalidInputError(f"criterion: expected a Criterion, got {criterion!r}")
     arm = Arm(transitions, rewards, usage, limit)
     slots = read_slots(arm, num_arms)
     if criterion.is_average:

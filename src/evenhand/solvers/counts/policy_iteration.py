@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 
 from evenhand.checks import check_shape
-from evenhand.errors import NotApplicable, NotConverged
+from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.kernels.lattice import interpolate
 from evenhand.solvers.counts.bounds import Bounds, Certifier, certify_counts
 from evenhand.solvers.counts.evaluation import Patience, advance, apply_policy, extremes
@@ -49,11 +49,11 @@ def solve_counts(
             rounding allows.
         progress: called after each round with its number and the relative gap; of a finite horizon, after each step,
             with the share of steps to go.
-        most_rounds: when to give up (NotConverged).
+        most_rounds: when to give up (NotConvergedError).
 
     Raises:
-        TooLarge: it would not fit.
-        NotApplicable: under the criterion average, if the best mean depends on where the arms start.
+        TooLargeError: it would not fit.
+        NotApplicableError: under the criterion average, if the best mean depends on where the arms start.
     """
     check_shape(initial, {"state": plan.slots.num_states}, "initial")
     plan.check_solving()
@@ -67,7 +67,7 @@ def _start(plan: CountPlan, initial: Floats) -> Floats:
     """(count state,) the value function of a quarter of the arms at the same proportions, if there are many states."""
     if plan.num_points >= COARSE_FROM and plan.slots.num_arms >= 10 * _COARSER:
         # A quarter of the budget may be too small for a unique long run.
-        with suppress(NotApplicable, NotConverged):
+        with suppress(NotApplicableError, NotConvergedError):
             coarse = solve_counts(plan.with_fewer_arms(_COARSER), initial, _COARSE_TOLERANCE)
             return interpolate(coarse.value_function, coarse.num_arms, plan.outcomes.points.astype(np.int64))
     return np.zeros(plan.num_points)
@@ -103,7 +103,7 @@ def _iterate(
         patience.note(most - least, bounds)
         follow = outcomes.follow(choice.targets)
         value = apply_policy(certifier, follow, base_rewards + choice.gains, value, _SHRINK * (most - least))
-    raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {most_rounds} rounds")
+    raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g} after {most_rounds} rounds")
 
 
 # -- finite: backward induction --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from evenhand.checks import check_positive_int, check_shape
-from evenhand.errors import InvalidInput, NotApplicable
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.solvers.closed_classes import never_splits
 from evenhand.typing import Bools, Floats, Ints
 
@@ -95,13 +95,13 @@ def read_slots(arm: Arm, num_arms: int) -> Slots:
     """Read an arm's tables.
 
     Raises:
-        InvalidInput: shapes do not fit, or a state has no idle action.
+        InvalidInputError: shapes do not fit, or a state has no idle action.
     """
     _check_tables(arm)
     check_positive_int(num_arms, "num_arms")
     free = np.asarray((arm.usage == 0).all(axis=2))
     if not free.any(axis=1).all():
-        raise InvalidInput("usage: in every state some action must use nothing of any resource")
+        raise InvalidInputError("usage: in every state some action must use nothing of any resource")
     base = _best_free(arm, free)
     base_rows = arm.transitions[np.arange(len(base)), base]
     cells = _useful_cells(arm, base)
@@ -138,7 +138,7 @@ def check_one_class(arm: Arm) -> None:
     leaves = np.unique(label[np.nonzero(moves & (label[:, None] != label))[0]])
     closed = [np.flatnonzero(label == k).tolist() for k in range(number) if k not in leaves]
     if len(closed) > 1:
-        raise NotApplicable(
+        raise NotApplicableError(
             f"the criterion average asks for one long run, and an arm has {len(closed)} groups of states that no "
             f"action leaves (such as the states {closed[0][:5]} and {closed[1][:5]}): its mean reward depends on "
             f"where it starts. {INSTEAD_OF_AVERAGE}"

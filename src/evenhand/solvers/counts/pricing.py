@@ -31,8 +31,8 @@ class TypedPricing:
             tell: told what is being done.
 
         Raises:
-            TooLarge: it would not fit, or take for ever.
-            NotApplicable: an average whose long run depends on where the arms start.
+            TooLargeError: it would not fit, or take for ever.
+            NotApplicableError: an average whose long run depends on where the arms start.
         """
         plan.check()
         plan.check_long_run()

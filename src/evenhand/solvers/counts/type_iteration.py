@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
-from evenhand.errors import NotConverged
+from evenhand.errors import NotConvergedError
 from evenhand.solvers.counts.bounds import Bounds, Certifier, law_error
 from evenhand.solvers.counts.evaluation import Patience, advance, apply_policy, extremes
 from evenhand.solvers.counts.transition import UNIT
@@ -91,7 +91,7 @@ def solve_types(
         tell: told what is being done.
 
     Raises:
-        NotApplicable: under the criterion average, if the best mean depends on where the arms start.
+        NotApplicableError: under the criterion average, if the best mean depends on where the arms start.
     """
     tell = tell or (lambda what: None)
     criterion = operators.plan.criterion
@@ -122,7 +122,7 @@ def _iterate(
         patience.note(width, bounds)
         tell(f"improvement {number}, bounds {bounds.gap:.0e} apart")
         value = iteration.settle(value, tolerance, CLOSER * width)
-    raise NotConverged(f"the relative gap is still {bounds.gap:.3g} after {MOST_ROUNDS} rounds")
+    raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g} after {MOST_ROUNDS} rounds")
 
 
 @dataclass

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 
 from evenhand.checks import fits_in_memory
 from evenhand.display import size_in_words
-from evenhand.errors import TooLarge
+from evenhand.errors import TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
@@ -146,7 +146,7 @@ class TypedPlan:
         # A decision is one number, and so are the outcomes that a policy leads to.
         for numbers in ([len(moves.allocations) for moves in self.types], [len(moves.movers) for moves in self.types]):
             if prod(numbers) >= 2**62:
-                raise TooLarge(f"{what} has over 2^62 decisions. {INSTEAD}")
+                raise TooLargeError(f"{what} has over 2^62 decisions. {INSTEAD}")
 
     def check_long_run(self) -> None:
         """Refuse an average where the graph of an arm shows that the long run depends on its start."""
@@ -176,7 +176,7 @@ def plan_types(problem: CoupledMDP) -> TypedPlan:
         problem: the problem, under its criterion.
 
     Raises:
-        TooLarge: there are too many states, or a type alone has too many allocations.
+        TooLargeError: there are too many states, or a type alone has too many allocations.
     """
     _check_states(problem)
     types = [read_moves(own, problem.budget_limit) for own in _tables_of(problem)]
@@ -190,7 +190,7 @@ def _check_states(problem: CoupledMDP) -> None:
     # By logarithms: the number itself may be beyond the doubles.
     if log > 690 or not fits_in_memory(8.0 * LEAP * np.exp(log)):
         number = np.exp(log) if log <= 690 else np.inf
-        raise TooLarge(f"the count space has {size_in_words(number)} states. {INSTEAD}")
+        raise TooLargeError(f"the count space has {size_in_words(number)} states. {INSTEAD}")
 
 
 def _tables_of(problem: CoupledMDP) -> list[TypeTables]:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import InvalidInput, NotConverged
+from evenhand.errors import InvalidInputError, NotConvergedError
 from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.fluid.programs import Rounds, relative_gap
 from evenhand.typing import Floats
@@ -116,14 +116,14 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
 
     @abstractmethod
     def closed(self, solution: Found) -> Found:
-        """Return the solution, if its gap is within the tolerance; else raise NotConverged."""
+        """Return the solution, if its gap is within the tolerance; else raise NotConvergedError."""
 
     @abstractmethod
     def check_domain(self) -> None:
-        """Raise OutOfDomain if the budget cannot bring every arm into the domain of the welfare."""
+        """Raise OutOfDomainError if the budget cannot bring every arm into the domain of the welfare."""
 
     @abstractmethod
-    def out_of_reach(self) -> InvalidInput:
+    def out_of_reach(self) -> InvalidInputError:
         """Return the error if no point of the domain, or none within the floors, is within the budget."""
 
     def resumed(self) -> SoFar[AnyCut] | None:
@@ -188,7 +188,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
             self._learn(state, self.answer(np.maximum(prices, self.least_prices(state.best))))
             self.keep(state)
         reached = state.proven if np.isfinite(state.proven) else gap
-        raise NotConverged(
+        raise NotConvergedError(
             f"the gap of the fluid relaxation is {reached:.2g} after {self.rounds} rounds, not {self.tolerance:.2g}; "
             "use a larger tolerance"
         )
@@ -252,7 +252,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         """Return the total use at a price."""
         # Beyond this exp leaves the doubles.
         if abs(log_price) > 700:
-            raise NotConverged("no price meets the budget: the values or the budget are of extreme size")
+            raise NotConvergedError("no price meets the budget: the values or the budget are of extreme size")
         return float(self.answer(np.exp([log_price])).total[0])
 
 

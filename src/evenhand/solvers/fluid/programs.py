@@ -37,7 +37,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import Infeasible, NotConverged, OutOfDomain, TooLarge
+from evenhand.errors import InfeasibleError, NotConvergedError, OutOfDomainError, TooLargeError
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, is_lexicographic, is_mean
 from evenhand.solvers._highs import LinearOptimum, LinearProgram, solve_program
 from evenhand.solvers.fluid.frontiers import Bound, FluidModel
@@ -180,10 +180,10 @@ def solve_by_program(
         progress: called each round with its number and the gap.
 
     Raises:
-        TooLarge: the program would be too large.
-        Infeasible: the floors cannot be reached.
-        OutOfDomain: the welfare is not defined within the budget.
-        NotConverged: the gap did not close.
+        TooLargeError: the program would be too large.
+        InfeasibleError: the floors cannot be reached.
+        OutOfDomainError: the welfare is not defined within the budget.
+        NotConvergedError: the gap did not close.
     """
     program = Program(model)
     program.check_floors()
@@ -237,7 +237,7 @@ class Program:
         # The entries of the flow, and about four more a pair: it leaves a state, uses, serves, and has a value.
         support = np.count_nonzero(model.types.transitions[self.type, self.state, self.action])
         if (entries := self.num_steps * (support + 4 * len(self.type))) > MOST_ENTRIES:
-            raise TooLarge(
+            raise TooLargeError(
                 f"the linear program of the relaxation has {entries} entries; at most {MOST_ENTRIES} are taken. "
                 "Use a Gini welfare or alpha-fairness, which need none, or group similar arms into types."
             )
@@ -384,8 +384,8 @@ class Program:
         )
         try:
             return self._read(_solved(program), number)
-        except Infeasible:  # infeasible floors are refused before (`check_floors`)
-            raise NotConverged(
+        except InfeasibleError:  # infeasible floors are refused before (`check_floors`)
+            raise NotConvergedError(
                 "the linear program of the relaxation has a solution, but its numbers are of too different a size for "
                 "the solver to find one"
             ) from None
@@ -470,7 +470,7 @@ class Program:
         # Two ways to fail: an arm that cannot be served so often even alone, and arms that together would use too much.
         most = model.served(model.most_served) / model.criterion.total
         if (most < model.floors * (1 - FLOOR_ROUNDING)).any() or self._least_use[0] > 1 + FLOOR_ROUNDING:
-            raise Infeasible(out_of_floors(model))
+            raise InfeasibleError(out_of_floors(model))
 
 
 def _last_column(entries: Floats, width: int) -> sparse.csr_array:
@@ -494,7 +494,7 @@ def out_of_floors(model: FluidModel) -> str:
         gains = np.append(np.zeros(program.num_members), 1.0)
         lower = np.append(np.full(program.num_members, -np.inf), 0.0)
         largest = float(program.solve(gains, lower=lower, floors=np.full(len(floored), np.nan)).more[0])
-    except (TooLarge, NotConverged):
+    except (TooLargeError, NotConvergedError):
         return "the floors are infeasible within the budget, even in expectation. Lower them, or raise the budget."
     whose = "every arm" if len(floored) == len(model) else "every arm that has a floor"
     shown = np.floor(max(largest, 0.0) * 1e4 + 1e-3) / 1e4  # rounded down, but not for the sake of a last bit
@@ -538,7 +538,7 @@ class _Search:
         """The welfare of members' values; minus infinity outside its domain."""
         try:
             return float(self.welfare(members, self.sizes))
-        except OutOfDomain:
+        except OutOfDomainError:
             return -np.inf
 
     def prove(self, weights: Floats, prices: Floats, constant: float = 0.0) -> Bound:
@@ -564,7 +564,7 @@ class _Search:
         levels, ranks = _levels(welfare, self.model)
         number, members = len(levels), len(self.sizes)
         if number * members > MOST_RANK_ROWS:
-            raise TooLarge(f"the linear program has {number} x {members} rows of ranks; at most {MOST_RANK_ROWS}")
+            raise TooLargeError(f"the linear program has {number} x {members} rows of ranks; at most {MOST_RANK_ROWS}")
         # Columns m, lambda, nu; a row lambda_i + nu_m - w_i m <= 0 for each rank weight and member.
         rows = sparse.hstack(
             [
@@ -625,7 +625,7 @@ class _Search:
         if isinstance(self.welfare, PowerMean):
             # From alpha = 1 on the utility of 0 is minus infinity; below that 0 is still inside the domain.
             if least < 0 or (least <= 0 and self.welfare.aversion >= 1):
-                raise OutOfDomain(
+                raise OutOfDomainError(
                     f"{self.welfare.name} needs positive values, and the budget does not suffice to give every arm "
                     "one. Use a Gini welfare, or shift the rewards."
                 )

@@ -50,7 +50,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenhand.checks import Faults, check_memory, check_shape
-from evenhand.errors import Infeasible, InvalidInput, NotConverged, OutOfDomain
+from evenhand.errors import InfeasibleError, InvalidInputError, NotConvergedError, OutOfDomainError
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts
 from evenhand.model.criterion import Criterion, Opening, as_criterion
@@ -161,11 +161,11 @@ def solve_fluid(
         progress: called each round with its number and the gap.
 
     Raises:
-        OutOfDomain: the welfare needs positive values, and the budget does not reach for all arms.
-        Infeasible: the floors are infeasible; the message has the largest that are not.
-        NotApplicable: the average depends on where arms start.
-        TooLarge: the tables would not fit in memory.
-        NotConverged: the gap did not close.
+        OutOfDomainError: the welfare needs positive values, and the budget does not reach for all arms.
+        InfeasibleError: the floors are infeasible; the message has the largest that are not.
+        NotApplicableError: the average depends on where arms start.
+        TooLargeError: the tables would not fit in memory.
+        NotConvergedError: the gap did not close.
     """
     return solve_model(model_of(problem, initial), welfare, tolerance, progress)
 
@@ -282,7 +282,7 @@ def solve_model(
         progress: called each round with its number and the gap.
     """
     if not 0 < tolerance < 1:
-        raise InvalidInput(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
+        raise InvalidInputError(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     model, objective = _within_reach(model), as_welfare(welfare, model.num_members)
     begin = time.perf_counter()
     # By prices if members respond to them in closed form; under leximin that is so for one resource only.
@@ -293,7 +293,7 @@ def solve_model(
     if fluid_programs.fits_by_step(model, objective):
         try:
             return _of_program(model, objective, tolerance, progress, begin)
-        except NotConverged:
+        except NotConvergedError:
             if not by_prices or model.criterion.lasts:
                 raise
     elif not by_prices:
@@ -319,7 +319,7 @@ def _solve_by_prices(search: "_Search") -> FluidSolution:
     search.check_floors()
     try:
         return _by_structure(search)
-    except NotConverged:
+    except NotConvergedError:
         if len(search.model) > FEW_TYPES:
             raise
         return _of_program(search.model, search.welfare, search.tolerance, search.progress, search.begin)
@@ -345,7 +345,7 @@ def _of_program(
 ) -> FluidSolution:
     """Return the solution by linear programs: closed to the tolerance, or as far as numbers allow.
 
-    Its gap is a true one. If it is of no use, raise NotConverged.
+    Its gap is a true one. If it is of no use, raise NotConvergedError.
     """
     optimum = solve_by_program(model, objective, tolerance, progress)
     return _closed(_solution(model, objective, optimum, begin), max(tolerance, LARGEST_GAP))
@@ -376,7 +376,7 @@ def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin:
 def _closed(solution: FluidSolution, tolerance: float) -> FluidSolution:
     """The solution, if its gap is within the tolerance."""
     if solution.gap > tolerance:
-        raise NotConverged(
+        raise NotConvergedError(
             f"the gap of the fluid relaxation is {solution.gap:.2g} after {solution.rounds} rounds, "
             f"not {tolerance:.2g}; use a larger tolerance"
         )
@@ -416,9 +416,9 @@ def read_model(
     start = types.initial if initial is None else np.asarray(initial, dtype=np.float64)
     check_shape(start, {"type": num_types, "state": num_states}, "initial")
     if not (start >= 0).all() or np.abs(start.sum(axis=1) - 1).max() > 1e-8:
-        raise InvalidInput("initial: expected probabilities that sum to 1 for each type")
+        raise InvalidInputError("initial: expected probabilities that sum to 1 for each type")
     if (start[np.arange(num_states) >= types.num_states[:, None]] > 0).any():
-        raise InvalidInput("initial: a state that a type does not have has a positive probability")
+        raise InvalidInputError("initial: a state that a type does not have has a positive probability")
     model = FluidModel(types.within(amounts), sizes, amounts, criterion, start, groups, floors)
     steps = criterion.num_steps or 1
     # As far as they matter, steps bend a frontier each at its own slope.
@@ -466,7 +466,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         short = (most < self.model.floors * (1 - FLOOR_ROUNDING)).any()
         least = self.model.sizes @ self.frontiers.uses[self.frontiers.first]
         if short or (len(least) == 1 and (least > self.model.allowance * (1 + FLOOR_ROUNDING)).any()):
-            raise Infeasible(fluid_programs.out_of_floors(self.model))
+            raise InfeasibleError(fluid_programs.out_of_floors(self.model))
 
     def total(self, frontiers: Frontiers, values: Floats) -> Floats:
         """(resource,) the use of all members at values on frontiers."""
@@ -476,7 +476,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         """The welfare without a budget, by which a power mean measures values."""
         most = self.frontiers.values[self.frontiers.last]
         if most.min() < 0 or (most.min() == 0 and aversion >= 1):
-            raise OutOfDomain(
+            raise OutOfDomainError(
                 f"{self.welfare.name} needs positive values, but even without a budget "
                 f"the worst-off arm has at most {most.min():.6g}. Use a Gini welfare, or shift the rewards."
             )
@@ -578,7 +578,7 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         return self.finish(occupancy, proof)
 
     def check_domain(self) -> None:
-        """Raise OutOfDomain where the budget cannot bring every arm to a positive value."""
+        """Raise OutOfDomainError where the budget cannot bring every arm to a positive value."""
         free = self.frontiers.values[self.frontiers.first]
         if np.isfinite(self.answers.utility(free)):
             return
@@ -587,16 +587,16 @@ class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
         if needed >= self.allowance[0]:
             raise self.out_of_reach()
 
-    def out_of_reach(self) -> InvalidInput:
+    def out_of_reach(self) -> InvalidInputError:
         """Return the error if no point of the domain, or none within the floors, is within the budget."""
         if self.model.floors is not None:
             # Only a power mean has a domain to miss. Whether floors fit was checked before for one resource; for
             # several their program decides.
             if not isinstance(self.welfare, PowerMean):
-                return Infeasible(fluid_programs.out_of_floors(self.model))
+                return InfeasibleError(fluid_programs.out_of_floors(self.model))
             if len(self.unit) > 1:
                 fluid_programs.Program(self.model).check_floors()
-        return OutOfDomain(
+        return OutOfDomainError(
             f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
             "Use a Gini welfare, or shift the rewards."
         )

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.errors import Missing
+from evenhand.errors import NotFoundError
 from evenhand.programme.acceptance import Accepted
 from evenhand.programme.api import schemas
 from evenhand.programme.api.dependencies import Key, as_table, who_of
@@ -60,7 +60,7 @@ def show_current_plan(request: Request) -> Response:
     """The plan that is proposed for the present step."""
     found = service_of(request).programme.current_plan()
     if found is None:
-        raise Missing("no plan is proposed for the present step yet")
+        raise NotFoundError("no plan is proposed for the present step yet")
     return _told(request, found)
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.errors import Missing
+from evenhand.errors import NotFoundError
 from evenhand.programme.api import schemas
 from evenhand.programme.api.dependencies import Key, who_of
 from evenhand.programme.api.jobs import Job, name_of
@@ -22,7 +22,7 @@ def show_history(request: Request, arm: Annotated[schemas.Name, Query(descriptio
     """All that happened to an arm, and what was expected."""
     programme = service_of(request).programme
     if arm not in {one.name for one in programme.arms(gone=True)}:
-        raise Missing("unknown arm")
+        raise NotFoundError("unknown arm")
     return JSONResponse({"arm": arm, "entries": [entry.to_dict() for entry in programme.history(arm)]})
 
 
