@@ -50,7 +50,7 @@ _PARTS = ("check_cachable", "filename_base", "locator", "rebuild", "reduce")
 _told: set[str] = set()
 
 
-class Damaged(Exception):
+class DamagedError(Exception):
     """A file of the store is not what was written."""
 
 
@@ -165,18 +165,18 @@ def _read(file: Path, stamp: bytes, key: Any, owners: frozenset[int]) -> Any:
     with file.open("rb") as opened:
         about = os.fstat(opened.fileno())
         if owners and (about.st_uid not in owners or about.st_mode & stat.S_IWOTH):
-            raise Damaged("others could have written it")
+            raise DamagedError("others could have written it")
         text = opened.read()
     # Mark, digest of the sources, digest of the content, content.
     mark, rest = text[: len(MARK)], text[len(MARK) :]
     if mark != MARK or len(rest) < 2 * _DIGEST:
-        raise Damaged("it is not whole")
+        raise DamagedError("it is not whole")
     # Of other sources: older, or newer. Not damaged, but of no use.
     if rest[:_DIGEST] != stamp:
         return None
     content = rest[2 * _DIGEST :]
     if hashlib.sha256(content).digest() != rest[_DIGEST : 2 * _DIGEST]:
-        raise Damaged("it was changed")
+        raise DamagedError("it was changed")
     of, found = pickle.loads(content)  # noqa: S301  # written by whom this process trusts anyway, and whole
     return found if of == key else None
 
@@ -199,7 +199,7 @@ def _set_aside(file: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, Damaged) else (getattr(error, "strerror", None) or "it cannot be read")
+    return str(error) if isinstance(error, DamagedError) else (getattr(error, "strerror", None) or "it cannot be read")
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------

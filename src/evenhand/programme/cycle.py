@@ -84,7 +84,7 @@ TRIES = 3
 """Attempts to plan while the roster changes to one that the policy cannot serve."""
 
 
-class _Moved(Exception):
+class _MovedError(Exception):
     """The policy can no longer serve the roster."""
 
 
@@ -281,7 +281,7 @@ class Cycle:
                         0
                     ]
                     return Planned(**answer)
-            except _Moved:
+            except _MovedError:
                 continue
         raise ConflictError("the roster changed again and again while a policy was solved for it; ask again")
 
@@ -295,7 +295,7 @@ class Cycle:
             if ledger.last_event(tx) != inputs.known_event:
                 fresh = self.inputs(tx, step, budget)
                 if fresh is None:
-                    raise _Moved
+                    raise _MovedError
                 now, said = fresh, decisions if fresh.digest == inputs.digest else self.decide(tx, fresh)
             same = same_plan(tx, now)
             words = self._library.model(tx, now.model)[1]
