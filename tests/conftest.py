@@ -17,9 +17,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from scipy import stats
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.effort import limited_effort
+from evenhand.model import Arm, CoupledMDP
+from evenhand.planning import limited_effort
 from evenhand.problems import machine_replacement
 
 TASKS = str(Path(__file__).parent / "parallel")

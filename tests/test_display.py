@@ -15,9 +15,9 @@ from evenhand import display
 from evenhand.cli import progress
 from evenhand.display import Shown, as_frame, shows_bar, telling
 from evenhand.errors import InvalidInputError, MissingExtraError
-from evenhand.kernels.compilation import compile_now
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.policies.network import CountNetworkPolicy, Network
+from evenhand.kernels import compile_now
+from evenhand.model import MixturePolicy, TimeVaryingPolicy
+from evenhand.policies import CountNetworkPolicy, Network
 
 from .conftest import mentions, two_types
 

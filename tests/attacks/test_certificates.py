@@ -17,7 +17,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicableError, OutOfDomainError
-from evenhand.planning.relaxation import relax, tightest
+from evenhand.planning import relax, tightest
 
 from ..conftest import slow_after, try_each
 from ..contracts.test_objectives import Halfway, Kolm

@@ -18,9 +18,9 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, ModelError, PolicyError, TooLargeError
-from evenhand.model.composite import MixturePolicy
-from evenhand.planning.policy_registry import find_policy
-from evenhand.policies.network import CountNetworkPolicy, Network
+from evenhand.model import MixturePolicy
+from evenhand.planning import find_policy
+from evenhand.policies import CountNetworkPolicy, Network
 
 from ..conftest import mentions, try_each
 

@@ -49,7 +49,7 @@ class Training:
 
     def look(self):
         """After a kill: all is whole, and no step is lost."""
-        from evenhand.learning.checkpoints import read_checkpoint
+        from evenhand.learning import read_checkpoint
 
         if self.policy.exists():
             self.end()
@@ -145,8 +145,7 @@ def attack(run, start, kills, rng):
 
 def trained_here(run):
     """Much the same as the command, in a forked process."""
-    from evenhand.learning import train
-    from evenhand.learning.learners import PPOLearner
+    from evenhand.learning import PPOLearner, train
     from evenhand.problems import machine_replacement
 
     machines, learner = machine_replacement(num_arms=3), PPOLearner(num_copies=8, rollout=16, batch=64)

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.fitting.posterior_files import drawn_problems, load_posterior, posterior_path
-from evenhand.planning.plan_file import read_contents
+from evenhand.fitting import drawn_problems, load_posterior, posterior_path
+from evenhand.planning import read_contents
 
 from ..cli.test_fit import LOG, OPTIONS
 

@@ -13,8 +13,8 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.errors import ContradictionError, EvenhandError, NotConvergedError
-from evenhand.evaluation.long_run import LongRunLimits, play_long_run
-from evenhand.simulation.events import simulate_events
+from evenhand.evaluation import LongRunLimits, play_long_run
+from evenhand.simulation import simulate_events
 
 from ..conftest import slow_after, try_each
 from ..oracles.problems import replaced, seeded_problem

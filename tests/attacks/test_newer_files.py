@@ -21,10 +21,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import EvenhandError
-from evenhand.fitting.posterior import Dirichlet, Drawn
-from evenhand.fitting.posterior_files import Named, drawn_problems, load_posterior, posterior_path, save_posterior
-from evenhand.programme import schema
-from evenhand.programme.programme import Programme
+from evenhand.fitting import Dirichlet, Drawn, Named, drawn_problems, load_posterior, posterior_path, save_posterior
+from evenhand.programme import Programme, schema
 
 from ..conftest import try_each
 from ..programme.conftest import ACTIONS, ROSTER, STATES, pump

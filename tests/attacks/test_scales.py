@@ -10,7 +10,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicableError, NotConvergedError
-from evenhand.planning.relaxation import relax
+from evenhand.planning import relax
 
 from ..conftest import try_each
 from ..oracles.exact_lp import best

@@ -12,9 +12,8 @@ import pytest
 import evenhand as eh
 from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.planning import solve as solving
-from evenhand.reductions.joint import Joint
-from evenhand.solvers.closed_classes import Elimination, one_long_run
-from evenhand.solvers.occupancy import settle
+from evenhand.reductions import Joint
+from evenhand.solvers import Elimination, one_long_run, settle
 
 from ..conftest import try_each
 from ..oracles.exact_averages import ExactProblem, solve_linear

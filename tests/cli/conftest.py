@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.cli import progress
-from evenhand.cli.main import run
+from evenhand.cli import progress, run
 
 PATIENCE = 900.0
 """Seconds after which a process that hangs is ended. No test is about speed: a machine may be as busy as it likes."""

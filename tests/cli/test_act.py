@@ -130,8 +130,8 @@ def test_planning_again_with_another_budget_than_the_parameter(evenhand, folder,
 def test_a_trained_network_is_a_plan(evenhand, folder, states):
     import numpy as np
 
-    from evenhand.planning.plan_file import save_policy
-    from evenhand.policies.network import CountNetworkPolicy, Network
+    from evenhand.planning import save_policy
+    from evenhand.policies import CountNetworkPolicy, Network
     from evenhand.problems import machine_replacement
 
     weights = [np.eye(4, 6, dtype=np.float32)]

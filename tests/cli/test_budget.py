@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from evenhand.cli import print_summary
 from evenhand.cli.application import application
-from evenhand.cli.console import print_summary
-from evenhand.evaluation.evaluate import evaluate as evaluate_policy
-from evenhand.planning.budget_sweep import BudgetComparison, BudgetSweep, Step
-from evenhand.planning.compare import Comparison, Row
-from evenhand.policies.index import whittle
+from evenhand.evaluation import evaluate as evaluate_policy
+from evenhand.planning import BudgetComparison, BudgetSweep, Comparison, Row, Step
+from evenhand.policies import whittle
 from evenhand.problems import machine_replacement
-from evenhand.report.results import left_out_notes, summarise
+from evenhand.report import left_out_notes, summarise
 
 from ..conftest import mentions
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from evenhand.planning.policy_registry import REGISTRY
+from evenhand.planning import REGISTRY
 from evenhand.problems import catalog
 
 KEYS = {"upper_bound", "rows"}

@@ -8,7 +8,7 @@ import pytest
 from click.shell_completion import get_completion_class
 
 from evenhand.cli.application import application
-from evenhand.planning.policy_registry import REGISTRY
+from evenhand.planning import REGISTRY
 from evenhand.problems import catalog
 
 from ..test_imports import HEAVY, NUMERIC, loaded_by

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.planning.policy_registry import REGISTRY
+from evenhand.planning import REGISTRY
 
 from ..conftest import mentions
 

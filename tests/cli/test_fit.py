@@ -9,8 +9,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.cli.application import application
-from evenhand.fitting.diagnostics.format import probability, probability_texts
-from evenhand.fitting.options import LogOptions, ModelOptions
+from evenhand.fitting import LogOptions, ModelOptions, probability, probability_texts
 
 from ..conftest import mentions
 

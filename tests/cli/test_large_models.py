@@ -12,7 +12,7 @@ import evenhand as eh
 from evenhand.cli import main
 from evenhand.cli.application import application
 from evenhand.errors import InvalidInputError
-from evenhand.solvers.fluid import solve_fluid
+from evenhand.solvers import solve_fluid
 
 
 @pytest.fixture

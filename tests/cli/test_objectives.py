@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.io import save
+from evenhand.model import CoupledMDP, save
 
 from ..conftest import crossed, slow_after
 from ..oracles.problems import FIXED, replaced, seeded_problem

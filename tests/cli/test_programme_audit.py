@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.cli.commands import programme_audit
 from evenhand.problems import machine_replacement
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme
 
 from ..conftest import mentions
 

@@ -5,11 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from evenhand.fitting.posterior import Dirichlet
-from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.io import save
+from evenhand.fitting import Dirichlet, Named, posterior_path, save_posterior
+from evenhand.model import Arm, CoupledMDP, save
 
 STATES, ACTIONS = ("good", "bad"), ("wait", "mend")
 

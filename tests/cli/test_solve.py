@@ -9,13 +9,12 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from evenhand.cli.main import run
+from evenhand.cli import run
 from evenhand.evaluation import evaluate
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.io import save
+from evenhand.model import CoupledMDP, save
+from evenhand.planning import load_policy
 from evenhand.planning import solve as planning
-from evenhand.planning.plan import load_policy
-from evenhand.problems.machine_replacement import machine_replacement
+from evenhand.problems import machine_replacement
 
 from ..conftest import crossed
 from ..theorems.product_space import ProductSpace, best_concave, best_gini, best_leximin, random_arm

@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.cli.standard_input import standard_input
 from evenhand.errors import InvalidInputError
-from evenhand.model.io import load, save
+from evenhand.model import load, save
 
 COMMANDS = {
     "solve": ["solve", "-"],

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from evenhand.cli.main import run
+from evenhand.cli import run
 
 from ..conftest import mentions
 

@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from evenhand.errors import NotApplicableError, TooLargeError
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Lawful, begin, is_exchangeable, plays_by_counts
-from evenhand.planning.policy_registry import REGISTRY
+from evenhand.model import CoupledMDP, Lawful, begin, is_exchangeable, plays_by_counts
+from evenhand.planning import REGISTRY
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, myopic, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
-from evenhand.reductions import Counts, Joint
-from evenhand.reductions.counts import count_states, typed_policy
+from evenhand.reductions import Counts, Joint, count_states, typed_policy
 from evenhand.simulation import check_policy
-from evenhand.solvers.counts import Operators, plan_types
+from evenhand.solvers import Operators, plan_types
 
 from ..conftest import PROBLEMS, crossed
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.policy import StatefulPolicy, begin, capabilities
-from evenhand.planning.policy_registry import REGISTRY, find_policy
+from evenhand.model import MixturePolicy, StatefulPolicy, TimeVaryingPolicy, begin, capabilities
+from evenhand.planning import REGISTRY, find_policy
 from evenhand.policies import PriorityPolicy, Resolving, RoundRobin, never_act, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
 from evenhand.reductions import Joint

@@ -20,11 +20,10 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError
+from evenhand.model import MixturePolicy, TimeVaryingPolicy, begin
 from evenhand.model import criterion as criteria
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.policy import begin
-from evenhand.planning.relaxation import relax
-from evenhand.reductions.joint import Joint, JointTable
+from evenhand.planning import relax
+from evenhand.reductions import Joint, JointTable
 
 from ..conftest import crossed, mentions
 from ..oracles.problems import FIXED, problems, replaced
@@ -585,7 +584,7 @@ def test_a_welfare_of_ones_own_is_compared_too(criterion, method):
 
 def test_the_lists_are_whole():
     """Each method that has a name is here, so that a new one is tested."""
-    from evenhand.planning.solve import METHODS as KNOWN
+    from evenhand.planning import METHODS as KNOWN
 
     assert set(METHODS) == {*KNOWN, "auto"}
     assert issubclass(NotApplicableError, EvenhandError)

@@ -18,16 +18,10 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.evaluation.evaluate import evaluate, mean_by_type
+from evenhand.evaluation import evaluate, mean_by_type
 from evenhand.evaluation.standard_errors import standard_errors
-from evenhand.model.arm import Arm
-from evenhand.model.composite import MixturePolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.policy import is_exchangeable
-from evenhand.planning.policy_registry import REGISTRY
-from evenhand.planning.policy_scoring import Judge, law_of
-from evenhand.planning.relaxation import relax
+from evenhand.model import Arm, CoupledMDP, MixturePolicy, Objective, is_exchangeable
+from evenhand.planning import REGISTRY, Judge, law_of, relax
 from evenhand.planning.solve import solve
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
 from evenhand.simulation import simulate

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.model.base_policy import BasePolicy
-from evenhand.model.criterion import Discounted
-from evenhand.model.explanations import explain_by_rank, order_by_rank
+from evenhand.model import BasePolicy, Discounted, explain_by_rank, order_by_rank
 from evenhand.problems import Entry
 
 ROOT = Path(__file__).resolve().parents[2]

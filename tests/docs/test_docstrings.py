@@ -12,7 +12,7 @@ import pytest
 import evenhand as eh
 from evenhand import learning
 from evenhand.evaluation import lorenz_curve
-from evenhand.planning.compare import Comparison
+from evenhand.planning import Comparison
 
 ROOMS = {"eh": eh, "eh.problems": eh.problems, "eh.policies": eh.policies, "learning": learning}
 LONG = {"eh.train"}

@@ -30,10 +30,9 @@ from xml.etree import ElementTree
 import pytest
 
 import evenhand
+from evenhand.cli import run
 from evenhand.cli.application import application
-from evenhand.cli.main import run
-from evenhand.planning.policy_registry import REGISTRY
-from evenhand.planning.solve import METHODS
+from evenhand.planning import METHODS, REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])

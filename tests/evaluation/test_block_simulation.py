@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import NotApplicableError
-from evenhand.evaluation import block_simulation
-from evenhand.evaluation.block_evaluation import evaluate_blocks
-from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation, SimulatedBlock
+from evenhand.evaluation import BlockPolicy, BlockSimulation, SimulatedBlock, block_simulation, evaluate_blocks
 from evenhand.parallel import Pool
 from evenhand.policies import fair_index, never_act, random_feasible, whittle
 from evenhand.simulation import simulate

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.evaluation import evaluate
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.arm import Arm
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Average, Finite
-from evenhand.model.welfare import Gini
+from evenhand.evaluation import evaluate, exact_values
+from evenhand.model import Arm, Average, CoupledMDP, Finite, Gini, MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.reductions import Counts, Joint

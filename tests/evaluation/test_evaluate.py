@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, PolicyError
-from evenhand.evaluation import evaluate
-from evenhand.evaluation.standard_errors import standard_error, standard_errors
-from evenhand.model.arm import Arm
-from evenhand.model.composite import MixturePolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Gini, Maximin
+from evenhand.evaluation import evaluate, standard_error
+from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.model import Arm, CoupledMDP, Gini, Maximin, MixturePolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 

@@ -5,9 +5,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicableError, PolicyError
-from evenhand.evaluation import exact
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.policy import capabilities
+from evenhand.evaluation import exact, exact_values
+from evenhand.model import capabilities
 from evenhand.policies import PriorityPolicy, RoundRobin, random_feasible, worst_first
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
 from evenhand.reductions import Counts, Joint

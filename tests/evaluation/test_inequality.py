@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenhand.errors import InvalidInputError
-from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
+from evenhand.evaluation import gini_coefficient, lorenz_curve, relative_loss
 
 from ..conftest import mentions
 

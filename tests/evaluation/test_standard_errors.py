@@ -4,14 +4,10 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.evaluation.standard_errors import CONFIDENCE, standard_error, welfare_error
-from evenhand.model.criterion import Average
-from evenhand.model.objective import Objective
-from evenhand.model.welfare import as_welfare
+from evenhand.evaluation import CONFIDENCE, standard_error, welfare_error
+from evenhand.model import Average, Objective, as_welfare
+from evenhand.planning import Column, Task, law_of, relax
 from evenhand.planning import mixture_search as mixed
-from evenhand.planning.policy_scoring import Column, law_of
-from evenhand.planning.relaxation import relax
-from evenhand.planning.task import Task
 from evenhand.policies import never_act
 
 

@@ -4,10 +4,8 @@ from dataclasses import fields
 from typing import Any
 
 import evenhand as eh
-from evenhand.fitting.log import Log
-from evenhand.fitting.log import read_log as read_records
-from evenhand.fitting.options import LogOptions, ModelOptions
-from evenhand.fitting.result import FitResult
+from evenhand.fitting import FitResult, Log, LogOptions, ModelOptions
+from evenhand.fitting import read_log as read_records
 
 
 def _grouped(kind: type, options: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from evenhand.fitting.transition_counts import count_moves
+from evenhand.fitting import count_moves
 from tests.fitting.flat import read_log
 
 from ..oracles import zurcher

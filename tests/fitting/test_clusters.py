@@ -11,9 +11,17 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.fitting.clusters import UNIDENTIFIED, Tried, chosen, find_clusters
-from evenhand.fitting.log import Log
-from evenhand.fitting.mixtures import CLOSE, begin_apart, iterate, read_histories
+from evenhand.fitting import (
+    CLOSE,
+    UNIDENTIFIED,
+    Log,
+    Tried,
+    begin_apart,
+    chosen,
+    find_clusters,
+    iterate,
+    read_histories,
+)
 
 from ..conftest import mentions
 

@@ -9,10 +9,8 @@ from scipy.optimize import minimize
 from scipy.stats import chisquare
 
 from evenhand.errors import InvalidInputError
+from evenhand.fitting import MOST_DURATIONS, Gaps, Moves, fit_generators, read_panel, step_transitions
 from evenhand.fitting.ctmc import fit as ctmc_fit
-from evenhand.fitting.ctmc import fit_generators, step_transitions
-from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
-from evenhand.fitting.transition_counts import Gaps, Moves
 
 from ..conftest import mentions
 

@@ -10,8 +10,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, ModelError, TableError
-from evenhand.fitting.posterior_files import load_posterior, matched, posterior_path
-from evenhand.fitting.result import FitResult
+from evenhand.fitting import FitResult, load_posterior, matched, posterior_path
 from tests.fitting.flat import fit
 
 from ..conftest import mentions

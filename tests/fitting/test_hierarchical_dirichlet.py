@@ -8,8 +8,7 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammaln
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting import pooled_posterior
-from evenhand.fitting.hierarchical_dirichlet import ALIKE, estimate_prior
+from evenhand.fitting import ALIKE, estimate_prior, pooled_posterior
 
 from ..conftest import mentions
 

@@ -10,8 +10,7 @@ from scipy.linalg import expm
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.posterior import Drawn
-from evenhand.fitting.posterior_files import load_posterior, posterior_path
+from evenhand.fitting import Drawn, load_posterior, posterior_path
 from evenhand.report import fit_page
 from tests.fitting.flat import fit
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm
 
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.fitting.layout import with_layout
+from evenhand.fitting import with_layout
 from tests.fitting.flat import fit, read_log
 
 COLUMNS = {"arm": "arm", "time": "time", "state": "state", "action": "action"}

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from evenhand.fitting.transition_counts import count_moves, log_likelihood
+from evenhand.fitting import count_moves, log_likelihood
 from tests.fitting.flat import read_log
 
 

@@ -23,8 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError, MissingExtraError, TableError
-from evenhand.fitting.log import NOTHING, Log
-from evenhand.fitting.transition_counts import count_moves
+from evenhand.fitting import NOTHING, Log, count_moves
 from tests.fitting.flat import read_log
 
 from ..conftest import mentions

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import InvalidInputError, TooLargeError
-from evenhand.fitting.posterior import Dirichlet, Drawn
+from evenhand.fitting import Dirichlet, Drawn
 
 from ..conftest import mentions
 

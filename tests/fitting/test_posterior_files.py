@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import EvenhandError, InvalidInputError, ModelError
-from evenhand.fitting.hierarchical_dirichlet import estimate_prior
-from evenhand.fitting.posterior import Dirichlet, Drawn
-from evenhand.fitting.posterior_files import (
+from evenhand.fitting import (
+    Dirichlet,
+    Drawn,
     Named,
     drawn_problems,
+    estimate_prior,
     load_posterior,
     matched,
     posterior_path,

@@ -10,7 +10,7 @@ import polars
 import pytest
 
 from evenhand.errors import InvalidInputError, TableError
-from evenhand.fitting.log import Log
+from evenhand.fitting import Log
 from tests.fitting.flat import read_log
 
 from ..conftest import mentions

@@ -5,7 +5,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, ModelError, TableError
-from evenhand.fitting.posterior_files import drawn_problems, load_posterior, posterior_path
+from evenhand.fitting import drawn_problems, load_posterior, posterior_path
 from tests.fitting.flat import fit
 
 from ..conftest import mentions

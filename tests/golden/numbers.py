@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import evenhand as eh
-from evenhand.planning.relaxation import tightest
+from evenhand.planning import tightest
 
 FILE = Path(__file__).parent / "golden.json"
 

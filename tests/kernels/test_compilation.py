@@ -7,7 +7,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.kernels import compilation
-from evenhand.planning.task import Stopwatch
+from evenhand.planning import Stopwatch
 
 PAUSE = 0.05
 
@@ -28,7 +28,7 @@ def get_ready():
 
 
 def test_numba_s_compiler_is_heard_once_a_function_and_stops_the_clock(heard):
-    from evenhand.kernels.jit import njit
+    from evenhand.kernels import njit
 
     @njit
     def inner(x):

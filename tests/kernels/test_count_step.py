@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.kernels import compiled
-from evenhand.kernels.count_step import step_crowds, step_crowds_fast
-from evenhand.kernels.randomness import draw_keys
-from evenhand.reductions.counts import Counts
+from evenhand.kernels import compiled, draw_keys, step_crowds, step_crowds_fast
+from evenhand.reductions import Counts
 
 from ..conftest import PROBLEMS, crossed
 

@@ -5,9 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.kernels.env_step import serve_greedily, serve_greedily_fast, step_copies_fast, step_sampled_fast
-from evenhand.kernels.priorities import priority_law
-from evenhand.kernels.randomness import draw_keys
+from evenhand.kernels import (
+    draw_keys,
+    priority_law,
+    serve_greedily,
+    serve_greedily_fast,
+    step_copies_fast,
+    step_sampled_fast,
+)
 
 ROADS = {"NumPy": serve_greedily, "compiled": serve_greedily_fast}
 

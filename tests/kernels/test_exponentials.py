@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm, expm_frechet
 from scipy.stats import poisson
 
-from evenhand.kernels.exponentials import Exponentials
+from evenhand.kernels import Exponentials
 
 NUM_STATES = 5
 

@@ -6,10 +6,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from evenhand.kernels.greedy_service import assign_uniformly as assign_compiled
-from evenhand.kernels.randomness import bits_at
+from evenhand.kernels import assign_uniformly as assign_compiled
+from evenhand.kernels import bits_at
 from evenhand.kernels.rank_tables import rank_tables
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP
 from evenhand.problems import random_coupled
 
 from ..oracles.greedy_service import assign_uniformly, serve_by_rank

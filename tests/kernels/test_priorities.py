@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import TooLargeError
-from evenhand.kernels import compiled_priorities, priorities
-from evenhand.kernels.priorities import priority_law, sample_by_priority, sample_by_priority_fast
-from evenhand.kernels.randomness import draw_keys
+from evenhand.kernels import (
+    compiled_priorities,
+    draw_keys,
+    priorities,
+    priority_law,
+    sample_by_priority,
+    sample_by_priority_fast,
+)
 
 from ..conftest import crossed, mentions, slow_after
 

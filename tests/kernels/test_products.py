@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.kernels.products import ActionKernel, ProductKernel, kronecker_rows
-from evenhand.model.coupled import CoupledMDP
-from evenhand.reductions.joint import Joint
+from evenhand.kernels import ActionKernel, ProductKernel, kronecker_rows
+from evenhand.model import CoupledMDP
+from evenhand.reductions import Joint
 
 from ..theorems.product_space import ProductSpace, random_arm
 

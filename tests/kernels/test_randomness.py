@@ -3,8 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from evenhand.kernels import compiled
-from evenhand.kernels.randomness import bits_at, draw_keys, grid, uniforms_at
+from evenhand.kernels import bits_at, compiled, draw_keys, grid, uniforms_at
 
 WORD = 2**64
 

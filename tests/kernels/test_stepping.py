@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.kernels import episodes
-from evenhand.kernels.randomness import grid, uniforms_at
-from evenhand.kernels.rank_tables import fixed
-from evenhand.kernels.stepping import World, first_states
+from evenhand.kernels import World, episodes, first_states, fixed, grid, uniforms_at
 from evenhand.problems import random_coupled
 
 from ..oracles.stepping import step_arms

@@ -8,8 +8,7 @@ from threading import get_ident
 import pytest
 from numba import get_num_threads
 
-from evenhand.kernels import forks
-from evenhand.kernels.threads import ALONE_BELOW, idle_threads_sleep, in_threads, threads_for
+from evenhand.kernels import ALONE_BELOW, forks, idle_threads_sleep, in_threads, threads_for
 
 from ..conftest import slow_after
 

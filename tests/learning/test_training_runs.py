@@ -12,9 +12,7 @@ pytest.importorskip("stable_baselines3")
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.learning import judging, loop
-from evenhand.learning.learners import PPOLearner
-from evenhand.learning.training_runs import SeedRow, TrainingRuns, checkpoint_of
+from evenhand.learning import PPOLearner, SeedRow, TrainingRuns, checkpoint_of, judging, loop
 from evenhand.parallel import Pool
 
 pytestmark = pytest.mark.xdist_group("ray")

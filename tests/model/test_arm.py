@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError, ModelError
-from evenhand.model.arm import Arm, ArmTables
+from evenhand.model import Arm, ArmTables
 
 SMALL = {
     "transitions": [[[0.8, 0.2], [1.0, 0.0]], [[0.0, 1.0], [0.9, 0.1]]],

@@ -5,7 +5,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicableError
-from evenhand.model.welfare import RankWeighted
+from evenhand.model import RankWeighted
 
 
 class Own:

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.objective import Objective
-from evenhand.model.policy import begin, capabilities
+from evenhand.model import MixturePolicy, Objective, TimeVaryingPolicy, begin, capabilities
 
 from ..oracles.problems import FIXED
 

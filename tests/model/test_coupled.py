@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, TooLargeError
-from evenhand.model.arm import Arm, ArmTables
-from evenhand.model.coupled import MOST_ARMS, CoupledMDP
+from evenhand.model import MOST_ARMS, Arm, ArmTables, CoupledMDP
 
 
 def arm(reward=1.0, usage=((0,), (1,)), num_states=2, **labels):

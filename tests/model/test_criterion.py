@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.model.criterion import Average, Discounted, Finite, as_criterion, parse_criterion
+from evenhand.model import Average, Discounted, Finite, as_criterion, parse_criterion
 
 from ..conftest import mentions
 

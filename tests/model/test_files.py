@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError, ModelError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import MOST_ARMS, CoupledMDP
-from evenhand.model.io import load, save, write_atomically
+from evenhand.model import MOST_ARMS, Arm, CoupledMDP, load, save, write_atomically
 
 SUFFIXES = (".toml", ".json", ".npz")
 

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.naming import arm_names, base_names, told_names, type_names
-from evenhand.report.description import types_table
+from evenhand.model import Arm, CoupledMDP, arm_names, base_names, told_names, type_names
+from evenhand.report import types_table
 
 
 def van(name: str, reward: float, initial: tuple[float, float] = (1.0, 0.0)) -> Arm:

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import ModelError, NormalisationWarning
-from evenhand.model.arm import Arm, ArmTables
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.io import load, save
+from evenhand.model import Arm, ArmTables, CoupledMDP, load, save
 
 THIRDS = """\
 budget = [1]

@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand import load, problems, save
 from evenhand.errors import ModelError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Discounted, Finite
-from evenhand.model.objective import read_welfare
-from evenhand.model.welfare import Gini
+from evenhand.model import Arm, CoupledMDP, Discounted, Finite, Gini, read_welfare
 
 from ..conftest import mentions
 

@@ -13,7 +13,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, ModelError, TableError
-from evenhand.model.parquet import KEY, ArmWriter, open_arms
+from evenhand.model import KEY, ArmWriter, open_arms
 
 HEADER = {"version": 1, "budget": [1], "discount": 0.9}
 ROW = {"transitions": [0.5, 0.5] * 4, "rewards": [0.0, 1, 2, 3], "usage": [0.0, 1.0], "initial": [1.0, 0.0]}

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.model.arm import ArmTables
-from evenhand.model.parquet import KEY, ArmWriter, open_arms, write_by_type
+from evenhand.model import KEY, ArmTables, ArmWriter, open_arms, write_by_type
 
 
 def random_problem(seed=0, number=7, sizes=((2, 2), (3, 2), (3, 3)), resources=2, groups=True, **others):

@@ -6,10 +6,7 @@ import tomllib
 import pytest
 
 from evenhand.errors import Fault, ModelError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.io import load
-from evenhand.model.places import Names, path_of, quoted, with_words
+from evenhand.model import Arm, CoupledMDP, Names, load, path_of, quoted, with_words
 
 VANS = """\
 discount = 0.95

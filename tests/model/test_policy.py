@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from evenhand.errors import NotApplicableError
-from evenhand.model.policy import Capabilities, capabilities
-from evenhand.planning.policy_registry import REGISTRY
+from evenhand.model import Capabilities, capabilities
+from evenhand.planning import REGISTRY
 from evenhand.planning.solve import solve
 from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy, Network, PriorityPolicy
 from evenhand.problems import machine_replacement
-from evenhand.reductions.counts import Counts, typed_policy
-from evenhand.reductions.joint import Joint
-from evenhand.solvers.counts import plan_types
+from evenhand.reductions import Counts, Joint, typed_policy
+from evenhand.solvers import plan_types
 
 MACHINES = machine_replacement(num_arms=3, budget=1)
 NAMES = {each.name for each in fields(Capabilities)}

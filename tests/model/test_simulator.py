@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, ModelError
-from evenhand.model.simulator import Simulator
+from evenhand.model import Simulator
 
 from ..conftest import mentions
 

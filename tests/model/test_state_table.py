@@ -10,10 +10,7 @@ import pyarrow
 import pytest
 
 from evenhand.errors import InvalidInputError, MissingExtraError, TableError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.io.text_table import as_table, read_table
-from evenhand.model.state_table import find_arms, in_order
+from evenhand.model import Arm, CoupledMDP, as_table, find_arms, in_order, read_table
 
 from ..conftest import mentions
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenhand.errors import InvalidInputError, OutOfDomainError, TooLargeError, UnknownNameError
-from evenhand.model.welfare import (
+from evenhand.model import (
     AlphaFair,
     Gini,
     Leximin,

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.errors import NotApplicableError
-from evenhand.model.arm import ArmTables
-from evenhand.model.criterion import Criterion
+from evenhand.model import ArmTables, Criterion
 from evenhand.solvers import whittle
 from evenhand.typing import ArrayLike, Bools, Floats, Indices, Ints
 

@@ -2,9 +2,8 @@
 
 import time
 
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Welfare, as_welfare
-from evenhand.solvers.fluid import FluidSolution, model_of
+from evenhand.model import CoupledMDP, Welfare, as_welfare
+from evenhand.solvers import FluidSolution, model_of
 from evenhand.solvers.fluid.relaxation import _of_program
 
 

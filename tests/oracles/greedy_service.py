@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evenhand.kernels.randomness import bits_at, grid, uniforms_at
+from evenhand.kernels import bits_at, grid, uniforms_at
 from evenhand.typing import Floats, Indices, Ints
 
 

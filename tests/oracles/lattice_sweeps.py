@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from evenhand.kernels.lattice import number_points
-from evenhand.kernels.splits import Bands, Lines, Listed, Steps
+from evenhand.kernels import Bands, Lines, Listed, Steps, number_points
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 

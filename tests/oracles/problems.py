@@ -8,8 +8,7 @@ floors; discounts of 0, 1 and nearly 1. Sizes are drawn first and kept small, so
 import numpy as np
 from hypothesis import strategies as st
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import Arm, CoupledMDP
 
 CRITERIA = ("discounted", "average", "finite:3")
 DISCOUNTS = (0.0, 0.5, 0.9, 0.99, 0.999)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from evenhand.kernels.randomness import grid, uniforms_at
-from evenhand.kernels.stepping import World
+from evenhand.kernels import World, grid, uniforms_at
 from evenhand.typing import Floats, Indices
 
 

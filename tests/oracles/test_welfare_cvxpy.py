@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from evenhand.model.welfare import AlphaFair, Gini, Maximin, Utilitarian
+from evenhand.model import AlphaFair, Gini, Maximin, Utilitarian
 
 NUM_ARMS = 6
 

@@ -6,8 +6,8 @@ import io
 import numpy as np
 import pytest
 
-from evenhand.model.criterion import Average
-from evenhand.solvers.whittle import whittle_indices
+from evenhand.model import Average
+from evenhand.solvers import whittle_indices
 
 from ..conftest import crossed
 

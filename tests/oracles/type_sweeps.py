@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from evenhand.kernels.boxes import Best, Joined, Leaves, Pairs, Rows
+from evenhand.kernels import Best, Joined, Leaves, Pairs, Rows
 from evenhand.typing import Floats, Indices, Ints
 
 

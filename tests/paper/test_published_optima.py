@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.planning.solve import solve
-from evenhand.problems.machine_replacement import machine_replacement
+from evenhand.problems import machine_replacement
 
 PUBLISHED = {
     "exponential": {2: 14.1859, 3: 14.0793, 4: 13.9430, 5: 13.7670},

@@ -10,11 +10,10 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, TableError
-from evenhand.evaluation.independent import independent_values
-from evenhand.fitting.behaviour_policy import recorded_shares
-from evenhand.fitting.log import NOTHING, Log
+from evenhand.evaluation import independent_values
+from evenhand.fitting import NOTHING, Log, recorded_shares
+from evenhand.planning import heads_interval
 from evenhand.planning.backtest import backtest
-from evenhand.planning.trajectory_forecast import heads_interval
 
 STATES, ACTIONS = ("new", "worn", "old"), ("keep", "fix")
 WEAR = np.array([[[0.6, 0.3, 0.1], [0.9, 0.1, 0]], [[0, 0.7, 0.3], [0.8, 0.2, 0]], [[0, 0, 1], [0.7, 0.2, 0.1]]])

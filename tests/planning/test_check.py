@@ -7,9 +7,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, ModelError
-from evenhand.model.arm import ArmTables
-from evenhand.planning.check import SHOWN_OF_A_KIND
-from evenhand.planning.lint_rules import look_alike
+from evenhand.model import ArmTables
+from evenhand.planning import SHOWN_OF_A_KIND, look_alike
 
 from ..conftest import mentions
 

@@ -5,11 +5,9 @@ import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, UnknownNameError
 from evenhand.evaluation import evaluate
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.welfare import Gini
+from evenhand.model import CoupledMDP, Gini, Policy, StatefulPolicy
+from evenhand.planning import REGISTRY, find_policy
 from evenhand.planning.compare import compare
-from evenhand.planning.policy_registry import REGISTRY, find_policy
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 

@@ -8,20 +8,21 @@ import pytest
 
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate
-from evenhand.model import criterion
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import begin
-from evenhand.model.welfare import as_welfare
+from evenhand.model import Arm, CoupledMDP, as_welfare, begin, criterion
+from evenhand.planning import (
+    SolveMethod,
+    choose_method,
+    find_policy,
+    fluid_policies,
+    load_policy,
+    relax,
+    save_policy,
+    save_solution,
+    solution,
+)
 from evenhand.planning import mixture_search as mixed
-from evenhand.planning import solution
 from evenhand.planning.compare import compare
-from evenhand.planning.plan import load_policy, save_solution
-from evenhand.planning.plan_file import save_policy
-from evenhand.planning.policy_registry import find_policy
-from evenhand.planning.relaxation import fluid_policies, relax
-from evenhand.planning.solve import choose_method, solve
-from evenhand.planning.task import SolveMethod
+from evenhand.planning.solve import solve
 from evenhand.policies import Resolving, fair_index, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 

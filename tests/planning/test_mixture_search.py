@@ -8,21 +8,22 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InfeasibleError, InvalidInputError, NotConvergedError, OutOfDomainError
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.explanations import policy_family
-from evenhand.model.objective import Objective
-from evenhand.model.policy import is_exchangeable
-from evenhand.model.welfare import Utilitarian, as_welfare
-from evenhand.planning import floors
+from evenhand.evaluation import exact_values
+from evenhand.model import (
+    MixturePolicy,
+    Objective,
+    TimeVaryingPolicy,
+    Utilitarian,
+    as_welfare,
+    is_exchangeable,
+    policy_family,
+)
+from evenhand.planning import Samples, Task, floors, fluid_policy, relax
 from evenhand.planning import heuristic_methods as playing
 from evenhand.planning import mixture_search as mixed
-from evenhand.planning.relaxation import fluid_policy, relax
-from evenhand.planning.solution import Samples
-from evenhand.planning.task import Task
-from evenhand.policies import never_act
-from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
-from evenhand.solvers.fluid import model_of, solve_fluid, solve_weighted
+from evenhand.policies import ExchangeablePriority, PriorityPolicy, never_act
+from evenhand.solvers import model_of, solve_fluid
+from evenhand.solvers.fluid import solve_weighted
 
 from ..conftest import mentions
 

@@ -18,17 +18,18 @@ import pytest
 from evenhand import checks
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate
-from evenhand.model.arm import Arm
-from evenhand.model.composite import MixturePolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.simulator import Simulator
-from evenhand.planning.plan import load_policy, save_solution
-from evenhand.planning.plan_file import OtherDynamicsWarning, save_policy
-from evenhand.planning.shipped import manifests, shipped_network
+from evenhand.model import Arm, CoupledMDP, MixturePolicy, Simulator
+from evenhand.planning import (
+    OtherDynamicsWarning,
+    SolveMethod,
+    load_policy,
+    manifests,
+    save_policy,
+    save_solution,
+    shipped_network,
+)
 from evenhand.planning.solve import solve
-from evenhand.planning.task import SolveMethod
-from evenhand.policies import whittle
-from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
+from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy, Network, whittle
 from evenhand.problems import machine_replacement
 from evenhand.simulation import simulate
 

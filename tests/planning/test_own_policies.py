@@ -8,7 +8,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
-from evenhand.model.policy import capabilities
+from evenhand.model import capabilities
 
 from ..conftest import mentions
 

@@ -13,16 +13,19 @@ import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TableError
 from evenhand.evaluation import evaluate
-from evenhand.model.arm import Arm
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.plan import Plan, load_plan, load_policy, plan_of, save_solution
-from evenhand.planning.plan_file import save_policy
-from evenhand.planning.relaxation import build_policy, relax
+from evenhand.model import Arm, CoupledMDP, MixturePolicy, TimeVaryingPolicy
+from evenhand.planning import Plan, build_policy, load_plan, load_policy, plan_of, relax, save_policy, save_solution
 from evenhand.planning.solve import solve
-from evenhand.policies import ExchangeablePriority, RoundRobin, random_feasible, whittle
-from evenhand.policies.fluid import OccupancyPriority
-from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
+from evenhand.policies import (
+    CountNetworkPolicy,
+    ExchangeablePriority,
+    JointNetworkPolicy,
+    Network,
+    OccupancyPriority,
+    RoundRobin,
+    random_feasible,
+    whittle,
+)
 from evenhand.problems import machine_replacement
 
 from ..conftest import mentions

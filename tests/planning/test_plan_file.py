@@ -18,19 +18,13 @@ import pytest
 
 from evenhand import checks
 from evenhand.errors import EvenhandError, NotApplicableError, PolicyError
-from evenhand.evaluation import evaluate
-from evenhand.evaluation.evaluate import Method
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy
-from evenhand.planning.plan import load_policy, save_solution
-from evenhand.planning.plan_file import save_policy
+from evenhand.evaluation import Method, evaluate
+from evenhand.model import Arm, CoupledMDP, Policy
+from evenhand.planning import load_policy, save_policy, save_solution
 from evenhand.planning.solve import solve
-from evenhand.policies.fluid import Resolving
-from evenhand.policies.index import whittle
-from evenhand.problems.machine_replacement import machine_replacement
-from evenhand.reductions.counts import CountChoices, Counts, CountTable
-from evenhand.reductions.joint import Joint, JointTable
+from evenhand.policies import Resolving, whittle
+from evenhand.problems import machine_replacement
+from evenhand.reductions import CountChoices, Counts, CountTable, Joint, JointTable
 
 from ..theorems.product_space import random_arm
 

@@ -8,17 +8,11 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicableError, PolicyError
-from evenhand.model.arm import Arm
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import begin
-from evenhand.planning.plan import load_policy, save_solution
-from evenhand.planning.policy_registry import REGISTRY
-from evenhand.planning.relaxation import fluid_policies, relax
+from evenhand.model import Arm, CoupledMDP, MixturePolicy, TimeVaryingPolicy, begin
+from evenhand.planning import REGISTRY, fluid_policies, load_policy, relax, save_solution
 from evenhand.planning.solve import solve
 from evenhand.policies import RoundRobin, never_act, whittle
-from evenhand.reductions.counts import CountChoices
-from evenhand.reductions.joint import Joint
+from evenhand.reductions import CountChoices, Joint
 
 from ..conftest import crossed
 from ..oracles.problems import FIXED

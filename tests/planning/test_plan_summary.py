@@ -5,11 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.labels import Labels, amount_of, listed, one_more
-from evenhand.planning.plan import Plan, plan_of
-from evenhand.planning.plan_summary import (
+from evenhand.model import CoupledMDP, Labels, MixturePolicy, TimeVaryingPolicy, amount_of, listed, one_more
+from evenhand.planning import (
+    Plan,
     levels_of,
     often,
     often_each,
@@ -17,13 +15,14 @@ from evenhand.planning.plan_summary import (
     parts_of,
     picture,
     plan_facts,
+    plan_of,
     short_words,
     worth_of_more,
 )
 from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
 from evenhand.problems import heterogeneous_machine_replacement
-from evenhand.reductions.counts import Counts
+from evenhand.reductions import Counts
 
 from ..conftest import mentions
 from .test_plan import ACTIONS, MACHINES, POLICIES, fleet, saved

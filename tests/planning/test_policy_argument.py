@@ -8,7 +8,7 @@ import pytest
 import evenhand as eh
 from evenhand import evaluation
 from evenhand.errors import InvalidInputError, ModelError, NotApplicableError, PolicyError, UnknownNameError
-from evenhand.planning.policy_registry import find_policy
+from evenhand.planning import find_policy
 
 from ..conftest import mentions
 

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.evaluation.evaluate import mean_by_type
-from evenhand.evaluation.exact import exact_values
+from evenhand.evaluation import exact_values, mean_by_type
 from evenhand.evaluation.standard_errors import standard_errors
-from evenhand.model.composite import MixturePolicy
+from evenhand.model import MixturePolicy
+from evenhand.planning import Column, Judge, fluid_policies, law_of, mix, relax
 from evenhand.planning import policy_scoring as judging
-from evenhand.planning.policy_scoring import Column, Judge, law_of, mix
-from evenhand.planning.relaxation import fluid_policies, relax
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.simulation import simulate
 

@@ -9,12 +9,10 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInputError
 from evenhand.evaluation import gini_coefficient
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
+from evenhand.model import Arm, CoupledMDP, Objective
+from evenhand.planning import Samples
 from evenhand.planning import price_of_fairness as module
-from evenhand.planning.solution import Samples
-from evenhand.report.fairness import fairness_page
+from evenhand.report import fairness_page
 
 from ..conftest import mentions
 

@@ -7,16 +7,12 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InfeasibleError
-from evenhand.evaluation.evaluate import mean_by_type
+from evenhand.evaluation import mean_by_type
 from evenhand.evaluation.standard_errors import standard_errors
-from evenhand.model.arm import Arm
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Utilitarian
+from evenhand.model import Arm, CoupledMDP, MixturePolicy, TimeVaryingPolicy, Utilitarian
+from evenhand.planning import budget_worth, fluid_policies, fluid_policy, relax
 from evenhand.planning import relaxation as module
-from evenhand.planning.relaxation import budget_worth, fluid_policies, fluid_policy, relax
-from evenhand.policies import never_act, worst_first
-from evenhand.policies.fluid import OccupancyPriority
+from evenhand.policies import OccupancyPriority, never_act, worst_first
 from evenhand.simulation import check_policy, simulate
 
 from ..conftest import mentions, slow_after

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation import evaluate
-from evenhand.model import criterion
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import Arm, CoupledMDP, criterion
 from evenhand.planning.solve import solve
 from evenhand.problems import random_coupled
 

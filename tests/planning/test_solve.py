@@ -8,14 +8,11 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError, UnknownNameError
 from evenhand.evaluation import evaluate
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Gini
-from evenhand.planning import exact, task
-from evenhand.planning.solve import METHODS, choose_method, solve
-from evenhand.planning.task import SolveMethod
-from evenhand.problems.machine_replacement import machine_replacement
-from evenhand.solvers.counts import TypedPlan, plan_types
+from evenhand.model import Arm, CoupledMDP, Gini
+from evenhand.planning import METHODS, SolveMethod, choose_method, exact, task
+from evenhand.planning.solve import solve
+from evenhand.problems import machine_replacement
+from evenhand.solvers import TypedPlan, plan_types
 
 from ..conftest import mentions
 from ..theorems.product_space import random_arm

@@ -6,8 +6,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotApplicableError, TableError
-from evenhand.planning.task import SolveMethod
-from evenhand.solvers.fluid import solve_fluid
+from evenhand.planning import SolveMethod
+from evenhand.solvers import solve_fluid
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_groups_and_floors_are_solved_in_memory(problem, tmp_path):
 
 
 def test_indices_and_their_plan(problem, model, tmp_path):
-    from evenhand.planning.stored_models import save_indices
+    from evenhand.planning import save_indices
 
     found, expected = eh.indices(model), eh.indices(problem)
     assert np.array_equal(found.indices, expected.indices[problem.type_of_block], equal_nan=True)
@@ -98,7 +98,7 @@ def test_arguments_that_need_the_model_in_memory_are_refused(model):
 
 
 def test_results_have_summaries(model, tmp_path):
-    from evenhand.report.results import summarise
+    from evenhand.report import summarise
 
     relaxation, indices = eh.solve(model, "gini:2"), eh.indices(model)
     relaxation.save(tmp_path / "plan.parquet")

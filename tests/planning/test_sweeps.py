@@ -7,8 +7,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.posterior import Dirichlet
-from evenhand.fitting.posterior_files import Named
+from evenhand.fitting import Dirichlet, Named
 from evenhand.parallel import Pool
 from evenhand.policies import random_feasible
 from evenhand.uncertainty import compare_scenarios, draw_scenarios, plan_scenarios

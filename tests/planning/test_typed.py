@@ -9,19 +9,13 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import InfeasibleError, NotApplicableError, PolicyError
-from evenhand.evaluation import evaluate
+from evenhand.evaluation import evaluate, exact_values
 from evenhand.evaluation import exact as exact_evaluation
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.arm import Arm
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.planning import exact
-from evenhand.planning.plan import load_policy
-from evenhand.planning.plan_file import save_policy
-from evenhand.planning.solution import Solution
-from evenhand.planning.solve import choose_method, solve
+from evenhand.model import Arm, CoupledMDP, MixturePolicy, TimeVaryingPolicy
+from evenhand.planning import Solution, choose_method, exact, load_policy, save_policy
+from evenhand.planning.solve import solve
 from evenhand.problems import crew_maintenance
-from evenhand.reductions.counts import Counts, TypedChoices
+from evenhand.reductions import Counts, TypedChoices
 
 from ..conftest import crossed, slow_after
 

@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import begin
-from evenhand.policies import PriorityPolicy, myopic, never_act, random_feasible, worst_first
-from evenhand.policies.baselines import means_when_idle, values_when_idle
+from evenhand.evaluation import exact_values
+from evenhand.model import Arm, CoupledMDP, begin
+from evenhand.policies import (
+    PriorityPolicy,
+    means_when_idle,
+    myopic,
+    never_act,
+    random_feasible,
+    values_when_idle,
+    worst_first,
+)
 from evenhand.problems import crew_maintenance, machine_replacement
 
 from ..conftest import PROBLEMS, crossed, mentions

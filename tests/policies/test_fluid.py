@@ -5,16 +5,12 @@ import pytest
 
 from evenhand.errors import NotApplicableError
 from evenhand.evaluation import evaluate
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import begin, is_exchangeable
-from evenhand.model.welfare import as_welfare
-from evenhand.planning.relaxation import fluid_policies, relax
+from evenhand.model import Arm, CoupledMDP, as_welfare, begin, is_exchangeable
+from evenhand.planning import SolveMethod, fluid_policies, relax
 from evenhand.planning.solve import solve
-from evenhand.planning.task import SolveMethod
-from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, service_scores
+from evenhand.policies import OccupancyPriority, Resolving, fair_index, service_scores
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
-from evenhand.reductions.counts import count_states
+from evenhand.reductions import count_states
 from evenhand.simulation import check_policy, simulate, simulate_counts
 
 from ..conftest import PROBLEMS, crossed, mentions

@@ -7,12 +7,9 @@ import pytest
 
 from evenhand.errors import NotApplicableError
 from evenhand.evaluation import evaluate
-from evenhand.model.arm import Arm
-from evenhand.model.composite import TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import Arm, CoupledMDP, TimeVaryingPolicy
 from evenhand.planning.solve import solve
-from evenhand.policies.baselines import myopic
-from evenhand.policies.index import indices_of, whittle
+from evenhand.policies import indices_of, myopic, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
 from ..conftest import mentions

@@ -8,12 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
-from evenhand.evaluation import evaluate
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.simulator import Simulator
-from evenhand.policies.network import (
+from evenhand.evaluation import evaluate, exact_values
+from evenhand.model import Arm, CoupledMDP, Simulator
+from evenhand.policies import (
     LEAST_PRIORITY,
     CountNetworkPolicy,
     JointNetworkPolicy,

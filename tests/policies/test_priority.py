@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, TooLargeError
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Exchangeable, Lawful, Policy, is_exchangeable
+from evenhand.evaluation import exact_values
+from evenhand.model import CoupledMDP, Exchangeable, Lawful, Policy, is_exchangeable
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, priority
 from evenhand.problems import machine_replacement
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation import evaluate
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import StatefulPolicy, is_exchangeable
+from evenhand.model import CoupledMDP, StatefulPolicy, is_exchangeable
 from evenhand.policies import RoundRobin
 from evenhand.problems import machine_replacement
 

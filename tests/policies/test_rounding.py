@@ -3,15 +3,20 @@
 import numpy as np
 import pytest
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import as_welfare
-from evenhand.planning.relaxation import relax
-from evenhand.policies import myopic, whittle, worst_first
-from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index
-from evenhand.policies.priority import rank_scores, settle
+from evenhand.model import Arm, CoupledMDP, as_welfare
+from evenhand.planning import relax
+from evenhand.policies import (
+    OccupancyPriority,
+    Resolving,
+    fair_index,
+    myopic,
+    rank_scores,
+    settle,
+    whittle,
+    worst_first,
+)
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
-from evenhand.reductions.counts import count_states
+from evenhand.reductions import count_states
 
 PROBLEMS = {
     "machines": lambda: machine_replacement(num_arms=6, operating_cost="exponential"),

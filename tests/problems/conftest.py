@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP
 
 Choose = Callable[[tuple[int, ...], list[tuple[int, ...]]], tuple[int, ...]]
 

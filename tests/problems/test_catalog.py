@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import ModelError, UnknownNameError
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP
 from evenhand.problems import CATALOG, build, find, machine_replacement, names, random_coupled
 
 from ..conftest import mentions

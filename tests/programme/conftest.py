@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import Arm, CoupledMDP
+from evenhand.planning import SolveMethod
 from evenhand.planning.solve import solve
-from evenhand.planning.task import SolveMethod
-from evenhand.programme import cycle, refit_proposals
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme, cycle, refit_proposals
 
 STATES = ("fine", "worn", "broken")
 ACTIONS = ("run", "oil", "repair")

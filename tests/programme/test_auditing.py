@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme.audit import audit_of, count_waits, fairness_over_time
-from evenhand.programme.expectations import continue_by
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme, audit_of, continue_by, count_waits, fairness_over_time
 
 from ..conftest import slow_after
 
@@ -217,7 +215,7 @@ def test_waits_by_hand():
 
 
 def test_a_welfare_without_a_relaxation_goes_on_by_the_mean(pumps):
-    from evenhand.programme.named_model import settle
+    from evenhand.programme import settle
 
     continuation = continue_by(settle(pumps), np.array([2, 2, 1]), "gini:0.7,0.3")
     assert continuation.welfare == "utilitarian"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from evenhand.programme import demo
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme, demo
 
 
 @pytest.fixture

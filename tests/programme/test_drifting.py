@@ -13,9 +13,7 @@ from scipy.stats import dirichlet_multinomial, multinomial
 from evenhand.cli.application import application
 from evenhand.cli.commands import programme as programme_commands
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
-from evenhand.programme.drift_test import ERRORS, SCALES, ObservedMoves, evidence, moves_since
-from evenhand.programme.programme import Programme
-from evenhand.programme.roster import arms_as_of
+from evenhand.programme import ERRORS, SCALES, ObservedMoves, Programme, arms_as_of, evidence, moves_since
 
 from ..conftest import slow_after
 

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import ConflictError, UnavailableError
-from evenhand.programme import ledger
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme, ledger
 
 from ..conftest import slow_after
 

@@ -9,9 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme.integrity import Head, differences
-from evenhand.programme.ledger import digest_of
-from evenhand.programme.programme import Programme
+from evenhand.programme import Head, Programme, differences, digest_of
 
 from ..conftest import mentions, try_each
 

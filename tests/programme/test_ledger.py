@@ -1,7 +1,7 @@
 import pytest
 
 from evenhand.errors import ConflictError, InvalidInputError
-from evenhand.programme.ledger import append, check_text, once
+from evenhand.programme import append, check_text, once
 
 from ..conftest import mentions
 

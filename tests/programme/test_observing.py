@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from evenhand.errors import TableError
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme
 
 STATES = ["fine", "worn", "broken"]
 

@@ -5,10 +5,8 @@ import pytest
 from sqlalchemy import select, text
 
 from evenhand.errors import ConflictError, InvalidInputError, TableError
-from evenhand.planning.plan import load_plan
-from evenhand.programme import schema
-from evenhand.programme.belief import most_likely
-from evenhand.programme.programme import Programme
+from evenhand.planning import load_plan
+from evenhand.programme import Programme, most_likely, schema
 
 
 def test_a_step_goes_round(programme):

@@ -6,9 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.programme.expectations import (
+from evenhand.model import Arm, CoupledMDP
+from evenhand.programme import (
     STRENGTHS,
     UNKNOWN,
     Trajectories,
@@ -17,8 +16,8 @@ from evenhand.programme.expectations import (
     decompose,
     holm,
     p_values,
+    settle,
 )
-from evenhand.programme.named_model import settle
 
 
 def machine(name="m", decay=0.3):

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import ConflictError, InvalidInputError
-from evenhand.programme.programme import Programme
-from evenhand.programme.refit import idle_name, log_of
-from evenhand.programme.roster import arms_as_of
+from evenhand.programme import Programme, arms_as_of, idle_name, log_of
 
 from ..conftest import slow_after
 

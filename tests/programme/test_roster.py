@@ -1,13 +1,9 @@
 import pytest
 
 from evenhand.errors import InvalidInputError, ModelError, TableError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import Arm, CoupledMDP
 from evenhand.problems import machine_replacement
-from evenhand.programme.certificates import numbers_of
-from evenhand.programme.named_model import from_bytes, of_roster, settle, to_bytes
-from evenhand.programme.programme import Programme
-from evenhand.programme.roster import numbers_at
+from evenhand.programme import Programme, from_bytes, numbers_at, numbers_of, of_roster, settle, to_bytes
 
 
 def names(programme, **which):

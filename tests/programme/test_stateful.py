@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from evenhand.errors import ConflictError, TableError
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme
 
 STATES = ("fine", "worn", "broken")
 HOURS = {"run": 0, "oil": 1, "repair": 2}

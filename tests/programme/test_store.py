@@ -11,11 +11,9 @@ from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from evenhand.errors import InvalidInputError, TableError, UnavailableError
-from evenhand.programme import schema
+from evenhand.programme import Programme, Store, schema
 from evenhand.programme import store as stores
 from evenhand.programme.migrations import upgrade
-from evenhand.programme.programme import Programme
-from evenhand.programme.store import Store
 
 
 def test_what_was_written_is_there_when_it_is_opened_again(address, pumps, roster):

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.programme.certificates import plan_from_bytes
-from evenhand.programme.counterfactuals import Supposed
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme, Supposed, plan_from_bytes
 
 HASTE = 1e-3
 """Seconds: each search is over before it began."""

@@ -5,9 +5,8 @@ import difflib
 import pytest
 
 from evenhand.errors import TableError
-from evenhand.model.io.text_table import SHOWN_FAULTS
-from evenhand.programme import store
-from evenhand.programme.programme import Programme
+from evenhand.model import SHOWN_FAULTS
+from evenhand.programme import Programme, store
 
 MANY = 3000
 

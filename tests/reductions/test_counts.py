@@ -9,13 +9,11 @@ import pytest
 from scipy import stats
 
 from evenhand.errors import TooLargeError
-from evenhand.evaluation.exact import exact_values
-from evenhand.kernels.lattice import lattice_index, lattice_points, lattice_size
-from evenhand.kernels.lattice_laws import law_of_movers
-from evenhand.model.coupled import CoupledMDP
+from evenhand.evaluation import exact_values
+from evenhand.kernels import lattice_index, lattice_points, lattice_size, law_of_movers
+from evenhand.model import CoupledMDP
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
-from evenhand.reductions import Counts
-from evenhand.reductions.counts import count_states, num_count_states
+from evenhand.reductions import Counts, count_states, num_count_states
 from evenhand.solvers.dynamic_programming import solve_weighted
 
 from ..conftest import mentions

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from evenhand.errors import PolicyError, TooLargeError
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.coupled import CoupledMDP
+from evenhand.evaluation import exact_values
+from evenhand.model import CoupledMDP
 from evenhand.policies import PriorityPolicy
 from evenhand.problems import machine_replacement
-from evenhand.reductions import Joint
+from evenhand.reductions import Joint, PairSampler
 from evenhand.reductions import joint as joint_module
-from evenhand.reductions.sampling import PairSampler
 from evenhand.solvers.dynamic_programming import solve_weighted
 
 from ..conftest import mentions

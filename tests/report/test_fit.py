@@ -7,13 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenhand.fitting.clusters import find_clusters
+from evenhand.fitting import Dirichlet, FitResult, Log, Terms, find_clusters, probability_texts
 from evenhand.fitting.diagnostics import diagnose
-from evenhand.fitting.diagnostics.format import probability_texts
-from evenhand.fitting.log import Log
-from evenhand.fitting.model_terms import Terms
-from evenhand.fitting.posterior import Dirichlet
-from evenhand.fitting.result import FitResult
 from evenhand.planning.backtest import backtest
 from evenhand.report import fit_page, write_fit
 

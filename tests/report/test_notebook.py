@@ -8,12 +8,11 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.learning.training import Training
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
-from evenhand.planning.compare import Row
-from evenhand.policies.network import CountNetworkPolicy, Network
-from evenhand.report.html import cell
-from evenhand.report.summary import MOST_ROWS
+from evenhand.learning import Training
+from evenhand.model import MixturePolicy, TimeVaryingPolicy
+from evenhand.planning import Row
+from evenhand.policies import CountNetworkPolicy, Network
+from evenhand.report import MOST_ROWS, cell
 
 from ..conftest import mentions, random_arm, two_types
 

@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation import evaluate
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import read_welfare
-from evenhand.model.welfare import Gini, Leximin
-from evenhand.planning.compare import Comparison, Row
-from evenhand.planning.policy_registry import find_policy
+from evenhand.model import CoupledMDP, Gini, Leximin, read_welfare
+from evenhand.planning import Comparison, Row, find_policy
 from evenhand.problems import machine_replacement
-from evenhand.report import comparison_page
-from evenhand.report.comparison import _lead, truncation_entry
-from evenhand.report.description import problem_facts, weights_of_time, welfare_meaning
-from evenhand.report.format import number
-from evenhand.report.plots import spread_svg
+from evenhand.report import (
+    comparison_page,
+    number,
+    problem_facts,
+    spread_svg,
+    truncation_entry,
+    weights_of_time,
+    welfare_meaning,
+)
+from evenhand.report.comparison import _lead
 
 from ..conftest import mentions
 

@@ -11,18 +11,13 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.evaluation.evaluate import Evaluation
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.simulator import Simulator
-from evenhand.model.welfare import as_welfare
-from evenhand.planning.compare import Comparison, Row, compare
-from evenhand.planning.policy_registry import find_policy
+from evenhand.evaluation import Evaluation
+from evenhand.model import Arm, CoupledMDP, Objective, Simulator, as_welfare
+from evenhand.planning import Comparison, Row, find_policy
+from evenhand.planning.compare import compare
 from evenhand.problems import crew_maintenance, machine_replacement
-from evenhand.report import comparison_page, write_comparison
-from evenhand.report.comparison import _lead, values_by_type
-from evenhand.report.plots import lorenz_rows, lorenz_svg, spread_svg
+from evenhand.report import comparison_page, lorenz_rows, lorenz_svg, spread_svg, values_by_type, write_comparison
+from evenhand.report.comparison import _lead
 from evenhand.typing import Floats, Ints
 
 from ..conftest import mentions

@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.display import counted
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import parse_welfare
-from evenhand.report import format
-from evenhand.report.description import problem_facts, welfare_meaning
-from evenhand.report.plots import quantile
+from evenhand.model import Arm, CoupledMDP, parse_welfare
+from evenhand.report import format, problem_facts, quantile, welfare_meaning
 
 from ..conftest import mentions
 

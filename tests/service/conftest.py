@@ -11,11 +11,8 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from evenhand.model.coupled import CoupledMDP
-from evenhand.programme.api.app import create_app
-from evenhand.programme.api.server import configuration, listen
-from evenhand.programme.api.server_settings import Settings
-from evenhand.programme.programme import Programme
+from evenhand.model import CoupledMDP
+from evenhand.programme import Programme, Settings, configuration, create_app, listen
 
 _spec = importlib.util.spec_from_file_location("pumps", Path(__file__).parents[1] / "programme" / "conftest.py")
 _pumps = importlib.util.module_from_spec(_spec)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from evenhand.programme import Programme
 from evenhand.programme.api import schemas
-from evenhand.programme.programme import Programme
 
 from ..conftest import slow_after
 

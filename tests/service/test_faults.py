@@ -19,8 +19,8 @@ import httpx
 import psutil
 import pytest
 
-from evenhand.cli.main import run
-from evenhand.programme.programme import Programme
+from evenhand.cli import run
+from evenhand.programme import Programme
 
 from ..conftest import slow_after
 

@@ -8,11 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evenhand.errors import InvalidInputError
+from evenhand.programme import COOKIE, JsonFormatter, RateLimit, Sessions, Settings, Tokens, cookie_name, make_token
 from evenhand.programme.api import middleware
-from evenhand.programme.api.auth import COOKIE, Sessions, Tokens, cookie_name, make_token
-from evenhand.programme.api.middleware import RateLimit
-from evenhand.programme.api.server_settings import Settings
-from evenhand.programme.api.telemetry import JsonFormatter
 
 P = "/v1/programme"
 SEEN = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk"}

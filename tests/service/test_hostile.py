@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from evenhand.programme.api.auth import Tokens, make_token
+from evenhand.programme import Tokens, make_token
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 

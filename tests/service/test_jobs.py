@@ -13,13 +13,12 @@ from contextlib import contextmanager
 import pytest
 from pydantic import TypeAdapter
 
-from evenhand.model.io import save
-from evenhand.planning.plan import load_plan, save_solution
+from evenhand.model import save
+from evenhand.planning import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
+from evenhand.programme import Programme, Tokens, make_token
 from evenhand.programme.api import schemas
-from evenhand.programme.api.auth import Tokens, make_token
-from evenhand.programme.programme import Programme
 
 P = "/v1/programme"
 

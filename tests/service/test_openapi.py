@@ -15,10 +15,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from evenhand.programme.api.app import create_app
-from evenhand.programme.api.server import listen
-from evenhand.programme.api.server_settings import Settings
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme, Settings, create_app, listen
 
 UNLIKE_THEM = [
     positive_data_acceptance,  # what a model or a roster must be besides, no schema can say

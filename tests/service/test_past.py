@@ -5,9 +5,9 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from evenhand.cli.main import run
+from evenhand.cli import run
+from evenhand.programme import Tokens
 from evenhand.programme.api import schemas
-from evenhand.programme.api.auth import Tokens
 
 P = "/v1/programme"
 

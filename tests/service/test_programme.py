@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import select
 
-from evenhand.cli.main import run
+from evenhand.cli import run
 from evenhand.programme import schema
 from evenhand.programme.api import schemas
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.cli.main import run
+from evenhand.cli import run
 from evenhand.errors import InvalidInputError, UnavailableError
-from evenhand.programme import store
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme, store
 
 from ..conftest import mentions
 

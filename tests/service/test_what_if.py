@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from evenhand.programme.web.counterfactual_view import compared
+from evenhand.programme import compared
 
 P = "/v1/programme"
 HASTE = 1e-3

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TooLargeError
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
+from evenhand.evaluation import exact_values
+from evenhand.model import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.simulation import simulate, simulate_counts

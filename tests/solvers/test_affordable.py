@@ -7,11 +7,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicableError, PolicyError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP, usable_amount
-from evenhand.solvers.block_relaxation import solve_blocks
-from evenhand.solvers.blocks import InMemory
-from evenhand.solvers.fluid import solve_fluid, solve_opening
+from evenhand.model import Arm, CoupledMDP, usable_amount
+from evenhand.solvers import InMemory, solve_blocks, solve_fluid, solve_opening
 
 from ..oracles.problems import seeded_problem
 from ..oracles.product_space_lp import read_problem

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotConvergedError
-from evenhand.model.arm import Arm, ArmTables
-from evenhand.model.criterion import Average, Discounted, Finite
+from evenhand.model import Arm, ArmTables, Average, Discounted, Finite
+from evenhand.solvers import action_values
 from evenhand.solvers import single_arm as module
-from evenhand.solvers.single_arm import action_values
 
 from ..conftest import mentions
 from ..theorems.product_space import random_arm

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InfeasibleError, OutOfDomainError
-from evenhand.model.welfare import AlphaFair, Maximin, RankWeighted, Welfare, parse_welfare
-from evenhand.solvers.column_generation import best_shares
+from evenhand.model import AlphaFair, Maximin, RankWeighted, Welfare, parse_welfare
+from evenhand.solvers import best_shares
 
 from ..conftest import crossed, mentions
 

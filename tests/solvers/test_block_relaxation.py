@@ -10,14 +10,10 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotApplicableError, NotConvergedError, OutOfDomainError
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import as_welfare
+from evenhand.model import CoupledMDP, as_welfare
 from evenhand.parallel import Pool
-from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers import blocks
-from evenhand.solvers.block_relaxation import solve_blocks
-from evenhand.solvers.blocks import InMemory
-from evenhand.solvers.fluid import solve_fluid
+from evenhand.problems import random_coupled
+from evenhand.solvers import InMemory, blocks, solve_blocks, solve_fluid
 
 pytestmark = pytest.mark.xdist_group("ray")
 

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.solvers.closed_classes import Elimination, closed_classes, means_and_biases, never_splits
+from evenhand.solvers import Elimination, means_and_biases, never_splits
+from evenhand.solvers.closed_classes import closed_classes
 
 
 def sparse_chain(seed, num_states, actions=()):

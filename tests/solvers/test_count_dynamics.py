@@ -9,26 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError, NotConvergedError, TooLargeError
-from evenhand.kernels import lattice_sweeps, splits
-from evenhand.kernels.lattice import (
+from evenhand.kernels import (
     interpolate,
     lattice_below,
     lattice_index,
     lattice_neighbours,
     lattice_points,
+    lattice_sweeps,
     lattice_tables,
     multinomial_law,
+    splits,
 )
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.exact import plan_lattice
-from evenhand.problems.crew_and_parts import crew_maintenance
-from evenhand.problems.machine_replacement import machine_replacement
-from evenhand.problems.random_arms import random_coupled
-from evenhand.reductions.counts import Counts
-from evenhand.solvers.counts import SMALL, CountOptimum, algorithm, plan_counts, solve_counts
+from evenhand.model import Arm, CoupledMDP
+from evenhand.planning import plan_lattice
+from evenhand.problems import crew_maintenance, machine_replacement, random_coupled
+from evenhand.reductions import Counts
+from evenhand.solvers import SMALL, CountOptimum, plan_counts, solve_counts, values
+from evenhand.solvers.counts import algorithm
 from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.occupancy import occupancy, values
+from evenhand.solvers.occupancy import occupancy
 
 from ..conftest import mentions, slow_after
 from ..oracles import lattice_sweeps as plain_sweeps

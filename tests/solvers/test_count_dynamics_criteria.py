@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from evenhand.errors import InvalidInputError, NotApplicableError, NotConvergedError, TooLargeError
-from evenhand.model.arm import Arm
-from evenhand.model.composite import TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Average, Discounted, Finite
-from evenhand.model.policy import begin
-from evenhand.planning.exact import plan_lattice
-from evenhand.problems.machine_replacement import machine_replacement
-from evenhand.problems.random_arms import random_coupled
-from evenhand.reductions.counts import CountChoices, Counts, count_policy
-from evenhand.solvers.counts import CountOptimum, algorithm, solve_counts
+from evenhand.model import Arm, Average, CoupledMDP, Discounted, Finite, TimeVaryingPolicy, begin
+from evenhand.planning import plan_lattice
+from evenhand.problems import machine_replacement, random_coupled
+from evenhand.reductions import CountChoices, Counts, count_policy
+from evenhand.solvers import CountOptimum, solve_counts
+from evenhand.solvers.counts import algorithm
 
 from ..conftest import crossed, mentions
 

@@ -9,8 +9,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from evenhand.errors import NotConvergedError
-from evenhand.model.criterion import Average, Discounted
-from evenhand.model.tabular import TabularMDP
+from evenhand.model import Average, Discounted, TabularMDP
 from evenhand.solvers.dynamic_programming import solve_weighted
 
 from ..conftest import mentions

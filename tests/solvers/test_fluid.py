@@ -9,16 +9,12 @@ from hypothesis import strategies as st
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotConvergedError, OutOfDomainError
 from evenhand.kernels import fluid_sweeps
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Gini, Maximin, Utilitarian
-from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.fluid import FluidSolution, dual_search, read_model, solve_fluid, solve_model
+from evenhand.model import Arm, CoupledMDP, Gini, Maximin, Utilitarian
+from evenhand.problems import random_coupled
+from evenhand.solvers import FluidModel, FluidSolution, RankAnswers, project_types, read_model, solve_fluid, solve_model
+from evenhand.solvers.fluid import dual_search
 from evenhand.solvers.fluid import frontiers as frontiers_module
 from evenhand.solvers.fluid import relaxation as fluid
-from evenhand.solvers.fluid.frontiers import FluidModel
-from evenhand.solvers.fluid.price_response import RankAnswers
-from evenhand.solvers.permutahedron import project_types
 
 from ..conftest import crossed, mentions, slow_after
 from ..oracles.fluid_lp import fluid_lp

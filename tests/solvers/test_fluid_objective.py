@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import InfeasibleError, NotApplicableError, OutOfDomainError, TooLargeError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Gini
-from evenhand.solvers.fluid import model_of, solve_fluid
+from evenhand.model import Arm, CoupledMDP, Gini
+from evenhand.solvers import model_of, solve_fluid
 from evenhand.solvers.fluid import programs as fluid_programs
 
 from ..conftest import crossed, mentions

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.problems import random_coupled
-from evenhand.solvers.fluid import read_model
+from evenhand.solvers import read_model
 
 from ..oracles.activity_frontiers import value_frontiers
 

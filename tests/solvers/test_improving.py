@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.welfare import Gini, Leximin
-from evenhand.reductions.counts import Counts
-from evenhand.solvers.column_generation import Priced, best_mixture, improve
-from evenhand.solvers.pricing import TabularPricing, weighed
+from evenhand.model import Arm, CoupledMDP, Gini, Leximin, Objective
+from evenhand.reductions import Counts
+from evenhand.solvers import Priced, TabularPricing, best_mixture, weighed
+from evenhand.solvers.column_generation import improve
 
 from ..oracles.problems import FIXED
 

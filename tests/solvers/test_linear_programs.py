@@ -12,22 +12,26 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from evenhand.errors import InvalidInputError, NotConvergedError, TooLargeError
-from evenhand.model.tabular import TabularMDP
-from evenhand.problems import machine_replacement
-from evenhand.problems.random_arms import random_coupled
+from evenhand.model import TabularMDP
+from evenhand.problems import machine_replacement, random_coupled
 from evenhand.reductions import Counts, Joint
-from evenhand.solvers import linear_programs
-from evenhand.solvers._highs import ALGORITHMS, Algorithm, LinearProgram, solve_program
-from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.linear_programs import (
+from evenhand.solvers import (
+    ALGORITHMS,
+    Algorithm,
+    LinearProgram,
     LinearProgramSolution,
     count_lp,
     doubly_stochastic,
     gini_lp,
+    linear_programs,
     paper_count_lp_size,
     paper_gini_lp_size,
+    policy_of,
+    solve_program,
+    values,
 )
-from evenhand.solvers.occupancy import occupancy, policy_of, values
+from evenhand.solvers.dynamic_programming import solve_weighted
+from evenhand.solvers.occupancy import occupancy
 from evenhand.typing import Floats
 
 from ..conftest import mentions

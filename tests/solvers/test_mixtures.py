@@ -11,19 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import OutOfDomainError
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import AlphaFair, Gini, Maximin, RankWeighted, Utilitarian, parse_welfare
-from evenhand.planning.solution import Solution
+from evenhand.evaluation import exact_values
+from evenhand.model import AlphaFair, Arm, CoupledMDP, Gini, Maximin, RankWeighted, Utilitarian, parse_welfare
+from evenhand.planning import Solution
 from evenhand.planning.solve import solve
 from evenhand.problems import health_outreach
-from evenhand.reductions.counts import Counts
-from evenhand.reductions.joint import Joint
-from evenhand.solvers.column_generation import best_mixture
-from evenhand.solvers.occupancy import occupancy, values
-from evenhand.solvers.permutahedron import project_types
-from evenhand.solvers.pricing import TabularPricing
+from evenhand.reductions import Counts, Joint
+from evenhand.solvers import TabularPricing, best_mixture, project_types, values
+from evenhand.solvers.occupancy import occupancy
 
 from ..conftest import crossed
 from ..theorems.product_space import (

@@ -5,12 +5,12 @@ import pytest
 from scipy import sparse
 
 from evenhand.errors import InvalidInputError
-from evenhand.model.criterion import Discounted
-from evenhand.model.tabular import TabularMDP
+from evenhand.model import Discounted, TabularMDP
 from evenhand.problems import machine_replacement
 from evenhand.reductions import Counts, Joint
 from evenhand.solvers import occupancy as module
-from evenhand.solvers.occupancy import occupancy, policy_of, values
+from evenhand.solvers import policy_of, values
+from evenhand.solvers.occupancy import occupancy
 
 from ..conftest import mentions
 

@@ -8,14 +8,11 @@ from scipy.optimize import linprog
 
 import evenhand as eh
 from evenhand.errors import NotConvergedError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Discounted, Opening
-from evenhand.planning.relaxation import relax, tightest
+from evenhand.model import Arm, CoupledMDP, Discounted, Opening
+from evenhand.planning import relax, tightest
+from evenhand.solvers import action_values, solve_opening
 from evenhand.solvers.fluid import programs as fluid_programs
 from evenhand.solvers.fluid import relaxation as fluid
-from evenhand.solvers.fluid import solve_opening
-from evenhand.solvers.single_arm import action_values
 
 from ..conftest import random_arm
 from .test_fluid_objective import SoftMinimum

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.solvers import service
-from evenhand.solvers.service import best_values, reached, worth_of_service
+from evenhand.model import Arm, CoupledMDP
+from evenhand.solvers import best_values, reached, service, worth_of_service
 
 
 def value_of(arm, policy, criterion, discount):

@@ -8,25 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotApplicableError, TooLargeError
-from evenhand.kernels import type_sweeps
-from evenhand.kernels.boxes import Best
-from evenhand.kernels.lattice import lattice_size
-from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
+from evenhand.kernels import Best, lattice_size, law_of_movers, support_of_movers, type_sweeps
+from evenhand.model import Arm, CoupledMDP
 from evenhand.problems import crew_maintenance
-from evenhand.reductions.counts import Counts, typed_policy
-from evenhand.solvers.counts import (
-    Operators,
-    Visits,
-    plan_types,
-    solve_types,
-    type_improvement,
-    type_operators,
-    type_plan,
-)
+from evenhand.reductions import Counts, typed_policy
+from evenhand.solvers import Operators, Visits, plan_types, solve_types, total_visits
+from evenhand.solvers.counts import type_improvement, type_operators, type_plan
 from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.occupancy import occupancy, total_visits
+from evenhand.solvers.occupancy import occupancy
 from evenhand.typing import Floats
 
 from ..conftest import crossed

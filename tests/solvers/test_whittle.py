@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from evenhand.errors import InvalidInputError, ModelError, NotConvergedError
 from evenhand.kernels import whittle_pivots
 from evenhand.problems import machine_replacement
-from evenhand.solvers import whittle
-from evenhand.solvers.whittle import whittle_indices
+from evenhand.solvers import whittle, whittle_indices
 
 from ..conftest import crossed, mentions
 from ..oracles.activity_frontiers import value_frontiers

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from evenhand.errors import NotApplicableError
 from evenhand.kernels import whittle_pivots
-from evenhand.model.criterion import Average
+from evenhand.model import Average
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
-from evenhand.solvers import whittle
-from evenhand.solvers.whittle import whittle_indices
+from evenhand.solvers import whittle, whittle_indices
 
 from ..conftest import mentions, slow_after
 from ..oracles.activity_frontiers import value_frontiers

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotConvergedError
-from evenhand.kernels import whittle_layers
-from evenhand.kernels.whittle_pivots import sweep_arms
-from evenhand.model.criterion import Average, Finite
+from evenhand.kernels import sweep_arms, whittle_layers
+from evenhand.model import Average, Finite
 from evenhand.problems import machine_replacement
-from evenhand.solvers import whittle
-from evenhand.solvers.whittle import whittle_indices
+from evenhand.solvers import whittle, whittle_indices
 
 from ..conftest import mentions, slow_after
 from ..oracles.activity_frontiers import value_frontiers

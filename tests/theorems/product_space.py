@@ -9,9 +9,8 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.reductions.joint import Joint
+from evenhand.model import Arm, CoupledMDP
+from evenhand.reductions import Joint
 
 
 class ProductSpace:

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP
 from evenhand.planning.solve import solve
-from evenhand.reductions.counts import Counts
+from evenhand.reductions import Counts
+from evenhand.solvers import values
 from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.occupancy import occupancy, values
+from evenhand.solvers.occupancy import occupancy
 
 from .product_space import ProductSpace, best_gini, random_arm, symmetric_problems, two_by_two
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from evenhand.errors import InvalidInputError
-from evenhand.model.welfare import Gini, Utilitarian
+from evenhand.model import Gini, Utilitarian
 
 from .product_space import gini_weights
 

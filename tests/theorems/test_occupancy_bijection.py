@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.reductions.joint import Joint
-from evenhand.solvers.occupancy import occupancy, policy_of
+from evenhand.model import Arm, CoupledMDP
+from evenhand.reductions import Joint
+from evenhand.solvers import policy_of
+from evenhand.solvers.occupancy import occupancy
 
 from .product_space import ProductSpace, symmetric_problems, two_by_two
 

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import AlphaFair, Utilitarian
+from evenhand.model import AlphaFair, Arm, CoupledMDP, Utilitarian
 from evenhand.planning.solve import solve
 
 from .product_space import ProductSpace, best_concave, symmetric_problems, two_by_two

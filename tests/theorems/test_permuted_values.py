@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.model.coupled import CoupledMDP
-from evenhand.reductions.joint import Joint
-from evenhand.solvers.occupancy import occupancy, values
+from evenhand.model import CoupledMDP
+from evenhand.reductions import Joint
+from evenhand.solvers import values
+from evenhand.solvers.occupancy import occupancy
 
 from .product_space import ProductSpace, symmetric_problems, two_by_two
 

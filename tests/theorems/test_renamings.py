@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.reductions.counts import Counts
-from evenhand.reductions.joint import Joint
+from evenhand.evaluation import exact_values
+from evenhand.model import Arm, CoupledMDP
+from evenhand.reductions import Counts, Joint
 from evenhand.solvers.occupancy import occupancy
 
 from ..conftest import mentions

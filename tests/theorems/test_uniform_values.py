@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.coupled import CoupledMDP
-from evenhand.reductions.joint import Joint
+from evenhand.evaluation import exact_values
+from evenhand.model import CoupledMDP
+from evenhand.reductions import Joint
 from evenhand.solvers.occupancy import occupancy
 
 from .product_space import ProductSpace, symmetric_problems, two_by_two

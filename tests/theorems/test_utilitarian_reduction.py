@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Gini, Utilitarian
+from evenhand.model import CoupledMDP, Gini, Utilitarian
 from evenhand.planning.solve import solve
 
 from .product_space import ProductSpace, best_gini, gini_weights, symmetric_problems, two_by_two

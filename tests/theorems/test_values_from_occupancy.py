@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.reductions.joint import Joint
-from evenhand.solvers.occupancy import occupancy, values
+from evenhand.evaluation import exact_values
+from evenhand.model import Arm, CoupledMDP
+from evenhand.reductions import Joint
+from evenhand.solvers import values
+from evenhand.solvers.occupancy import occupancy
 
 from .product_space import ProductSpace, random_arm, two_by_two
 

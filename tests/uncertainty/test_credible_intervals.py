@@ -6,10 +6,8 @@ from scipy import integrate, stats
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, ModelError, OutOfDomainError
-from evenhand.fitting.posterior import Dirichlet, Drawn
-from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
-from evenhand.uncertainty import compare_scenarios, draw_scenarios
-from evenhand.uncertainty.scenario_evaluation import denoised
+from evenhand.fitting import Dirichlet, Drawn, Named, posterior_path, save_posterior
+from evenhand.uncertainty import compare_scenarios, denoised, draw_scenarios
 
 GAMMA, SEEN = 0.9, (6.0, 14.0)  # breaks, and does not
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import OutOfDomainError
-from evenhand.model.welfare import parse_welfare
-from evenhand.uncertainty.cvar import best_tail, tail_mean, tail_weights
+from evenhand.model import parse_welfare
+from evenhand.uncertainty import best_tail, tail_mean, tail_weights
 
 
 def scenario_values(number=12, members=3, policies=4, seed=0):

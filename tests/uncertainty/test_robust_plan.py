@@ -8,21 +8,21 @@ from scipy.optimize import linprog
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.fitting.posterior import Dirichlet
-from evenhand.fitting.posterior_files import Named
-from evenhand.model.objective import read_welfare
+from evenhand.fitting import Dirichlet, Named
+from evenhand.model import read_welfare
 from evenhand.uncertainty import (
     EvaluationBudget,
     PlanSearch,
+    RowValue,
     Scenarios,
     ValueOfInformation,
     compare_scenarios,
     draw_scenarios,
     plan_scenarios,
+    tail_mean,
+    upper_bounds,
 )
-from evenhand.uncertainty.cvar import tail_mean
-from evenhand.uncertainty.robust_plan import upper_bounds
-from evenhand.uncertainty.value_of_information import RowValue, value_of_information
+from evenhand.uncertainty.value_of_information import value_of_information
 
 GAMMA = 0.8
 STATES, ACTIONS = ("good", "bad"), ("wait", "mend")

@@ -6,11 +6,11 @@ from numba import get_num_threads, set_num_threads
 
 from evenhand import Arm, CoupledMDP, solve
 from evenhand.errors import InvalidInputError
-from evenhand.evaluation.exact import exact_values
-from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
+from evenhand.evaluation import exact_values
+from evenhand.model import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import random_feasible, whittle
 from evenhand.problems import random_coupled
-from evenhand.reductions.joint import Joint, JointTable
+from evenhand.reductions import Joint, JointTable
 from evenhand.uncertainty import EvaluationBudget, Scenarios, compare_scenarios
 
 SIMULATED = EvaluationBudget(max_exact_states=0, arm_steps=4e5)

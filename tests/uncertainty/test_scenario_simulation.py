@@ -7,7 +7,7 @@ from evenhand.errors import InvalidInputError, ModelError
 from evenhand.policies import random_feasible, worst_first
 from evenhand.problems import random_coupled
 from evenhand.simulation import simulate
-from evenhand.uncertainty.scenario_simulation import simulate_scenarios
+from evenhand.uncertainty import simulate_scenarios
 
 from ..oracles.stepping import StepByStep
 

@@ -3,6 +3,16 @@
 main (exit codes), application (the commands), options (what they share), console (tables, progress, JSON).
 """
 
+from typing import TYPE_CHECKING
+
+from evenhand._lazy import attach
 from evenhand.cli.main import main
+
+if TYPE_CHECKING:
+    from evenhand.cli.commands.train import read_settings
+    from evenhand.cli.console import print_summary
+    from evenhand.cli.main import run
+
+__getattr__, __dir__ = attach(__name__, __file__)
 
 __all__ = ["main"]

@@ -21,13 +21,33 @@ from evenhand.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from evenhand.learning.bridges import from_stable_baselines3
-    from evenhand.learning.environments import BatchedCounts, CountEnv
-    from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
+    from evenhand.learning.checkpoints import Checkpoint, read_checkpoint
+    from evenhand.learning.environments import ENV_ID, BatchedCounts, CountEnv
+    from evenhand.learning.joint_copies import BatchedJoint
+    from evenhand.learning.judging import make_judge, resized
+    from evenhand.learning.learners import LEARNERS, PPOLearner, SACLearner, TD3Learner
+    from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings
     from evenhand.learning.training import Training, train
-    from evenhand.learning.training_runs import TrainingRuns
-    from evenhand.learning.worlds import Tasks
+    from evenhand.learning.training_runs import SeedRow, TrainingRuns, checkpoint_of
+    from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks, assign_arms, sampled
 
 _HOMES = {
+    "ALGORITHMS": "settings",
+    "ArmWorld": "worlds",
+    "BatchedJoint": "joint_copies",
+    "Checkpoint": "checkpoints",
+    "CountWorld": "worlds",
+    "ENV_ID": "environments",
+    "LEARNERS": "learners",
+    "SeedRow": "training_runs",
+    "TrainingRun": "settings",
+    "TrainingSettings": "settings",
+    "assign_arms": "worlds",
+    "checkpoint_of": "training_runs",
+    "make_judge": "judging",
+    "read_checkpoint": "checkpoints",
+    "resized": "judging",
+    "sampled": "worlds",
     "BatchedCounts": "environments",
     "CountEnv": "environments",
     "PPOLearner": "learners",
@@ -41,15 +61,31 @@ _HOMES = {
 }
 
 __all__ = [
+    "ALGORITHMS",
+    "ENV_ID",
+    "LEARNERS",
+    "ArmWorld",
     "BatchedCounts",
+    "BatchedJoint",
+    "Checkpoint",
     "CountEnv",
+    "CountWorld",
     "PPOLearner",
     "SACLearner",
+    "SeedRow",
     "TD3Learner",
     "Tasks",
     "Training",
+    "TrainingRun",
     "TrainingRuns",
+    "TrainingSettings",
+    "assign_arms",
+    "checkpoint_of",
     "from_stable_baselines3",
+    "make_judge",
+    "read_checkpoint",
+    "resized",
+    "sampled",
     "train",
 ]
 

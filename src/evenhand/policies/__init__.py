@@ -5,6 +5,9 @@ PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the 
 JointNetworkPolicy), and any function (from_function).
 """
 
+from typing import TYPE_CHECKING
+
+from evenhand._lazy import attach
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
@@ -15,6 +18,22 @@ from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
 from evenhand.reductions.counts import CountChoices, CountTable, TypedChoices
 from evenhand.reductions.joint import JointTable
+
+if TYPE_CHECKING:
+    from evenhand.policies.baselines import means_when_idle, values_when_idle
+    from evenhand.policies.fluid import service_scores
+    from evenhand.policies.index import indices_of
+    from evenhand.policies.network import (
+        LEAST_PRIORITY,
+        num_draws,
+        num_outputs,
+        observe,
+        read_priorities,
+        spend_amounts,
+    )
+    from evenhand.policies.priority import rank_scores, settle
+
+__getattr__, __dir__ = attach(__name__, __file__)
 
 SAVABLE = (
     TimeVaryingPolicy,

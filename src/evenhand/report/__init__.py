@@ -11,6 +11,20 @@ from importlib import import_module
 from typing import Any
 
 _EXPORTS = {
+    "MOST_ROWS": "summary",
+    "cell": "html",
+    "left_out_notes": "results",
+    "lorenz_rows": "plots",
+    "lorenz_svg": "plots",
+    "number": "format",
+    "problem_facts": "description",
+    "quantile": "plots",
+    "spread_svg": "plots",
+    "truncation_entry": "comparison",
+    "types_table": "description",
+    "values_by_type": "comparison",
+    "weights_of_time": "description",
+    "welfare_meaning": "description",
     "Summary": "summary",
     "summarise": "results",
     "comparison_page": "comparison",

@@ -4,8 +4,16 @@ simulate (every arm on its own), simulate_counts (crowds, at a cost that does no
 Rollout, check_policy (for authors of policies).
 """
 
+from typing import TYPE_CHECKING
+
+from evenhand._lazy import attach
 from evenhand.simulation.checking import check_policy
 from evenhand.simulation.counts import simulate_counts
 from evenhand.simulation.rollout import Rollout, simulate
+
+if TYPE_CHECKING:
+    from evenhand.simulation.events import simulate_events
+
+__getattr__, __dir__ = attach(__name__, __file__)
 
 __all__ = ["Rollout", "check_policy", "simulate", "simulate_counts"]

@@ -4,6 +4,9 @@
 (`ScenarioComparison`); `plan_scenarios` adds the value of information and the plan with the best CVaR (`ScenarioPlan`).
 """
 
+from typing import TYPE_CHECKING
+
+from evenhand._lazy import attach
 from evenhand.uncertainty.robust_plan import CVaRResult, PlanSearch, ScenarioPlan, plan_scenarios
 from evenhand.uncertainty.scenario_evaluation import (
     EvaluationBudget,
@@ -13,6 +16,15 @@ from evenhand.uncertainty.scenario_evaluation import (
 )
 from evenhand.uncertainty.scenarios import Scenarios, draw_scenarios
 from evenhand.uncertainty.value_of_information import ValueOfInformation
+
+if TYPE_CHECKING:
+    from evenhand.uncertainty.cvar import best_tail, tail_mean, tail_weights
+    from evenhand.uncertainty.robust_plan import upper_bounds
+    from evenhand.uncertainty.scenario_evaluation import denoised
+    from evenhand.uncertainty.scenario_simulation import simulate_scenarios
+    from evenhand.uncertainty.value_of_information import RowValue
+
+__getattr__, __dir__ = attach(__name__, __file__)
 
 __all__ = [
     "CVaRResult",

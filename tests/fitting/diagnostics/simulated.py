@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from evenhand.fitting.log import Log
-from evenhand.fitting.transition_counts import Gaps, Moves
+from evenhand.fitting import Gaps, Log, Moves
 from evenhand.typing import Floats, Indices, Ints, Rng
 
 Rule = Callable[[int, Indices, Indices, np.random.Generator], Indices]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting.diagnostics.homogeneity import BetweenTypes, InTime, between_types, in_time
-from evenhand.fitting.diagnostics.steps import one_steps
+from evenhand.fitting import BetweenTypes, InTime, between_types, in_time, one_steps
 
 from ...conftest import mentions
 from .simulated import WEAR, by_chance, counted_moves, simulated

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evenhand.fitting import Log
 from evenhand.fitting.diagnostics import diagnose
-from evenhand.fitting.log import Log
 
 from ...conftest import mentions
 from .simulated import WEAR, Rows, by_chance, by_state, counted_moves, simulated

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evenhand.fitting import Log, Steps, gains, late, one_steps
 from evenhand.fitting.diagnostics import markov_order
-from evenhand.fitting.diagnostics.markov_order import gains
-from evenhand.fitting.diagnostics.steps import Steps, late, one_steps
-from evenhand.fitting.log import Log
 
 from .simulated import WEAR, by_chance, simulated
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme
 
 ARGUMENTS = [
     "--no-sandbox",

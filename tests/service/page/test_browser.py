@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme
 
 from ...conftest import mentions
 

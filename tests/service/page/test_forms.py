@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evenhand.errors import InvalidInputError
+from evenhand.programme import MOST_FIELD, MOST_FIELDS
 from evenhand.programme.web import forms
-from evenhand.programme.web.forms import MOST_FIELD, MOST_FIELDS
 
 MULTIPART = "multipart/form-data; boundary=----edge"
 

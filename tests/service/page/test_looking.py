@@ -11,12 +11,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from evenhand.programme.audit import Earned, _inequality
+from evenhand.programme import Earned, Moved, Programme, Visit, change_svg, compared, image, in_order, states_svg
+from evenhand.programme.audit import _inequality
 from evenhand.programme.audit_report import _is_outside
-from evenhand.programme.programme import Programme
-from evenhand.programme.refit import Moved
-from evenhand.programme.web.counterfactual_view import compared, in_order
-from evenhand.programme.web.figures import Visit, change_svg, image, states_svg
 
 HTML = {"Accept": "text/html"}
 

@@ -7,10 +7,8 @@ from html import unescape
 import numpy as np
 import pytest
 
+from evenhand.programme import Programme, TableQuery, show_today
 from evenhand.programme.audits import _steps_in_need
-from evenhand.programme.programme import Programme
-from evenhand.programme.web.paged_table import TableQuery
-from evenhand.programme.web.today_view import show_today
 
 HTML = {"Accept": "text/html"}
 

@@ -6,8 +6,7 @@ from html import unescape
 
 import pytest
 
-from evenhand.programme.api.auth import Tokens, make_token
-from evenhand.programme.programme import Programme
+from evenhand.programme import Programme, Tokens, make_token
 
 HTML = {"Accept": "text/html"}
 VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model")
