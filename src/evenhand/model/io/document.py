@@ -209,7 +209,7 @@ def _stated_resources(tables: Iterable[Mapping[str, Any]]) -> int | None:
         except ValueError:  # rows of different lengths
             continue
         if len(shape) in (2, 3):
-            return shape[-1]
+            return int(shape[-1])
     return None
 
 
