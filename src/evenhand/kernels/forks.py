@@ -71,9 +71,9 @@ def forked() -> bool:
 
 def one_at_a_time() -> AbstractContextManager[object]:
     """A lock for who wants several threads, where Numba's threads cannot serve two callers at once."""
-    import numba
+    from numba.np.ufunc.parallel import threading_layer
 
-    return _in_turn if numba.threading_layer() == "workqueue" else nullcontext()  # type: ignore[attr-defined]
+    return _in_turn if threading_layer() == "workqueue" else nullcontext()
 
 
 def _while_nothing_compiles() -> AbstractContextManager[object]:
