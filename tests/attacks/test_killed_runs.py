@@ -10,6 +10,7 @@ course. After every kill
 and every end has the steps, the settings and the schedule of evaluations of the unbroken run.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -45,7 +46,11 @@ class Training:
 
     def stamps(self):
         """What changes when something is written."""
-        return {(path.name, path.stat().st_ino) for path in self.folder.iterdir() if path.exists()}
+        found = set()
+        for path in self.folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # a temporary file that was renamed meanwhile
+                found.add((path.name, path.stat().st_ino))
+        return found
 
     def look(self):
         """After a kill: all is whole, and no step is lost."""

@@ -4,6 +4,7 @@ import csv
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,11 @@ from ..conftest import mentions
 def begun(folder, monkeypatch, evenhand):
     """A programme of machines that was just created, in the present folder."""
     real = cycle.solve
-    monkeypatch.setattr(cycle, "solve", lambda problem, **asked: real(problem, **asked | {"seconds": 0.2}))
+
+    def hurried(problem, method, **asked):
+        return real(problem, method=replace(method, seconds=0.2), **asked)
+
+    monkeypatch.setattr(cycle, "solve", hurried)
     Path("roster.csv").write_text("arm,type,state\n" + "".join(f"m{i},machine,{i % 3}\n" for i in range(4)))
     made = evenhand("programme", "create", "m.db", "machine-replacement", "--roster", "roster.csv", "--json").json
     assert made["arms"] == {"machine": 4}
