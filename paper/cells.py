@@ -23,7 +23,7 @@ from evenhand.errors import NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.evaluation.standard_errors import standard_error
-from evenhand.learning.judging import resized
+from evenhand.learning.network_evaluation import resized
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.tabular import TabularMDP

@@ -12,7 +12,7 @@ pytest.importorskip("stable_baselines3")
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.learning import PPOLearner, SeedRow, TrainingRuns, checkpoint_of, judging, loop
+from evenhand.learning import PPOLearner, SeedRow, TrainingRuns, checkpoint_of, loop, network_evaluation
 from evenhand.parallel import Pool
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -68,8 +68,8 @@ def test_of_equals_the_first_is_taken(three):
 
 def test_held_out_looks_are_at_a_stream_that_no_run_has_seen(monkeypatch):
     """Played, not exact: the same world for all seeds, another than in training, and an error that is one."""
-    monkeypatch.setattr(judging, "MOST_EXACT", 0)
-    monkeypatch.setattr(judging, "COPIES", 16)
+    monkeypatch.setattr(network_evaluation, "MOST_EXACT", 0)
+    monkeypatch.setattr(network_evaluation, "COPIES", 16)
     streams, drawn = [], np.random.default_rng
 
     def noted(stream=None):
@@ -77,11 +77,14 @@ def test_held_out_looks_are_at_a_stream_that_no_run_has_seen(monkeypatch):
             streams.append(stream)
         return drawn(stream)
 
-    monkeypatch.setattr(judging.np.random, "default_rng", noted)
+    monkeypatch.setattr(network_evaluation.np.random, "default_rng", noted)
     found = eh.train(MACHINES, seeds=2, **SMALL)
-    looks = {stream for stream in streams if stream[0] == judging.HELD_OUT}
-    assert len(looks) == judging.HELD_OUT_LOOKS
-    assert {stream for stream in streams if stream[1] == judging.JUDGED} == {(0, judging.JUDGED), (1, judging.JUDGED)}
+    looks = {stream for stream in streams if stream[0] == network_evaluation.HELD_OUT}
+    assert len(looks) == network_evaluation.HELD_OUT_LOOKS
+    assert {stream for stream in streams if stream[1] == network_evaluation.JUDGED} == {
+        (0, network_evaluation.JUDGED),
+        (1, network_evaluation.JUDGED),
+    }
     monkeypatch.undo()
     for training, row in zip(found.runs, found.rows, strict=True):
         truth = eh.evaluate(MACHINES, training.policy, method="exact").mean

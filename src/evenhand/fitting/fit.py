@@ -111,7 +111,7 @@ def fit(
     return FitResult(data, moves, settled.posterior, final, estimated.log_likelihood, found, notes, estimated.passed)
 
 
-class _Estimate(NamedTuple):
+class _ModelEstimate(NamedTuple):
     """Posterior of the transitions, log-likelihood of the records, notes, and pairs passed between rows."""
 
     posterior: Posterior
@@ -128,18 +128,20 @@ def _estimate(
     rng: Rng,
     report: Progress,
     entered: tuple[int, ...],
-) -> _Estimate:
+) -> _ModelEstimate:
     """Transitions by whole steps, or by rates if times are irregular."""
     if log.regular:
         refuse_long_gaps(log)
         refuse_contradictions(log, possible, moves.carry_action)
         rows = estimate(moves, prior, possible, rng, report)
         fits = log_likelihood(moves, rows.posterior.mean)
-        return _Estimate(rows.posterior, fits, tuple(borrowed_row_notes(log, rows)), moves.unseen & (rows.seen > 0))
+        return _ModelEstimate(
+            rows.posterior, fits, tuple(borrowed_row_notes(log, rows)), moves.unseen & (rows.seen > 0)
+        )
     from evenhand.fitting.ctmc import fit_generators, generator_notes  # only irregular times need it
 
     found = fit_generators(moves, log.step, entered, possible, prior, rng, progress=report)
-    return _Estimate(found, found.log_likelihood, generator_notes(found, log), found.passed)
+    return _ModelEstimate(found, found.log_likelihood, generator_notes(found, log), found.passed)
 
 
 def _clusters(log: Log, number: int | str, rng: Rng, report: Progress) -> "Clusters":

@@ -6,7 +6,8 @@
     joint_copies     the paper's Vanilla-DRL: raw joint states
     learners         PPO, SAC and TD3 with their settings
     bridges          a model of Stable-Baselines3 as a policy
-    judging          value of a network, exactly or on a held-out stream
+    network_evaluation
+                     value of a network, exactly or on a held-out stream
     checkpoints      Stable-Baselines3's zip with the progress of a run
     training         train(); loop is its heavy part
     training_runs    several runs with different seeds, and the best network on held-out episodes
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from evenhand.learning.checkpoints import Checkpoint, read_checkpoint
     from evenhand.learning.environments import ENV_ID, BatchedCounts, CountEnv
     from evenhand.learning.joint_copies import BatchedJoint
-    from evenhand.learning.judging import make_judge, resized
     from evenhand.learning.learners import LEARNERS, PPOLearner, SACLearner, TD3Learner
+    from evenhand.learning.network_evaluation import make_judge, resized
     from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings
     from evenhand.learning.training import Training, train
     from evenhand.learning.training_runs import SeedRow, TrainingRuns, checkpoint_of
@@ -44,9 +45,9 @@ _HOMES = {
     "TrainingSettings": "settings",
     "assign_arms": "worlds",
     "checkpoint_of": "training_runs",
-    "make_judge": "judging",
+    "make_judge": "network_evaluation",
     "read_checkpoint": "checkpoints",
-    "resized": "judging",
+    "resized": "network_evaluation",
     "sampled": "worlds",
     "BatchedCounts": "environments",
     "CountEnv": "environments",

@@ -27,8 +27,8 @@ from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableE
 from evenhand.learning.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from evenhand.learning.environments import BatchedCounts
 from evenhand.learning.joint_copies import BatchedJoint
-from evenhand.learning.judging import Judge, make_joint_judge, make_judge
 from evenhand.learning.learners import Learner, find_learner, network_of
+from evenhand.learning.network_evaluation import Judge, make_joint_judge, make_judge
 from evenhand.learning.settings import Budget, TrainingRun, TrainingSettings, settings
 from evenhand.learning.training import Training
 from evenhand.learning.worlds import Tasks

@@ -1,8 +1,8 @@
 """Training: from a simulator to a policy.
 
 The learner sees observations and rewards of copies of the problem (`environments`), nothing else. A few dozen times
-during training the network is evaluated (`judging`), and a checkpoint is written if one is requested; training returns
-the best network.
+during training the network is evaluated (`network_evaluation`), and a checkpoint is written if one is requested;
+training returns the best network.
 
 torch and Stable-Baselines3 are loaded when training starts (`loop`).
 """

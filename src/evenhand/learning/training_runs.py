@@ -4,8 +4,8 @@ A run depends on the problem, the settings and its seed alone, so that networks 
 other in this process or are distributed over workers. Each run writes its own checkpoint; finished runs are read from
 theirs when the work is resumed.
 
-The best run is selected on held-out episodes (`judging.held_out`): the score of a run is the maximum of its own
-evaluations, which is biased upwards. All networks are evaluated on the same episodes there.
+The best run is selected on held-out episodes (`network_evaluation.held_out`): the score of a run is the maximum of
+its own evaluations, which is biased upwards. All networks are evaluated on the same episodes there.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from evenhand.checks import check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling
 from evenhand.errors import InvalidInputError
-from evenhand.learning.judging import held_out
+from evenhand.learning.network_evaluation import held_out
 from evenhand.learning.settings import TrainingRun
 from evenhand.learning.training import Problem, Training, train_one
 from evenhand.model.coupled import CoupledMDP

@@ -19,7 +19,6 @@ from evenhand.checks import as_generator, check_positive_int, check_shape
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.kernels.rank_tables import RankTables, in_turn
-from evenhand.model.acting import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.model.base_policy import check_arrays, described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import ServiceOrder
@@ -34,6 +33,7 @@ from evenhand.model.policy import (
     is_exchangeable,
     plays_by_counts,
 )
+from evenhand.model.stateful_policy import MOST, Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints, Rng
 
 

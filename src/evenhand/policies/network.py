@@ -32,12 +32,12 @@ from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.kernels.env_step import serve_greedily_fast
 from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
 from evenhand.kernels.randomness import draw_keys
-from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, explain_by_rank
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator, needs_tables
+from evenhand.model.stateful_policy import on_batches
 from evenhand.reductions.counts import assign, count_states
 from evenhand.reductions.joint import Joint, JointTable
 from evenhand.typing import Array, Floats, Indices, Ints, Singles

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import NotApplicableError, PolicyError
-from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy, described
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy, capabilities, is_exchangeable
 from evenhand.model.same_arms import all_made_for, match_types, same_places
 from evenhand.model.simulator import Problem
+from evenhand.model.stateful_policy import on_batches
 from evenhand.typing import Floats, Indices, Ints
 
 

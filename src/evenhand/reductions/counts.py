@@ -32,12 +32,12 @@ from evenhand.kernels.lattice import (
 from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.kernels.products import distinct_rows
 from evenhand.kernels.randomness import draw_keys
-from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, explain_by_table
 from evenhand.model.simulator import Problem
+from evenhand.model.stateful_policy import on_batches
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler, table_from_arrays, table_to_arrays

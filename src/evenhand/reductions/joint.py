@@ -17,11 +17,11 @@ from evenhand.checks import check_memory, fits_in_memory, human_bytes
 from evenhand.display import size_in_words
 from evenhand.errors import TooLargeError
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
-from evenhand.model.acting import on_batches
 from evenhand.model.base_policy import BasePolicy
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep
+from evenhand.model.stateful_policy import on_batches
 from evenhand.model.tabular import TabularMDP
 from evenhand.reductions.reduction import MOST_PAIRS
 from evenhand.reductions.sampling import PairSampler, table_from_arrays, table_to_arrays

@@ -7,8 +7,8 @@ Rollout, check_policy (for authors of policies).
 from typing import TYPE_CHECKING
 
 from evenhand._lazy import attach
-from evenhand.simulation.checking import check_policy
 from evenhand.simulation.counts import simulate_counts
+from evenhand.simulation.policy_check import check_policy
 from evenhand.simulation.rollout import Rollout, simulate
 
 if TYPE_CHECKING:
