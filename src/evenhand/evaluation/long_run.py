@@ -50,8 +50,8 @@ from evenhand.simulation.rollout import Rollout, compiled_tables, simulate
 from evenhand.typing import Floats, Indices, Progress, Rng
 
 FORGOTTEN, NEARLY = 1e-4, 1e-2
-"""What the start may still change of the probability of a state in a run of plain rewards, and in one of A, from which
-nearly all of it is gone."""
+"""Largest remaining influence of the start on the probability of a state in a run of plain rewards, and in one of A,
+from which nearly all of it is gone."""
 
 LONGEST = 1e6
 """Steps, or changes, of an episode at the most."""
@@ -60,7 +60,7 @@ MOST_WORK = 3e8
 """Steps of arms of a run at the most: about ten seconds."""
 
 OVERHEAD = 3000.0
-"""Steps of arms that a step costs at least if the policy is asked at every step."""
+"""Steps of arms that a step costs at least if the policy is called at every step."""
 
 AGREE = 2.0
 """Standard errors by which runs from different starts may differ: a false alarm costs a longer run only."""
@@ -69,8 +69,7 @@ DRIFTS, FEWEST = 4.0, 8
 """Standard errors by which the halves of a run must differ to be more than chance, and the episodes that it takes."""
 
 GROWTH = 32
-"""How many times as long the next run is at the most: states that were not visited may tell of a slowness that is not
-there."""
+"""Largest ratio of the lengths of successive runs: unvisited states may suggest a slowness that does not exist."""
 
 PERIOD = 10.0
 """Steps of rewards by which halves may differ without drift: neither need be a whole number of periods."""
@@ -84,7 +83,7 @@ halves are compared."""
 
 
 class LongRun(NamedTuple):
-    """What came of a policy in the long run."""
+    """Result of a policy in the long run."""
 
     rollout: Rollout
     """The run that counts; its returns are those of rewards."""
@@ -97,7 +96,7 @@ class LongRun(NamedTuple):
 
 
 class LongRunLimits(NamedTuple):
-    """How long a run may be, and what is required of it."""
+    """Limits on the length of a run, and requirements on its result."""
 
     longest: float = LONGEST
     """Steps, or changes, of an episode at the most."""
@@ -106,7 +105,7 @@ class LongRunLimits(NamedTuple):
     """Steps of arms of a lengthened run at the most."""
 
     thorough: bool = False
-    """Whether a run from another start must agree."""
+    """True if a run from another start must agree."""
 
 
 def play_long_run(
@@ -254,7 +253,7 @@ class _Settled(NamedTuple):
 
 
 def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
-    """How long arms of each type remember their start, and A; None if that is not known."""
+    """Run lengths after which arms of every type have forgotten their start, and A; None if unknown."""
     if visits is None or not isinstance(problem, CoupledMDP):
         return None
     types = problem.types
@@ -304,7 +303,7 @@ def _worst_states(initial: Floats, limit: Floats, ahead: Floats) -> Indices | No
 
 
 def _elsewhere(problem: Problem, found: _Settled) -> CoupledMDP | None:
-    """The problem with all arms in their worst recurrent states; None if the start matters or tells types apart."""
+    """The problem with all arms in their worst recurrent states; None if the start matters or distinguishes types."""
     if found.worst is None or not isinstance(problem, CoupledMDP):
         return None
     states = found.worst[problem.type_of_block]
@@ -314,7 +313,7 @@ def _elsewhere(problem: Problem, found: _Settled) -> CoupledMDP | None:
 
 
 def _disagree(problem: Problem, first: Rollout, second: Rollout) -> bool:
-    """Whether two runs from different starts differ in the mean of a type by more than chance explains."""
+    """True if two runs from different starts differ in the mean of a type by more than chance explains."""
     figures = []
     for run in (first, second):
         returns = run.returns[0] if run.returns.ndim == 3 else run.returns
@@ -339,7 +338,7 @@ def shares_of(problem: CoupledMDP, visits: Floats) -> Floats:
 
 
 def _is_drifting(rollout: Rollout) -> bool:
-    """Whether the halves of a run differ by more than chance, and than what a period leaves over, explains."""
+    """True if the halves of a run differ by more than chance, and than what a period leaves over, explains."""
     if rollout.drift is None or len(rollout.drift) < FEWEST:
         return False
     # (episode, unit) the units, and all of them together.
@@ -359,7 +358,7 @@ def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: 
         problem: the problem.
         rollout: the run.
         known: (type, state, action) A, if it was played beside the rewards.
-        enough: whether the run is long enough for A, or for rewards if there is no A.
+        enough: whether the run is long enough for A, or for rewards without A.
         forgotten: whether it is long enough for rewards.
     """
     if known is None:
@@ -407,7 +406,7 @@ def _with_truncation(problem: Problem, run: LongRun, found: _Settled | None, pla
     rewards = np.where(problem.types.valid, problem.types.rewards, np.nan)
     ranges = (np.nanmax(rewards, axis=(1, 2)) - np.nanmin(rewards, axis=(1, 2)))[kinds]
     drifts = run.rollout.drift is not None and np.abs(run.rollout.drift).max(axis=0) > rounding
-    # The span of h is by single arms; a drift tells of a period that they have only jointly.
+    # The span of h is by single arms; a drift shows a period that they have only jointly.
     spans = ranges if found is None else np.maximum(found.spans[kinds], np.where(drifts, ranges, 0.0))
     truncated = spans / (horizon - horizon // WARM_UP) if plain else 0.0
     return run._replace(bias=np.maximum(run.bias, np.where(still, np.maximum(truncated, rounding), 0.0)))

@@ -11,8 +11,8 @@ of P_t is the law of its next counts, and types move independently. Three things
 Choosing goes down the types and up again. On the way down `expand` turns an axis of next counts into one of outcomes.
 At the last type `best_last` takes the expectation and at once the maximum over that type's own pairs. On the way up
 `keep_best` turns an axis of outcomes into one of counts, by the maximum over the pairs that lead to them. So outcomes
-(o_1, ..., o_t) are looked at once, however many decisions lead to them. A decision is coded in one number, the sum over
-types of stride times the number of the pair. Of decisions that are equal but for a `tie` the first is kept.
+(o_1, ..., o_t) are visited once, however many decisions lead to them. A decision is coded in one number, the sum over
+types of stride times the number of the pair. Of decisions that are equal but for a `tie` the first is retained.
 
 Following and pushing take one outcome a state. Distinct ones, the *leaves*, are in lexicographic order, so that those
 which begin alike share the sums over their beginning.

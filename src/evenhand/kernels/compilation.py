@@ -1,8 +1,8 @@
-"""When code is compiled, and how long it took: told to who shows progress, and not charged to what is timed.
+"""Events and durations of compilation, for progress displays and for timings that exclude them.
 
-Numba compiles a function when it is first called with new types, and keeps what came of it in a file beside the source,
-so that it happens once on a machine. It may take much longer than the work itself. `jit` hears of it and tells here;
-this file loads nothing, so that anybody may ask.
+Numba compiles a function when it is first called with new types, and stores the result in a file beside the source,
+so that it happens once on a machine. It may take much longer than the work itself. `jit` reports it here;
+this file imports no other module of the package, so that any may use it.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ _hearers: list[Hearing] = []
 
 
 def get_ready(begins: bool) -> None:
-    """Numba begins or ends to load, to compile or to read what was compiled: none of it is work that was asked for."""
+    """Note that Numba begins or ends to load, to compile or to read compiled code: none of it is requested work."""
     if begins:
         _getting_ready.begin()
     else:
@@ -69,7 +69,7 @@ def work_clock() -> float:
 
 @contextmanager
 def hearing(hear: Hearing) -> Iterator[None]:
-    """Within it, `hear` is told when compilation begins and ends.
+    """Call `hear` whenever compilation begins or ends in this context.
 
     Args:
         hear: called in the thread that compiles; it must be quick.

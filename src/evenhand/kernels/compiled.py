@@ -1,4 +1,4 @@
-"""What Numba compiles. Each function has its mathematics and its NumPy twin in the file named beside it."""
+"""Compiled kernels. Each function has its mathematics and its NumPy twin in the file named beside it."""
 
 import math
 
@@ -142,7 +142,7 @@ def move_crowds(transitions, allocation, key, number, counts):
                     if left == 0 or p <= 0:
                         continue
                     stream = bits_at(key, draws + np.uint64(j))
-                    # The last possible state takes all that is left, so rounding loses nobody.
+                    # The last possible state takes all that is left, so rounding loses no arm.
                     moved = left if j == last else binomial(left, min(p / mass, 1.0), stream, np.uint64(0))
                     counts[kind, j] += moved
                     left -= moved

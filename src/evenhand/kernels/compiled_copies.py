@@ -1,4 +1,4 @@
-"""What Numba compiles for copies of a problem; mathematics and NumPy twins are in env_step.py and priorities.py."""
+"""Compiled kernels for copies of a problem; mathematics and NumPy twins are in env_step.py and priorities.py."""
 
 import numpy as np
 

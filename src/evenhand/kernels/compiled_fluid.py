@@ -1,4 +1,4 @@
-"""What Numba compiles for the fluid relaxation: the mathematics and the NumPy twins are in `fluid_sweeps`.
+"""Compiled kernels of the fluid relaxation: the mathematics and the NumPy twins are in `fluid_sweeps`.
 
 Kernels release the interpreter's lock, and threads share the work: Numba's own parallel loops take several times longer
 to compile.
@@ -241,7 +241,7 @@ def _best_prefix(order, begin, costs, counts, table, top, keep):
     kept, open_arms = 0, 0
     for i in undecided:
         open_arms += counts[order[begin + i]]
-    # Whoever costs no more than the least weight left is in; whoever costs more than the largest is out.
+    # A type that costs at most the least weight left is in; one that costs more than the largest is out.
     while len(undecided):
         least = table[top + kept + 1] - table[top + kept]
         most = table[top + kept + open_arms] - table[top + kept + open_arms - 1]
@@ -294,7 +294,7 @@ def _settle_alone(one, starts, values, slopes, counts, table, top):
 @njit(cache=True)
 def _cut(order, begin, end, starts, values, slopes, counts, table, top, low, high, settled, spare):
     """Cut a block at a level: above it, at it (settled), below it. The level, the numbers of types and of arms."""
-    # Nobody to compete with.
+    # No competitor.
     if end - begin == 1:
         settled[order[begin]] = _settle_alone(order[begin], starts, values, slopes, counts, table, top)
         return 0.0, 0, 1, 0
@@ -313,7 +313,7 @@ def _cut(order, begin, end, starts, values, slopes, counts, table, top, low, hig
             if values[v] < level:
                 costs[i] = slopes[v]
     arms = _best_prefix(order, begin, costs, counts, table, top, keep)
-    # No vertex inside: nothing changes between the ends, so everybody is at one of them.
+    # No vertex inside: nothing changes between the ends, so every type is at one of them.
     if np.isnan(middle):
         for i in range(size):
             settled[order[begin + i]] = high if keep[i] else low

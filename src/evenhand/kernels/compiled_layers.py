@@ -1,4 +1,4 @@
-"""What Numba compiles for Whittle indices by time to go: the mathematics and the NumPy twin are in `whittle_layers`.
+"""Compiled kernels for Whittle indices by time to go: the mathematics and the NumPy twin are in `whittle_layers`.
 
 A layer is a table over charges: the charge, and the advantage and the idle value of each state.
 """
@@ -166,7 +166,7 @@ def _read_off(step, charges, advantages, tie, indices, regained, witness):
         indices[s] = zero if zero - tied <= 4 * tie else tied
         if regained[1] >= 0:
             continue
-        # A state that regains is told once, the first of the step nearest to the end.
+        # A state that regains is reported once, the first of the step nearest to the end.
         for later in range(k + 1, len(charges)):
             if advantages[later, s] > 2 * tie:
                 regained[0], regained[1] = step, s
@@ -176,7 +176,7 @@ def _read_off(step, charges, advantages, tie, indices, regained, witness):
 
 @njit(cache=True)
 def _first_zero(charges, advantages, tie):
-    """The first charge at or below `tie`, and where 0 is reached on the way to it (whittle_layers._first_zeros)."""
+    """The first charge at or below `tie`, and where 0 is reached before it (whittle_layers._first_zeros)."""
     k = 0
     while k < len(charges) - 1 and advantages[k] > tie:
         k += 1
@@ -238,5 +238,5 @@ def _zeros_between(i, charges, advantages, idle, blur, shares, wide, filled):
 
 @njit(cache=True)
 def _crosses(left, right, blur):
-    """Whether an advantage passes through 0 by more than rounding."""
+    """True if an advantage passes through 0 by more than rounding."""
     return (left > blur and right < -blur) or (left < -blur and right > blur)

@@ -1,4 +1,4 @@
-"""What Numba compiles for draws by priority: the mathematics and the NumPy twins are in `priorities`.
+"""Compiled kernels for draws by priority: the mathematics and the NumPy twins are in `priorities`.
 
 Within, cells (state, action) are numbered row by row: `cell // num_actions` is the state.
 """
@@ -57,7 +57,7 @@ def sample_in_blocks(priorities, counts, spend, usage, stream, out, few):
     # Every draw has its own place in the counter, so that no two share bits.
     place = np.uint64(0)
     while _open_cells(scores, uses, arms, left, weights, sums, need):
-        few_arms = _sum(arms) <= few  # then a limit is within few draws, and the way to it need not be estimated
+        few_arms = _sum(arms) <= few  # then a limit is within few draws, and its distance need not be estimated
         draws = 0.0 if few_arms else _cautious_draws(uses, arms, left, weights, sums, need)
         # Phase 1: near a limit, one by one ...
         if draws <= few:
@@ -108,7 +108,7 @@ def _open_cells(scores, uses, arms, left, weights, sums, need):
 
 @njit(cache=True, error_model="numpy")
 def _cautious_draws(uses, arms, left, weights, sums, need):
-    """How many draws most likely meet no limit; never more than there are arms."""
+    """Number of draws that most likely meet no limit; never more than there are arms."""
     num_actions = len(weights) // len(arms)
     total = sums[-1]
     fewest = np.inf
@@ -178,7 +178,7 @@ def _multinomial(draws, weights, sums, stream, place, block):
 
 @njit(cache=True, error_model="numpy")
 def _meets_limit(uses, arms, left, need, block):
-    """Whether taking the block would empty a state or leave less than an open cell uses."""
+    """True if taking the block would empty a state or leave less than an open cell uses."""
     num_actions = len(block) // len(arms)
     for s in range(len(arms)):
         number = 0

@@ -1,4 +1,4 @@
-"""What Numba compiles for Whittle indices: the mathematics and the NumPy twin are in `whittle_pivots`.
+"""Compiled kernels for Whittle indices: the mathematics and the NumPy twin are in `whittle_pivots`.
 
 Pivots are collected: after k of them the tableau is X - sum_j column_j row_j, of which only the pivot's row and column
 are needed at once. A full block is carried out as one matrix product. With blocks of 1 this is the plain pivot, which
@@ -104,7 +104,7 @@ def _sweep(transitions, rewards, initial, factor, total, allowed, z, charges, sw
         if factor == 1:
             s = _first_firm(active, a, b, reached, charge, flat, tie, x, columns, rows, held, s)
         _line_of(x, columns, rows, held, s, column, row)
-        # A poor row is no ground for a pivot: build afresh, and look again for the next switch.
+        # A poor row does not justify a pivot: build afresh, and look again for the next switch.
         if not fresh and _noise(s, rewards, shift, spread, active, row, a, b, goal, image) > allowed:
             _build(transitions, rewards, initial, factor, total, shift, active, x, a, b)
             held, fresh = 0, True
@@ -318,11 +318,11 @@ def _line_of(x, columns, rows, held, s, column, row):
 
 @njit(cache=True)
 def _pivot(s, active, column, row, a, b, kept_column, kept_row):
-    """Switch a state; the change of X is kept for later (Tableau.switch)."""
+    """Switch a state; the change of X is stored for later (Tableau.switch)."""
     sign = 1.0 if active[s] else -1.0
     pivot = 1 + sign * column[s]
     old_a, old_b = a[s], b[s]
-    # Column and row are kept, X stays as it is; a and b are needed at once and kept up to date.
+    # Column and row are stored, X stays as it is; a and b are needed at once and updated.
     for i in range(len(column)):
         kept_column[i] = sign * column[i] / pivot
         a[i] -= kept_column[i] * old_a

@@ -1,4 +1,4 @@
-"""How a crowd of identical arms moves in one step.
+"""One step of identical arms, by counts.
 
 The u arms of a cell (type, state, action) move by one multinomial draw, Mult(u, p(. | state, action)), made of
 binomial draws, so that the cost does not depend on how many arms there are:

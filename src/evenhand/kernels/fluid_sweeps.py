@@ -39,7 +39,7 @@ ADVANTAGE = 1e-13
 """Advantages up to this share of the largest value are rounding."""
 
 SAME = 1e-12
-"""Values, and slopes, whose relative difference is no more are one."""
+"""Relative difference up to which values, and slopes, are equal."""
 
 Mass = Callable[[Ints], Floats]
 """The sum of the m smallest rank weights, for many m."""
@@ -163,7 +163,7 @@ def _store(found: Traced, rows: Ints, places: Ints, ends: Floats, policy: Ints) 
 
 def _extend(found: Traced, rows: Ints, weight: Floats, ends: Floats, policy: Ints, largest: Floats) -> None:
     """Add a vertex to each of the rows, unless it is the last one again; in line with the last edge it replaces it."""
-    # Where there is no room left, lengths still count, so that the caller knows how much to give.
+    # Without room left, lengths still count, so that the caller knows how much to give.
     last = np.minimum(found.lengths[rows], found.values.shape[1]) - 1
     rises = ends[:, 0] - found.values[rows, last] > SAME * largest
     # Before the first edge any slope is a new one.
@@ -263,7 +263,7 @@ def _best_prefixes(costs: Floats, counts: Ints, block: Ints, top: Ints, mass: Ma
     first = np.flatnonzero(np.diff(block[order], prepend=-1))
     of_block = block[order]
     arms, total = np.cumsum(size), np.cumsum(spent)
-    # Sums within the block: what came before its first entry is taken off.
+    # Sums within the block: subtract the sum before its first entry.
     arms -= (arms[first] - size[first])[of_block]
     total -= (total[first] - spent[first])[of_block]
     # What a prefix gains: the weights of its ranks, less what it costs; the empty one gains nothing.

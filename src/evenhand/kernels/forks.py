@@ -5,7 +5,7 @@ after the fork of a parent that has entered one, and `multiprocessing.Pool` then
 end. Numba calls its threads through one symbol, `numba_parallel_for`. Before any loop is linked, that symbol is bound
 to a door, some lines of machine code made here:
 
-    alone(process, threads)   if the process is not the one that made the door, or one thread is asked for
+    alone(process, threads)   if the process is not the one that made the door, or one thread is requested
         kernel(arguments, dimensions, steps, data)      the whole loop, by who calls
     otherwise
         Numba's own parallel_for(...)
@@ -32,7 +32,8 @@ from evenhand.errors import OneThread
 
 _SYMBOL = "numba_parallel_for"
 _POINTERS, _NUMBERS = 5, 3
-"""What it takes: kernel, arguments, dimensions, steps and data; inner dimensions, arrays and threads."""
+"""Numbers of its pointers (kernel, arguments, dimensions, steps, data) and integers (inner dimensions, arrays,
+threads)."""
 
 _FORM = (
     "ir.FunctionType(ir.VoidType(),[byte_ptr_t]*5+[intp_t,]*3)",
@@ -40,7 +41,7 @@ _FORM = (
     "[args,dimensions,steps,data]",
     "builder.call(parallel_for,[fnptr]+innerargs+[intp_t(x)forxin(inner_ndim,array_count)]+[num_threads])",
 )
-"""How Numba's `build_gufunc_kernel` calls its threads, without white space."""
+"""The call of threads in Numba's `build_gufunc_kernel`, without white space."""
 
 _kept: list[Any] = []
 _maker: list[int] = []
@@ -65,7 +66,7 @@ def start_threads() -> bool:
 
 
 def forked() -> bool:
-    """Whether this process was forked from one that had started its threads: then one thread does all work."""
+    """True if this process was forked from one that had started its threads: then one thread does all work."""
     return bool(_maker) and _maker[0] != os.getpid()
 
 
@@ -86,7 +87,7 @@ def _while_nothing_compiles() -> AbstractContextManager[object]:
 
 
 def _make_door_if_it_fits() -> bool:
-    """Whether there is a door now: not where Numba is of another form, or anything is not as it was."""
+    """Make the door if Numba has the expected form; True if there is a door now."""
     try:
         return _fits() and _make_door()
     except Exception:  # noqa: BLE001  # whatever a new Numba or LLVM refuses, its loops can do without threads
@@ -94,8 +95,8 @@ def _make_door_if_it_fits() -> bool:
 
 
 def _fits() -> bool:
-    """Whether Numba calls its threads as the door does."""
-    # By its source text: there is no version or interface that would tell.
+    """True if Numba calls its threads as the door does."""
+    # By its source text: no version or interface shows it.
     from numba.np.ufunc import parallel
 
     source = re.sub(r"\s", "", inspect.getsource(parallel.build_gufunc_kernel)).replace('"', "'")

@@ -1,7 +1,7 @@
 """The door to Numba's compiler: what compiled kernels import.
 
-Behind it, their compilation is heard of (`compilation`), and what comes of it is kept in files that are checked when
-they are read (`kept`).
+Behind it, their compilation is heard of (`compilation`), and its result is stored in files that are checked when
+they are read.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def _njit(function: Callable[..., Any] | None = None, *, cache: bool = False, **
 
     Args:
         function: what to compile, when it is first called.
-        cache: whether to keep what comes of it, in the store of `kept`.
+        cache: whether to store the compiled code in a file.
         options: those of Numba.
     """
     if function is None:

@@ -1,4 +1,4 @@
-"""Compiled code kept in files, so that it is compiled once on a machine: and what to do with files that are not sound.
+"""Compiled code stored in files, so that a machine compiles it once; treatment of invalid files.
 
 Numba's own store keeps an index beside its files and believes what it reads. A file cut short then ends in a traceback
 from deep inside, a flipped byte in machine code that runs, and two processes that write at once may leave an index that
@@ -13,9 +13,9 @@ asks for the function's own file only), with the versions of Numba and LLVM: wha
 replaced. What does not have its digest, or cannot be read, is renamed to `*.damaged` and compiled anew. Where nothing
 can be written, the code serves this process only. Either is said in one line, once in a process.
 
-A file of the store is code: machine code, in a record of Numba's that is unpickled. A digest tells damage, not intent,
-so it is read only if nobody else could have written it: it belongs to this user, to the administrator, or to whoever
-owns the sources that it was compiled from (and could change those), and not everybody may write it.
+A file of the store is code: machine code, in a record of Numba's that is unpickled. A digest shows damage, not intent,
+so it is read only if no other user could have written it: it belongs to this user, to the administrator, or to the
+owner of the sources that it was compiled from (and could change those), and it is not world-writable.
 """
 
 import hashlib
@@ -42,6 +42,8 @@ dumps: Any = serialize.dumps
 
 MARK = b"evenhand code 1\n"
 _DIGEST = 32
+"""Bytes of a SHA-256 digest."""
+
 _IMPORTED = re.compile(rb"^from evenhand\.kernels(?:\.(\w+) import| import ([\w, ]+))", re.MULTILINE)
 _NOT_INLINED = {"jit"}
 _PARTS = ("check_cachable", "filename_base", "locator", "rebuild", "reduce")
@@ -64,7 +66,7 @@ class KeptCode(FunctionCache):  # type: ignore[misc]
         """Open it.
 
         Args:
-            function: whose code is kept.
+            function: the function whose code is stored.
             alone: whether its loops, which could be parallel, are compiled for one thread: other code.
         """
         super().__init__(function)
@@ -73,14 +75,14 @@ class KeptCode(FunctionCache):  # type: ignore[misc]
         self._stamp, self._owners = stamp_of(source), _owners(source)
 
     def file_of(self, types: Any, codegen: Any) -> Path:
-        """Where code for these types and this processor is kept."""
+        """File of the code for these types and this processor."""
         key = self._index_key(types, codegen)
         # By the types and the processor, and whether loops are for one thread.
         name = hashlib.sha256(repr((str(types), *key[1:], *["alone"] * self._alone)).encode()).hexdigest()[:24]
         return Path(self.cache_path) / f"{self._impl.filename_base}-{name}.nbc"
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled earlier; None if there is nothing that can be used. Called by Numba, as the next one."""
+        """Code that was compiled earlier; None if none can be used. Called by Numba, as the next one."""
         target_context.refresh()
         codegen = target_context.codegen()
         file = self.file_of(sig, codegen)
@@ -106,7 +108,7 @@ class KeptCode(FunctionCache):  # type: ignore[misc]
             _tell("write", _not_kept(f"{file.parent}: {error.strerror}"))
 
     def flush(self) -> None:
-        """Forget what is kept of this function."""
+        """Delete the stored code of this function."""
         for file in Path(self.cache_path).glob(f"{self._impl.filename_base}-*.nbc"):
             file.unlink(missing_ok=True)
 
@@ -155,7 +157,7 @@ def _sources(file: Path, found: set[Path]) -> set[Path]:
 
 
 def _owners(source: Path) -> frozenset[int]:
-    """Who may have written code that is run here; empty where files have no owners."""
+    """Users who may have written code that is run here; empty if files have no owners."""
     return frozenset({os.geteuid(), 0, source.stat().st_uid}) if hasattr(os, "geteuid") else frozenset()
 
 
@@ -184,7 +186,7 @@ def _read(file: Path, stamp: bytes, key: Any, owners: frozenset[int]) -> Any:
 def _write(file: Path, stamp: bytes, content: bytes) -> None:
     beside = file.with_name(f"{file.name}.tmp.{uuid.uuid4().hex[:16]}")
     try:
-        # Under another name first: whoever reads meanwhile finds all of it or nothing.
+        # Under another name first: a concurrent reader finds all of it or nothing.
         beside.write_bytes(MARK + stamp + hashlib.sha256(content).digest() + content)
         beside.chmod(stat.S_IMODE(beside.stat().st_mode) & ~stat.S_IWOTH)  # or it would not be read again
         beside.replace(file)

@@ -69,7 +69,7 @@ def _predecessors(movers: Ints) -> list[tuple[Indices, Indices]]:
 
 
 def support_of_movers(movers: Ints, rows: Floats) -> Floats:
-    """(mover,) how many next points can be reached, at most: told without the law.
+    """(mover,) upper bound on the number of reachable next points, without the distribution.
 
     Arms that move by a row with k possible states spread in C(m + k - 1, k - 1) ways.
 

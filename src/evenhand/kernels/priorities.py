@@ -25,7 +25,7 @@ open cell uses. Between limits the open cells stay the same, and cells are taken
        draws fall in the first half, and within each half times are again independent and uniform. If h meets no limit,
        take it and go on in the second half with n - h; else go on in the first half with h.
     3. One draw is left: it is the one that meets the limit. Take it, and forget the draws that lie behind it: they are
-       independent of what came before, so fresh ones serve as well.
+       independent of the earlier ones, so fresh ones serve as well.
 
 What is taken is exactly what one draw after the other would have taken, since halving only reveals the times bit by bit
 and a limit, once met, stays met. The size m of a block may depend on all that was taken before, so any rule for it
@@ -163,7 +163,7 @@ def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats)
         (choice, state, action) allocations, each once, and their (choice,) probabilities.
 
     Raises:
-        TooLargeError: more than LARGEST_LAW allocations would have to be told apart.
+        TooLargeError: more than LARGEST_LAW allocations would have to be distinguished.
     """
     weights = _key_weights(np.repeat(counts, priorities.shape[1]))
     taken, chances = np.zeros((1, *priorities.shape), dtype=np.int64), np.ones(1)

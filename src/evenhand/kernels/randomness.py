@@ -19,6 +19,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 TO_UNIT = 2.0**-53
+"""Factor from 53 random bits to a number in [0, 1)."""
 
 
 def draw_keys(rng: np.random.Generator, number: int) -> Bits:

@@ -41,10 +41,10 @@ class RankTables(NamedTuple):
     """Number of ranks."""
 
     stop: bool
-    """Whether stopping competes."""
+    """True if stopping competes."""
 
     shuffle: bool
-    """Whether equal ranks are in random order; otherwise the first arm comes first."""
+    """True if equal ranks are in random order; otherwise the first arm comes first."""
 
     @property
     def keys_per_step(self) -> int:

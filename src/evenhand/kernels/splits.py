@@ -41,7 +41,7 @@ _MOST_NODES = 1500
 """Matrices that `factorise` may look at."""
 
 _ROUNDING = 1e-14
-"""How near the product of splits must be to the matrix, and what counts as 0 in it."""
+"""Largest error of the product of splits, and largest entry that counts as 0."""
 
 
 class Split(NamedTuple):
@@ -56,7 +56,7 @@ class Bands(NamedTuple):
     """The triangular matrix of a split, row by row, without what is negligible."""
 
     first: Indices
-    """(row,) the first column kept."""
+    """(row,) the first stored column."""
 
     starts: Ints
     """(row + 1,) where the weights of each row begin."""
@@ -203,7 +203,7 @@ def binomial_bands(num_arms: int, leave: float) -> Bands:
         longer[:-1] += leave * row
         longer[longer < 1e-300] = 0.0  # no slow subnormal numbers
         row = longer
-        # The whole row is kept for the next one, so that cuts do not add up; only what is stored is cut and scaled.
+        # The whole row is retained for the next one, so that cuts do not add up; only what is stored is cut and scaled.
         low = int(np.searchsorted(np.cumsum(row), TAIL / 2))
         high = len(row) - int(np.searchsorted(np.cumsum(row[::-1]), TAIL / 2))
         first.append(low)

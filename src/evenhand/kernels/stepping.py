@@ -9,7 +9,7 @@ from evenhand.typing import Bools, Floats, Indices
 
 
 class World(NamedTuple):
-    """What moves: the tables of the types and the type of each arm."""
+    """The moving system: the tables of the types and the type of each arm."""
 
     type_of_arm: Indices
     """(arm,)"""

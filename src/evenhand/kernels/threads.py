@@ -1,4 +1,4 @@
-"""Whether code can be compiled, and how many threads it takes.
+"""Availability of compilation, and numbers of threads.
 
 Small work is done alone, since waking others costs more than it gains. Where Numba is not installed, policies are
 played by the NumPy twins: slower, and by the same law. Learning and large solves need it.
@@ -38,7 +38,7 @@ class Tier:
         self.in_all, self.done = in_all, 0.0
 
     def compiles(self, work: float, at_once: float) -> bool:
-        """Whether to take the compiled twin for some work.
+        """Add some work to the total, and return True if the compiled twin is worth its compilation.
 
         Args:
             work: what is to be done now.
@@ -50,7 +50,7 @@ class Tier:
 
 @cache
 def can_compile() -> bool:
-    """Whether Numba is installed; asked without loading it."""
+    """True if Numba is installed; checked without loading it."""
     try:
         return find_spec("numba") is not None
     except ModuleNotFoundError:
@@ -75,7 +75,7 @@ def idle_threads_sleep() -> Iterator[None]:
 
 
 def loops_share() -> bool:
-    """Whether compiled loops may use several threads; Numba's are started, if they were not yet."""
+    """True if compiled loops may use several threads; starts Numba's threads if necessary."""
     with idle_threads_sleep():
         return start_threads()
 

@@ -7,8 +7,8 @@ With tau steps to go and a charge c for each active step of the rest,
 
 V_tau is piecewise linear in c, and all its kinks are zeros of advantages of tau or fewer steps to go. So a layer is
 known from its values at the K charges where kinks are: one product with P_0 and P_1 - P_0, then the zeros between
-neighbouring charges become charges too. To the left of all kinks everybody is active, to the right nobody: there all
-states have the same slope and advantages fall by 1. P_1 - P_0 does not see constants, so values are kept relative to
+neighbouring charges become charges too. To the left of all kinks all states are active, to the right none: there all
+states have the same slope and advantages fall by 1. P_1 - P_0 does not see constants, so values are stored relative to
 their mean over states: they stay as small as the arm forgets where it was, however long the horizon.
 
 The index of a state with tau steps to go is the least charge at which its advantage is not positive. The arm is
@@ -43,7 +43,7 @@ BLUR = 4 * EPSILON
 
 
 class Layers(NamedTuple):
-    """What was found, arm by arm."""
+    """Results per arm."""
 
     indices: Floats
     """(arm, step, state) least charge at which passive is optimal; the last step has one step to go."""
@@ -169,7 +169,7 @@ def _first_zeros(charges: Floats, advantages: Floats, passive: Bools) -> Floats:
 def _add_zeros(charges: Floats, advantages: Floats, idle: Floats, blur: float) -> tuple[Floats, Floats, Floats]:
     """A charge more wherever an advantage passes through 0 between two charges; all is linear there."""
     left, right = advantages[:-1], advantages[1:]
-    # Only signs that are told apart by more than rounding make a crossing.
+    # Only signs that differ by more than rounding make a crossing.
     crossing = ((left > blur) & (right < -blur)) | ((left < -blur) & (right > blur))
     interval, state = np.nonzero(crossing)
     left, right = left[interval, state], right[interval, state]
@@ -187,12 +187,12 @@ def _add_zeros(charges: Floats, advantages: Floats, idle: Floats, blur: float) -
 
 
 def _between(ends: Floats, interval: Ints, share: Floats) -> Floats:
-    """What lies at a share of the way through an interval."""
+    """Linear interpolation at a share of an interval."""
     return np.asarray(ends[interval] + share * (ends[interval + 1] - ends[interval]))
 
 
 def _apart(interval: Ints, share: Floats, left: Floats, right: Floats, charges: Floats, blur: float) -> Ints:
-    """Which zeros to keep, in order: not those whose advantage is mere rounding at the charge kept before."""
+    """Zeros to retain, in order: not those whose advantage is mere rounding at the charge before."""
     kept: list[int] = []
     zeros = _between(charges, interval, share)
     for number in np.lexsort((share, interval)):

@@ -64,12 +64,12 @@ FIRM = 1e-11
 """Pivots of an average below this count as 0: the switch splits the arm."""
 
 DONE, CROWDED, STUCK, SPLIT = 0, 1, 2, 3
-"""How a sweep ended: at all-passive; with more pivots than there was room for; without a state to switch; at a switch
+"""Ends of a sweep: at all-passive; with more pivots than there was room for; without a state to switch; at a switch
 that splits the arm into several closed classes (it is noted in `switched`, after the last pivot)."""
 
 
 class Sweeps(NamedTuple):
-    """What the sweeps met, arm by arm; rows are filled up to `num_pivots`."""
+    """Results of the sweeps, per arm; rows are filled up to `num_pivots`."""
 
     num_pivots: Ints
     """(arm,)"""
@@ -242,7 +242,7 @@ def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
         if s < 0 or pivots == room:
             met.status[arm] = STUCK if s < 0 else CROWDED
             break
-        # A poor row is no ground for a pivot: build afresh, and look again for the next switch.
+        # A poor row does not justify a pivot: build afresh, and look again for the next switch.
         if not fresh and tableau.noise(s, spread) > allowed:
             tableau.rebuild()
             fresh = True
@@ -287,7 +287,7 @@ def _next_switch(tableau: Tableau, charge: float, flat: float, tie: float) -> tu
 def _look(
     arm: int, met: Sweeps, seen: Floats, active: Bools, advantage: Floats, charge: float, tie: float, least: float
 ) -> None:
-    """Note the states for which passive is optimal now, and whether one of them was so before and is no longer."""
+    """Note the states for which passive is optimal now, and whether one of them was so before and has ceased to be."""
     back = active & ~np.isnan(seen) & (advantage > tie)
     if met.regained[arm] < 0 and back.any():
         s = int(np.argmax(back))

@@ -59,8 +59,8 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
             problem: identical arms, or a simulator of them.
             horizon: steps until an episode is cut off.
             rule: how outputs become an allocation.
-            tasks: ranges of arms and budgets to draw from at every reset; the problem itself when absent.
-            render_mode: what `render` gives, `ansi` (text) or `rgb_array` (a picture); nothing when absent.
+            tasks: ranges of arms and budgets to draw from at every reset; by default the problem itself.
+            render_mode: what `render` gives, `ansi` (text) or `rgb_array` (a picture); by default nothing.
         """
         check_positive_int(horizon, "horizon")
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -120,7 +120,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         return given
 
     def render(self) -> Any:
-        """Where the arms are, and what was done last: text, or a (height, width, 3) picture; None without a mode."""
+        """Render the states and the last actions: text, or a (height, width, 3) picture; None without a mode."""
         if self.render_mode is None:
             return None
         scene = Scene.of(self)
@@ -132,7 +132,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
 
 @dataclass(frozen=True)
 class Scene:
-    """What is seen of a copy: how many arms are in each state, and how many got each action at the last step."""
+    """Visible state of a copy: how many arms are in each state, and how many got each action at the last step."""
 
     title: str
     """The step, the number of arms, the last reward."""
@@ -232,11 +232,11 @@ class BatchedCounts(SharedCopies):
         """Prepare the copies.
 
         Args:
-            problem: identical arms (kept as counts), or a simulator of them (every arm is followed).
+            problem: identical arms (stored as counts), or a simulator of them (every arm is followed).
             num_copies: copies to step together.
             horizon: steps until an episode is cut off.
             rule: how outputs become an allocation.
-            tasks: ranges of arms and budgets to draw from at every restart; the problem itself when absent.
+            tasks: ranges of arms and budgets to draw from at every restart; by default the problem itself.
             rng: seed or generator.
         """
         check_positive_int(num_copies, "num_copies")
@@ -278,7 +278,7 @@ class BatchedCounts(SharedCopies):
         self.played += 1
         observations = self.world.observe()
         infos: list[dict[str, Any]] = [{"allocation": each} for each in done.allocation]
-        # Observations of the end are kept for bootstrapping, then the copies begin anew.
+        # Final observations are stored for bootstrapping, then the copies begin anew.
         over = self.age >= self.horizon
         if over.any():
             for copy in np.flatnonzero(over):

@@ -4,8 +4,8 @@
     action        for each of the b units of the budget, the arm that gets it: a softmax over arms each
     reward        the mean reward of the arms (the utilitarian objective, as in the paper)
 
-An arm that is drawn twice is served once. As in the paper there is no output for idling, and the budget is always
-spent; with `idling` the softmax has one entry more, which stands for nobody.
+An arm that is drawn twice is served once. As in the paper no output stands for idling, and the budget is always
+spent; with `idling` the softmax has one entry more, which serves no arm.
 """
 
 from typing import Any

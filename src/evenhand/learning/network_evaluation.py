@@ -1,13 +1,13 @@
 """Value of a network, for selecting the best of a training run: exactly if possible, else on a held-out stream.
 
-A network is judged by the mean value of the arms, over a few tasks from the smallest to the largest. On identical
+A network is evaluated by the mean value of the arms, over a few tasks from the smallest to the largest. On identical
 arms the mean is every Gini (the paper's Theorem 3.4), and every other welfare here that leaves equal values unchanged.
 
     exact    one linear solve on the count space (or the product space for a joint network)
     played   discounted returns on keys that training never sees, the same ones each time, so that networks meet the
              same world
 
-Networks of several seeds are told apart by `held_out`: exactly, or on keys that neither training nor any of its looks
+Networks of several seeds are compared by `held_out`: exactly, or on keys that neither training nor any of its looks
 has seen, the same ones for all seeds.
 """
 
@@ -32,19 +32,19 @@ Judge = Callable[[Network], float]
 """The mean value of an arm under a network."""
 
 MOST_EXACT = 1_500
-"""Count states up to which a network is judged exactly."""
+"""Count states up to which a network is evaluated exactly."""
 
 MOST_SAMPLED = 100
 """The same where the allocation is drawn, and its whole law has to be unrolled."""
 
 MOST_JOINT = 1_500
-"""Joint states up to which a joint network is judged exactly."""
+"""Joint states up to which a joint network is evaluated exactly."""
 
 HELD_OUT, HELD_OUT_LOOKS = 0x68656C64, 8
 """The stream of the last look at networks of several seeds, and into how many looks it is cut, to tell its error."""
 
 COPIES = 256
-"""Copies that are played where a network is not judged exactly."""
+"""Copies that are simulated if a network is not evaluated exactly."""
 
 JUDGED = 0x6A756467
 """The stream of the looks of one run, beside its seed."""

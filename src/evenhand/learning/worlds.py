@@ -132,7 +132,7 @@ class _Copies:
 
 
 class CountWorld(_Copies):
-    """Copies kept as counts, stepped by one compiled call."""
+    """Copies stored as counts, stepped by one compiled call."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class ArmWorld(_Copies):
 
     def restart(self, which: Bools) -> None:
         """Draw tasks and first states; the arms of other copies stay as they are."""
-        # Arms of copies that go on are kept as they are.
+        # Arms of copies that go on do not change.
         kept = ~which[self.copy_of_arm]
         rng = self.draw_tasks(which)
         fresh = np.repeat(np.flatnonzero(which), self.num_arms[which])

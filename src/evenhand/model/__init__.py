@@ -1,4 +1,4 @@
-"""What the problem is: frozen data, no algorithm, no randomness.
+"""The problem as frozen data: no algorithm, no randomness.
 
 Arm, ArmTables (many arms as padded arrays), CoupledMDP, TabularMDP, the welfare functions, the Policy protocols,
 and model files in and out.

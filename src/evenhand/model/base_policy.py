@@ -34,7 +34,7 @@ class BasePolicy(ShownPolicy):
 
     @property
     def depends_on_step(self) -> bool:
-        """Whether its decisions depend on the step, and not on the states alone."""
+        """True if its decisions depend on the step, and not on the states alone."""
         return _has_horizon(self)
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
@@ -94,7 +94,7 @@ class _Described(BasePolicy):
 
 
 def _has_horizon(policy: object) -> bool:
-    """Whether a stateful policy was made for a finite horizon."""
+    """True if a stateful policy was made for a finite horizon."""
     problem = getattr(policy, "problem", None)
     return (
         isinstance(policy, StatefulPolicy)

@@ -80,7 +80,7 @@ class TimeVaryingPolicy(CompositePolicy):
         """
         if not len(parts):
             raise InvalidInputError("parts: expected a policy for each step, got none")
-        # Each part plays one step in T and would be asked out of turn: it has nothing to remember.
+        # Each part plays one step in T and would be called out of turn: it has nothing to remember.
         if any(isinstance(part, StatefulPolicy) for part in parts):
             raise InvalidInputError("parts: a policy that remembers cannot be one step of another")
         for number, part in enumerate(parts):
@@ -375,7 +375,7 @@ class _Playing(NamedTuple):
     """The episodes."""
 
     actor: Policy
-    """What acts."""
+    """The policy or actor that acts."""
 
 
 class _Mixed(Actor):
@@ -414,7 +414,7 @@ class _Mixed(Actor):
 
     @contextmanager
     def _turn(self, rng: np.random.Generator) -> Iterator[list[_Playing]]:
-        """Whose turn it is at this step, which is over if all of them have acted."""
+        """Yield the members that act at this step, which ends when all of them have acted."""
         redraw_every = self.mixture.redraw_every
         # Not at step 0: the parts were drawn at the start.
         if redraw_every is not None and self.step and self.step % redraw_every == 0:

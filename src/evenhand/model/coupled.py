@@ -270,7 +270,7 @@ class CoupledMDP(Shown):
     def type_of_block(self) -> Indices:
         """(block,) type of each block, in order of first appearance."""
         first: dict[object, int] = {}
-        # Arms are of one type by their numbers. A floor tells them apart, and over groups so does the group.
+        # Arms are of one type by their numbers. A floor distinguishes them, and over groups so does the group.
         kinds: Sequence[object] = self.tables.digests
         if self.floors.any():
             kinds = list(zip(kinds, self.floors.tolist(), strict=True))
@@ -325,7 +325,7 @@ class CoupledMDP(Shown):
 
     @property
     def has_floors(self) -> bool:
-        """Whether some arm has a floor."""
+        """True if some arm has a floor."""
         return bool(self.floors.any())
 
     @property
@@ -370,7 +370,7 @@ class CoupledMDP(Shown):
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether all arms are identical."""
+        """True if all arms are identical."""
         return self.num_types == 1
 
     @cached_property

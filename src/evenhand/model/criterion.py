@@ -84,7 +84,7 @@ class Criterion(ABC):
 
     @property
     def is_stationary(self) -> bool:
-        """Whether steps do not differ, so that some optimal policy is stationary."""
+        """True if steps do not differ, so that some optimal policy is stationary."""
         return self.num_steps is None
 
     @property
@@ -94,12 +94,12 @@ class Criterion(ABC):
 
     @property
     def lasts(self) -> bool:
-        """Whether the last step lasts for ever, discounted as before."""
+        """True if the last step lasts for ever, discounted as before."""
         return False
 
     @property
     def is_average(self) -> bool:
-        """Whether the value is that of the long run."""
+        """True if the value is that of the long run."""
         return False
 
     @abstractmethod

@@ -281,7 +281,7 @@ class ServiceOrder:
     """Description of the kind of order."""
 
     ranked: bool
-    """Whether it is the policy's own order; else frequencies from a simulation."""
+    """True if it is the policy's own order; else frequencies from a simulation."""
 
     num_ranks: int = 0
     """Ranks of the policy, with those of actions that do not come first in their condition."""

@@ -13,7 +13,7 @@ def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indi
 
     Args:
         actions: what a policy answered.
-        states: (episode, arm) what it was asked about.
+        states: (episode, arm) states for which it acted.
         step: the step, for messages; None if it is not known.
     """
     actions = np.asarray(actions)

@@ -41,7 +41,7 @@ class Names:
     """A label for each action, or none."""
 
     by_state: bool = False
-    """Whether usage has an axis of states."""
+    """True if usage has an axis of states."""
 
     @classmethod
     def of_block(cls, block: object) -> "Names":

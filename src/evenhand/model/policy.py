@@ -1,4 +1,4 @@
-"""What a policy is, anything that acts on a batch; and what else it can do.
+"""Protocols of policies: anything that acts on a batch, and its optional capabilities.
 
 A policy needs one method, `act`; one that remembers may have `start` in its place, and those of the library have both.
 All else is optional: shown by the methods it has, or said by a class attribute where
@@ -147,7 +147,7 @@ class Space(Protocol):
 
     @property
     def problem(self) -> CoupledMDP:
-        """What was reduced."""
+        """The problem that was reduced."""
         ...
 
     @property
@@ -190,7 +190,7 @@ class Tabulable(Protocol):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a policy can do; a method that it lacks is None. The table at the top of this file says how it is found."""
+    """Capabilities of a policy; a missing method is None. The table at the top of this file says how they are found."""
 
     acts: Policy | None
     """It acts on the states of all arms."""
@@ -227,7 +227,7 @@ class Capabilities:
 
 
 def capabilities(policy: object) -> Capabilities:
-    """What a policy can do, by the methods it has and by what it says of itself."""
+    """Return the capabilities of a policy, by its methods and class attributes."""
 
     def says(fact: str) -> bool:
         # `is True`: a stand-in object that answers every attribute with something truthy says nothing.
@@ -239,7 +239,7 @@ def capabilities(policy: object) -> Capabilities:
     return Capabilities(
         acts=policy if isinstance(policy, Policy) else None,
         starts=policy if isinstance(policy, StatefulPolicy) else None,
-        # Without `start` there is no actor whose memory could be resumed.
+        # Without `start` no actor exists whose memory could be resumed.
         resumes=policy if isinstance(policy, StatefulPolicy) and isinstance(policy, Resuming) else None,
         allocates=allocates,
         law=policy if isinstance(policy, Lawful) else None,
@@ -252,7 +252,7 @@ def capabilities(policy: object) -> Capabilities:
     )
 
 
-# -- what is asked of a policy, in short -----------------------------------------------------------------------------
+# -- short tests of capabilities -------------------------------------------------------------------------------------
 
 
 def check_acts(policy: object, name: str = "policy") -> None:
@@ -280,12 +280,12 @@ def check_acts(policy: object, name: str = "policy") -> None:
 
 
 def is_exchangeable(policy: object) -> bool:
-    """Whether arms of one type have equal values under the policy."""
+    """True if arms of one type have equal values under the policy."""
     return capabilities(policy).exchangeable
 
 
 def plays_by_counts(policy: object) -> bool:
-    """Whether the policy, or the actors it starts, can be simulated by counts."""
+    """True if the policy, or the actors it starts, can be simulated by counts."""
     return capabilities(policy).by_counts
 
 

@@ -1,4 +1,4 @@
-"""How policies are asked, and how those that remember go on.
+"""Calls of policies, and the memory of stateful policies.
 
 Every policy of the library has `act(states, rng)`. States are (episode, arm), or (arm,) for one episode, as arrays or
 lists; rng is a generator, or a seed, which stands for a fresh generator at each call (`on_batches`).
@@ -10,7 +10,7 @@ A policy that remembers starts *actors*, one for each batch of episodes, and an 
     actor.memory()                              what it remembers, as arrays of whole numbers under names
     policy.resume(memory)                       an actor that goes on where that one was, exactly
 
-Asked directly, `policy.act`, such a policy starts an actor of its own at the first call and goes on with it: one run of
+Called directly, `policy.act`, such a policy starts its own actor at the first call and goes on with it: one run of
 steps, until `forget` is called. A memory is arrays only, and lists are accepted in their place, so it can be stored as
 JSON. The generator belongs to the caller, who keeps `rng.bit_generator.state` beside it.
 """
@@ -29,7 +29,7 @@ from evenhand.model.simulator import Problem, Simulator
 from evenhand.typing import ArrayLike, Indices, Ints, Rng
 
 Memory: TypeAlias = dict[str, Ints]
-"""What an actor remembers, under names."""
+"""Memory of an actor: arrays by name."""
 
 Own = TypeVar("Own")
 
@@ -135,11 +135,11 @@ class Actor(ABC):
 
     @abstractmethod
     def memory(self) -> Memory:
-        """What it remembers, for the policy's `resume`; arrays of its own, that do not change later."""
+        """Return the memory, for the policy's `resume`; copies that do not change later."""
 
 
 class RememberingPolicy(BasePolicy, ABC):
-    """A policy that starts actors, and is asked directly as well."""
+    """A policy that starts actors, and can be called directly as well."""
 
     _own: Actor | None = None
     """The actor behind `act`."""
@@ -170,7 +170,7 @@ class RememberingPolicy(BasePolicy, ABC):
         return actions
 
     def memory(self) -> Memory:
-        """What it remembers since it was first asked directly; see `Actor.memory`."""
+        """Return the memory since the first direct call; see `Actor.memory`."""
         if self._own is None:
             raise PolicyError("there is nothing to remember yet: this policy has not been asked to act")
         return self._own.memory()
@@ -184,7 +184,7 @@ class RememberingPolicy(BasePolicy, ABC):
 
 
 class Remembered(NamedTuple):
-    """What one array of a memory is like."""
+    """Specification of one array of a memory."""
 
     axes: tuple[str, ...]
     """The names of its axes."""

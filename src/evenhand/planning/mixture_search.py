@@ -380,7 +380,7 @@ class Clock:
         return self.task.seconds is not None and work_clock() - self.begin > SEARCHING * self.task.seconds
 
     def steps(self, share: float) -> float:
-        """Steps of arms that a share of the time has; infinite if there is no time limit."""
+        """Steps of arms that a share of the time has; infinite without a time limit."""
         return np.inf if self.task.seconds is None else share * self.task.seconds * self.pace
 
     def hurried(self, judge: Judge, number: int) -> Judge:

@@ -44,6 +44,8 @@ from evenhand.policies.network import usage_of
 from evenhand.typing import Array
 
 FORMAT, SCHEMA = "evenhand-policy", 1
+"""Name and version of the file format."""
+
 MANIFEST, MODEL, ARMS = "manifest.json", "model.npz", "arms.json"
 
 MOST_MANIFEST = 1_000_000

@@ -55,8 +55,8 @@ LONGEST = 2e5
 """Steps, or changes, of a long run at the most: many policies are evaluated, and slow ones may be left out."""
 
 LENGTHENED, LEAST_LENGTHENED = 20.0, 2e6
-"""How many times as many steps of arms a long run may take as were meant for it, and what it may always take: a tenth
-of a second."""
+"""Largest number of arm steps of a long run, as a multiple of the planned number, and the number always allowed:
+a tenth of a second."""
 
 LEFT_OUT = 1e-3
 """The share of all time that need not be played, because the control variate knows it nearly."""
@@ -163,10 +163,10 @@ class Judge:
     """The share of the steps of a long run that is played where time is short; other criteria are played whole."""
 
     lengthening: float = LENGTHENED
-    """How many times as many steps of arms a long run may take as a policy is judged by."""
+    """Largest number of arm steps of a long run, as a multiple of that of an evaluation."""
 
     thorough: bool = False
-    """Whether long runs from different starts must agree."""
+    """True if long runs from different starts must agree."""
 
     @cached_property
     def horizon(self) -> int:

@@ -137,7 +137,7 @@ class PriceOfFairness(Shown):
     """One a welfare, the best mean first."""
 
     left_out: dict[str, str]
-    """Welfares for which there is no plan, with the reason."""
+    """Welfares without a plan, with the reason."""
 
     who: Literal["type", "group"]
     """Unit of the reported values."""
@@ -252,7 +252,7 @@ def price_of_fairness(
         progress: True shows a bar; a function is called with the current task and the share done.
 
     Raises:
-        InvalidInputError: a welfare cannot be read. One for which there is no plan is left out, with the reason.
+        InvalidInputError: a welfare cannot be read. One without a plan is left out, with the reason.
 
     Example:
         >>> import evenhand as eh

@@ -144,7 +144,7 @@ def resource_prices(problem: CoupledMDP, welfare: str | Welfare | None) -> dict[
         welfare: what is maximised.
 
     Returns:
-        A price for each resource under its name; None where there is no relaxation.
+        A price for each resource under its name; None without a relaxation.
     """
     try:
         worth = budget_worth(problem, tightest(problem, welfare))

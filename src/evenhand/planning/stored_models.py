@@ -103,7 +103,7 @@ class Relaxation(Shown):
     """Number of blocks."""
 
     backend: str
-    """Where blocks were computed; results do not depend on it."""
+    """Backend that computed the blocks; results do not depend on it."""
 
     seconds: float
     """Wall time."""

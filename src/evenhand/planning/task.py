@@ -115,7 +115,7 @@ class Task:
     """Backend on which policies are tried."""
 
     effort: Effort = field(default_factory=current_effort)
-    """How much is simulated by the method fluid."""
+    """Amount of simulation of the method fluid."""
 
     @property
     def by_types(self) -> Objective:

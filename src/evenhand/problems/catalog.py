@@ -133,8 +133,8 @@ def build(name: str, parameters: Mapping[str, object] | None = None) -> CoupledM
         parameters: values by name, as text or as they are; `num_arms` and `num-arms` are the same name.
 
     Raises:
-        UnknownNameError: there is no such problem.
-        ModelError: some parameters are unknown, of the wrong type or out of range; tells all of them.
+        UnknownNameError: the problem is unknown.
+        ModelError: some parameters are unknown, of the wrong type or out of range; lists all of them.
 
     Example:
         >>> import evenhand as eh

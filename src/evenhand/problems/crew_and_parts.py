@@ -9,7 +9,7 @@ where x = (s − 1)/(S − 1) is its wear. In every step it is
 
 A repair is long work with few parts, a replacement quick work with many: (crew hours, parts) are (2, 1) and
 (1, 3). So neither budget can be planned without the other. Repair and replacement cost output today for
-output later: whoever looks at today's output only never maintains anything. Types run from lightly worn with
+output later: a policy that maximises today's output only never maintains anything. Types run from lightly worn with
 low stakes to heavily worn with high stakes: q_i evenly from 0.15 to 0.35, g_i evenly from 0.6 to 1; a single
 type has q = 0.25, g = 1.
 

@@ -46,7 +46,11 @@ PAPERS_WELFARE = "gini:2"
 
 _ACTIONS = ("operate", "replace")
 _MOST_STATES = 10_000
+"""Largest number of states."""
+
 _MOST_EXPONENTIAL_STATES = 700  # e^(s-1) is finite in doubles up to s = 710
+"""Largest number of states with exponential costs."""
+
 _MIXED_KINDS: tuple[CostKind, ...] = ("linear", "quadratic", "exponential", "random")
 
 
@@ -175,7 +179,7 @@ def _cost_kinds(
     if preset is None or not given.choice("preset", preset, get_args(Preset)):
         return operating, replacement
     named: CostKind = "exponential" if preset == "exponential-rccc" else "quadratic"
-    # A default cannot be told from the same value written out, so only other values are seen to contradict.
+    # A default cannot be distinguished from the same value written out, so only other values are seen to contradict.
     if sound and operating not in (named, "exponential"):
         given.add("operating_cost", f"'{operating}' contradicts the preset '{preset}'; give one of the two")
     if replacement in get_args(CostKind) and replacement != "rccc":

@@ -131,4 +131,4 @@ def _third(usage: Floats, counts: Ints, integer: bool) -> Floats:
     third = counts @ usage.max(axis=(1, 2)) / 3
     least = np.where(usage > 0, usage, np.inf).min(axis=(0, 1, 2))
     amounts = np.maximum(np.floor(third) if integer else third, least)
-    return np.where(np.isfinite(least), amounts, 0.0)  # a resource that nobody uses
+    return np.where(np.isfinite(least), amounts, 0.0)  # a resource that no arm uses

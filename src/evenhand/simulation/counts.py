@@ -49,10 +49,10 @@ def simulate_counts(
         problem: the problem.
         policy: what allocates, or starts an actor that does; its allocations are checked at every step.
         num_episodes: how many independent episodes.
-        horizon: steps an episode; when absent, the criterion's own (see `simulate`).
-        rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
+        horizon: steps per episode; by default the criterion's own (see `simulate`).
+        rng: seed or generator; 0 by default, so that the same call gives the same numbers. None for others each time.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        criterion: what the steps weigh, as text or object; the problem's own when absent.
+        criterion: what the steps weigh, as text or object; by default the problem's own.
         rewards: (type, state, action) what is summed in place of the arms' own rewards; or several such tables (see
             `simulate`).
         keep_paths: whether to keep the counts and allocations of every step.
@@ -125,7 +125,7 @@ def simulate_counts(
 
 
 class _Paths(NamedTuple):
-    """The steps that were played, where they are kept."""
+    """The recorded path: counts and allocations per step, None if paths are not recorded."""
 
     counts: Ints | None
     """(episode, step, type, state)"""
@@ -147,7 +147,7 @@ class _Paths(NamedTuple):
         return cls(np.zeros(path, np.int64), np.zeros((*path, actions), np.int64)) if kept else cls(None, None)
 
     def keep(self, step: int, counts: Ints, allocation: Ints) -> None:
-        """Note a step, where they are kept."""
+        """Record a step if paths are recorded."""
         if self.counts is not None and self.allocations is not None:
             self.counts[:, step], self.allocations[:, step] = counts, allocation
 

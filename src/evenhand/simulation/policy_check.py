@@ -76,7 +76,7 @@ def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0
             for counts in count_states(problem, states):
                 _attempt(faults, "allocation_law", _try_law, can.law, problem, counts)
     if faults:
-        # The same fault in several batches is told once.
+        # The same fault in several batches is reported once.
         raise PolicyError("the policy breaks the rules:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
 
 
@@ -132,7 +132,7 @@ def _try_resuming(starts: StatefulPolicy, resumes: Resuming, trials: list[Indice
     for states in trials * 3:
         if not isinstance(actor, Remembers):
             raise PolicyError("it has resume(memory), and the actors it starts have no memory()")
-        # The generator is no part of a memory, so both get the same.
+        # The generator is not part of a memory, so both get the same.
         again, same = resumes.resume(actor.memory()), copy.deepcopy(rng)
         if not np.array_equal(actor.act(states.copy(), rng), again.act(states.copy(), same)):
             raise PolicyError("it goes on in another way from what it remembered")

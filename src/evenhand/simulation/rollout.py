@@ -44,7 +44,7 @@ CHUNK = 4_000_000
 
 @dataclass(frozen=True)
 class Rollout:
-    """What came of playing a policy."""
+    """Result of simulating a policy."""
 
     returns: Floats
     """(episode, arm) weighted sums of rewards up to the horizon; (episode, type) means for a simulation of counts."""
@@ -59,7 +59,7 @@ class Rollout:
     """Steps an episode."""
 
     states: Indices | None = None
-    """(episode, step, arm) the state in which each arm was at each step; None unless paths are kept."""
+    """(episode, step, arm) the state in which each arm was at each step; None unless paths are recorded."""
 
     actions: Indices | None = None
     """(episode, step, arm) the action that it then got."""
@@ -68,7 +68,7 @@ class Rollout:
     """(episode, step, arm) what it then earned, not weighted; of the first table where several are summed."""
 
     counts: Ints | None = None
-    """(episode, step, type, state) how many arms were in each state, of a simulation of counts whose paths are kept."""
+    """(episode, step, type, state) how many arms were in each state, of a simulation of counts with recorded paths."""
 
     allocations: Ints | None = None
     """(episode, step, type, state, action) how many of them got each action."""
@@ -105,11 +105,11 @@ def simulate(
         problem: the problem, or a simulator.
         policy: what acts; its actions are checked at every step.
         num_episodes: how many independent episodes.
-        horizon: steps an episode; when absent, the criterion's own: 300 discounted, 1000 for an average, of which the
+        horizon: steps per episode; by default the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
-        rng: seed or generator; 0 when absent, so that the same call gives the same numbers. None for others each time.
+        rng: seed or generator; 0 by default, so that the same call gives the same numbers. None for others each time.
         progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        criterion: what the steps weigh, as text or object; the problem's own when absent.
+        criterion: what the steps weigh, as text or object; by default the problem's own.
         rewards: (type, state, action) what is summed in place of the arms' own rewards; or (table, type, state,
             action) several such, and then returns are (table, episode, arm). Not for a simulator.
         keep_paths: whether to keep the states, actions and rewards of every step.
@@ -177,7 +177,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class _Sums:
-    """What is summed up and kept while a policy is played."""
+    """Sums and paths that are recorded while a policy is played."""
 
     returns: Floats
     """(table, episode, arm)"""
@@ -189,7 +189,7 @@ class _Sums:
     """(episode, resource)"""
 
     states: Indices | None
-    """(episode, step, arm), where paths are kept; so the next two."""
+    """(episode, step, arm) if paths are recorded; likewise the next two."""
 
     actions: Indices | None
 
@@ -240,14 +240,14 @@ class _Sums:
         )
 
     def keep(self, step: int, states: Indices, actions: Indices, rewards: Floats) -> None:
-        """Note a step, where paths are kept; all are (episode, arm)."""
+        """Record a step if paths are recorded; all are (episode, arm)."""
         if self.states is not None and self.actions is not None and self.rewards is not None:
             self.states[:, step], self.actions[:, step], self.rewards[:, step] = states, actions, rewards
 
 
 @dataclass(frozen=True)
 class Play:
-    """How one batch of episodes is played."""
+    """Simulation of one batch of episodes."""
 
     policy: Policy | StatefulPolicy
 
@@ -298,7 +298,7 @@ def summed_rewards(problem: CoupledMDP, rewards: Floats | None) -> Floats:
 
 
 def as_asked(returns: Floats, rewards: Floats | None) -> Floats:
-    """(table, episode, unit) returns, without the first axis unless several tables were asked for."""
+    """(table, episode, unit) returns, without the first axis unless several tables were requested."""
     return returns if rewards is not None and rewards.ndim == 4 else returns[0]
 
 
@@ -325,7 +325,7 @@ def count_visits(problem: CoupledMDP, states: Indices, actions: Indices, weights
 
 
 def part_of(progress: Progress, part: int, parts: int) -> Progress:
-    """A callback that tells of one part of the work as of the whole."""
+    """A callback that reports the progress of one part as progress of the whole."""
     return lambda what, share: progress(what, (part + share) / parts)
 
 
@@ -333,7 +333,7 @@ def part_of(progress: Progress, part: int, parts: int) -> Progress:
 
 
 def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTables | None:
-    """The tables by which whole episodes of a policy are played in one compiled loop; None if it is asked step by step.
+    """Tables by which whole episodes of a policy are played in one compiled loop; None if it is called step by step.
 
     Args:
         policy: what acts.
@@ -478,7 +478,7 @@ def _stream(key: np.uint64, first: int) -> np.random.Generator:
 
 
 def share_of_budget(problem: Problem, used: Floats, total: float) -> Floats:
-    """(..., resource) weighted usage as a share of what the budget allows; 0 where there is no budget.
+    """(..., resource) weighted usage as a share of what the budget allows; 0 if the budget is 0.
 
     Args:
         problem: the problem.

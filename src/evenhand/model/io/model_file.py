@@ -90,7 +90,7 @@ def _load_stream(
     try:
         # A stream that the caller opened is the caller's to close.
         with file.open("rb") if file is not None else contextlib.nullcontext(path) as stream:
-            return read(_seekable(stream), criterion)  # type: ignore[arg-type]  # a stream if there is no file
+            return read(_seekable(stream), criterion)  # type: ignore[arg-type]  # a stream without a file
     except ModelError as error:
         raise ModelError(error.faults, name) from None
     except TooLargeError as error:

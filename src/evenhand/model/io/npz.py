@@ -9,7 +9,7 @@ The blocks are the first axis of each array, padded with zeros to the largest ar
 
 `labels` is a list with one table of `name`, `states`, `actions` per block, `resources` a list of names, and `group` a
 list with one name per block. All but `budget`, `transitions`, `rewards` and `usage` are optional, as in `document`;
-without `num_states` and `num_actions` there is no padding. Faults of arms have the places of the same model as a
+without `num_states` and `num_actions` nothing is padded. Faults of arms have the places of the same model as a
 document: `arms[2].rewards[0][1]`.
 """
 
@@ -166,7 +166,7 @@ def _shapes_agree(arrays: Mapping[str, Array], faults: Faults) -> bool:
 
 
 def _read_sizes(given: Array | None, key: str, num_blocks: int, most: int, faults: Faults) -> Indices | None:
-    """(block,) number of real states or actions; without sizes there is no padding."""
+    """(block,) number of real states or actions; without sizes nothing is padded."""
     if given is None:
         return np.full(num_blocks, most, dtype=np.int32)
     wrong = (given < 1) | (given > most)

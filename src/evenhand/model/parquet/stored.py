@@ -162,7 +162,7 @@ class StoredArms(Header, Shown):
         return row if self.ends is None else 0 if row == 0 else int(self.ends[row - 1])
 
     def read_column(self, name: str) -> Iterator[Any]:
-        """Arrow arrays of one column, some rows at a time; nothing if there is no such column."""
+        """Arrow arrays of one column, some rows at a time; nothing if the column is missing."""
         for part in self.parts if name in self.columns else ():
             faults = RowFaults(part.path)
             yield from (batch.column(name) for _, batch in batches_of(part, [name], faults))

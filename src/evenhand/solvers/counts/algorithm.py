@@ -27,11 +27,12 @@ MOST_ALLOCATIONS = 3_000_000
 """Listed allocations beyond which a problem is refused."""
 
 MIXTURE_ERROR = 1e-15
-"""How far a mixture of base rows may be from an extra row, in each entry."""
+"""Largest error, per entry, of a mixture of base rows that replaces an extra row."""
 
 INSTEAD = "Use fewer arms, a smaller budget, or a bound from the fluid relaxation."
 
 _LARGEST_RATIO = 16
+"""Largest use of a cell, as a multiple of the unit of use."""
 
 
 class Climb(NamedTuple):
@@ -194,7 +195,7 @@ def _mixtures(extra_rows: Floats, base_rows: Floats) -> Floats | None:
         # the row of ones asks for weights that sum to 1
         solution, _ = nnls(np.vstack([base_rows.T, np.ones(len(base_rows))]), np.append(row, 1.0))
         solution[solution < 1e-15] = 0.0
-        # One row that is no mixture, and arms in extra slots move by themselves.
+        # One row that is not a mixture, and arms in extra slots move by themselves.
         if not solution.any() or np.abs(solution @ base_rows - row).max() > MIXTURE_ERROR:
             return None
         weights[e] = solution / solution.sum()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from evenhand.solvers.counts.tables import Tables
 
 _NEXT_TO_NOTHING = 1e-6
+"""Least scale of a relative gap, as a share of the largest possible value."""
 
 LONG = 1000.0
 """Steps whose rounding may add up before bounds that it keeps apart are not close any more."""
@@ -45,13 +46,13 @@ class Bounds(NamedTuple):
     low: float
     high: float
     slack: float
-    """What of the gap is due to rounding and cut tails, on either side."""
+    """Part of the gap that is due to rounding and cut tails, on either side."""
 
     scale: float
-    """What the gap is compared with: the value, unless it is next to nothing."""
+    """Denominator of the relative gap: the value, unless it is nearly 0."""
 
     excused: float
-    """What of the slack is no fault of large values."""
+    """Part of the slack that is not due to large values."""
 
     @property
     def gap(self) -> float:

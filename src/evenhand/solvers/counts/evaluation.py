@@ -5,7 +5,7 @@ Under average nothing sums up: V <- V + tau (d - middle of d), which is value it
 with the same gain, without periods (Puterman, 8.5.4), and V does not drift.
 
 Arms that forget slowly, or a discount next to 1, make sweeps shrink d slowly. Where many of them did not do, V *leaps*:
-a few steps of GMRES on (I - gamma P) c = d give a correction c, kept if it makes d narrower. Under average I - P is
+a few steps of GMRES on (I - gamma P) c = d give a correction c, accepted if it makes d narrower. Under average I - P is
 singular, so the mean of c over count states is added to every row, which leaves d constant where it succeeds. Bounds
 hold for any V, so nothing hangs on how V was found. A policy with several closed classes makes the system singular: its
 corrections are huge and only rounding makes d look narrow, so what rounding may do counts against a leap.
@@ -35,10 +35,20 @@ from evenhand.solvers.counts.post_decision import INSTEAD_OF_AVERAGE
 from evenhand.typing import Floats
 
 _SHRINK = 0.1
+"""Square root of the relative tolerance of GMRES."""
+
 _MOST_SWEEPS = 60
+"""Largest number of sweeps per evaluation of a policy."""
+
 _DAMPING = 0.8
+"""Step size of value iteration under the average criterion; less than 1 so that periodic chains converge."""
+
 _PATIENCE, _HARDLY = 40, 0.9
+"""Rounds without progress after which an average is given up, and the largest ratio of widths that counts
+as progress."""
+
 _WIDEST = 1e4
+"""Largest span of a value function, as a multiple of the largest reward, for which closed classes are separated."""
 
 
 def extremes(change: Floats) -> tuple[float, float]:

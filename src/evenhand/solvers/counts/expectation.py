@@ -39,7 +39,7 @@ class Level(NamedTuple):
     """Points of their lattice."""
 
     offset: int
-    """Where the outcomes of this level begin; config by config, and point by point within."""
+    """Number of the first outcome of this level; config by config, and point by point within."""
 
     law: Floats
     """(config, arrival) law of where the extra arms arrive."""
@@ -106,7 +106,7 @@ class Outcomes:
         """(row,) the number of each (row, extra) config within its level."""
         if spread.shape[1] == 0:
             return np.zeros(len(spread), dtype=np.int64)
-        # Configs are told by what they are, and numbered within their level.
+        # Configs are identified by their contents, and numbered within their level.
         known = {tuple(config): i for configs in self.roads.extras for i, config in enumerate(configs)}
         used, row = np.unique(spread, axis=0, return_inverse=True)
         if any(tuple(config) not in known for config in used):
@@ -129,7 +129,7 @@ class Outcomes:
     def _mix(self, function: Floats, level: Level) -> Floats:
         """(config, point) expectation over where the extra arms arrive."""
         if level.arms == self.slots.num_arms:
-            # Nobody is in an extra slot.
+            # No arm is in an extra slot.
             return function[None]
         return np.asarray(level.law @ function[level.reached])
 
@@ -153,7 +153,7 @@ class Outcomes:
             laws = self.move
             rows = [(at, level, point[at], config[at]) for at, level in zip(here, levels, strict=True)]
             return lambda value: self._by_laws(laws, value, rows)
-        # Splits sweep whole lattices: all outcomes of the configs that are used, and then those that are asked for.
+        # Splits sweep whole lattices: all outcomes of the configs that are used, and then the requested ones.
         offset = np.array([level.offset for level in levels])
         size = np.array([level.size for level in levels])
         places = offset[level_of] + config * size[level_of] + point

@@ -33,13 +33,13 @@ class CountOptimum:
     """(count state,) the last iterate: the first step's, if the horizon is finite; under average, up to a constant."""
 
     num_arms: int
-    """How many arms there are."""
+    """Number of arms."""
 
     num_actions: int
-    """How many actions an arm has."""
+    """Number of actions per arm."""
 
     rounds: int
-    """How often the policy was improved."""
+    """Number of policy improvements."""
 
     @cached_property
     def counts(self) -> Ints:

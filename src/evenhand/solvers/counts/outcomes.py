@@ -33,7 +33,7 @@ MOST_PAIRS = 5_000_000
 """Pairs of one type beyond which the typed count space is refused."""
 
 SAME_USE = 11
-"""Decimals, as a share of the budget, in which uses must differ to be told apart."""
+"""Decimals, as a share of the budget, in which uses must differ to be distinct."""
 
 INSTEAD = "Use fewer arms, a smaller budget, or the method fluid, which needs no table."
 
@@ -120,7 +120,7 @@ class Moves:
 
     @cached_property
     def entries(self) -> Floats:
-        """(use,) about how many entries the laws of the outcomes of each use have, told without them."""
+        """(use,) about how many entries the distributions of the outcomes of each use have, without computing them."""
         return np.add.reduceat(support_of_movers(self.movers, self.rows), self.starts[:-1])
 
     @cached_property

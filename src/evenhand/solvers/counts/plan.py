@@ -31,6 +31,7 @@ LEAP = 30
 """Steps of GMRES in a leap of the value function (`sweeping`); each keeps a vector."""
 
 _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
+"""Typical numbers of policy improvements and of sweeps, for estimates of work."""
 
 
 def check_program(states: str, criterion: Criterion, size_in_bytes: float, operations: float, instead: str) -> str:

@@ -26,8 +26,13 @@ Progress = Callable[[int, float], None]
 """Called with the number of a round and the relative gap; of a finite horizon, with the share of steps to go."""
 
 _SHRINK = 0.1
+"""Width of the change after policy evaluation, as a share of the width before it."""
+
 _MOST_ROUNDS = 1000
+"""Largest number of policy improvements."""
+
 _COARSER, _COARSE_TOLERANCE = 4, 1e-3
+"""Divisor of the number of arms in the coarse problem, and the relative gap of its solution."""
 
 COARSE_FROM = 3000
 """Count states from which the program starts from that of fewer arms: it saves half of the time or more."""

@@ -28,7 +28,7 @@ class TypedPricing:
         Args:
             plan: the problem, planned.
             objective: says who the members are and which floors there are; one value a type.
-            tell: told what is being done.
+            tell: called with a description of the current work.
 
         Raises:
             TooLargeError: it would not fit, or take for ever.

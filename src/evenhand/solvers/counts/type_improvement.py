@@ -2,7 +2,7 @@
 
 Choosing walks down the tree of uses that fit together: at a type, for each use that the budget still allows, the axis
 of its next counts becomes one of the outcomes of that use, and the types behind it are treated given these. Blocks of
-outcomes are kept so small that they stay near the processor. Those of the first type are treated side by side, in
+outcomes are small enough for the processor's cache. Those of the first type are treated side by side, in
 threads, and compared in their order, so that the answer does not depend on how many threads there are.
 
 *Narrowed*, it knows only some pairs of each type: those that good policies were seen to take. They are a fifth or so,
@@ -70,7 +70,7 @@ def narrow_side(side: Side, known: Bools) -> Side:
         known: (pair,) which.
     """
     pairs = np.flatnonzero(known)
-    # Phase 1: the outcomes of the pairs that are kept, and where their pairs begin.
+    # Phase 1: the outcomes of the retained pairs, and where their pairs begin.
     outcome_of_pair = np.repeat(np.arange(len(side.pairs.starts) - 1), np.diff(side.pairs.starts))[pairs]
     outcomes, first = np.unique(outcome_of_pair, return_index=True)
     # Phase 2: the entries of their laws, row after row.

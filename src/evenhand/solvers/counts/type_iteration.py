@@ -2,7 +2,7 @@
 
     discounted, average   modified policy iteration. A full improvement costs as much as many sweeps of one policy, one
                           among pairs that were seen before as much as a few. So the problem is solved among these until
-                          the change d is a thousandth as wide, or as narrow as is asked for; then a full improvement
+                          the change d is a thousandth as wide, or as narrow as is required; then a full improvement
                           proves how good that is, or finds pairs that were not seen yet.
     finite:T              backward induction: one full improvement a step
 
@@ -29,13 +29,13 @@ from evenhand.solvers.occupancy import CLASSES_UP_TO, long_run_shares, settle
 from evenhand.typing import Array, Floats
 
 Tell = Callable[[str], None]
-"""Told now and then what is being done."""
+"""Called now and then with a description of the current work."""
 
 CLOSER, NARROWER = 1e-3, 0.1
-"""How much narrower the change must become between full improvements, and between narrow ones."""
+"""Target widths of the change, as shares of the earlier width, between full improvements, and between narrow ones."""
 
 SURER = 0.3
-"""How much closer bounds are brought by narrow improvements than they must be, so that the full one proves enough."""
+"""Gap after narrow improvements as a share of the required one, so that the full improvement proves enough."""
 
 MOST_ROUNDS, MOST_NARROW = 1000, 40
 """Full improvements, and narrow ones between two of them."""
@@ -67,7 +67,7 @@ class TypedOptimum:
     """(state,) the last iterate, from which another solve may start."""
 
     rounding: float
-    """What rounding may do to each bound."""
+    """Largest rounding error of each bound."""
 
 
 # -- the best policy of a weighted sum --------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def solve_types(
         tolerance: how far apart the bounds may be at the end, relative to the value; a finite horizon ends as close as
             rounding allows.
         start: (state,) a first guess of the value function; of no use to a finite horizon.
-        tell: told what is being done.
+        tell: called with a description of the current work.
 
     Raises:
         NotApplicableError: under the criterion average, if the best mean depends on where the arms start.
@@ -127,7 +127,7 @@ def _iterate(
 
 @dataclass
 class _Iteration:
-    """One weighted sum, and what is done to a value function on the way to its optimum."""
+    """Iteration of a value function towards the optimum of one weighted sum."""
 
     operators: Operators
     certifier: Certifier
@@ -187,7 +187,7 @@ def policy_gains(gains: list[Floats], picks: Array) -> Floats:
 
 
 def _tie(certifier: Certifier, value: Floats) -> float:
-    # A few roundings of what is compared: equal decisions must not be told apart by them.
+    # A few roundings of what is compared: they must not separate equal decisions.
     return 8 * UNIT * (certifier.largest + float(np.abs(value).max()))
 
 
@@ -218,7 +218,7 @@ class Visits:
         self._last = operators.first_law * self.criterion.total
 
     def sums(self, picks: Array, facts: list[Floats]) -> list[Floats]:
-        """For each type (fact,) the sum of facts about its pairs, weighed by how often a policy is where.
+        """For each type (fact,) the sum of facts about its pairs, weighted by the occupancy of a policy.
 
         Args:
             picks: (type, state) the pair of each type; (step, type, state) where there is a number of steps.

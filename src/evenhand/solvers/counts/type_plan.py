@@ -35,6 +35,7 @@ POLICIES = 15
 """Policies that column generation prices, about; each is improved IMPROVEMENTS times and swept SWEEPS times."""
 
 IMPROVEMENTS, SWEEPS = 3, 80
+"""Typical numbers of improvements and of sweeps per policy, for estimates of work."""
 
 KEPT = 25
 """Policies that memory must hold."""
@@ -45,13 +46,13 @@ class TypedPlan:
     """Arms of several types and their budget, read and measured."""
 
     types: Sequence[Moves]
-    """What each can do."""
+    """Moves of each type."""
 
     limit: Floats
     """(resource,) the budget, with its room for rounding."""
 
     criterion: Criterion
-    """What rewards over time are worth."""
+    """Criterion that values rewards over time."""
 
     @property
     def sizes(self) -> list[int]:
