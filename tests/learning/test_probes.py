@@ -9,8 +9,10 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from evenhand.learning import PPOLearner, SACLearner, TD3Learner, train
-from evenhand.model import Arm, CoupledMDP
+from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
+from evenhand.learning.training import train
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
 from evenhand.planning.solve import solve
 
 PPO = PPOLearner(num_copies=16, rollout=16, batch=64, learning_rate=5e-3)

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from evenhand import train
-from evenhand.cli import read_settings
 from evenhand.cli.application import application
+from evenhand.cli.commands.train import read_settings
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.learning import ALGORITHMS, TrainingRun, TrainingSettings
-from evenhand.learning.settings import settings
-from evenhand.planning import manifests
+from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings, settings
+from evenhand.planning.shipped import manifests
 from evenhand.problems import machine_replacement
 
 from ..conftest import mentions
@@ -42,7 +41,7 @@ class TestTheSameEverywhere:
 
     def test_the_learners_are_those_that_are_named(self):
         pytest.importorskip("stable_baselines3")
-        from evenhand.learning import LEARNERS
+        from evenhand.learning.learners import LEARNERS
 
         assert tuple(LEARNERS) == ALGORITHMS
 

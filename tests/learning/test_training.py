@@ -20,26 +20,21 @@ import torch
 
 import evenhand as eh
 from evenhand import learning
-from evenhand.cli import run as cli
+from evenhand.cli.main import run as cli
 from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError, UnknownNameError
-from evenhand.evaluation import evaluate, exact_values
-from evenhand.learning import (
-    Checkpoint,
-    PPOLearner,
-    SACLearner,
-    Tasks,
-    TD3Learner,
-    Training,
-    make_judge,
-    read_checkpoint,
-    resized,
-    sampled,
-    train,
-)
-from evenhand.model import Arm, CoupledMDP, Simulator
-from evenhand.planning import load_policy
+from evenhand.evaluation import evaluate
+from evenhand.evaluation.exact import exact_values
+from evenhand.learning.checkpoints import Checkpoint, read_checkpoint
+from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
+from evenhand.learning.network_evaluation import make_judge, resized
+from evenhand.learning.training import Training, train
+from evenhand.learning.worlds import Tasks, sampled
+from evenhand.model.arm import Arm
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Simulator
+from evenhand.planning.plan import load_policy
 from evenhand.planning.solve import solve
-from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy
 from evenhand.problems import machine_replacement
 
 from ..conftest import mentions, slow_after, two_types

@@ -12,7 +12,9 @@ pytest.importorskip("stable_baselines3")
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.learning import PPOLearner, SeedRow, TrainingRuns, checkpoint_of, loop, network_evaluation
+from evenhand.learning import loop, network_evaluation
+from evenhand.learning.learners import PPOLearner
+from evenhand.learning.training_runs import SeedRow, TrainingRuns, checkpoint_of
 from evenhand.parallel import Pool
 
 pytestmark = pytest.mark.xdist_group("ray")

@@ -72,9 +72,10 @@ def forked() -> bool:
 
 def one_at_a_time() -> AbstractContextManager[object]:
     """A lock for who wants several threads, where Numba's threads cannot serve two callers at once."""
-    from numba.np.ufunc.parallel import threading_layer
+    import numba
 
-    return _in_turn if threading_layer() == "workqueue" else nullcontext()
+    layer = numba.threading_layer()  # type: ignore[attr-defined,unused-ignore]
+    return _in_turn if layer == "workqueue" else nullcontext()
 
 
 def _while_nothing_compiles() -> AbstractContextManager[object]:

@@ -22,33 +22,13 @@ from evenhand.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from evenhand.learning.bridges import from_stable_baselines3
-    from evenhand.learning.checkpoints import Checkpoint, read_checkpoint
-    from evenhand.learning.environments import ENV_ID, BatchedCounts, CountEnv
-    from evenhand.learning.joint_copies import BatchedJoint
-    from evenhand.learning.learners import LEARNERS, PPOLearner, SACLearner, TD3Learner
-    from evenhand.learning.network_evaluation import make_judge, resized
-    from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings
+    from evenhand.learning.environments import BatchedCounts, CountEnv
+    from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
     from evenhand.learning.training import Training, train
-    from evenhand.learning.training_runs import SeedRow, TrainingRuns, checkpoint_of
-    from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks, assign_arms, sampled
+    from evenhand.learning.training_runs import TrainingRuns
+    from evenhand.learning.worlds import Tasks
 
 _HOMES = {
-    "ALGORITHMS": "settings",
-    "ArmWorld": "worlds",
-    "BatchedJoint": "joint_copies",
-    "Checkpoint": "checkpoints",
-    "CountWorld": "worlds",
-    "ENV_ID": "environments",
-    "LEARNERS": "learners",
-    "SeedRow": "training_runs",
-    "TrainingRun": "settings",
-    "TrainingSettings": "settings",
-    "assign_arms": "worlds",
-    "checkpoint_of": "training_runs",
-    "make_judge": "network_evaluation",
-    "read_checkpoint": "checkpoints",
-    "resized": "network_evaluation",
-    "sampled": "worlds",
     "BatchedCounts": "environments",
     "CountEnv": "environments",
     "PPOLearner": "learners",
@@ -62,31 +42,15 @@ _HOMES = {
 }
 
 __all__ = [
-    "ALGORITHMS",
-    "ENV_ID",
-    "LEARNERS",
-    "ArmWorld",
     "BatchedCounts",
-    "BatchedJoint",
-    "Checkpoint",
     "CountEnv",
-    "CountWorld",
     "PPOLearner",
     "SACLearner",
-    "SeedRow",
     "TD3Learner",
     "Tasks",
     "Training",
-    "TrainingRun",
     "TrainingRuns",
-    "TrainingSettings",
-    "assign_arms",
-    "checkpoint_of",
     "from_stable_baselines3",
-    "make_judge",
-    "read_checkpoint",
-    "resized",
-    "sampled",
     "train",
 ]
 
