@@ -120,7 +120,7 @@ def test_a_step_that_is_not_more_than_its_error_is_called_so(evenhand):
     assert found[1]["step_measurable"] is True
 
 
-def test_a_saved_plan_competes_under_every_budget(evenhand):
+def test_a_saved_plan_competes_under_every_budget(folder, evenhand):
     """Found in haste, a plan for its own budget or a larger one would be worse."""
     today = evenhand("solve", *CREW, "--method", "joint", "--out", "today.zip", "--json").json
     asked = ["--method", "fluid", "--seconds", "0.001", "--candidate", "today.zip", "--json"]
