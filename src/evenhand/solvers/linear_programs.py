@@ -444,7 +444,9 @@ def _certify(
     # Under an average only states that can be reached count, and no policy leaves them.
     change = (improved - guess)[:, mdp.reachable] if mdp.criterion.is_average else improved - guess
     now = float(mdp.initial @ improved[0])
-    upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()))[1] - floor_value
+    # Relative values of slow arms are large, and a bound on their mean must not be below it by their rounding.
+    rounding = 4 * np.finfo(np.float64).eps * float(np.abs(ahead).max()) if mdp.criterion.is_average else 0.0
+    upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()) + rounding)[1] - floor_value
     by_step = mdp.criterion.num_steps is not None
     visits = measure.reshape(flow.steps, -1) if by_step else measure
     parts, bound = _complete_policy(mdp, visits, weights, improved[0])
