@@ -190,7 +190,7 @@ def heard(progress: Progress | bool | None) -> Progress | None:
 
 
 def in_turn(progress: Progress | None, name: str, turn: int, total: int) -> Progress | None:
-    """Progress of one of several pieces of work that take turns, told under its name.
+    """Progress of one of several tasks that alternate, reported under its name.
 
     Args:
         progress: callback for all of them, or None.

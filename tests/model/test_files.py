@@ -790,7 +790,7 @@ def test_a_link_stays_a_link(tmp_path):
 
 
 def test_places_that_cannot_be_written(tmp_path):
-    with pytest.raises(InvalidInputError, match="there is no directory"):
+    with pytest.raises(InvalidInputError, match="absent"):
         save(machines(), tmp_path / "absent" / "model.toml")
     with pytest.raises(InvalidInputError, match="not a file"):
         (tmp_path / "folder.toml").mkdir()

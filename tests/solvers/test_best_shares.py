@@ -107,6 +107,10 @@ def test_many_members_that_all_differ(text: str) -> None:
         assert abs(excess[-1]) <= 1e-12
     else:
         np.testing.assert_allclose(support.weights, welfare.supergradient(matrix @ shares), rtol=1e-3)
+        # It is a support everywhere: the welfare of no vector exceeds it.
+        for size in (1e-3, 0.1, 1.0):
+            values = (matrix @ shares)[:, None] * np.exp(size * rng.normal(size=(300, 50)))
+            assert all(welfare(vector) <= support.weights @ vector * (1 + 1e-12) for vector in values.T)
 
 
 def test_leximin_of_many_members_fixes_them_one_after_another() -> None:

@@ -308,7 +308,7 @@ def fit(**options: Any) -> None:
 )
 @common()
 def backtest(**options: Any) -> None:
-    """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with what came.
+    """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with the records.
 
     The policy is the shares of actions by type and state, the same at all times. Arms follow it from where they were
     first seen, for as long as they were. A model that the records speak against shows here.

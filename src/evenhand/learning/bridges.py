@@ -82,8 +82,8 @@ def _rule_of(answers: ModelAnswers, problem: CoupledMDP | Simulator) -> Allocati
     for rule, number in expected.items():
         if answers.num_outputs == number:
             return rule
-    told = " or ".join(f"{number} ({rule})" for rule, number in expected.items())
+    outputs = " or ".join(f"{number} ({rule})" for rule, number in expected.items())
     raise PolicyError(
         f"the model has {answers.num_inputs} inputs and {answers.num_outputs} outputs; this problem needs "
-        f"{usage.shape[0] + usage.shape[2]} inputs and {told} outputs"
+        f"{usage.shape[0] + usage.shape[2]} inputs and {outputs} outputs"
     )

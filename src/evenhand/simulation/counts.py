@@ -72,7 +72,7 @@ def simulate_counts(
         check_acts(policy)
     problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
     check_places(policy, problem, by_counts=True)
-    told = heard(progress)
+    report = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     weights = step_weights(problem, horizon, criterion)
     types = problem.types
@@ -109,8 +109,8 @@ def simulate_counts(
             sums += weight * _mean_over_arms(problem, allocation, table)
         served += weight * _mean_over_arms(problem, allocation, types.served)
         counts = step_crowds_fast(types.transitions, allocation, key, 0)
-        if told is not None and t % 16 == 0:
-            told("playing", t / len(weights))
+        if report is not None and t % 16 == 0:
+            report("playing", t / len(weights))
     total = float(weights.sum())
     return Rollout(
         returns=as_asked(returns, rewards),

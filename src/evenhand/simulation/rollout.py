@@ -128,7 +128,7 @@ def simulate(
     check_problem(problem, "simulate(problem, policy)")
     check_acts(policy)
     check_places(policy, problem)
-    told = heard(progress)
+    report = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     # Everything is read and checked, and room is made, before the first step.
     weights = step_weights(problem, horizon, criterion)
@@ -148,7 +148,7 @@ def simulate(
     # Each batch of episodes has a stream of the policy's own.
     for batch, (start, stream) in enumerate(zip(starts, policy_rng.spawn(len(starts)), strict=True)):
         own = sums.of(slice(start, min(start + size, num_episodes)))
-        tell = None if told is None else part_of(told, batch, len(starts))
+        tell = None if report is None else part_of(report, batch, len(starts))
         play = Play(policy, weights, keys, start, stream, tell, middle)
         if isinstance(problem, Simulator):
             _play_sampled(problem, play, own)

@@ -45,7 +45,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
         stream = beside.open("xb")
     except (FileNotFoundError, NotADirectoryError):
-        raise InvalidInputError(f"{path}: cannot be written: there is no directory {path.parent}") from None
+        raise InvalidInputError(f"{path}: cannot be written: the directory {path.parent} does not exist") from None
     except PermissionError:
         raise InvalidInputError(f"{path}: cannot be written: permission denied") from None
     try:

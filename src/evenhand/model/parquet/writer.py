@@ -92,7 +92,7 @@ def _replacing_folder(path: Path) -> Iterator[Path]:
     if target.is_dir() and any(entry.suffix != ".parquet" for entry in target.iterdir()):
         raise InvalidInputError(f"{path}: cannot be written: the folder contains other files than Parquet")
     if not target.parent.is_dir():
-        raise InvalidInputError(f"{path}: cannot be written: there is no directory {path.parent}")
+        raise InvalidInputError(f"{path}: cannot be written: the directory {path.parent} does not exist")
     sweep(target)
     beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
