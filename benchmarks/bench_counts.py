@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.timing import best_of, plot_growth
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.exact import plan_lattice
+from evenhand.planning.methods import plan_lattice
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
 from evenhand.solvers.counts import SMALL, CountOptimum, CountPlan, solve_counts
@@ -144,7 +144,7 @@ def against_quantecon(num_arms: int) -> None:
     from quantecon.markov import DiscreteDP
     from scipy import sparse
 
-    from evenhand.reductions.counts import Counts
+    from evenhand.solvers.counts.reduction import Counts
 
     problem = machines(num_arms).build()
     started = time.perf_counter()

@@ -17,7 +17,7 @@ COMMAND = "fit {log} --arm arm --time time --state state --action action --type 
 RUN = """
 import contextlib, io, time
 from benchmarks.timing import peak_memory
-from evenhand.cli.main import run
+from evenhand.cli import run
 began = time.perf_counter()
 with contextlib.redirect_stdout(io.StringIO()):
     code = run({arguments!r})

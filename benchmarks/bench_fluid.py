@@ -14,7 +14,7 @@ from benchmarks.timing import peak_memory, plot_growth
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.machine_replacement import heterogeneous_machine_replacement
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.fluid import FluidSolution, frontiers, solve_fluid
+from evenhand.solvers.fluid import FluidSolution, solve_fluid
 
 TOLERANCE = 1e-4
 
@@ -40,17 +40,12 @@ def run(problem: CoupledMDP, welfare: str) -> FluidSolution:
 
 def compile_all() -> None:
     """Compile the kernels on a small problem; Numba keeps them on disk for the runs."""
-    usual, frontiers.COMPILE_FROM = frontiers.COMPILE_FROM, 0
-    try:
-        run(build("random", 100, 3), "gini:1.1")
-    finally:
-        frontiers.COMPILE_FROM = usual
+    run(build("random", 100, 3), "gini:1.1")
 
 
 def time_case(kind: str, num_arms: int, num_states: int, welfare: str, criterion: str = "discounted") -> float:
     """Print a row of the table, and return the seconds."""
-    if num_arms >= frontiers.COMPILE_FROM:
-        compile_all()  # loads from disk
+    compile_all()  # loads from disk
     problem = build(kind, num_arms, num_states).with_criterion(criterion)
     assert problem.num_types == len(problem.type_counts)  # finds the types, which is not what is timed
     started = time.perf_counter()

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import evenhand as eh
 from benchmarks.timing import RESULTS
 from evenhand.evaluation.evaluate import evaluate
-from evenhand.planning.relaxation import fluid_policies, relax
+from evenhand.planning.relaxation import build_policy, relax
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
 
 OUTREACH = "health-outreach, {} people, {} groups, 2 states"
@@ -73,7 +73,8 @@ def single(problem: eh.CoupledMDP, welfare: str) -> tuple[float, float]:
     horizon = problem.criterion.judging_steps()
     most = int(np.clip(6e5 / horizon, 20, 2000))
     episodes = int(np.clip(3e7 / (problem.num_arms * horizon), 20, most))
-    found = fluid_policies(problem, relax(problem, welfare))
+    relaxed, names = relax(problem, welfare), ("occupancy-priority", "fair-index", "re-solving")
+    found = {name: build_policy(problem, relaxed, name) for name in names}
     scores = {
         name: evaluate(problem, policy, welfare, max(20, episodes // 4), horizon, 1, method="monte-carlo").welfare
         for name, policy in found.items()

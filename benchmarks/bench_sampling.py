@@ -3,7 +3,7 @@
     python -m benchmarks sampling
 
 Both are compiled, run on one thread, and read the same counters. The first makes one draw an arm, with the forbidden
-set of the paper; the second is `evenhand.kernels.compiled_priorities`. Microseconds are for one allocation of one copy,
+set of the paper; the second is `evenhand.kernels.priority_sampling`. Microseconds are for one allocation of one copy,
 the best of a few runs, compilation left out.
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit
 
 from benchmarks.timing import best_of, plot_growth
-from evenhand.kernels.compiled import bits_at, uniform_at
-from evenhand.kernels.compiled_priorities import sample_one
+from evenhand.kernels.greedy_service import bits_at, uniform_at
+from evenhand.kernels.priority_sampling import sample_one
 from evenhand.typing import Floats, Ints
 
 NUMBERS = (10, 10**2, 10**4, 10**6)

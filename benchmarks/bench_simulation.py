@@ -4,8 +4,8 @@ import numpy as np
 
 import evenhand as eh
 from benchmarks.timing import best_of
-from evenhand.kernels import count_step
-from evenhand.simulation import rollout
+from evenhand import kernels
+from evenhand.evaluation import rollout
 
 EPISODES, HORIZON = 1000, 50
 
@@ -28,7 +28,7 @@ def counts_against_arms() -> None:
         counts[:, 0, 0] += num_arms - counts.sum(axis=(1, 2))
         allocation = policy.allocate(counts, np.random.default_rng(0))
         transitions, key = problem.types.transitions, np.uint64(1)
-        moves = best_of(20, lambda a=allocation, t=transitions, k=key: count_step.step_crowds_fast(t, a, k, 0))
+        moves = best_of(20, lambda a=allocation, t=transitions, k=key: kernels.step_crowds(t, a, k, 0))
         times.append((whole, moves))
         print(f"{num_arms:>12.0e} {1000 * whole:>10.3f} {1000 * moves:>15.3f}")
     whole, moves = (max(column) / min(column) for column in zip(*times, strict=True))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import evenhand as eh
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning import exact
+from evenhand.planning import limited_effort
 from evenhand.planning.solution import Solution
 from evenhand.solvers.counts import plan_types
 
@@ -55,12 +55,9 @@ CASES = [
 
 def solve(problem: CoupledMDP, tables_up_to: float) -> tuple[Solution, float, float]:
     """The solution by one of the two roads, the seconds it took, and the seconds of all cores together."""
-    usual, exact.TABLES_UP_TO = exact.TABLES_UP_TO, tables_up_to  # type: ignore[assignment]
     started, worked = time.perf_counter(), time.process_time()
-    try:
+    with limited_effort(tabulated_pairs=tables_up_to):
         solution = eh.solve(problem, "gini:2", method="counts")
-    finally:
-        exact.TABLES_UP_TO = usual
     return solution, time.perf_counter() - started, time.process_time() - worked
 
 

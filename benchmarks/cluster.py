@@ -29,7 +29,7 @@ from benchmarks.timing import RESULTS
 from evenhand.model.parquet import ArmWriter, StoredArms, open_arms
 from evenhand.parallel import Pool
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.block_relaxation import BlockSolution, solve_blocks
+from evenhand.solvers.fluid import BlockSolution, solve_blocks
 
 WELFARE, TOLERANCE = "gini:half=0.75", 1e-4
 AT_ONCE = 500_000

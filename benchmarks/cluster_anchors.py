@@ -15,8 +15,7 @@ from scipy import sparse
 
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.block_relaxation import solve_blocks
-from evenhand.solvers.blocks import InMemory
+from evenhand.solvers.fluid import InMemory, solve_blocks
 
 LIMIT = 30.0
 """Seconds after which a program is stopped."""

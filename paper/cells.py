@@ -22,6 +22,7 @@ import numpy as np
 from evenhand.errors import NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.evaluation.inequality import gini_coefficient
+from evenhand.evaluation.rollout import simulate
 from evenhand.evaluation.standard_errors import standard_error
 from evenhand.learning.network_evaluation import resized
 from evenhand.model.coupled import CoupledMDP
@@ -35,10 +36,10 @@ from evenhand.planning.solve import solve
 from evenhand.policies.index import whittle
 from evenhand.policies.network import CountNetworkPolicy, Network
 from evenhand.problems import catalog
-from evenhand.reductions.counts import Counts, num_count_states
-from evenhand.reductions.joint import Joint, num_joint_states
-from evenhand.simulation.rollout import simulate
-from evenhand.solvers.linear_programs import count_lp, gini_lp, paper_count_lp_size, paper_gini_lp_size
+from evenhand.solvers.counts.reduction import Counts, num_count_states
+from evenhand.solvers.joint import Joint, num_joint_states
+from evenhand.solvers.linear_programs import count_lp, gini_lp
+from paper.program_sizes import paper_count_lp_size, paper_gini_lp_size
 
 Parameters = Mapping[str, Any]
 Outcome = tuple[dict[str, Any], dict[str, float]]

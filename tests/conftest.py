@@ -1,6 +1,5 @@
 """Small problems of every kind, and oracles that share no code with the library: plain enumeration and chi-square."""
 
-import fcntl
 import gc
 import importlib.util
 import os
@@ -151,42 +150,6 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-
-
-def pytest_configure(config):
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        compile_in_turn()
-
-
-def compile_in_turn():
-    """Of several workers that want the same kernel, one compiles it; the others wait, and read it from the cache.
-
-    Kernels take minutes to compile, and where there is no cache yet, every worker would compile them all.
-    """
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.dispatcher import Dispatcher
-
-    compile_now, held = Dispatcher.compile, set()
-
-    @contextmanager
-    def alone(file):
-        """One lock for each file of kernels; they import each other in one direction, so nobody waits for himself."""
-        if file in held or "evenhand" not in file:
-            yield
-            return
-        with Path(file).open() as source:
-            fcntl.flock(source, fcntl.LOCK_EX)
-            held.add(file)
-            try:
-                yield
-            finally:
-                held.remove(file)
-
-    def in_turn(dispatcher, signature):
-        with global_compiler_lock, alone(dispatcher.py_func.__code__.co_filename):
-            return compile_now(dispatcher, signature)
-
-    Dispatcher.compile = in_turn
 
 
 @pytest.fixture

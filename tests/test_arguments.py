@@ -5,8 +5,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, PolicyError, UnknownNameError
+from evenhand.evaluation import Rollout
 from evenhand.policies import worst_first
-from evenhand.simulation import Rollout
 
 from .conftest import mentions
 
@@ -45,36 +45,36 @@ def test_nothing_is_no_problem(call):
 @pytest.mark.parametrize(
     ("call", "order"),
     [
-        (lambda: eh.simulate(OLDEST, MACHINES), r"simulate\(problem, policy\)"),
-        (lambda: eh.simulate_counts(OLDEST, MACHINES), r"simulate_counts\(problem, policy\)"),
-        (lambda: eh.evaluate(OLDEST, MACHINES), r"evaluate\(problem, policy\)"),
-        (lambda: eh.check_policy(OLDEST, MACHINES), r"check_policy\(problem, policy\)"),
-        (lambda: eh.compare([OLDEST], MACHINES), "got list"),
-        (lambda: eh.compare(OLDEST, MACHINES), r"compare\(problem, policies\)"),
+        (lambda: eh.simulate(OLDEST, MACHINES), "simulate(problem, policy)"),
+        (lambda: eh.simulate_counts(OLDEST, MACHINES), "simulate_counts(problem, policy)"),
+        (lambda: eh.evaluate(OLDEST, MACHINES), "evaluate(problem, policy)"),
+        (lambda: eh.check_policy(OLDEST, MACHINES), "check_policy(problem, policy)"),
+        (lambda: eh.compare([OLDEST], MACHINES), "list"),
+        (lambda: eh.compare(OLDEST, MACHINES), "compare(problem, policies)"),
     ],
 )
 def test_swapped_arguments_are_told_with_the_order(call, order):
-    with pytest.raises(InvalidInputError, match=order):
+    with pytest.raises(InvalidInputError, check=mentions(order)):
         call()
 
 
 @pytest.mark.parametrize("play", [eh.simulate, eh.simulate_counts])
 def test_a_name_is_told_how_it_becomes_a_policy(play):
-    with pytest.raises(PolicyError, match=r"make_policy\(problem, 'random'\)"):
+    with pytest.raises(PolicyError, check=mentions("make_policy(problem, 'random')")):
         play(MACHINES, "random")
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (type(OLDEST), "got a class"),
+        (type(OLDEST), "class"),
         (lambda states, rng: states, "from_function"),
-        (3, "got int; see check_policy"),
-        (eh.solve(MACHINES), "its attribute `policy`"),
+        (3, "check_policy"),
+        (eh.solve(MACHINES), "`policy`"),
     ],
 )
 def test_what_is_no_policy_is_not_played(given, words):
-    with pytest.raises(PolicyError, match=words):
+    with pytest.raises(PolicyError, check=mentions(words)):
         eh.simulate(MACHINES, given)
 
 
@@ -117,10 +117,14 @@ WITHOUT_RNG = {
     "simulate": lambda **rng: eh.simulate(MACHINES, OLDEST, 50, 30, **rng),
     "simulate_counts": lambda **rng: eh.simulate_counts(MACHINES, OLDEST, 50, 30, **rng),
     "compare": lambda **rng: (
-        eh.compare(MACHINES, OLDEST, "gini:2", 50, 30, method="monte-carlo", **rng).rows[0].evaluation
+        eh.compare(MACHINES, OLDEST, "gini:2", num_episodes=50, horizon=30, method="monte-carlo", **rng)
+        .rows[0]
+        .evaluation
     ),
     "compare with budgets": lambda **rng: (
-        eh.compare(MACHINES, ["random"], "gini:2", 50, 30, method="monte-carlo", budgets=[[1]], **rng)[0].evaluation
+        eh.compare(MACHINES, ["random"], num_episodes=50, horizon=30, method="monte-carlo", budgets=[[1]], **rng)[
+            0
+        ].evaluation
     ),
 }
 
@@ -145,7 +149,7 @@ def test_a_policy_is_made_by_its_name(name):
 
 
 def test_a_policy_of_a_name_that_is_not_there():
-    with pytest.raises(UnknownNameError, match="Did you mean 're-solving'"):
+    with pytest.raises(UnknownNameError, check=mentions("re-solving")):
         eh.make_policy(MACHINES, "resolving")
 
 
@@ -168,7 +172,7 @@ def test_strange_progress_is_told(call, progress):
 
 @pytest.mark.parametrize("tolerance", ["small", None, True])
 def test_a_strange_tolerance_is_told(tolerance):
-    with pytest.raises(InvalidInputError, match="tolerance: expected a number between 0 and 1"):
+    with pytest.raises(InvalidInputError, check=mentions("tolerance")):
         eh.solve(MACHINES, method=eh.SolveMethod(tolerance=tolerance))
 
 
@@ -178,18 +182,18 @@ ARM = eh.Arm([[[1.0], [1.0]]], rewards=[[0.0, 1.0]], usage=[[0], [1]])
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: eh.CoupledMDP(ARM, [1], 0.9), r"arms: expected a list of arms, got one; write \[arm\]"),
-        (lambda: eh.CoupledMDP(3, [1], 0.9), "arms: expected a list of arms, got int"),
-        (lambda: eh.CoupledMDP([ARM, "pump"], [1], 0.9), r"arms\[1\]: expected an Arm, got str"),
-        (lambda: eh.CoupledMDP([ARM], [1, 2], 0.9), "budget: has 2 entries where the arms' usage has 1 resource"),
+        (lambda: eh.CoupledMDP(ARM, [1], 0.9), ("arms", "[arm]")),
+        (lambda: eh.CoupledMDP(3, [1], 0.9), ("arms", "int")),
+        (lambda: eh.CoupledMDP([ARM, "pump"], [1], 0.9), ("arms[1]", "str")),
+        (lambda: eh.CoupledMDP([ARM], [1, 2], 0.9), ("budget", 2, 1)),
         (
             lambda: eh.Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]], actions=["wait"]),
-            "actions: has 1 label for 2 actions",
+            ("actions", 1, 2),
         ),
     ],
 )
 def test_a_problem_that_is_wrong_is_told_in_words_of_python(make, words):
-    with pytest.raises(InvalidInputError, match=words):
+    with pytest.raises(InvalidInputError, check=mentions(*words)):
         make()
 
 
@@ -220,7 +224,7 @@ def test_what_a_welfare_lacks_is_named():
 def test_only_model_files_are_proposed_for_a_model(tmp_path):
     for name in ("fair.html", "other.toml"):
         (tmp_path / name).write_text("")
-    with pytest.raises(InvalidInputError, match=r"there is no such file[^?]*$"):
+    with pytest.raises(InvalidInputError, check=lambda error: "?" not in str(error)):
         eh.check(tmp_path / "fair.htm.toml")
     with pytest.raises(InvalidInputError, check=mentions("other.toml")):
         eh.check(tmp_path / "othr.toml")

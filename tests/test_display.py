@@ -143,14 +143,14 @@ class TestFrames:
     @pytest.mark.parametrize(
         ("library", "command"),
         [
-            (None, r"pip install 'evenhand\[data\]'"),
-            ("polars", r"pip install 'evenhand\[data\]'"),
+            (None, "pip install 'evenhand[data]'"),
+            ("polars", "pip install 'evenhand[data]'"),
             ("pandas", "pip install pandas"),
         ],
     )
     def test_what_is_missing_is_told_with_the_command(self, monkeypatch, library, command):
         monkeypatch.setattr(display, "find_spec", lambda name: None)
-        with pytest.raises(MissingExtraError, match=command):
+        with pytest.raises(MissingExtraError, check=mentions(command)):
             as_frame({"a": [1]}, library)
 
     def test_polars_is_taken_where_pandas_is_not(self, monkeypatch):
@@ -208,18 +208,19 @@ class TestProgress:
         notebook.get_ipython = lambda: types.SimpleNamespace(kernel=object())
         cells = types.ModuleType("IPython.display")
         cells.display = lambda first, display_id: (shown.append(first), handle)[1]
+        cells.HTML = str
         monkeypatch.setitem(sys.modules, "IPython", notebook)
         monkeypatch.setitem(sys.modules, "IPython.display", cells)
-        monkeypatch.setattr(display, "SECONDS_BETWEEN_UPDATES", 0.0)
+        monkeypatch.setattr(display, "monotonic", lambda: 1.0)
         with telling(True) as tell:
             tell("a <b>", 0.25)
             compile_now(True)
             compile_now(False)
-        html = [each._repr_html_() for each in shown]
+        html = shown
         assert "loading" in html[0]
         assert 'value="0.2500"' in html[1] and "a &lt;b&gt;" in html[1]
         assert 'value="0.2500"' in html[2] and "compiling" in html[2] and html[3] == html[1]
-        assert html[4] == "" and repr(shown[4]) == ""
+        assert html[4] == ""
 
     def test_the_library_takes_true(self, machines, monkeypatch, capsys):
         monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)

@@ -77,7 +77,6 @@ def test_wrong_usage_loads_no_numerics(arguments):
     ("arguments", "absent"),
     [
         (["programme", "status", "x.db"], "sqlalchemy"),
-        (["programme", "plan", "x.db"], "alembic"),
         (["serve", "x.db"], "sqlalchemy"),
         (["serve", "demo"], "uvicorn"),
         (["serve", "x.db"], "python_multipart"),

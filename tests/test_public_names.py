@@ -36,11 +36,11 @@ def test_version_is_the_one_of_the_package():
 
 @pytest.mark.parametrize("name", ["nothing", "Gin", "__wrapped__", ""])
 def test_unknown_names_are_attribute_errors(name):
-    with pytest.raises(AttributeError, match=name):
+    with pytest.raises(AttributeError, check=lambda error: name in str(error)):
         getattr(evenhand, name)
     assert not hasattr(evenhand, name)
 
 
 def test_unknown_names_cannot_be_imported():
-    with pytest.raises(ImportError, match="nothing"):
+    with pytest.raises(ImportError, check=lambda error: error.name == "evenhand"):
         exec("from evenhand import nothing")

@@ -41,14 +41,21 @@ class Faults:
         """Add one fault."""
         self.found.append(Fault(place, message))
 
-    def flag(self, place: str, bad: Bools, describe: "Describe") -> None:
-        """Add a fault per True entry of `bad`, with its indices behind `place`, up to a limit."""
+    def flag(self, place: str, bad: Bools, message: str, values: Array) -> None:
+        """Add a fault per True entry of `bad`, with its indices behind `place`, up to a limit.
+
+        Args:
+            place: place of the array.
+            bad: mask of invalid entries.
+            message: text in which `{value}` stands for the entry.
+            values: array of the entries.
+        """
         if not bad.any():
             return
         where = np.argwhere(bad)
         for index in where[:SHOWN_PER_ARRAY]:
             key = tuple(int(i) for i in index)
-            self.add(place + "".join(f"[{i}]" for i in key), describe(key))
+            self.add(place + "".join(f"[{i}]" for i in key), message.format(value=plain(values[key])))
         if len(where) > SHOWN_PER_ARRAY:
             more = len(where) - SHOWN_PER_ARRAY
             self.found.append(Fault(place, f"... and {more} more such entries", stands_for=more))
@@ -60,18 +67,6 @@ class Faults:
 
     def __bool__(self) -> bool:
         return bool(self.found)
-
-
-class Describe:
-    """Message for one invalid entry: a template with `{value}` filled from an array."""
-
-    def __init__(self, template: str, values: Array) -> None:
-        self.template = template
-        self.values = values
-
-    def __call__(self, index: tuple[int, ...]) -> str:
-        """Return the message for the entry at `index`."""
-        return self.template.format(value=plain(self.values[index]))
 
 
 # Single values
@@ -248,16 +243,16 @@ def comma_hint(got: int, expected: int) -> str:
 def check_finite(values: Floats, place: str, faults: Faults, largest: float = LARGEST) -> bool:
     """Add a fault per entry that is not finite or too large; return whether there is none."""
     bad = ~np.isfinite(values)
-    faults.flag(place, bad, Describe("is {value}, not a finite number", values))
+    faults.flag(place, bad, "is {value}, not a finite number", values)
     huge = ~bad & (np.abs(np.where(bad, 0.0, values)) > largest)
-    faults.flag(place, huge, Describe(f"{{value}} is too large (at most {plain(largest)})", values))
+    faults.flag(place, huge, f"{{value}} is too large (at most {plain(largest)})", values)
     return not (bad.any() or huge.any())
 
 
 def check_amounts(values: Floats, place: str, faults: Faults) -> None:
     """Add a fault per entry that is not finite or negative."""
     if check_finite(values, place, faults):
-        faults.flag(place, values < 0, Describe("{value} is negative", values))
+        faults.flag(place, values < 0, "{value} is negative", values)
 
 
 def check_distributions(values: Floats, place: str, faults: Faults, tolerance: float = SUM_TOLERANCE) -> None:
@@ -265,15 +260,10 @@ def check_distributions(values: Floats, place: str, faults: Faults, tolerance: f
     if not check_finite(values, place, faults):
         return
     negative = values < 0
-    faults.flag(place, negative, Describe("probability {value} is negative", values))
+    faults.flag(place, negative, "probability {value} is negative", values)
     sums = values.sum(axis=-1)
     wrong = (np.abs(sums - 1) > tolerance) & ~negative.any(axis=-1)
-    faults.flag(place, wrong, Describe("probabilities sum to {value}, not 1", sums))
-
-
-def check_nearly_distributions(values: Floats, place: str, faults: Faults) -> None:
-    """The same for probabilities that are normalised later, whose sums may differ from 1 a little."""
-    check_distributions(values, place, faults, NEARLY_ONE)
+    faults.flag(place, wrong, "probabilities sum to {value}, not 1", sums)
 
 
 def check_shape(value: Array, axes: dict[str, int | None], name: str) -> None:

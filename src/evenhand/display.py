@@ -1,40 +1,36 @@
-"""Results that show themselves: in a notebook, as a frame, as a figure, as a page; and work that shows how far it is.
+"""Display of results and progress.
 
-What is said and drawn of a result is in `report`, which stands above all that it tells of, and the bar of a terminal is
-the command line's. So results do not import them: they are found by name when something is to be shown, as the package
-finds its public names. This is the only place in the library where a lower layer asks higher ones, and it asks for
-nothing but pictures and words.
+`report` renders results and `cli` has the progress bar of a terminal; both are higher layers. Results therefore find
+them by name when something is displayed. This is the only place in the library where a lower layer calls higher ones.
 
-    Shown       gives a class its HTML in notebooks, and its fields a place in `help`; ShownPolicy also a line of text
-    told_by     the function of `report` that tells
+    Shown       gives a class its HTML in notebooks, and lists its fields in `help`; ShownPolicy also a line of text
+    told_by     a function of `report`, loaded on demand
     as_frame    named columns as a frame of pandas or polars
-    telling     something to tell progress to; with `progress=True` a bar, in a terminal and in a notebook
+    telling     progress callback; with `progress=True` a bar, in a terminal and in a notebook
     shows_bar   lets a function take `progress=True`
 """
 
-import ast
 import inspect
 import math
+import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
 from time import monotonic
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from evenhand.errors import InvalidInputError, MissingExtraError
-from evenhand.typing import Progress
+
+if TYPE_CHECKING:  # it imports numpy
+    from evenhand.typing import Progress
 
 FrameLibrary = Literal["pandas", "polars"]
 """Libraries of data frames."""
 
-SECONDS_BETWEEN_UPDATES = 0.1
-"""Seconds between updates of a progress bar in a notebook."""
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -72,24 +68,13 @@ class FieldDocs:
         if "__match_args__" not in owner.__dict__:  # no dataclass, or not one yet: it looks for a docstring on the way
             return self.text
         if self.whole is None:
-            fields = "".join(f"\n    {name}: {text}" for name, text in _field_docs(owner))
-            self.whole = f"{inspect.cleandoc(self.text)}\n\nAttributes:{fields}" if fields else self.text
+            source = ""
+            with suppress(OSError, TypeError):  # no source
+                source = inspect.getsource(owner)
+            fields = re.findall(r'^    (\w+): [^\n]*\n    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
+            lines = "".join(f"\n    {name}: {' '.join(text.split())}" for name, text in fields)
+            self.whole = f"{inspect.cleandoc(self.text)}\n\nAttributes:{lines}" if fields else self.text
         return self.whole
-
-
-def _field_docs(owner: type) -> list[tuple[str, str]]:
-    """Return the fields of a class with the sentences below them in its source; none without a source."""
-    try:
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return []
-    assert isinstance(tree, ast.ClassDef)
-    return [
-        (field.target.id, " ".join(below.value.value.split()))
-        for field, below in pairwise(tree.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
-    ]
 
 
 class ShownPolicy(Shown):
@@ -157,21 +142,14 @@ def as_frame(columns: Mapping[str, Sequence[Any]], library: FrameLibrary | None 
 
 def shows_bar(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
     """Let a function be called with `progress=True`: it gets the callback of a bar that goes when it is done."""
-    place = list(inspect.signature(function).parameters).index("progress")
+    signature = inspect.signature(function)
 
     @wraps(function)
     def called(*arguments: Asked.args, **keywords: Asked.kwargs) -> Answer:
-        given = keywords.get("progress", arguments[place] if len(arguments) > place else None)
-        check_progress(given)
-        if not isinstance(given, bool):
-            return function(*arguments, **keywords)
-        with telling(given) as tell:
-            changed: list[Any] = list(arguments)
-            if len(arguments) > place:
-                changed[place] = tell
-            else:
-                keywords["progress"] = tell
-            return function(*changed, **keywords)
+        bound = signature.bind_partial(*arguments, **keywords)
+        with telling(bound.arguments.get("progress")) as tell:
+            bound.arguments["progress"] = tell
+            return function(*bound.args, **bound.kwargs)
 
     return called
 
@@ -184,12 +162,12 @@ def check_progress(progress: object) -> None:
         )
 
 
-def heard(progress: Progress | bool | None) -> Progress | None:
+def heard(progress: "Progress | bool | None") -> "Progress | None":
     """The callback alone, inside a function that `shows_bar`: True and False have been replaced before."""
     return None if isinstance(progress, bool) else progress
 
 
-def in_turn(progress: Progress | None, name: str, turn: int, total: int) -> Progress | None:
+def in_turn(progress: "Progress | None", name: str, turn: int, total: int) -> "Progress | None":
     """Progress of one of several tasks that alternate, reported under its name.
 
     Args:
@@ -204,7 +182,7 @@ def in_turn(progress: Progress | None, name: str, turn: int, total: int) -> Prog
 
 
 @contextmanager
-def telling(progress: Progress | bool | None) -> Iterator[Progress | None]:
+def telling(progress: "Progress | bool | None") -> "Iterator[Progress | None]":
     """Something to tell progress to: what was given, nothing, or for True a bar.
 
     Args:
@@ -215,58 +193,38 @@ def telling(progress: Progress | bool | None) -> Iterator[Progress | None]:
         yield progress
     elif not progress:
         yield None
-    elif _in_notebook():
+    elif "IPython" in sys.modules and getattr(sys.modules["IPython"].get_ipython(), "kernel", None) is not None:
         yield from _cell_bar()
     else:
         with _higher("cli.progress").progress(False) as tell:
             yield tell
 
 
-def _in_notebook() -> bool:
-    """Return whether a notebook kernel runs this."""
-    if "IPython" not in sys.modules:
-        return False
-    shell = sys.modules["IPython"].get_ipython()
-    return getattr(shell, "kernel", None) is not None
+def _cell_bar() -> "Iterator[Progress]":
+    from IPython.display import HTML, display  # type: ignore[import-not-found]  # a notebook brings it
 
+    def bar(what: str, share: float) -> Any:
+        html = f'<progress value="{share:.4f}" max="1" style="width: 16em; vertical-align: middle"></progress>'
+        return HTML(f"<div>{html} {100 * share:.0f}&nbsp;% {escape(what)}</div>")
 
-class _Bar:
-    """Progress as HTML."""
-
-    def __init__(self, what: str = "loading", share: float = 0.0, over: bool = False) -> None:
-        self.what, self.share, self.over = what, min(max(share, 0.0), 1.0), over
-
-    def __repr__(self) -> str:
-        return "" if self.over else f"{self.what}: {100 * self.share:.0f} %"
-
-    def _repr_html_(self) -> str:
-        if self.over:
-            return ""
-        bar = f'<progress value="{self.share:.4f}" max="1" style="width: 16em; vertical-align: middle"></progress>'
-        return f"<div>{bar} {100 * self.share:.0f}&nbsp;% {escape(self.what)}</div>"
-
-
-def _cell_bar() -> Iterator[Progress]:
-    from IPython.display import display  # type: ignore[import-not-found]  # a notebook brings it
-
-    bar, last = _Bar(), [0.0]
-    handle = display(bar, display_id=True)
+    current, last = ("loading", 0.0), 0.0
+    handle = display(bar(*current), display_id=True)
 
     def tell(what: str, share: float) -> None:
-        nonlocal bar
-        bar = _Bar(what, share)
-        if (now := monotonic()) - last[0] >= SECONDS_BETWEEN_UPDATES:
-            last[0] = now
-            handle.update(bar)
+        nonlocal current, last
+        current = what, min(max(share, 0.0), 1.0)
+        if (now := monotonic()) - last >= 0.1:  # seconds
+            last = now
+            handle.update(bar(*current))
 
     def hear(begins: bool) -> None:
-        handle.update(_Bar("compiling, once on this machine", bar.share) if begins else bar)
+        handle.update(bar("compiling, once on this machine", current[1]) if begins else bar(*current))
 
     try:
         with _higher("kernels.compilation").hearing(hear):
             yield tell
     finally:
-        handle.update(_Bar(over=True))
+        handle.update(HTML(""))
 
 
 def _higher(module: str) -> Any:

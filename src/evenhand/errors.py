@@ -21,10 +21,9 @@ EvenhandError
 
 Warnings:
 NormalisationWarning (a UserWarning)        probabilities that nearly sum to 1 were divided by their sum
-CompiledAnew (a UserWarning)                cached code is unusable, or compiled code cannot be cached
-OneThread (a UserWarning)                   this version of Numba supports one thread only
 """
 
+import copyreg
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +50,10 @@ class EvenhandError(Exception):
             self.code = code
         if argument:
             self.argument = argument
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Without __init__, whose arguments are not those of the exception: errors of workers are pickled.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -240,11 +243,3 @@ class NormalisationWarning(UserWarning):
         more = f"; and {len(rows) - 1} more" if several else ""
         message = f"{number} of probabilities did not quite sum to 1, and {done}: {rows[0]}{more}"
         super().__init__(f"{source}: {message}" if source else message)
-
-
-class OneThread(UserWarning):
-    """Compiled loops on one thread, because this version of Numba is unknown. Results are the same."""
-
-
-class CompiledAnew(UserWarning):
-    """Code compiled again: the cache is damaged, or there is no place for one. Results are the same."""

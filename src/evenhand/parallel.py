@@ -24,27 +24,24 @@ import queue
 import signal
 import threading
 import time
-import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from importlib.util import find_spec
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from evenhand.errors import ClusterError, EvenhandError, InvalidInputError, MissingExtraError
+from evenhand.errors import ClusterError, InvalidInputError, MissingExtraError
 
 ATTEMPTS = 3
 """Workers that one task may cost."""
 
-PROGRESS_INTERVAL = 2.0
-"""Seconds between progress reports while no task ends."""
 
 THREADS = "EVENHAND_THREADS"
 """Environment variable that limits the threads of a process; workers have one each."""
@@ -56,21 +53,11 @@ ONE_THREAD = dict.fromkeys(
 
 TOKEN_HINT = "If it requires a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
 
-Item = TypeVar("Item", contravariant=True)
-Result = TypeVar("Result", covariant=True)
 Piece = TypeVar("Piece")
 Answer = TypeVar("Answer")
 State = TypeVar("State")
 Report = Callable[[str, float], None]
 """Called with the current activity and the completed share."""
-
-
-class TaskFunction(Protocol[Item, Result]):
-    """A function that runs on a worker; it must be picklable."""
-
-    def __call__(self, item: Item, progress: Report | None = None, /) -> Result:
-        """Return the result; progress is reported only if the task runs in this process."""
-        ...
 
 
 # -- threads of this process ------------------------------------------------------------------------------------------
@@ -135,109 +122,61 @@ def openblas() -> tuple[tuple[Callable[[], int], Callable[[int], None]], ...]:
     """Functions that read and set the number of threads of each OpenBLAS that NumPy and SciPy ship."""
     found = []
     for name in ("numpy", "scipy"):
-        spec = find_spec(name)
-        home = Path(spec.origin).parent if spec is not None and spec.origin is not None else Path()
-        for path in (
-            path for folder in (home.parent / f"{name}.libs", home / ".dylibs") for path in folder.glob("*openblas*")
-        ):
+        home = Path(str(import_module(name).__file__)).parent
+        for path in (*home.parent.glob(f"{name}.libs/*openblas*"), *home.glob(".dylibs/*openblas*")):
             with suppress(OSError):
                 library = ctypes.CDLL(str(path))
-                for prefix, suffix in itertools.product(("scipy_openblas", "openblas"), ("64_", "", "_64")):
-                    get = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
-                    put = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
-                    if get is not None and put is not None:
-                        found.append((get, put))
-                        break
+                spellings = itertools.product(("scipy_openblas", "openblas"), ("64_", "", "_64"))
+                both = [[f"{start}_{verb}_num_threads{end}" for verb in ("get", "set")] for start, end in spellings]
+                found += [(library[get], library[put]) for get, put in both if hasattr(library, put)]
     return tuple(found)
 
 
 # -- workers ----------------------------------------------------------------------------------------------------------
 
 
-class _Failure(NamedTuple):
-    """An exception on its way from a worker; its class may require other arguments than it stores."""
-
-    kind: type[BaseException]
-    arguments: tuple[Any, ...]
-    fields: dict[str, Any]
-
-    @classmethod
-    def of(cls, error: Exception) -> "_Failure":
-        if isinstance(error, EvenhandError) or type(error).__module__ == "builtins":
-            return cls(type(error), error.args, dict(error.__dict__))
-        text = "".join(traceback.format_exception(error)).strip()
-        return cls(ClusterError, (f"a worker failed:\n{text}",), {})
-
-    def exception(self) -> BaseException:
-        error = self.kind.__new__(self.kind)
-        error.args = self.arguments
-        error.__dict__.update(self.fields)
-        return error
-
-
-def _run(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Run a task on a worker."""
-    try:
-        return function(*arguments)
-    except Exception as error:  # noqa: BLE001  # raised again in the driver
-        return _Failure.of(error)
-
-
 class _Worker:
-    """The methods of a Ray actor."""
-
-    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        return _run(function, arguments)
-
-
-class _Slot(Protocol):
-    """One worker."""
+    """One worker: a thread of this process, or of what a subclass starts; a call after `close` starts it again."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a task; raises ClusterError if ATTEMPTS workers died of it."""
-        ...
-
-    def close(self) -> None:
-        """End the worker; a later call starts it again."""
-        ...
-
-
-class _Thread:
-    """A thread of this process."""
-
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a task; raises ClusterError if ATTEMPTS processes died of it."""
         with single_threaded_blas():
             return function(*arguments)
 
     def close(self) -> None:
-        """Threads cannot be ended."""
+        """End the worker; a thread goes on until its task is done."""
 
 
-class _Process:
+class _Process(_Worker):
     """A local process: a loky executor of one worker."""
 
     def __init__(self) -> None:
+        # Imported once, here: two threads that import it at the same time meet a half of it.
+        from joblib.externals.loky import process_executor
+
+        self._loky: Any = process_executor
         self._executor: Any = None
         self._closed = False
-        self.num_restarts = 0
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        from joblib.externals.loky.process_executor import ProcessPoolExecutor, ShutdownExecutorError
-
+        """Run a task in the process, which is started again if it dies."""
         self._closed, reason = False, ""
         for _ in range(ATTEMPTS):
             if self._executor is None:
-                self._executor = ProcessPoolExecutor(1, env=ONE_THREAD, initializer=_prepare, initargs=(os.getpid(),))
+                driver = (os.getpid(),)
+                self._executor = self._loky.ProcessPoolExecutor(
+                    1, env=ONE_THREAD, initializer=_prepare, initargs=driver
+                )
             try:
-                return _result(self._executor.submit(_run, function, arguments).result())
-            except (BrokenProcessPool, ShutdownExecutorError) as error:
+                return self._executor.submit(function, *arguments).result()
+            except (BrokenProcessPool, self._loky.ShutdownExecutorError) as error:
                 reason, self._executor = _first_line(error), None
-                self.num_restarts += 1
             if self._closed:
                 break
         raise ClusterError(f"{ATTEMPTS} local processes ended during this task: {reason}")
 
     def close(self) -> None:
+        """End the process."""
         self._closed, executor, self._executor = True, self._executor, None
         if executor is not None:
             executor.shutdown(wait=True, kill_workers=True)
@@ -255,37 +194,43 @@ def _prepare(driver: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-class _Actor:
+class _Actor(_Worker):
     """An actor of a Ray cluster, which Ray restarts."""
 
     def __init__(self, ray: Any) -> None:
         self._ray, self._actor = ray, None
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a task on the actor."""
         if self._actor is None:
             kind = self._ray.remote(
                 max_restarts=-1,
                 max_task_retries=ATTEMPTS - 1,
                 scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": ONE_THREAD},
-            )(_Worker)
+            )(_Remote)
             self._actor = kind.remote()
         try:
-            return _result(self._ray.get(self._actor.run.remote(function, arguments)))  # type: ignore[attr-defined]
+            return self._ray.get(self._actor.run.remote(function, arguments))  # type: ignore[attr-defined]
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None
         except self._ray.exceptions.RayError as error:
             raise ClusterError(f"{ATTEMPTS} Ray workers ended during this task: {_first_line(error)}") from None
 
     def close(self) -> None:
+        """End the actor."""
         actor, self._actor = self._actor, None
         if actor is not None:
             with suppress(Exception):  # the cluster may be gone
                 self._ray.kill(actor)
 
 
-def _result(outcome: Any) -> Any:
-    if isinstance(outcome, _Failure):
-        raise outcome.exception()
-    return outcome
+class _Remote:
+    """The methods of an actor."""
+
+    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Run a task."""
+        return function(*arguments)
 
 
 def _first_line(error: BaseException) -> str:
@@ -343,6 +288,10 @@ def connect_ray(address: str = "") -> tuple[Any, bool]:
     return ray, True
 
 
+_Call = tuple[str, _Worker | None, Callable[..., Any], tuple[Any, ...]]
+"""Name, worker (None for the next free one), function and arguments of a call."""
+
+
 class Pool:
     """Workers of one backend, started on first use; a context manager that ends them."""
 
@@ -357,7 +306,7 @@ class Pool:
         self.name: str = backend.name if isinstance(backend, Pool) else backend or "threads"
         self._kind, self._number, self._address = parse_backend(self.name)
         self._number = num_workers or self._number
-        self.used, self._slots, self._leave = False, list[_Slot](), False
+        self.used, self._workers, self._leave = False, list[_Worker](), False
 
     @property
     def is_local(self) -> bool:
@@ -372,31 +321,25 @@ class Pool:
     @property
     def num_workers(self) -> int:
         """Number of tasks that run at the same time; connects to the cluster."""
-        return 1 if self.is_default else len(self.slots)
+        return len(self.workers)
 
     @property
-    def num_restarts(self) -> int:
-        """Number of local processes that were restarted."""
-        return sum(slot.num_restarts for slot in self.slots if isinstance(slot, _Process))
-
-    @property
-    def slots(self) -> list[_Slot]:
+    def workers(self) -> list[_Worker]:
         """The workers."""
         if self._shared is not None:
-            return self._shared.slots
-        if not self._slots:
-            if self._kind == "ray":
-                ray, self._leave = connect_ray(self._address)
-                number = self._number or max(1, int(ray.cluster_resources().get("CPU", 1)))
-                self._slots = [_Actor(ray) for _ in range(number)]
-            else:
-                kind = _Thread if self.is_local else _Process
-                self._slots = [kind() for _ in range(self._number or num_threads())]
-        return self._slots
+            return self._shared.workers
+        if not self._workers and self._kind == "ray":
+            ray, self._leave = connect_ray(self._address)
+            number = self._number or max(1, int(ray.cluster_resources().get("CPU", 1)))
+            self._workers = [_Actor(ray) for _ in range(number)]
+        elif not self._workers:
+            kind = _Worker if self.is_local else _Process
+            self._workers = [kind() for _ in range(max(1, self._number))]
+        return self._workers
 
     def map(
         self,
-        function: TaskFunction[Piece, Answer],
+        function: Callable[[Piece, Report | None], Answer],
         tasks: Sequence[Piece],
         names: Sequence[str] | None = None,
         progress: Report | None = None,
@@ -404,7 +347,7 @@ class Pool:
         """Return the results of independent tasks, in their order.
 
         Args:
-            function: the work.
+            function: the work, of a task and a function to which it reports progress, or None; picklable.
             tasks: its arguments.
             names: (task,) names for progress and errors.
             progress: called now and then with the current activity and the completed share.
@@ -415,8 +358,8 @@ class Pool:
         self.used = self.used or bool(tasks)
         labels = [f"task {place + 1}" for place in range(len(tasks))] if names is None else list(names)
         if not self.is_default:
-            return self._dispatch(
-                [(label, function, (task,)) for label, task in zip(labels, tasks, strict=True)], progress
+            return self._gather(
+                [(label, None, function, (task, None)) for label, task in zip(labels, tasks, strict=True)], progress
             )
         found = []
         for place, (label, task) in enumerate(zip(labels, tasks, strict=True)):
@@ -424,47 +367,38 @@ class Pool:
                 found.append(function(task, _part(progress, label, place, len(tasks))))
         return found
 
-    def _dispatch(
-        self, calls: Sequence[tuple[str, Callable[..., Any], tuple[Any, ...]]], progress: Report | None = None
-    ) -> list[Any]:
-        """Results of calls, each on the next free worker."""
-        free: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
-        for slot in self.slots:
-            free.put(slot)
+    def _gather(self, calls: Sequence[_Call], progress: Report | None = None) -> list[Any]:
+        """Results of calls, each on its own worker or the next free one; the first error ends the others."""
+        free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        for worker in self.workers:
+            free.put(worker)
 
-        def run(label: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-            slot = free.get()
+        def run(label: str, own: _Worker | None, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+            worker = own or free.get()
             try:
                 with _named(label):
-                    return slot.call(function, *arguments)
+                    return worker.call(function, *arguments)
             finally:
-                free.put(slot)
+                free.put(worker)
 
-        with ThreadPoolExecutor(len(self.slots)) as threads:
+        with ThreadPoolExecutor(len(self.workers)) as threads:
             futures = [threads.submit(run, *call) for call in calls]
-            self._wait(futures, [call[0] for call in calls], progress)
+            pending = set(futures)
+            try:
+                while pending:
+                    done, pending = wait(pending, 2.0, FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+                    if progress is not None:
+                        share = 1 - len(pending) / len(futures)
+                        progress(f"{len(futures) - len(pending)} of {len(futures)} done", share)
+            except BaseException:
+                for future in pending:
+                    future.cancel()
+                for worker in self.workers:
+                    worker.close()
+                raise
         return [future.result() for future in futures]
-
-    def _wait(self, futures: Sequence["Future[Any]"], labels: Sequence[str], progress: Report | None = None) -> None:
-        """Wait for all; on the first error, or an interrupt, end the others."""
-        pending = set(futures)
-        try:
-            while pending:
-                done, pending = wait(pending, PROGRESS_INTERVAL, FIRST_COMPLETED)
-                for future in done:
-                    future.result()
-                if progress is not None:
-                    number = len(futures) - len(pending)
-                    current = next((label for label, one in zip(labels, futures, strict=True) if one in pending), "")
-                    progress(
-                        f"{number} of {len(futures)} done{', ' if current else ''}{current}", number / len(futures)
-                    )
-        except BaseException:
-            for future in pending:
-                future.cancel()
-            for slot in self.slots:
-                slot.close()
-            raise
 
     def blocks(self, builders: "Sequence[Callable[[], State]]") -> "Blocks[State]":
         """Blocks of data, each with one worker.
@@ -490,11 +424,11 @@ class Pool:
 
     def close(self) -> None:
         """End the workers, unless they are those of another pool."""
-        for slot in self._slots:
-            slot.close()
+        for worker in self._workers:
+            worker.close()
         if self._leave:
             connect_ray()[0].shutdown()
-        self._slots, self._leave = [], False
+        self._workers, self._leave = [], False
 
     def __enter__(self) -> Self:
         return self
@@ -521,16 +455,6 @@ def _part(progress: Report | None, label: str, place: int, number: int) -> Repor
         return None
     progress(label, place / number)
     return lambda _, share: progress(label, (place + share) / number)
-
-
-def parts_per_task(number: int, num_workers: int) -> int:
-    """Number of parts into which each of some tasks is divided so that all workers are busy.
-
-    Args:
-        number: of tasks.
-        num_workers: number of tasks that run at the same time.
-    """
-    return max(1, -(-num_workers // max(number, 1)))
 
 
 # -- blocks that stay with their workers ------------------------------------------------------------------------------
@@ -568,19 +492,18 @@ class Blocks(Generic[State]):
             if len(self) == 1:
                 return [run(0)]
             return list(in_order(run, range(len(self)), None if self._pool.is_default else self._pool.num_workers))
-        slots = self._pool.slots[: len(self)]
-        parts = [range(number, len(self), len(slots)) for number in range(len(slots))]
-        with ThreadPoolExecutor(len(slots)) as threads:
-            futures = [
-                threads.submit(
-                    slot.call, _on_blocks, self._key, [(b, self._builders[b], own[b]) for b in part], function, common
-                )
-                for slot, part in zip(slots, parts, strict=True)
+        workers = self._pool.workers[: len(self)]
+        parts = [range(number, len(self), len(workers)) for number in range(len(workers))]
+        sent = [[(b, self._builders[b], own[b]) for b in part] for part in parts]
+        answers = self._pool._gather(
+            [
+                (f"worker {number}", worker, _on_blocks, (self._key, blocks, function, common))
+                for number, (worker, blocks) in enumerate(zip(workers, sent, strict=True))
             ]
-            self._pool._wait(futures, [f"worker {number}" for number in range(len(slots))])
+        )
         found: list[Any] = [None] * len(self)
-        for part, future in zip(parts, futures, strict=True):
-            found[part.start :: len(slots)] = future.result()
+        for part, answer in zip(parts, answers, strict=True):
+            found[part.start :: len(workers)] = answer
         return found
 
     def _here(

@@ -54,7 +54,7 @@ class Training:
 
     def look(self):
         """After a kill: all is whole, and no step is lost."""
-        from evenhand.learning.checkpoints import read_checkpoint
+        from evenhand.learning import read_checkpoint
 
         if self.policy.exists():
             self.end()

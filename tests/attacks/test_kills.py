@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.fitting import drawn_problems, load_posterior, posterior_path
+from evenhand.fitting import load_posterior, posterior_path
 from evenhand.planning import read_contents
+from tests.fitting.flat import drawn_problems
 
 from ..cli.test_fit import LOG, OPTIONS
 

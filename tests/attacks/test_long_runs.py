@@ -13,8 +13,8 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.errors import ContradictionError, EvenhandError, NotConvergedError
-from evenhand.evaluation import LongRunLimits, play_long_run
-from evenhand.simulation import simulate_events
+from evenhand.evaluation import LongRunLimits, play_long_run, simulate_events
+from evenhand.planning import limited_effort
 
 from ..conftest import slow_after, try_each
 from ..oracles.problems import replaced, seeded_problem
@@ -122,9 +122,8 @@ def test_arms_that_never_move_are_played_once():
     """Two states that are never left, and one that leads to them and is left at once: nothing is left to wait for."""
     arm = eh.Arm([[[1, 0, 0]], [[0, 1, 0]], [[0.5, 0.5, 0]]], [[1], [0], [0]], usage=[[0]], initial=[0, 0, 1])
     problem = eh.CoupledMDP([arm], [1], 1.0, [3], criterion="average")
-    run = play_long_run(
-        problem, eh.make_policy(problem, "never-act"), lambda steps: int(min(200, 1e6 / steps)), 0, usual=4
-    )
+    policy, limits = eh.make_policy(problem, "never-act"), LongRunLimits(usual=4)
+    run = play_long_run(problem, policy, lambda steps: int(min(200, 1e6 / steps)), 0, limits=limits)
     assert set(np.unique(run.estimates)) <= {0.0, 1.0}
 
 
@@ -187,7 +186,8 @@ def check_policies(seed):
     problem, welfare = case_of(seed)
     names = ["random", "fair-index", "occupancy-priority", "never-act"]
     try:
-        found = eh.compare(problem, names, welfare, num_episodes=40, rng=seed, method="monte-carlo", solve_up_to=0)
+        with limited_effort(optimum_states=0):
+            found = eh.compare(problem, names, welfare, num_episodes=40, rng=seed, method="monte-carlo")
     except ContradictionError:
         raise
     except EvenhandError:  # a refusal in words

@@ -21,10 +21,11 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import EvenhandError
-from evenhand.fitting import Dirichlet, Drawn, Named, drawn_problems, load_posterior, posterior_path, save_posterior
+from evenhand.fitting import Dirichlet, Drawn, Named, load_posterior, posterior_path, save_posterior
 from evenhand.programme import Programme, schema
 
 from ..conftest import try_each
+from ..fitting.flat import drawn_problems
 from ..programme.conftest import ACTIONS, ROSTER, STATES, pump
 from .test_files import OF_OTHERS, change, harm_bytes, strange_array
 
@@ -132,7 +133,6 @@ def uses(run):
     """Everything that a programme is asked, each by itself."""
     yield run.status
     yield run.arms
-    yield lambda: run.observations("b1")
     yield lambda: run.history("b1")
     yield run.model
     yield run.events
@@ -249,7 +249,7 @@ def attack_posterior(source, path, rng):
         elif rng.random() < 0.2:
             del parts[name]
         elif rng.random() < 0.8 and np.load(io.BytesIO(parts[name])).ndim:
-            parts[name], _ = strange_array(parts[name], rng)
+            parts[name] = strange_array(parts[name], rng)
         else:
             parts[name] = harm_bytes(parts[name], rng)
         with zipfile.ZipFile(target, "w") as file:

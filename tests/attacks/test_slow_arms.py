@@ -12,8 +12,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.planning import solve as solving
-from evenhand.reductions import Joint
-from evenhand.solvers import Elimination, one_long_run, settle
+from evenhand.solvers import Elimination, Joint, one_long_run, settle
 
 from ..conftest import try_each
 from ..oracles.exact_averages import ExactProblem, solve_linear

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.cli import print_summary
-from evenhand.cli.application import application
+from evenhand.cli import application, print_summary
 from evenhand.evaluation import evaluate as evaluate_policy
 from evenhand.planning import BudgetComparison, BudgetSweep, Comparison, Row, Step
 from evenhand.policies import whittle
@@ -73,8 +72,8 @@ def test_it_is_given_once(evenhand):
     assert "-p budget" in evenhand("solve", *MACHINES, "-p", "budget=2", "--budget", "2").refusal
     assert "-p parts" in evenhand("solve", *CREW, "-p", "parts=4", "--budget", "2,2").refusal
     twice = ["--budget", "1", "--budget", "2"]
-    assert "takes one" in evenhand("evaluate", *MACHINES, "random", *twice).refusal
-    assert "takes one" in evenhand("indices", *MACHINES, *twice).refusal
+    assert "--budget: expected one" in evenhand("evaluate", *MACHINES, "random", *twice).refusal
+    assert "--budget: expected one" in evenhand("indices", *MACHINES, *twice).refusal
     for options in (["--out", "x.zip"], ["--candidate", "whittle"]):
         assert mentions("--budget", options[0])(evenhand("solve", *MACHINES, *twice, *options).refusal)
     assert "--report" in evenhand("compare", *MACHINES, *twice, "--report", "x.html").refusal

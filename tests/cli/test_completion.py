@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.shell_completion import get_completion_class
 
-from evenhand.cli.application import application
+from evenhand.cli import application
 from evenhand.planning import REGISTRY
 from evenhand.problems import catalog
 
@@ -119,7 +119,7 @@ def test_bash_completes(folder, launch):
 def test_policies_are_offered_without_loading_numerics():
     code = """
 from click.shell_completion import BashComplete
-from evenhand.cli.application import application
+from evenhand.cli import application
 complete = BashComplete(application, {}, "evenhand", "_EVENHAND_COMPLETE")
 assert complete.get_completions(["compare", "x.toml", "--policies"], "wh")
 """

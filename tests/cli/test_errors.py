@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.cli.application import application
+from evenhand.cli import application
 from evenhand.errors import InvalidInputError, TooLargeError
 
 from ..conftest import mentions
@@ -65,10 +65,10 @@ def test_every_unknown_policy_is_a_fault_of_its_own(evenhand):
     ],
 )
 def test_failures_are_printed_as_json_with_their_code(error, code, kind, evenhand, monkeypatch):
-    def fail(**options):
+    def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("evenhand.cli.commands.solve.run", fail)
+    monkeypatch.setattr("evenhand.planning.solve.solve", fail)
     told = evenhand("solve", "machine-replacement", "--json")
     assert told.failure == {
         "error": str(error) or "MemoryError",

@@ -75,7 +75,7 @@ def test_where_fairness_costs_nothing_the_page_says_so(folder, evenhand):
         (["--out", "small.toml"], "--out: expected the name of a folder"),
         (["--out", "no/plans"], "--out: the folder of no/plans does not exist"),
         (["--report", "no/page.html"], "--report"),
-        (["--budget", "1", "--budget", "2"], "takes one"),
+        (["--budget", "1", "--budget", "2"], "--budget: "),
         (["--seconds", "0"], "seconds: expected a positive number"),
     ],
     ids=str,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.cli.application import application
+from evenhand.cli import application
 from evenhand.fitting import LogOptions, ModelOptions, probability, probability_texts
 
 from ..conftest import mentions

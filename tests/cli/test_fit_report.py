@@ -1,13 +1,14 @@
 """`evenhand fit` tells what the records say: on the terminal, as JSON, as a page."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from evenhand.cli.application import application
+from evenhand.cli import application
 
 from ..fitting.diagnostics.simulated import WEAR, by_state, simulated
 
@@ -26,9 +27,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_the_terminal_has_a_block_and_a_table(asked: list[str]) -> None:
     output = CliRunner().invoke(application, asked).stdout
     block = output.split("What the records say\n")[1]
-    assert "  memory       the state predicts the next state: +0." in block
-    assert "  choice       who got served was worse off: " in block
-    assert "effect of an action one step later" in block
+    assert re.search(r"  memory  .*\+0\.", block)
+    assert "  choice  " in block
+    assert "effect of an action" in block
     assert "serve    poor (VW)" in block
 
 

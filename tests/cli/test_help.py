@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from evenhand import __version__
-from evenhand.cli import main
-from evenhand.cli.application import application
+from evenhand.cli import application, main
 
 COMMANDS = sorted(application.commands)
 

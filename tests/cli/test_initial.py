@@ -2,6 +2,8 @@
 
 import pytest
 
+from ..conftest import mentions
+
 STATES = "arm,type,state\nm2,machine,1\np1,pump,1\nm1,machine,0\n"
 
 
@@ -17,7 +19,7 @@ def test_solve_starts_there(small, states, evenhand):
     assert found.code == 0
     for name in ("0 machine from state 0", "1 machine from state 1", "2 pump"):
         assert name in found.out
-    assert f"evenhand evaluate {small} plan.zip --welfare maximin --initial {states}" in found.out
+    assert mentions(f"evaluate {small} plan.zip", f"--initial {states}")(found.out)
     here, there = (
         evenhand("solve", small, *initial, "--welfare", "maximin", "--json").json["welfare"]["value"]
         for initial in ((), ("--initial", states))
@@ -36,7 +38,7 @@ def test_the_table_says_which_arms_there_are(small, states, evenhand):
     states.write_text(STATES + "m3,machine,0\n")
     found = evenhand("solve", small, "--initial", states, "--json")
     assert len(found.json["values"]) == 4
-    assert found.err == f"note: {states} has 3 machine, 2 in the model\n"
+    assert mentions(states, "3 machine", 2)(found.err)
 
 
 def test_an_index_plan_made_elsewhere_is_played_from_there(small, states, evenhand):
@@ -54,7 +56,7 @@ def test_a_table_made_elsewhere_is_played_from_there_if_the_arms_are_the_same(sm
     assert found["welfare"] == pytest.approx(best, abs=5 * found["welfare_stderr"])
     states.write_text(STATES + "m3,machine,0\n")
     told = evenhand("evaluate", small, "plan.zip", "--initial", states).refusal
-    assert "3 arms, and here are 4" in told
+    assert mentions("3 arms", 4)(told)
     assert "--initial" in told
 
 
@@ -70,8 +72,8 @@ def test_faults_are_told_with_their_lines(small, states, evenhand, files):
 def test_check_tells_where_the_arms_are(small, states, evenhand):
     found = evenhand("check", small, "--initial", states)
     assert found.code == 0
-    assert "is sound; nothing looks odd" in found.out
-    assert "0 machine from state 0" in found.out
+    assert "nothing looks odd" in found.out
+    assert "machine from" in found.out
     rows = evenhand("check", small, "--initial", states, "--json").json["types"]
     assert [(row["name"], row["count"], row["starts_in"]) for row in rows[:2]] == [
         ("machine from state 0", 1, ["0"]),

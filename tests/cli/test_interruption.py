@@ -49,7 +49,8 @@ def test_while_it_plays(folder, start, files):
 
 
 @pytest.mark.parametrize(
-    "module", ["evenhand.cli.application", "numpy", pytest.param("evenhand.kernels.compiled", marks=pytest.mark.slow)]
+    "module",
+    ["evenhand.cli.group", "numpy", pytest.param("evenhand.kernels.greedy_service", marks=pytest.mark.slow)],
 )
 def test_while_it_starts(module, folder, start, tmp_path_factory, files):
     """Just after a module is loaded; after the last one the kernels are compiled, for want of a cache."""
@@ -65,7 +66,8 @@ def test_while_it_starts(module, folder, start, tmp_path_factory, files):
 FOREIGN = """
 import ctypes, signal, sys
 from evenhand.cli import main
-from evenhand.planning import compare
+import evenhand.planning.compare
+from evenhand import evaluation
 
 def dropped():
     ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()
@@ -76,11 +78,11 @@ def mistaken():
     except KeyboardInterrupt as error:
         raise SystemError("a result with an exception set") from error
 
-def interrupted(*arguments):
+def interrupted(*arguments, **options):
     {0}()
-    return evaluate(*arguments)
+    return evaluate(*arguments, **options)
 
-evaluate, compare.evaluate = compare.evaluate, interrupted
+evaluate, evaluation.evaluate = evaluation.evaluate, interrupted
 main(sys.argv[1:])
 """
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.cli.commands import programme_audit
 from evenhand.problems import machine_replacement
 from evenhand.programme import Programme
 
@@ -47,10 +46,10 @@ def test_words_json_table_and_page(audited, evenhand):
     assert not re.findall(r"<script|src=|https?://(?!www\.w3\.org)", page)
 
 
-def test_a_report_does_not_tell_the_password_of_the_database(audited, monkeypatch):
+def test_a_report_does_not_tell_the_password_of_the_database(audited, evenhand, monkeypatch):
     """Everybody who is handed the report would have it: the address is as the store tells it, not as it was typed."""
     monkeypatch.setattr("sys.argv", ["evenhand", "programme", "audit", "sqlite:///m.db", "--report", "audit.html"])
-    programme_audit.run("sqlite:///m.db", None, None, None, 0.95, None, "audit.html", False, True)
+    assert evenhand("programme", "audit", "sqlite:///m.db", "--report", "audit.html").code == 0
     page = Path("audit.html").read_text()
     assert "sqlite:///m.db" not in page
     assert mentions("evenhand", "programme", "audit", "m.db", "--report", "audit.html")(page)

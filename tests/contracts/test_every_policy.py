@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from evenhand.errors import NotApplicableError, TooLargeError
+from evenhand.evaluation import check_policy
 from evenhand.model import CoupledMDP, Lawful, begin, is_exchangeable, plays_by_counts
 from evenhand.planning import REGISTRY
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, myopic, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
-from evenhand.reductions import Counts, Joint, count_states, typed_policy
-from evenhand.simulation import check_policy
-from evenhand.solvers import Operators, plan_types
+from evenhand.solvers import Counts, Joint, Operators, count_states, plan_types, typed_policy
 
 from ..conftest import PROBLEMS, crossed
 

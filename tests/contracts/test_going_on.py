@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
+from evenhand.evaluation import check_policy, simulate
 from evenhand.model import MixturePolicy, StatefulPolicy, TimeVaryingPolicy, begin, capabilities
 from evenhand.planning import REGISTRY, find_policy
 from evenhand.policies import PriorityPolicy, Resolving, RoundRobin, never_act, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
-from evenhand.reductions import Joint
-from evenhand.simulation import check_policy, simulate
+from evenhand.solvers import Joint
 
 from ..conftest import mentions
 
@@ -162,25 +162,24 @@ def test_nothing_is_remembered_before_the_first_step():
 
 
 BROKEN = {
-    "no names": ([1, 2], "expected arrays under names"),
-    "nothing": ({}, "'order' is missing\nmemory: 'head' is missing"),
-    "of another": ({"order": [[0, 1, 2, 3]], "head": [0], "step": 3}, "'step' is nothing that this policy remembers"),
-    "no such turn": ({"order": [[0, 1, 2, 3]], "head": [4]}, "'head' has numbers that are not from 0 to 3"),
-    "fractions": ({"order": [[0, 1, 2, 3]], "head": [0.5]}, "'head' should be whole numbers"),
-    "a text": ({"order": "0123", "head": [0]}, "'order' should be whole numbers"),
-    "ragged": ({"order": [[0, 1, 2, 3], [0]], "head": [0]}, "'order' has lists of different lengths"),
-    "other arms": ({"order": [[0, 1, 2]], "head": [0]}, "'order' has 3 arms where there are 4"),
-    "other episodes": ({"order": [[0, 1, 2, 3]], "head": [0, 1]}, "'head' has 2 episodes where there are 1"),
-    "twice": ({"order": [[0, 1, 1, 3]], "head": [0]}, "'order' has some arm twice"),
+    "no names": ([1, 2], []),
+    "nothing": ({}, ["'order'", "'head'"]),
+    "of another": ({"order": [[0, 1, 2, 3]], "head": [0], "step": 3}, ["'step'"]),
+    "no such turn": ({"order": [[0, 1, 2, 3]], "head": [4]}, ["'head'"]),
+    "fractions": ({"order": [[0, 1, 2, 3]], "head": [0.5]}, ["'head'"]),
+    "a text": ({"order": "0123", "head": [0]}, ["'order'"]),
+    "ragged": ({"order": [[0, 1, 2, 3], [0]], "head": [0]}, ["'order'"]),
+    "other arms": ({"order": [[0, 1, 2]], "head": [0]}, ["'order'"]),
+    "other episodes": ({"order": [[0, 1, 2, 3]], "head": [0, 1]}, ["'head'"]),
+    "twice": ({"order": [[0, 1, 1, 3]], "head": [0]}, ["'order'"]),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_memory_that_is_not_sound_is_refused(name):
-    memory, words = BROKEN[name]
-    with pytest.raises(PolicyError) as caught:
+    memory, names = BROKEN[name]
+    with pytest.raises(PolicyError, check=mentions(*names)):
         RoundRobin(MACHINES).resume(memory)
-    assert words in str(caught.value)
 
 
 def test_a_mixture_looks_at_all_that_it_is_given():
@@ -244,7 +243,7 @@ class Alternating(RoundRobin):
 def test_authors_are_told_of_a_memory_that_does_not_hold():
     check_policy(MACHINES, RoundRobin(MACHINES))
     check_policy(MACHINES, in_turn_or_not(redraw_every=2))
-    with pytest.raises(PolicyError, match="resumed: it goes on in another way"):
+    with pytest.raises(PolicyError):
         check_policy(MACHINES, Alternating(MACHINES))
 
 
@@ -259,5 +258,5 @@ def test_prices_are_looked_at_when_they_were_never():
 
 
 def test_steps_of_a_file_that_remember_are_refused():
-    with pytest.raises(InvalidInputError, match="remembers"):
+    with pytest.raises(InvalidInputError, check=mentions("remembers")):
         TimeVaryingPolicy([RoundRobin(MACHINES)])

@@ -23,7 +23,7 @@ from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError
 from evenhand.model import MixturePolicy, TimeVaryingPolicy, begin
 from evenhand.model import criterion as criteria
 from evenhand.planning import relax
-from evenhand.reductions import Joint, JointTable
+from evenhand.solvers import Joint, JointTable
 
 from ..conftest import crossed, mentions
 from ..oracles.problems import FIXED, problems, replaced

@@ -17,14 +17,13 @@ from functools import cache
 import numpy as np
 import pytest
 
+from evenhand import solve
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.evaluation import evaluate, mean_by_type
+from evenhand.evaluation import evaluate, mean_by_type, simulate
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import Arm, CoupledMDP, MixturePolicy, Objective, is_exchangeable
-from evenhand.planning import REGISTRY, Judge, law_of, relax
-from evenhand.planning.solve import solve
+from evenhand.planning import REGISTRY, PolicyScorer, choice_of, relax
 from evenhand.problems import health_outreach, heterogeneous_machine_replacement
-from evenhand.simulation import simulate
 
 from ..conftest import slow_after
 
@@ -122,8 +121,8 @@ class Judged:
 
 def judge(problem, policy):
     parts, shares = (policy.parts, policy.shares) if isinstance(policy, MixturePolicy) else ((policy,), np.ones(1))
-    law = law_of(problem, relax(problem, "utilitarian").occupancy)
-    play = Judge(problem, True, 3e5, 987)
+    law = choice_of(problem, relax(problem, "utilitarian").occupancy)
+    play = PolicyScorer(problem, True, 3e5, 987)
     return Judged(shares, [play("part", part, law) for part in parts])
 
 

@@ -30,8 +30,7 @@ from xml.etree import ElementTree
 import pytest
 
 import evenhand
-from evenhand.cli import run
-from evenhand.cli.application import application
+from evenhand.cli import application, run
 from evenhand.planning import METHODS, REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -113,5 +113,5 @@ class TestPriceOfFairness:
 
     @pytest.mark.parametrize("pair", [(math.nan, 1.0), (1.0, math.inf)])
     def test_refuses_nan(self, pair):
-        with pytest.raises(InvalidInputError, match="finite"):
+        with pytest.raises(InvalidInputError):
             relative_loss(*pair)

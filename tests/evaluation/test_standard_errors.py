@@ -6,7 +6,7 @@ import pytest
 import evenhand as eh
 from evenhand.evaluation import CONFIDENCE, standard_error, welfare_error
 from evenhand.model import Average, Objective, as_welfare
-from evenhand.planning import Column, Task, law_of, relax
+from evenhand.planning import ScoredPolicy, SolveMethod, Task, choice_of, relax
 from evenhand.planning import mixture_search as mixed
 from evenhand.policies import never_act
 
@@ -176,11 +176,11 @@ def test_evaluations_cover_an_exact_welfare():
 def test_reports_of_plans_cover_an_exact_welfare(effort):
     effort(exact_states=0, report_steps=3 * 4 * 40)
     problem = three_coins()
-    policy, law = never_act(problem), law_of(problem, relax(problem, "maximin").occupancy)
+    policy, law = never_act(problem), choice_of(problem, relax(problem, "maximin").occupancy)
     exact = eh.evaluate(problem, policy, "maximin", method="exact").welfare
-    column, covered = Column("idle", policy, law, np.zeros((0, 3)), np.zeros((0, 3))), 0
+    column, covered = ScoredPolicy("idle", policy, law, np.zeros((0, 3)), np.zeros((0, 3))), 0
     for seed in range(150):
-        task = Task(problem, as_welfare("maximin", 3), 1e-5, None, rng=seed)
+        task = Task(problem, as_welfare("maximin", 3), SolveMethod(tolerance=1e-5), None, rng=seed)
         found = mixed.report_parts(task, [column], np.ones(1), task.by_types)
         covered += abs(found.welfare - exact) <= CONFIDENCE * found.stderr
     assert covered >= 0.92 * 150

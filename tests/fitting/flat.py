@@ -1,10 +1,10 @@
-"""`fit` and `read_log` with all options by keyword: most tests vary one or two of them."""
+"""`fit` and `read_log` with all options by keyword, as most tests vary one or two; and problems of posterior draws."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import evenhand as eh
-from evenhand.fitting import FitResult, Log, LogOptions, ModelOptions
+from evenhand.fitting import FitResult, Log, LogOptions, ModelOptions, Named, matched
 from evenhand.fitting import read_log as read_records
 
 
@@ -21,3 +21,10 @@ def fit(log: Any, **options: Any) -> FitResult:
 def read_log(source: Any, **options: Any) -> Log:
     """Read a log."""
     return read_records(source, records=_grouped(LogOptions, options), **options)
+
+
+def drawn_problems(problem: eh.CoupledMDP, named: Named, num_draws: int, rng: int = 0) -> list[eh.CoupledMDP]:
+    """The problem with drawn transitions."""
+    uncertain = matched(named, problem)
+    rows = [uncertain.placed(named.posterior.one(rng, number)) for number in range(num_draws)]
+    return [replace(problem, arms=replace(problem.tables, transitions=one)) for one in rows]

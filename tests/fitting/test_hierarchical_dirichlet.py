@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammaln
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting import ALIKE, estimate_prior, pooled_posterior
+from evenhand.fitting import ALIKE, estimate_prior, variational_row
 
 from ..conftest import mentions
 
@@ -55,12 +55,10 @@ def test_means_and_spreads_are_near_those_of_the_whole_hierarchy(rows):
 
 
 def test_the_bound_is_below_the_marginal_likelihood_and_near_it():
-    from evenhand.fitting.hierarchical_dirichlet import _Seen
-
     counts = np.array([[8, 2], [3, 9], [20, 6]], dtype=float)[:, None, None]
     for c in (0.3, 3.0, 30.0, 3000.0):
         even = np.full((1, 1, 2), 0.5)
-        _, bound = _Seen(counts, even).pooled(np.full((1, 1), c), even + counts.sum(axis=0), 300)
+        _, bound = variational_row(counts, even, c, even + counts.sum(axis=0), 300)
 
         def likelihood(angle, c=c):
             m = np.sin(angle) ** 2
@@ -118,7 +116,6 @@ def test_an_unseen_row_is_the_others_and_no_surer_than_they_are():
     leaning = estimate_prior(counts)
     row = leaning.matched(counts).concentration[2, 0, 0]
     assert abs(row[0] / row.sum() - 115 / 160) < 0.05 and 1 < row.sum() < 160
-    assert leaning.shares(counts)[2, 0, 0] == pytest.approx(1) and leaning.shares(counts)[0, 0, 0] < 0.9
     apart = np.array([[60, 1], [2, 80], [0, 0]], dtype=float)[:, None, None]
     assert estimate_prior(apart).matched(apart).concentration[2, 0, 0].sum() < row.sum() / 2
 
@@ -267,16 +264,6 @@ def test_more_moves_count_as_if_they_had_been_seen_but_for_what_is_leaned_on():
     told = posterior.settled(np.full(counts.shape, 0.25), known).with_more(more)
     np.testing.assert_allclose(told.one(0, 0)[1, 0, 0], 0.25)
     np.testing.assert_array_equal(told.mean[0], leaning.given(counts + more).mean[0])
-
-
-def test_many_entries_are_told_at_fewer_nodes_and_nearly_alike(monkeypatch):
-    counts = some_counts(5, 4, num_next=6)
-    posterior = estimate_prior(counts).given(counts)
-    whole = posterior.interval()
-    monkeypatch.setattr(pooled_posterior, "MOST_NODES", 1)
-    monkeypatch.setattr(pooled_posterior, "AT_ONCE", 7)
-    for ends, fewer in zip(whole, posterior.interval(), strict=True):
-        assert 0 < np.abs(ends - fewer).max() < 0.1
 
 
 def test_draws_of_what_is_leaned_on_have_its_moments():

@@ -9,9 +9,10 @@ import pytest
 from scipy.linalg import expm
 
 import evenhand as eh
-from evenhand.errors import InvalidInputError
+from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.fitting import Drawn, load_posterior, posterior_path
-from evenhand.report import fit_page
+from evenhand.report import fit_report, page
+from tests.conftest import mentions
 from tests.fitting.flat import fit
 
 COLUMNS = {"arm": "van", "time": "day", "state": "state", "action": "action"}
@@ -84,7 +85,7 @@ def test_found_types_are_blocks_of_the_model_and_members_are_beside_it(tmp_path)
     assert fitted.log.types == ("type 1", "type 2")
     assert fitted.log.type_of.tolist() == [int(van % 3 == 0) for van in range(30)]
     assert json.loads(json.dumps(fitted.clusters.to_dict()))["number"] == 2
-    assert "types found" in fit_page(fitted)
+    assert "types found" in page(fit_report(fitted))
     fitted.clusters.write(tmp_path / "members.csv")
     with (tmp_path / "members.csv").open() as file:
         assert [row["type"] for row in csv.DictReader(file)][:4] == ["type 2", "type 1", "type 1", "type 2"]
@@ -92,12 +93,12 @@ def test_found_types_are_blocks_of_the_model_and_members_are_beside_it(tmp_path)
 
 def test_what_does_not_go_together_is_refused():
     rows = visits(np.random.default_rng(2), 2, 3)
-    with pytest.raises(InvalidInputError, match="not both"):
+    with pytest.raises(InvalidInputError, check=lambda error: error.argument == "clusters"):
         fit(rows, **COLUMNS, type="van", clusters=2)
-    with pytest.raises(InvalidInputError, match=r"unknown state 'pour'\. Did you mean 'poor'"):
+    with pytest.raises(UnknownNameError, check=mentions("poor")):
         fit(rows, **COLUMNS, step=7, exact="pour")
     regular = [{**row, "day": place} for place, row in enumerate(rows)]
-    with pytest.raises(InvalidInputError, match="irregular times"):
+    with pytest.raises(InvalidInputError, check=lambda error: error.argument == "exact"):
         fit(regular, **COLUMNS, exact="poor")
 
 
@@ -114,7 +115,7 @@ def test_what_cannot_be_is_a_rate_of_zero():
     fitted = fit(served + worse + mended, **COLUMNS, **told, prior=2)
     assert fitted.posterior.mean[0, 1, 0].tolist() == [0.0, 1.0]
     assert fitted.posterior.mean[0, 1, 1, 0] > 0
-    with pytest.raises(InvalidInputError, match="no path of possible jumps"):
+    with pytest.raises(InvalidInputError, check=lambda error: error.code == "impossible-move"):
         fit(rows, **COLUMNS, **told)
 
 
@@ -162,5 +163,5 @@ def test_a_time_that_no_rates_explain_is_refused():
             {"van": van, "day": day, "state": state, "action": "none"} for day, state in ((0, "good"), (pause, after))
         ]
     rows += [{"van": "x", "day": day, "state": "good", "action": "none"} for day in (0, 10_000.25)]
-    with pytest.raises(InvalidInputError, match=r"10000\.25"):
+    with pytest.raises(InvalidInputError, check=mentions(10000.25)):
         fit(rows, **COLUMNS, step=1, absorbing="poor")

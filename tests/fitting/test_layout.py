@@ -100,11 +100,11 @@ def test_rewards_and_use_are_of_the_rows_that_have_them():
 @pytest.mark.parametrize("num_arms", [6, 60])
 def test_changes_are_asked_for_their_layout(num_arms, with_end):
     rows = changes(num_arms, with_end=with_end)
-    with pytest.raises(InvalidInputError, match='layout="events"'):
+    with pytest.raises(InvalidInputError, check=lambda error: error.code == "unclear-layout"):
         fit(rows, **COLUMNS, step=1)
     log = read_log(rows, **COLUMNS, step=1)
     assert with_layout(log, "snapshots") is log
-    with pytest.raises(InvalidInputError, match='layout="events"'):
+    with pytest.raises(InvalidInputError, check=lambda error: error.code == "unclear-layout"):
         fit(weekly(num_arms)[1], **COLUMNS, unseen="idle")
     with pytest.raises(UnknownNameError):
         fit(rows, **COLUMNS, step=1, layout="event")
@@ -113,11 +113,11 @@ def test_changes_are_asked_for_their_layout(num_arms, with_end):
 def test_two_rows_of_each_arm_and_a_few_repetitions_are_asked_too():
     rng = np.random.default_rng(0)
     lives = [[row(arm, 0.0, "up"), row(arm, round(rng.exponential(300), 2), "down")] for arm in range(40)]
-    with pytest.raises(InvalidInputError, match='layout="events"'):
+    with pytest.raises(InvalidInputError, check=lambda error: error.code == "unclear-layout"):
         fit([one for life in lives for one in life], **COLUMNS, step=30)
     rows = changes(50)
     rows += [row(arm, 0.00005, "up") for arm in range(5)]  # written twice, nearly
-    with pytest.raises(InvalidInputError, match='layout="events"'):
+    with pytest.raises(InvalidInputError, check=lambda error: error.code == "unclear-layout"):
         fit(rows, **COLUMNS, step=1)
 
 
@@ -153,10 +153,10 @@ def test_layouts_that_read_the_same_are_not_asked():
     one, other = (fit(circle, **COLUMNS, layout=layout) for layout in (None, "events"))
     np.testing.assert_array_equal(one.posterior.mean, other.posterior.mean)
     fit(changes(20), **COLUMNS, step=1, exact="up,down")
-    with pytest.raises(InvalidInputError, match='layout="events"'):
+    with pytest.raises(InvalidInputError, check=lambda error: error.code == "unclear-layout"):
         fit([*changes(20), row("x", 0.0, "off"), row("x", 5.0, "off")], **COLUMNS, step=1, exact="off")
     rng = np.random.default_rng(2)
     wear = [row(arm, 10 * k + rng.integers(8) / 4, 100.0 * k) for arm in range(60) for k in range(3)]
-    with pytest.raises(InvalidInputError, match='layout="events"'):
+    with pytest.raises(InvalidInputError, check=lambda error: error.code == "unclear-layout"):
         fit(wear, **COLUMNS, step=10)
     fit(wear, **COLUMNS, step=10, bins="50", only_worse=True, prior=1)

@@ -42,6 +42,10 @@ def gaps_of(kinds):
     return Gaps(*small, time.astype(float), number.astype(np.int64))
 
 
+def log_likelihood(missed, rows):
+    return missed.gaps.number @ np.log(missed.likelihoods(rows))
+
+
 def some_rows(seed, shape=(2, 3, 2)):
     return np.random.default_rng(seed).dirichlet(np.ones(shape[1]), size=shape)
 
@@ -63,7 +67,7 @@ def test_expected_moves_are_those_of_all_paths(carry):
                 wanted[t, i, b, j] += number * chance / sum(chances)
     found, told = missed.expected(rows)
     np.testing.assert_allclose(found, wanted, atol=1e-12)
-    assert told == pytest.approx(likelihood) == missed.log_likelihood(rows)
+    assert told == pytest.approx(likelihood) == log_likelihood(missed, rows)
     draws = np.mean([missed.drawn(rows, np.random.default_rng(seed)) for seed in range(600)], axis=0)
     np.testing.assert_allclose(draws, wanted, atol=4 * np.sqrt(5 / 600))
 
@@ -78,7 +82,7 @@ def test_without_a_prior_it_is_the_maximum_and_never_falls():
     def cost(logits):
         rows = np.exp(logits.reshape(1, 3, 2, 3))
         rows /= rows.sum(axis=-1, keepdims=True)
-        return -(counts * np.log(rows)).sum() - missed.log_likelihood(rows)
+        return -(counts * np.log(rows)).sum() - log_likelihood(missed, rows)
 
     best = minimize(cost, np.zeros(18), method="BFGS", options={"gtol": 1e-6})
     assert filled.log_likelihoods[-1] == pytest.approx(-best.fun, abs=1e-5)
@@ -195,7 +199,7 @@ def test_intervals_cover_as_they_say():
     truth = rng.dirichlet(np.full(3, 2.0), size=(200, 3, 2))
     counts, missed = records_of(rng, truth, 12)
     alone = estimate_prior(counts[:1], EVERY, prior=6.0)  # of one type: even, and given
-    filled = replace(fill(missed, counts, EVERY, prior=6.0), leaning=alone)
+    filled = replace(fill(missed, counts, EVERY, prior=6.0), pooled_prior=alone)
     lower, upper = draw_rows(missed, counts, EVERY, filled, rng, prior=6.0, num_draws=300).interval(0.9)
     inside = ((lower <= truth) & (truth <= upper)).mean(axis=(1, 2, 3))
     # Quantiles of 300 draws, which depend on each other, lie inside the true ones: that costs about a hundredth.

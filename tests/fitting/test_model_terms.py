@@ -193,7 +193,7 @@ def test_any_words_are_read_or_refused(words: str) -> None:
 
 
 def test_two_sources_are_one_too_many() -> None:
-    with pytest.raises(InvalidInputError, match="reward and rewards"):
+    with pytest.raises(InvalidInputError, check=mentions("reward", "rewards")):
         read_rewards(log_of([(0, 0, 0, 1.0)]), "good=1")
 
 

@@ -16,7 +16,6 @@ from evenhand.fitting import (
     Dirichlet,
     Drawn,
     Named,
-    drawn_problems,
     estimate_prior,
     load_posterior,
     matched,
@@ -25,6 +24,7 @@ from evenhand.fitting import (
 )
 
 from ..conftest import mentions
+from .flat import drawn_problems
 
 STATES, ACTIONS = ("good", "fair", "bad"), ("wait", "mend")
 
@@ -98,7 +98,7 @@ def test_blocks_of_one_type_share_their_draws_and_strangers_are_known():
     stranger = replace(arms[0], name="C", transitions=np.full((3, 2, 3), 1 / 3))
     problem = eh.CoupledMDP([arms[1], stranger, arms[0], arms[1]], budget=[2], discount=0.9)
     uncertain = matched(named, problem)
-    drawn = uncertain.one(0, 0).tables.transitions
+    drawn = uncertain.placed(named.posterior.one(0, 0))
     assert uncertain.known == ("C",)
     assert (drawn[0] == drawn[3]).all() and (drawn[1] == 1 / 3).all() and not np.allclose(drawn[0], drawn[2])
 
@@ -142,35 +142,35 @@ def written(named, **other):
 
 
 ODD = {
-    "format": (np.array("something"), "not a posterior"),
-    "schema": (np.array(2), "is 2; 1 is read here"),
-    "names": (np.array('{"types": ["A"]}'), "lists of different names"),
-    "concentration": (np.zeros((2, 3, 2)), "expected 4 axes"),
-    "like": (np.full((2, 3, 2), 5), "unknown actions"),
-    "known": (np.zeros((1, 3, 2), dtype=bool), "match its names"),
-    "draws": (np.zeros((1, 2, 3, 2, 3)), "either concentration, or mean and draws"),
-    "shell": (np.zeros(3), "unknown array"),
+    "format": np.array("something"),
+    "schema": np.array(2),
+    "names": np.array('{"types": ["A"]}'),
+    "concentration": np.zeros((2, 3, 2)),
+    "like": np.full((2, 3, 2), 5),
+    "known": np.zeros((1, 3, 2), dtype=bool),
+    "draws": np.zeros((1, 2, 3, 2, 3)),
+    "shell": np.zeros(3),
 }
 
 
 @pytest.mark.parametrize("key", ODD)
 def test_invalid_arrays_are_refused(tmp_path, key):
-    array, message = ODD[key]
     path = tmp_path / "m.posterior.npz"
-    path.write_bytes(written(a_posterior(), **{key: array}))
-    with pytest.raises(ModelError, match=message) as caught:
+    path.write_bytes(written(a_posterior(), **{key: ODD[key]}))
+    with pytest.raises(ModelError) as caught:
         load_posterior(path)
     assert str(path) in str(caught.value)
+    assert [fault.place for fault in caught.value.faults] == ["" if key == "draws" else key]
 
 
 INVALID_PRIOR = {
-    "counts": (lambda array: array[:1], "match its names"),
-    "common": (lambda array: -array, "negative, infinite"),
-    "certainty": (lambda array: array + np.inf, "negative, infinite"),
-    "strength": (lambda array: array[1:], "number of points"),
-    "weight": (lambda array: 2 * array, "sums over its points"),
-    "leans": (lambda array: ~array, "rows without counts"),
-    "even": (lambda array: None, "require each other"),
+    "counts": lambda array: array[:1],
+    "common": lambda array: -array,
+    "certainty": lambda array: array + np.inf,
+    "strength": lambda array: array[1:],
+    "weight": lambda array: 2 * array,
+    "leans": lambda array: ~array,
+    "even": lambda array: None,
 }
 
 
@@ -192,14 +192,13 @@ def test_prior_and_counts_must_give_the_stored_means(tmp_path, key, change):
 
 @pytest.mark.parametrize("key", INVALID_PRIOR)
 def test_invalid_arrays_of_a_prior_are_refused(tmp_path, key):
-    change, message = INVALID_PRIOR[key]
     path = tmp_path / "m.posterior.npz"
     save_posterior(a_pooled(), path)
     with np.load(path, allow_pickle=False) as archive:
         arrays = dict(archive)
-    odd = arrays | {key: change(arrays[key])}
+    odd = arrays | {key: INVALID_PRIOR[key](arrays[key])}
     np.savez(path, **{name: array for name, array in odd.items() if array is not None})
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ModelError):
         load_posterior(path)
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import InvalidInputError, ModelError, TableError
-from evenhand.fitting import drawn_problems, load_posterior, posterior_path
-from tests.fitting.flat import fit
+from evenhand.errors import InvalidInputError, ModelError, TableError, UnknownNameError
+from evenhand.fitting import load_posterior, posterior_path
+from tests.fitting.flat import drawn_problems, fit
 
 from ..conftest import mentions
 
@@ -113,7 +113,7 @@ def test_a_state_that_is_left_is_not_absorbing():
     with pytest.raises(TableError, check=mentions("contradict")) as caught:
         fitted(absorbing=["poor"])
     assert len(caught.value.faults) == 3 and caught.value.faults[0].place == "row 5"
-    with pytest.raises(TableError):
+    with pytest.raises(UnknownNameError):
         fitted(absorbing="dead")
 
 
@@ -135,17 +135,17 @@ def test_states_that_only_get_worse():
 def test_a_mask_excludes_what_it_names(tmp_path):
     mask = tmp_path / "mask.csv"
     mask.write_text("state,action,next_state\ngood,none,poor\npoor,*,poor\n")
-    with pytest.raises(TableError, match="contradict") as caught:
+    with pytest.raises(TableError, check=mentions("contradict")) as caught:
         fitted(impossible=str(mask))
     assert len(caught.value.faults) == 3
     mask.write_text("state,action,next_state\ngood,,poor\n")
     rows = rows_of("good good fair poor.mend good fair")
     assert (fitted(rows, impossible=str(mask)).posterior.mean[0, 0, 0, 2] == 0).all()
     mask.write_text("state,next_state\ngod,poor\n")
-    with pytest.raises(TableError, match='unknown state "god"'):
+    with pytest.raises(TableError, check=mentions("god")):
         fitted(rows, impossible=str(mask))
     mask.write_text("state,next_state\ngood,*\n")
-    with pytest.raises(InvalidInputError, match="no next state") as caught:
+    with pytest.raises(InvalidInputError, check=mentions("next")) as caught:
         fitted(rows, impossible=str(mask))
     assert len(caught.value.faults) == 2
 
@@ -174,14 +174,15 @@ def test_contradictions_are_reported_by_line(tmp_path):
     log = tmp_path / "log.csv"
     log.write_text('van,week,condition,action,note\na,1,poor,none,"two"\na,2,good,mend,\na,3,good,none,\n')
     columns = {"arm": "van", "time": "week", "state": "condition", "action": "action", "states": "good,poor"}
-    with pytest.raises(TableError, match="line 3"):
+    with pytest.raises(TableError) as caught:
         fit(str(log), **columns, only_worse=True)
+    assert [fault.place for fault in caught.value.faults] == ["line 3"]
 
 
 def test_an_arm_that_was_away_for_too_long_is_refused_with_its_row():
     """A year that was mistyped makes a gap of thousands of steps, which would be summed out for hours."""
     rows = {"van": ["a"] * 4, "week": [1, 2, 3, 10**6], "state": ["x", "y", "x", "x"], "action": ["none"] * 4}
-    with pytest.raises(TableError, match=r"999,997 steps"):
+    with pytest.raises(TableError, check=mentions("999,997")):
         fit(rows, arm="van", time="week", state="state", action="action")
     rows["week"][3] = 20
     fit(rows, arm="van", time="week", state="state", action="action")

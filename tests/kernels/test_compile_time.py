@@ -1,5 +1,9 @@
-"""Compile time of both demo commands from an empty cache, by Numba's compile events."""
+"""Kernels that both demo commands compile from an empty cache, by Numba's compile events.
 
+`python -m benchmarks startup` prints how long that takes: at most 10 s on a quiet machine.
+"""
+
+import json
 import os
 import subprocess
 import sys
@@ -7,20 +11,18 @@ import sys
 import pytest
 
 BODY = """
-import contextlib, io, sys, time
+import contextlib, io, json, sys
 from numba.core import event
 from evenhand.cli import main
 
 class Listener(event.Listener):
-    depth = seconds = 0
-    def on_start(self, _):
+    depth, kernels = 0, []
+    def on_start(self, begun):
+        if self.depth == 0:
+            self.kernels.append(begun.data["dispatcher"].py_func.__name__)
         self.depth += 1
-        if self.depth == 1:
-            self.since = time.process_time()
     def on_end(self, _):
         self.depth -= 1
-        if self.depth == 0:
-            self.seconds += time.process_time() - self.since
 
 listener = Listener()
 event.register("numba:compile", listener)
@@ -28,13 +30,23 @@ demo = ["machine-replacement", "-p", "num_arms=5", "-p", "operating_cost=exponen
 for command in (["solve", *demo], ["compare", *demo, "--report", sys.argv[1]]):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         main(command)
-print(listener.seconds)
+print(json.dumps(listener.kernels))
 """
+
+KERNELS = {
+    "_trace", "_cut_blocks", "_sweep", "play", "step_arms", "serve_batch", "serve_greedily", "assign_uniformly"
+}  # fmt: skip
+"""Frontiers and levels of the relaxation, Whittle indices, episodes, single steps, and allocations."""
 
 
 @pytest.mark.slow
-def test_both_demo_commands_compile_for_at_most_ten_seconds(tmp_path):
+def test_both_demo_commands_compile_few_kernels_and_each_once(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-c", BODY, str(tmp_path / "report.html")]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert float(run.stdout) <= 10
+    runs = [
+        json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        for _ in range(2)
+    ]
+    assert len(runs[0]) == len(set(runs[0])), runs[0]
+    assert set(runs[0]) <= KERNELS
+    assert runs[1] == []  # all are in the cache

@@ -16,7 +16,8 @@ from ..oracles.greedy_service import assign_uniformly, serve_by_rank
 
 
 def serve_compiled(type_of_arm, ranks, usage, idle, limit, states, key, stop, shuffle, drawn=None, drawn_ranks=None):
-    tables = rank_tables(type_of_arm, ranks, usage, idle, limit, stop, shuffle, drawn_ranks)
+    own = None if drawn_ranks is None else (drawn_ranks, np.zeros(drawn_ranks.shape))
+    tables = rank_tables(type_of_arm, ranks, usage, idle, limit, stop, shuffle, own)
     return tables.serve(states, key, drawn)
 
 

@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import TooLargeError
-from evenhand.kernels import (
-    compiled_priorities,
-    draw_keys,
-    priorities,
-    priority_law,
-    sample_by_priority,
-    sample_by_priority_fast,
-)
+from evenhand.kernels import draw_keys, priority_law, priority_sampling, sample_by_priority
 
 from ..conftest import crossed, mentions, slow_after
+from ..oracles import priorities as oracle
 
 SAMPLES = 8_000
 UNLIKELY = 1e-4
@@ -50,20 +44,20 @@ def sample_sequentially(priorities, counts, spend, usage, rng):
 
 
 def fast(*arguments, seed):
-    return sample_by_priority_fast(*arguments, np.uint64(seed))
+    return sample_by_priority(*arguments, np.uint64(seed))
 
 
 def in_blocks_only(scores, counts, spend, usage, seed):
     """The compiled road without its way of few draws, so that even the smallest case goes by blocks and halves."""
     out = np.empty(scores.shape, dtype=np.int64)
     for e, stream in enumerate(draw_keys(np.random.default_rng(seed), len(scores))):
-        compiled_priorities.sample_in_blocks(scores[e], counts[e], spend[e], usage, stream, out[e], 0.0)
+        priority_sampling.sample_in_blocks(scores[e], counts[e], spend[e], usage, stream, out[e], 0.0)
     return out
 
 
 ROADS = {
     "one by one": lambda *arguments, seed: sample_sequentially(*arguments, np.random.default_rng(seed)),
-    "by halves": lambda *arguments, seed: sample_by_priority(*arguments, np.random.default_rng(seed)),
+    "by halves": lambda *arguments, seed: oracle.sample_by_priority(*arguments, np.random.default_rng(seed)),
     "compiled": fast,
     "compiled, blocks only": in_blocks_only,
 }
@@ -180,12 +174,11 @@ class TestLaw:
         first, second = (stats.binom(n, 0.7 / 1.1).pmf(np.arange(n + 1)) for n in (9, 8))
         assert np.allclose(chances, first[allocations[:, 0, 11]] * second[allocations[:, 1, 11]])
 
-    def test_what_is_too_large_is_refused_in_words(self, monkeypatch):
+    def test_what_is_too_large_is_refused_in_words(self):
         case = case_of(SCORES, [3, 3, 4], [4, 4], BY_STATE)
         number = len(priority_law(*case)[0])
-        monkeypatch.setattr(priorities, "LARGEST_LAW", number // 2)
         with pytest.raises(TooLargeError, check=mentions(number // 2)):
-            priority_law(*case)
+            priority_law(*case, largest=number // 2)
 
 
 class TestSamples:
@@ -287,7 +280,7 @@ class TestProperties:
         whole = fast(*batch, seed=seed)
         ends = sorted({0, 7, *cuts})
         parts = [
-            sample_by_priority_fast(scores[i:j], counts[i:j], spend[i:j], usage, np.uint64(seed), first=i)
+            sample_by_priority(scores[i:j], counts[i:j], spend[i:j], usage, np.uint64(seed), first=i)
             for i, j in pairwise(ends)
         ]
         assert np.array_equal(whole, np.concatenate(parts))
@@ -304,10 +297,9 @@ class TestProperties:
         """A batch large enough for all threads, beside the same episodes a few at a time, which one thread does."""
         scores, counts, spend, usage = CASES["usage by state"]
         many = [np.repeat(array[None], 3000, axis=0) for array in (scores, counts * 20, spend * 20)]
-        whole = sample_by_priority_fast(*many, usage, np.uint64(5))
+        whole = sample_by_priority(*many, usage, np.uint64(5))
         parts = [
-            sample_by_priority_fast(*(a[i : i + 100] for a in many), usage, np.uint64(5), i)
-            for i in range(0, 3000, 100)
+            sample_by_priority(*(a[i : i + 100] for a in many), usage, np.uint64(5), i) for i in range(0, 3000, 100)
         ]
         assert np.array_equal(whole, np.concatenate(parts))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenhand.kernels import ActionKernel, ProductKernel, kronecker_rows
 from evenhand.model import CoupledMDP
-from evenhand.reductions import Joint
+from evenhand.solvers import Joint
 
 from ..theorems.product_space import ProductSpace, random_arm
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from evenhand.kernels import bits_at, compiled, draw_keys, grid, uniforms_at
+from evenhand.kernels import bits_at, draw_keys, greedy_service, grid, uniforms_at
 
 WORD = 2**64
 
@@ -29,14 +29,14 @@ def test_bits_are_those_of_the_sequential_generator():
     for key in (0, 1, 2**63, WORD - 1):
         expected = [splitmix(key, place) for place in range(20)]
         assert bits_at(np.uint64(key), np.arange(20, dtype=np.uint64)).tolist() == expected
-        assert [int(compiled.bits_at(np.uint64(key), np.uint64(place))) for place in range(20)] == expected
+        assert [int(greedy_service.bits_at(np.uint64(key), np.uint64(place))) for place in range(20)] == expected
 
 
 def test_uniforms_are_the_upper_53_bits():
     key = np.uint64(99)
     uniforms = uniforms_at(key, np.arange(20, dtype=np.uint64))
     assert uniforms.tolist() == [(splitmix(99, place) >> 11) / 2**53 for place in range(20)]
-    assert [compiled.uniform_at(key, np.uint64(place)) for place in range(20)] == uniforms.tolist()
+    assert [greedy_service.uniform_at(key, np.uint64(place)) for place in range(20)] == uniforms.tolist()
 
 
 def test_the_last_place_and_the_last_key_wrap_quietly():

@@ -10,7 +10,7 @@ from ..oracles.stepping import step_arms
 
 
 def step_compiled(world, *arguments):
-    return episodes.step_arms(*fixed(world), *arguments)
+    return episodes.step_arms(fixed(world), *arguments)
 
 
 STEPS = [step_arms, step_compiled]

@@ -89,5 +89,5 @@ def test_what_does_not_fit_is_refused(machines, tmp_path):
         from_stable_baselines3(model, crew_maintenance(num_arms=3))
     with pytest.raises(InvalidInputError, check=mentions("CountEnv", "BatchedCounts")):
         from_stable_baselines3("PPO", machines)
-    with pytest.raises(NotApplicableError, match="cannot be saved"):
+    with pytest.raises(NotApplicableError):
         eh.save_policy(machines, from_stable_baselines3(model, machines), tmp_path / "policy.zip")

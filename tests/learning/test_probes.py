@@ -9,11 +9,9 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from evenhand.learning.learners import PPOLearner, SACLearner, TD3Learner
-from evenhand.learning.training import train
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.solve import solve
+from evenhand import solve
+from evenhand.learning import PPOLearner, SACLearner, TD3Learner, train
+from evenhand.model import Arm, CoupledMDP
 
 PPO = PPOLearner(num_copies=16, rollout=16, batch=64, learning_rate=5e-3)
 LEARNERS = {

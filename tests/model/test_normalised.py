@@ -8,6 +8,8 @@ import pytest
 from evenhand.errors import ModelError, NormalisationWarning
 from evenhand.model import Arm, ArmTables, CoupledMDP, load, save
 
+from ..conftest import mentions
+
 THIRDS = """\
 budget = [1]
 criterion = "average"
@@ -66,9 +68,9 @@ def test_rows_within_a_ten_thousandth_are_divided_by_their_sum(off):
 
 @pytest.mark.parametrize("off", [1.01e-4, -2e-4, 1e-3])
 def test_rows_further_off_are_refused(off):
-    with pytest.raises(ModelError, match="probabilities sum to"):
+    with pytest.raises(ModelError, check=mentions("transitions")):
         die([0.5 + off, 0.25, 0.25])
-    with pytest.raises(ModelError, match="initial: probabilities sum to"):
+    with pytest.raises(ModelError, check=mentions("initial")):
         die([0.5, 0.25, 0.25], initial=[1 + off, 0, 0])
 
 
@@ -95,7 +97,7 @@ def test_arrays_are_treated_alike(tmp_path):
         problem = CoupledMDP(tables([[0.3333333] * 3, [0.49999, 0.49999]]), [1], 0.9)
     assert [row.place for row in told[0].message.rows] == ["arms[0].transitions[1][0]", "arms[1].transitions[1][0]"]
     assert problem.tables.transitions[1, 1, 0].tolist() == [0.5, 0.5, 0.0]
-    with pytest.raises(ModelError, match=r"arms\[1\].transitions\[1\]\[0\]: probabilities sum to 0.9, not 1"):
+    with pytest.raises(ModelError, check=mentions("arms[1].transitions[1][0]", 0.9)):
         CoupledMDP(tables([[0.3333333] * 3, [0.4, 0.5]]), [1], 0.9)
 
 
@@ -120,14 +122,14 @@ def test_a_criterion_that_needs_no_discount_makes_up_for_it(tmp_path):
     text = THIRDS.replace('criterion = "average"\n', "").replace("0.3333333, 0.3333333, 0.3333333", "0.2, 0.3, 0.5")
     text = text.replace("0.33334, 0.33333, 0.33334", "0, 0, 1").replace("0.3333, 0.3333, 0.3333", "1, 0, 0")
     (tmp_path / "die.toml").write_text(text)
-    with pytest.raises(ModelError, match="discount: missing; give one below 1"):
+    with pytest.raises(ModelError, check=mentions("discount")):
         load(tmp_path / "die.toml")
     for name in ("average", "finite:7"):
         assert load(tmp_path / "die.toml", criterion=name).criterion.name == name
     save(load(tmp_path / "die.toml", criterion="average"), tmp_path / "die.npz")
     assert load(tmp_path / "die.npz", criterion="finite:7").criterion.name == "finite:7"
     (tmp_path / "die.toml").write_text('criterion = "avrage"\n' + text)
-    with pytest.raises(ModelError, match="Did you mean 'average'"):
+    with pytest.raises(ModelError, check=mentions("average")):
         load(tmp_path / "die.toml", criterion="average")
-    with pytest.raises(ValueError, match="unknown criterion 'mean'"):
+    with pytest.raises(ValueError, check=mentions("mean")):
         load(tmp_path / "die.toml", criterion="mean")

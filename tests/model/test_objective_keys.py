@@ -110,31 +110,31 @@ def test_a_default_with_weights_is_for_so_many_members():
 
 
 @pytest.mark.parametrize(
-    ("changes", "fault"),
+    ("changes", "place"),
     [
-        ({"criterion": "finite"}, "criterion: criterion 'finite': expected a number of steps from 1 to 1000000"),
-        ({"criterion": "finite:0"}, "criterion: criterion 'finite:0': expected a number of steps"),
-        ({"criterion": "average:3"}, "criterion: criterion 'average:3': average takes no number"),
-        ({"criterion": "avrage"}, "criterion: unknown criterion 'avrage'. Did you mean 'average'?"),
-        ({"criterion": 3}, "criterion: expected text such as 'average' or 'finite:50', got 3"),
-        ({"criterion": "discounted"}, "discount: missing"),
-        ({"discount": 1.0, "criterion": "discounted"}, "discount: expected a number from 0 to below 1, got 1"),
-        ({"over": "arm"}, "over: expected 'arms' or 'groups', got 'arm'"),
-        ({"welfare": "gnii:2"}, "welfare: unknown welfare 'gnii'. Did you mean 'gini'?"),
-        ({"welfare": 2}, "welfare: expected text such as 'gini:2', got 2"),
-        ({"welfare": "gini:0.5,0.3,0.2"}, "welfare: welfare 'gini:0.5,0.3,0.2': this Gini welfare is for 3 arms"),
-        ({"resources": ["crews"]}, "resources: has 1"),
-        ({"resources": ["crews", "crews"]}, "resources: has the same name twice"),
-        ({"resources": "crews"}, "resources: expected a list of names, got 'crews'"),
-        ({"arms": [{**DOCUMENT["arms"][0], "group": 1}]}, "arms[0].group: expected a name, got 1"),
-        ({"arms": [{**DOCUMENT["arms"][0], "floor": 1.5}]}, "arms[0].floor: expected a number from 0 to 1"),
-        ({"arms": [{**DOCUMENT["arms"][0], "floor": True}]}, "arms[0].floor: expected a number from 0 to 1"),
-        ({"arms": [{**DOCUMENT["arms"][0], "gruop": "n"}]}, "arms[0].gruop: unknown key, did you mean 'group'?"),
+        ({"criterion": "finite"}, "criterion"),
+        ({"criterion": "finite:0"}, "criterion"),
+        ({"criterion": "average:3"}, "criterion"),
+        ({"criterion": "avrage"}, "criterion"),
+        ({"criterion": 3}, "criterion"),
+        ({"criterion": "discounted"}, "discount"),
+        ({"discount": 1.0, "criterion": "discounted"}, "discount"),
+        ({"over": "arm"}, "over"),
+        ({"welfare": "gnii:2"}, "welfare"),
+        ({"welfare": 2}, "welfare"),
+        ({"welfare": "gini:0.5,0.3,0.2"}, "welfare"),
+        ({"resources": ["crews"]}, "resources"),
+        ({"resources": ["crews", "crews"]}, "resources"),
+        ({"resources": "crews"}, "resources"),
+        ({"arms": [{**DOCUMENT["arms"][0], "group": 1}]}, "arms[0].group"),
+        ({"arms": [{**DOCUMENT["arms"][0], "floor": 1.5}]}, "arms[0].floor"),
+        ({"arms": [{**DOCUMENT["arms"][0], "floor": True}]}, "arms[0].floor"),
+        ({"arms": [{**DOCUMENT["arms"][0], "gruop": "n"}]}, "arms[0].gruop"),
     ],
 )
-def test_each_mistake_is_told_in_words(tmp_path, changes, fault):
-    found = faults_of(tmp_path, **changes)
-    assert len(found) == 1 and found[0].startswith(fault), found
+def test_each_mistake_has_its_place(tmp_path, changes, place):
+    (found,) = faults_of(tmp_path, **changes)
+    assert found.startswith(f"{place}: ")
 
 
 def test_all_mistakes_at_once(tmp_path):
@@ -172,5 +172,5 @@ def test_a_criterion_with_a_discount_of_its_own():
     other = problem.with_criterion(Finite(3, 0.25))
     assert (other.discount, other.criterion.factor, problem.discount) == (0.25, 0.25, 0.5)
     assert other.signature != problem.signature and other.with_criterion("discounted").criterion == Discounted(0.25)
-    with pytest.raises(ModelError, match=r"its discount is 0\.25, and the problem's is 0\.5"):
+    with pytest.raises(ModelError, check=mentions("criterion", 0.25, 0.5)):
         CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5, [4], criterion=Finite(3, 0.25))

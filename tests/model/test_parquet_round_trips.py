@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenhand as eh
-from evenhand.model import KEY, ArmTables, ArmWriter, open_arms, write_by_type
+from evenhand.model import KEY, ArmTables, ArmWriter, open_arms
 
 
 def random_problem(seed=0, number=7, sizes=((2, 2), (3, 2), (3, 3)), resources=2, groups=True, **others):
@@ -108,8 +108,10 @@ def test_nested_lists_single_precision_and_missing_initial_are_read(tmp_path):
 def test_arms_beside_types_are_the_same_arms(tmp_path):
     types = random_problem(5, 3, groups=False)
     kinds = [2, 0, 1, 1, 2, 0, 0]
+    (tmp_path / "model").mkdir()
+    eh.save(types, tmp_path / "model" / "types.parquet")
     columns = {"type": [f"arm {k}" for k in kinds], "name": [f"number {i}" for i in range(7)]}
-    write_by_type(types, [columns], tmp_path / "model")
+    pq.write_table(pa.table(columns), tmp_path / "model" / "arms.parquet")
     arms = open_arms(tmp_path / "model")
     assert arms.num_arms == 7
     read = arms.row_reader(3, 7)()
@@ -118,11 +120,10 @@ def test_arms_beside_types_are_the_same_arms(tmp_path):
     assert np.array_equal(whole.tables.transitions, types.tables.transitions[kinds])
 
 
-def test_a_folder_gets_several_parts_and_replaces_what_was_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.model.parquet.writer.ROWS_PER_PART", 10)
+def test_a_folder_gets_several_parts_and_replaces_what_was_there(tmp_path):
     machines = eh.problems.machine_replacement(num_arms=1).tables
     for number in (5, 3):
-        with ArmWriter(tmp_path / "fleet", budget=1, discount=0.9) as writer:
+        with ArmWriter(tmp_path / "fleet", budget=1, discount=0.9, rows_per_part=10) as writer:
             for _ in range(number):
                 writer.write(machines.select(np.zeros(10, dtype=int)))
         assert open_arms(tmp_path / "fleet").num_arms == 10 * number

@@ -8,6 +8,8 @@ import pytest
 from evenhand.errors import Fault, ModelError
 from evenhand.model import Arm, CoupledMDP, Names, load, path_of, quoted, with_words
 
+from ..conftest import mentions
+
 VANS = """\
 discount = 0.95
 budget = [1, 2]
@@ -142,12 +144,12 @@ def test_odd_names_do_not_break_a_line(tmp_path):
 
 
 def test_arms_made_in_python_speak_their_names():
-    with pytest.raises(ModelError, match=r'arm "Ford", state "poor", action "drive": probabilities sum to 0.9, not 1'):
+    with pytest.raises(ModelError, check=mentions('arm "Ford"', 'state "poor"', 'action "drive"', 0.9)):
         Arm([[[1, 0]], [[0.5, 0.4]]], [[0], [0]], [[0]], name="Ford", states=["good", "poor"], actions=["drive"])
-    with pytest.raises(ModelError, match=r'  state "poor", action 0: probabilities'):
+    with pytest.raises(ModelError, check=mentions('state "poor"', "action 0")):
         Arm([[[1, 0]], [[0.5, 0.4]]], [[0], [0]], [[0]], states=["good", "poor"])
     arms = [Arm([[[1]]], [[0]], [[0]], name="Ford"), Arm([[[1]]], [[0]], [[0, 0]], name="Opel")]
-    with pytest.raises(ModelError, match=r'arm "Opel", usage: has 2 resources where arm "Ford" has 1'):
+    with pytest.raises(ModelError, check=mentions('arm "Opel"', "usage", 2, 'arm "Ford"', 1)):
         CoupledMDP(arms, [1], 0.9)
 
 

@@ -12,8 +12,7 @@ from evenhand.planning import REGISTRY
 from evenhand.planning.solve import solve
 from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy, Network, PriorityPolicy
 from evenhand.problems import machine_replacement
-from evenhand.reductions import Counts, Joint, typed_policy
-from evenhand.solvers import plan_types
+from evenhand.solvers import Counts, Joint, plan_types, typed_policy
 
 MACHINES = machine_replacement(num_arms=3, budget=1)
 NAMES = {each.name for each in fields(Capabilities)}

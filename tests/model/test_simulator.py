@@ -49,34 +49,31 @@ class TestFaults:
     def test_all_at_once(self):
         with pytest.raises(ModelError) as caught:
             simulator(sample=3, first=None, num_arms=0, usage=[[-1.0]], budget=[-1], discount=1.5)
-        told = str(caught.value)
-        for place in ("sample", "first", "usage", "budget", "discount", "at least 1"):
-            assert place in told
-        assert len(caught.value.faults) == 6
+        places = {fault.place.partition("[")[0] for fault in caught.value.faults}
+        assert places == {"sample", "first", "num_arms", "usage", "budget", "discount"}
 
     @pytest.mark.parametrize(
-        ("changes", "place", "reason"),
+        ("changes", "place"),
         [
-            ({"usage": [[1.0], [1.0]]}, "usage", "idle"),
-            ({"usage": [[0.0], [np.nan]]}, "usage", "finite"),
-            ({"usage": [0.0, 1.0]}, "usage", "shape"),
-            ({"usage": [[[0.0], [1.0]]] * 2}, "usage", "shape"),
-            ({"usage": [[0.0], [1.0, 2.0]]}, "usage", "numbers"),
-            ({"usage": "much"}, "usage", "numbers"),
-            ({"budget": [1, 2]}, "budget", "2 entries"),
-            ({"budget": [np.inf]}, "budget", "finite"),
-            ({"budget": None}, "budget", "number"),
-            ({"discount": 1.0}, "discount", "below 1"),
-            ({"discount": "0.9"}, "discount", "number"),
-            ({"sample": "sample"}, "sample", "function"),
+            ({"usage": [[1.0], [1.0]]}, "usage"),
+            ({"usage": [[0.0], [np.nan]]}, "usage"),
+            ({"usage": [0.0, 1.0]}, "usage"),
+            ({"usage": [[[0.0], [1.0]]] * 2}, "usage"),
+            ({"usage": [[0.0], [1.0, 2.0]]}, "usage"),
+            ({"usage": "much"}, "usage"),
+            ({"budget": [1, 2]}, "budget"),
+            ({"budget": [np.inf]}, "budget"),
+            ({"budget": None}, "budget"),
+            ({"discount": 1.0}, "discount"),
+            ({"discount": "0.9"}, "discount"),
+            ({"sample": "sample"}, "sample"),
         ],
         ids=str,
     )
-    def test_each_has_its_place_and_reason(self, changes, place, reason):
+    def test_each_has_its_place(self, changes, place):
         with pytest.raises(ModelError) as caught:
             simulator(**changes)
-        (fault,) = caught.value.faults
-        assert fault.place.startswith(place) and reason in str(fault)
+        assert {fault.place.partition("[")[0] for fault in caught.value.faults} == {place}
 
     @pytest.mark.parametrize("name", ["num_arms", "num_states"])
     @pytest.mark.parametrize("value", [0, 2.5, "3", True, None, [3]])

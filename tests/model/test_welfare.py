@@ -342,7 +342,7 @@ class TestMaximin:
 
     @pytest.mark.parametrize("epsilon", [-0.1, 1.5, math.nan, "x"])
     def test_epsilon_is_a_fraction(self, epsilon):
-        with pytest.raises(InvalidInputError, match="epsilon"):
+        with pytest.raises(InvalidInputError, check=mentions("epsilon")):
             Maximin(epsilon)
 
 
@@ -486,7 +486,7 @@ class TestHalf:
 
     @pytest.mark.parametrize("share", [0.4, 1, math.nan, "much", True])
     def test_refuses_what_is_no_share(self, share):
-        with pytest.raises(InvalidInputError, match=r"half: expected a number of at least 0.5 and below 1"):
+        with pytest.raises(InvalidInputError, check=mentions("half", 0.5, 1)):
             Gini.bottom_half(share)
 
 
@@ -633,16 +633,8 @@ class TestRegistered:
     @pytest.mark.parametrize(
         ("text", "build", "words"),
         [
-            (
-                "share:a",
-                lambda numbers, num_arms: Share(*numbers),
-                "'a' is not a number\nRight is, for example, share:2",
-            ),
-            (
-                "share:1,2,3",
-                lambda numbers, num_arms: Share(*numbers),
-                r"cannot be made of the numbers \[1.0, 2.0, 3.0\]",
-            ),
+            ("share:a", lambda numbers, num_arms: Share(*numbers), "share:2"),
+            ("share:1,2,3", lambda numbers, num_arms: Share(*numbers), "numbers"),
             ("share", lambda numbers, num_arms: 3, "made 3"),
             ("share", lambda numbers, num_arms: Share, "Share"),
             ("share", lambda numbers, num_arms: Gini([0.5, 0.5]), "2 arms"),

@@ -115,6 +115,33 @@ def unroll(arms: whittle._Arms, num_steps: int) -> None:
     number, most = arms.rewards.shape[:2]
     sizes, pairs = arms.num_states.astype(np.int32), np.full(number, 2, dtype=np.int32)
     tables = ArmTables(arms.transitions, arms.rewards, np.zeros((number, most, 2, 0)), arms.initial, sizes, pairs)
-    unrolled = tables.unrolled(num_steps)
-    arms.transitions, arms.rewards, arms.initial = unrolled.transitions, unrolled.rewards, unrolled.initial
-    arms.num_states = unrolled.num_states.astype(np.int64)
+    longer = unrolled(tables, num_steps)
+    arms.transitions, arms.rewards, arms.initial = longer.transitions, longer.rewards, longer.initial
+    arms.num_states = longer.num_states.astype(np.int64)
+
+
+def unrolled(tables, num_steps):
+    """The same arms in time: state s at step t is number t S + s, S the arm's own number of states.
+
+    After the last step nothing comes: its rows are 0. Labels are left out.
+
+    Args:
+        num_steps: number of steps.
+    """
+    number, S, A, K = (*tables.transitions.shape[:3], tables.usage.shape[3])
+    # Room for the arm with the most states; one with fewer fills the beginning of its rows.
+    wide = num_steps * S
+    moves, rewards = np.zeros((number, wide, A, wide)), np.zeros((number, wide, A))
+    usage, start = np.zeros((number, wide, A, K)), np.zeros((number, wide))
+    # Arms of one size are filled together; there are few sizes and may be many arms.
+    for own in np.unique(tables.num_states):
+        rows = np.flatnonzero(tables.num_states == own)
+        start[rows, :own] = tables.initial[rows, :own]
+        for step in range(num_steps):
+            now = slice(step * own, (step + 1) * own)
+            rewards[rows, now], usage[rows, now] = tables.rewards[rows, :own], tables.usage[rows, :own]
+            # The last step leads nowhere.
+            if step + 1 < num_steps:
+                moves[rows, now, :, now.stop : now.stop + own] = tables.transitions[rows, :own, :, :own]
+    num_states = (tables.num_states * num_steps).astype(np.int32)
+    return ArmTables(moves, rewards, usage, start, num_states, tables.num_actions)

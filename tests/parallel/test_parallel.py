@@ -11,7 +11,7 @@ import parallel_tasks as tasks
 import pytest
 
 from evenhand.errors import ClusterError, InvalidInputError, ModelError
-from evenhand.parallel import Pool, openblas, parse_backend, parts_per_task, single_threaded_blas
+from evenhand.parallel import Pool, openblas, parse_backend, single_threaded_blas
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -65,7 +65,7 @@ def test_one_process_reports_the_progress_within_a_task():
 
 
 def test_an_error_keeps_its_class_and_names_its_task(pool):
-    with pytest.raises(ValueError, match="three") as caught:
+    with pytest.raises(ValueError, check=lambda error: error.args == ("three",)) as caught:
         pool.map(tasks.fail_at_three, range(6), [f"policy {number}" for number in range(6)])
     assert any("policy 3" in note for note in caught.value.__notes__)
     assert pool.map(tasks.doubled, [4]) == [8]
@@ -77,12 +77,6 @@ def test_linear_algebra_has_the_same_bits_everywhere(pool):
 
 def test_a_task_whose_worker_dies_is_repeated(workers, tmp_path):
     assert workers.map(tasks.die_at_first, [tmp_path / "a", tmp_path / "b"]) == ["done", "done"]
-
-
-def test_restarts_are_counted(tmp_path):
-    with Pool("processes:1") as pool:
-        pool.map(tasks.die_at_first, [tmp_path / "mark"])
-        assert pool.num_restarts == 1
 
 
 def test_a_task_that_kills_every_worker_fails_by_its_name(workers):
@@ -106,7 +100,7 @@ def test_workers_have_one_thread_each(two_processes):
 
 def test_workers_start_with_the_first_task_and_end_with_the_pool():
     with Pool("processes:1") as pool:
-        assert not pool.used and not pool.is_local and not pool._slots
+        assert not pool.used and not pool.is_local
         (process,) = pool.map(tasks.process, [0])
         assert process != os.getpid()
     for _ in range(100):
@@ -126,7 +120,7 @@ def test_a_pool_within_a_pool_shares_its_workers(two_processes):
 
 def test_objects_that_cannot_be_pickled_are_refused():
     lock = threading.Lock()
-    with pytest.raises(InvalidInputError, match="policy mine"):
+    with pytest.raises(InvalidInputError, check=lambda error: "policy mine" in str(error)):
         Pool("processes:2").check_picklable({"the policy yours": 1, "the policy mine": lock})
     Pool().check_picklable({"the policy mine": lock})
 
@@ -167,10 +161,6 @@ def test_backends():
     assert parse_backend("ray://head:10001") == ("ray", 0, "ray://head:10001")
 
 
-def test_few_tasks_are_divided_until_all_workers_are_busy():
-    assert [parts_per_task(number, 4) for number in (1, 2, 3, 4, 9)] == [4, 2, 2, 1, 1]
-
-
 # -- blocks -----------------------------------------------------------------------------------------------------------
 
 
@@ -198,8 +188,8 @@ def test_an_error_of_a_block_comes_back_whole(pool):
     assert blocks.map(tasks.process_of_block)
 
 
-def test_errors_of_other_libraries_come_as_text(workers):
-    with pytest.raises(ClusterError, match="LinAlgError: singular"):
+def test_errors_of_other_libraries_keep_their_class(workers):
+    with pytest.raises(np.linalg.LinAlgError):
         workers.blocks(builders(1)).map(tasks.fail_elsewhere)
 
 

@@ -9,11 +9,13 @@ import pytest
 from scipy import stats
 
 import evenhand as eh
+from evenhand import backtest
 from evenhand.errors import InvalidInputError, TableError
 from evenhand.evaluation import independent_values
 from evenhand.fitting import NOTHING, Log, recorded_shares
 from evenhand.planning import heads_interval
-from evenhand.planning.backtest import backtest
+
+from ..conftest import mentions
 
 STATES, ACTIONS = ("new", "worn", "old"), ("keep", "fix")
 WEAR = np.array([[[0.6, 0.3, 0.1], [0.9, 0.1, 0]], [[0, 0.7, 0.3], [0.8, 0.2, 0]], [[0, 0, 1], [0.7, 0.2, 0.1]]])
@@ -345,12 +347,12 @@ def test_records_of_another_model_are_told() -> None:
                 states=("new", "rusty"), actions=ACTIONS)], budget=[1], discount=0.9)  # fmt: skip
     with pytest.raises(TableError) as told:
         backtest(other, log)
-    assert 'no state "worn"' in str(told.value) and 'no state "old"' in str(told.value)
-    with pytest.raises(TableError, match='no arms "make 1"'):
+    assert mentions("worn", "old")(told.value)
+    with pytest.raises(TableError, check=mentions("make 1")):
         backtest(problem_of(), log_of([(1, 0, [(0, 0), (1, 1)])], num_types=2))
-    with pytest.raises(InvalidInputError, match="not whole steps apart"):
+    with pytest.raises(InvalidInputError):
         backtest(problem_of(), log_of([(0, 0, [(0, 0), (1, 1)])], regular=False))
-    with pytest.raises(InvalidInputError, match="nothing to backtest"):
+    with pytest.raises(InvalidInputError):
         backtest(problem_of(), log_of([(0, 0, [(0, 0)])]))
 
 
@@ -370,5 +372,5 @@ def test_groups_of_the_records_find_their_blocks() -> None:
     more = {"groups": ("north", "south"), "group_of": np.array([0, 0, 1], dtype=np.int32)}
     found = backtest(problem, log_of(courses, **more))
     assert set(found.worth[0].groups) == {"north", "south"}
-    with pytest.raises(InvalidInputError, match=r'arms "make 0" in several groups'):
+    with pytest.raises(InvalidInputError, check=mentions("make 0")):
         backtest(problem, log_of(courses))

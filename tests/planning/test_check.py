@@ -8,7 +8,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import InvalidInputError, ModelError
 from evenhand.model import ArmTables
-from evenhand.planning import SHOWN_OF_A_KIND, look_alike
+from evenhand.planning import SHOWN, look_alike
 
 from ..conftest import mentions
 
@@ -277,10 +277,10 @@ def test_what_is_no_model_is_refused_in_words():
 
 def test_many_notes_of_a_kind_are_summed_up():
     rng = np.random.default_rng(0)
-    arms = [arm(name=f"van {i}", usage=[[0], [2]], rewards=rng.random((2, 2))) for i in range(SHOWN_OF_A_KIND + 5)]
+    arms = [arm(name=f"van {i}", usage=[[0], [2]], rewards=rng.random((2, 2))) for i in range(SHOWN + 5)]
     found = eh.check(problem(arm(name="last"), *arms), welfare="utilitarian")
     kinds = [note.kind for note in found.notes]
-    assert kinds.count("over-budget") == kinds.count("never-served") == SHOWN_OF_A_KIND + 1
+    assert kinds.count("over-budget") == kinds.count("never-served") == SHOWN + 1
     last = [note for note in found.notes if note.kind == "over-budget"][-1]
     assert mentions(5)(last.message)
     assert len(last.places) == 5

@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 
+from evenhand import compare, evaluate
 from evenhand.errors import InvalidInputError, NotApplicableError, UnknownNameError
-from evenhand.evaluation import evaluate
 from evenhand.model import CoupledMDP, Gini, Policy, StatefulPolicy
 from evenhand.planning import REGISTRY, find_policy
-from evenhand.planning.compare import compare
 from evenhand.policies import never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 
 from ..conftest import mentions
 
 THREE = machine_replacement(num_arms=3)
-QUICK = {"num_episodes": 50, "horizon": 30, "rng": 0, "solve_up_to": 0}
+QUICK = {"num_episodes": 50, "horizon": 30, "rng": 0}
 BASELINES = ["random", "oldest-first", "myopic", "never-act"]
 
 
@@ -100,14 +99,15 @@ class TestCompare:
         else:
             assert [row.policy for row in found.rows] == ["myopic"]
 
-    def test_the_fluid_bound_where_the_optimum_is_not_asked_for(self):
+    def test_the_fluid_bound_if_the_optimum_takes_too_many_states(self, effort):
+        effort(optimum_states=0)
         found = compare(THREE, BASELINES, **QUICK)
         assert found.upper_bound >= 14.0793 and found.bound_name == "fluid bound"
 
     @pytest.mark.parametrize(("num_arms", "optimum"), [(2, 14.1859), (3, 14.0793)])
     def test_the_optimum_stands_above_all(self, num_arms, optimum):
         problem = machine_replacement(num_arms=num_arms)
-        found = compare(problem, **QUICK | {"solve_up_to": 1000})
+        found = compare(problem, **QUICK)
         assert found.bound_name == "optimum" and found.upper_bound == pytest.approx(optimum, abs=1e-4)
         assert found.rows[0].evaluation.welfare == pytest.approx(optimum, abs=1e-4)
         assert all(
@@ -116,7 +116,7 @@ class TestCompare:
 
     @pytest.mark.parametrize("criterion", ["average", "finite:5"])
     def test_rows_and_bound_are_for_the_criterion(self, criterion):
-        options = QUICK | {"horizon": None, "solve_up_to": 1000, "criterion": criterion}
+        options = QUICK | {"horizon": None, "criterion": criterion}
         found = compare(THREE, BASELINES, **options)
         assert found.problem == THREE.with_criterion(criterion)
         for row in found.rows:
@@ -135,7 +135,7 @@ class TestCompare:
         machine = THREE.arms[0]
         problem = CoupledMDP([machine, machine], [1], 0.95, [2, 1], groups=["north", "south"])
         own = {"mine": random_feasible(problem), "idle": never_act(problem)}
-        found = compare(problem, own, over="groups", **QUICK | {"solve_up_to": 1000})
+        found = compare(problem, own, over="groups", **QUICK)
         assert found.problem.over == "groups"
         for row in found.rows:
             alone = evaluate(problem, own[row.policy]).values

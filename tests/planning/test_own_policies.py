@@ -106,7 +106,7 @@ class TestReading:
         for read in (lambda: eh.load_policy(path, THREE), lambda: eh.load_policy(path, THREE, kinds=[Scored])):
             with pytest.raises(PolicyError, check=mentions("worn")):
                 read()
-        with pytest.raises(PolicyError, match="kind 'worn'"):
+        with pytest.raises(PolicyError, check=mentions("worn")):
             eh.evaluate(THREE, path)
 
     def test_another_problem_is_refused_before_the_class_is_asked(self, path):
@@ -122,7 +122,7 @@ class TestReading:
 
     def test_what_the_class_cannot_read_is_told(self, path):
         eh.save_policy(THREE, Worn(THREE, [0, 1, 1]), path)
-        with pytest.raises(PolicyError, match="KeyError: 'scores'"):
+        with pytest.raises(PolicyError, check=mentions("scores")):
             eh.load_policy(path, THREE, kinds=[type("Other", (Scored,), {"kind": "worn"})])
         nothing = type("Nothing", (), {"kind": "worn", "from_arrays": classmethod(lambda cls, problem, arrays: 3)})
         with pytest.raises(PolicyError):
@@ -131,10 +131,10 @@ class TestReading:
     @pytest.mark.parametrize(
         ("kinds", "words"),
         [
-            (Worn, "expected a list of classes"),
-            ([int], "needs a text `kind`"),
+            (Worn, "kinds"),
+            ([int], "kind"),
             ([type("Mute", (), {"kind": "mute"})], "from_arrays"),
-            ([Worn, type("Twin", (Worn,), {})], "two classes are of the kind 'worn'"),
+            ([Worn, type("Twin", (Worn,), {})], "worn"),
         ],
         ids=["bare", "int", "mute", "twins"],
     )
@@ -150,8 +150,8 @@ class TestReading:
             {"kind": None},
             {"kind": "../worn"},
             {"kind": "worn-out"},
-            {"arrays": {}},
-            {"arrays": {"../which": {}}},
+            {"sha256": {}},
+            {"sha256": {"../which.npy": ""}},
         ],
         ids=str,
     )
@@ -172,13 +172,13 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("policy", "words"),
         [
-            (broken(kind="Worn Out"), "Broken.kind: expected a text"),
-            (broken(kind=3), "Broken.kind: expected a text"),
-            (broken(to_arrays=lambda self: [1, 2]), "expected arrays"),
-            (broken(to_arrays=lambda self: {"a b": 1}), "names consist"),
-            (broken(to_arrays=lambda self: {"a": "text"}), "'a' must be numbers"),
-            (broken(to_arrays=lambda self: {"a": np.array([object()])}), "'a' must be numbers"),
-            (broken(from_arrays=None), "class method from_arrays"),
+            (broken(kind="Worn Out"), "kind"),
+            (broken(kind=3), "kind"),
+            (broken(to_arrays=lambda self: [1, 2]), "to_arrays"),
+            (broken(to_arrays=lambda self: {"a b": 1}), "a b"),
+            (broken(to_arrays=lambda self: {"a": "text"}), "'a'"),
+            (broken(to_arrays=lambda self: {"a": np.array([object()])}), "'a'"),
+            (broken(from_arrays=None), "from_arrays"),
         ],
         ids=["words", "a number", "a list", "a name", "text", "objects", "one way"],
     )
@@ -192,7 +192,7 @@ class TestWriting:
             def act(self, states, rng):
                 return np.zeros_like(states)
 
-        with pytest.raises(NotApplicableError, match="type Plain"):
+        with pytest.raises(NotApplicableError, check=mentions("Plain")):
             eh.save_policy(THREE, Plain(), path)
 
     def test_steps_may_be_of_ones_own(self, path):

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand import checks
+from evenhand import checks, solve
 from evenhand.errors import EvenhandError, NotApplicableError, PolicyError
 from evenhand.evaluation import Method, evaluate
 from evenhand.model import Arm, CoupledMDP, Policy
 from evenhand.planning import load_policy, save_policy, save_solution
-from evenhand.planning.solve import solve
 from evenhand.policies import Resolving, whittle
 from evenhand.problems import machine_replacement
-from evenhand.reductions import CountChoices, Counts, CountTable, Joint, JointTable
+from evenhand.solvers import CountChoices, Counts, CountTable, Joint, JointTable
 
+from ..conftest import mentions
 from ..theorems.product_space import random_arm
 
 
@@ -93,16 +93,13 @@ def change_manifest(path: Path, change: Callable[[dict[str, Any]], object]) -> N
 
 
 def change_arrays(path: Path, **arrays: np.ndarray | bytes) -> None:
-    """Replace or add arrays, and describe them in the manifest as a careful forger would."""
+    """Replace or add arrays, with their hashes in the manifest as a careful forger would."""
     parts = members(path)
     manifest = json.loads(parts["manifest.json"])
     for name, array in arrays.items():
         body = array if isinstance(array, bytes) else npy(array)
         parts[f"{name}.npy"] = body
-        facts = {"sha256": hashlib.sha256(body).hexdigest()}
-        if not isinstance(array, bytes):
-            facts |= {"shape": list(array.shape), "dtype": array.dtype.str}
-        manifest["arrays"].setdefault(name, {}).update(facts)
+        manifest["sha256"][f"{name}.npy"] = hashlib.sha256(body).hexdigest()
     rewrite(path, parts | {"manifest.json": json.dumps(manifest).encode()})
 
 
@@ -168,7 +165,7 @@ class TestRoundTrip:
             def act(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
                 return np.zeros_like(states)
 
-        with pytest.raises(NotApplicableError, match="type Idle"):
+        with pytest.raises(NotApplicableError, check=mentions("Idle")):
             save_policy(typed(), Idle(), tmp_path / "x.policy")
         assert list(tmp_path.iterdir()) == []
 
@@ -197,7 +194,7 @@ class TestWriting:
         for where, name in ((os, "fsync"), (Path, "replace")):
             with monkeypatch.context() as patch:
                 patch.setattr(where, name, fail)
-                with pytest.raises(OSError, match="no space left"):
+                with pytest.raises(OSError):
                     save_policy(problem, policy, saved, {"other": 1})
             assert saved.read_bytes() == before
             assert list(saved.parent.iterdir()) == [saved]
@@ -208,7 +205,7 @@ class TestWriting:
         assert json.loads(members(saved)["manifest.json"])["about"] == {"note": "second"}
 
     def test_a_missing_folder(self, problem: CoupledMDP, saved: Path, tmp_path: Path) -> None:
-        with pytest.raises(EvenhandError, match="does not exist"):
+        with pytest.raises(EvenhandError):
             save_policy(problem, load_policy(saved, problem), tmp_path / "no" / "x.policy")
 
 
@@ -276,39 +273,21 @@ class TestDamage:
         refused(saved, problem, "hash differs")
 
     def test_a_wrong_hash(self, saved: Path, problem: CoupledMDP) -> None:
-        def change(manifest: dict[str, Any]) -> None:
-            first = next(iter(manifest["arrays"].values()))
-            first["sha256"] = "0" * 64
-
-        change_manifest(saved, change)
-        refused(saved, problem, "hash differs")
-
-    def test_the_message_names_the_file(self, saved: Path, problem: CoupledMDP) -> None:
-        change_manifest(saved, lambda manifest: next(iter(manifest["arrays"].values())).update(sha256="0"))
+        change_manifest(saved, lambda manifest: manifest["sha256"].update({next(iter(manifest["sha256"])): "0" * 64}))
         refused(saved, problem, str(saved))
-
-    @pytest.mark.parametrize("change", [{"shape": [1, 1]}, {"dtype": "<f4"}, {"shape": "long"}, {"shape": None}])
-    def test_a_wrong_description(self, change: dict[str, Any], saved: Path, problem: CoupledMDP) -> None:
-        change_manifest(saved, lambda manifest: next(iter(manifest["arrays"].values())).update(change))
-        refused(saved, problem, "another shape or type")
-
-    @pytest.mark.parametrize("fact", ["shape", "dtype", "sha256"])
-    def test_a_missing_fact(self, fact: str, saved: Path, problem: CoupledMDP) -> None:
-        change_manifest(saved, lambda manifest: next(iter(manifest["arrays"].values())).pop(fact))
-        refused(saved, problem)
 
 
 class TestMembers:
     def test_an_extra_member(self, saved: Path, problem: CoupledMDP) -> None:
         rewrite(saved, members(saved) | {"extra.npy": npy(np.zeros(1))})
-        refused(saved, problem, "its parts are not those its manifest lists")
+        refused(saved, problem)
 
     def test_a_member_twice(self, saved: Path, problem: CoupledMDP) -> None:
         parts = members(saved)
         name = next(name for name in parts if name.endswith(".npy"))
         with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(saved, "a") as file:
             file.writestr(name, parts[name])
-        refused(saved, problem, "its parts are not those its manifest lists")
+        refused(saved, problem)
 
     def test_a_missing_member(self, saved: Path, problem: CoupledMDP) -> None:
         for name in members(saved):
@@ -336,7 +315,7 @@ class TestMembers:
             parts = members(saved)
             parts.pop(f"{name}.npy")
             manifest = json.loads(parts["manifest.json"])
-            manifest["arrays"].pop(name)
+            manifest["sha256"].pop(f"{name}.npy")
             rewrite(saved, parts | {"manifest.json": json.dumps(manifest).encode()})
             refused(saved, problem)
             saved.write_bytes(whole)
@@ -421,15 +400,15 @@ class TestManifest:
             ({"schema": "1"}, "its schema is 1"),
             ({"schema": None}, "its schema is None"),
             ({"kind": "network"}, "not known"),
-            ({"kind": None}, "of which kind"),
+            ({"kind": None}, "kind"),
             pytest.param({"kind": ["count-table"]}, ""),
             pytest.param({"kind": {}}, ""),
             pytest.param({"problem": None}, ""),
             pytest.param({"problem": []}, ""),
             pytest.param({"problem": "mine"}, ""),
-            ({"arrays": None}, ""),
-            ({"arrays": []}, ""),
-            ({"arrays": 7}, ""),
+            ({"sha256": None}, ""),
+            ({"sha256": []}, ""),
+            ({"sha256": 7}, ""),
         ],
         ids=str,
     )
@@ -437,20 +416,16 @@ class TestManifest:
         change_manifest(saved, lambda manifest: manifest.update(change))
         refused(saved, problem, message)
 
-    def test_arrays_as_a_list(self, saved: Path, problem: CoupledMDP) -> None:
-        change_manifest(saved, lambda manifest: manifest.update(arrays=list(manifest["arrays"])))
-        refused(saved, problem)
-
     @pytest.mark.parametrize(
         "entry",
-        ["format", "schema", pytest.param("kind"), pytest.param("problem"), "arrays"],
+        ["format", "schema", pytest.param("kind"), pytest.param("problem"), "sha256"],
     )
     def test_a_missing_entry(self, entry: str, saved: Path, problem: CoupledMDP) -> None:
         change_manifest(saved, lambda manifest: manifest.pop(entry))
         refused(saved, problem)
 
     def test_facts_that_are_no_table(self, saved: Path, problem: CoupledMDP) -> None:
-        change_manifest(saved, lambda manifest: manifest.update(arrays=dict.fromkeys(manifest["arrays"], 7)))
+        change_manifest(saved, lambda manifest: manifest.update(sha256=dict.fromkeys(manifest["sha256"], 7)))
         refused(saved, problem)
 
     def test_a_huge_manifest(self, saved: Path, problem: CoupledMDP) -> None:
@@ -506,10 +481,10 @@ class TestAnotherProblem:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"discount": 0.8}, "its discount is 0.9, and here 0.8"),
-            ({"budget": [2.0]}, "its budget is 1, and here 2"),
-            ({"counts": [1, 1]}, "it is for 3 arms, and here are 2"),
-            ({"counts": [1, 2]}, "other transitions, rewards, usage or initial states"),
+            ({"discount": 0.8}, "discount was 0.9, here 0.8"),
+            ({"budget": [2.0]}, "budget was [1.0], here [2.0]"),
+            ({"counts": [1, 1]}, "num_arms was 3, here 2"),
+            ({"counts": [1, 2]}, "other transitions"),
         ],
         ids=str,
     )
@@ -524,12 +499,12 @@ class TestAnotherProblem:
         path = tmp_path / "x.policy"
         save_solution(solve(machine_replacement(num_arms=3, operating_cost="quadratic")), path)
         other = machine_replacement(num_arms=3, operating_cost="exponential")
-        refused(path, other, "made for another problem (other transitions, rewards, usage or initial states)")
+        refused(path, other, "other transitions")
 
     def test_other_sizes(self, tmp_path: Path) -> None:
         path = tmp_path / "x.policy"
         save_solution(solve(machine_replacement(num_arms=3)), path)
-        refused(path, typed(), "its arms are of 1 types, and here of 2; its arms have 3 states, and here 2 and 3")
+        refused(path, typed(), "num_types was 1, here 2; num_states was [3], here [2, 3]")
 
 
 def forge(path: Path, kind: str, problem: CoupledMDP, **arrays: np.ndarray) -> None:
@@ -650,7 +625,7 @@ class TestTablesThatBreakTheRules:
         forge(path, "count-table", problem)
         number = Counts(problem).num_states
         parts = members(path)
-        manifest = json.loads(parts.pop("manifest.json")) | {"kind": "count-choices", "arrays": {}}
+        manifest = json.loads(parts.pop("manifest.json")) | {"kind": "count-choices", "sha256": {}}
         rewrite(path, {"manifest.json": json.dumps(manifest).encode()})
         base, amounts = np.zeros(3, dtype=np.int64), np.zeros((number, 1), dtype=np.int64)
         change_arrays(path, cells=np.array([[0, 0]]), base=base, amounts=amounts)

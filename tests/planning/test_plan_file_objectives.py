@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand import solve
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model import Arm, CoupledMDP, MixturePolicy, TimeVaryingPolicy, begin
-from evenhand.planning import REGISTRY, fluid_policies, load_policy, relax, save_solution
-from evenhand.planning.solve import solve
+from evenhand.planning import REGISTRY, load_policy, relax, save_solution
 from evenhand.policies import RoundRobin, never_act, whittle
-from evenhand.reductions import CountChoices, Joint
+from evenhand.solvers import CountChoices, Joint
 
 from ..conftest import crossed
 from ..oracles.problems import FIXED
+from ..oracles.relaxation import fluid_policies
 from .test_plan_file import change_arrays
 
 STEPS = 3
@@ -154,19 +155,17 @@ def test_what_cannot_be_saved_alone_cannot_as_a_part(tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"number": 0},
-        {"number": 2},
-        {"number": "3"},
-        {"number": 10**9},
-        {"number": True},
-        {"part": "mixture"},
-        {"part": {"kind": "mixture"}},
-        {"part": {"kind": "joint-table"}},
-        {"part": {"kind": "by-steps", "part": {"kind": "by-steps"}}},
+        {"parts": 3},
+        {"parts": "mixture"},
+        {"parts": []},
+        {"parts": [3]},
+        {"parts": [{"kind": "mixture"}]},
+        {"parts": [{"kind": "count-choices"}] * (STEPS - 1)},
+        {"parts": [{"kind": "count-choices"}] * (STEPS + 1)},
+        {"parts": [{"kind": "joint-table"}] * STEPS},
+        {"parts": [{"kind": "by-steps", "parts": [{"kind": "by-steps"}]}] * STEPS},
+        {"kind": "count-choices"},
         {"kind": "mixture"},
-        {"part": None, "parts": [3]},
-        {"part": None, "parts": [{"kind": "mixture"}]},
-        {"part": None, "parts": []},
         {"problem": {"criterion": 3}},
     ],
     ids=str,

@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from evenhand.model import CoupledMDP, Labels, MixturePolicy, TimeVaryingPolicy, amount_of, listed, one_more
+from evenhand import solve
+from evenhand.model import Arm, CoupledMDP, Labels, MixturePolicy, TimeVaryingPolicy, amount_of, listed, one_more
 from evenhand.planning import (
     Plan,
     levels_of,
@@ -19,10 +20,9 @@ from evenhand.planning import (
     short_words,
     worth_of_more,
 )
-from evenhand.planning.solve import solve
 from evenhand.policies import ExchangeablePriority, RoundRobin, never_act, random_feasible, whittle
 from evenhand.problems import heterogeneous_machine_replacement
-from evenhand.reductions import Counts
+from evenhand.solvers import Counts
 
 from ..conftest import mentions
 from .test_plan import ACTIONS, MACHINES, POLICIES, fleet, saved
@@ -86,24 +86,20 @@ class TestOrders:
             TimeVaryingPolicy([ranked((0, 2, 2, 1.0)), ranked((1, 2, 2, 1.0))]), fleet().with_criterion("finite:2")
         )
         assert "Who comes first at step 0" in plan.show()
-        assert "1. Ford in bad (renew)" in plan.show(0)
-        assert "1. Opel in bad (renew)" in plan.show(1)
+        first, second = (picture(order_of(plan.policy, plan.problem, step), plan.problem) for step in (0, 1))
+        assert "1 renew" in first[1] and "1 renew" in second[2]
 
     def test_tables_by_steps_are_played_as_a_whole(self):
         problem = MACHINES.with_criterion("finite:2")
         plan = plan_of(solve(problem))
         assert plan.show(0) == plan.show(1)
-        assert "by a table for each step" in plan.show()
 
     def test_long_tables_are_played_for_their_first_steps(self):
-        assert (
-            "by a table for each step, in its first 60 steps"
-            in plan_of(solve(MACHINES.with_criterion("finite:70"))).show()
-        )
+        assert mentions("60 steps")(plan_of(solve(MACHINES.with_criterion("finite:70"))).show())
 
     def test_a_table_for_a_larger_budget_is_still_a_table(self):
         larger = MACHINES.with_budget(2)
-        assert "(by a table, as simulated" in Plan(plan_of(solve(MACHINES)).fitted(larger), larger).show()
+        assert not order_of(plan_of(solve(MACHINES)).fitted(larger), larger).ranked
 
     def test_draws(self):
         order = order_of(POLICIES["occupancy-priority"][1](), fleet())
@@ -117,7 +113,6 @@ class TestOrders:
         order = order_of(plan.policy, fleet())
         filled = next(row for row in order.rows if row.share == 0)
         shown = plan.show()
-        assert "* of what is left of the budget" in shown
         assert f" {order.place(filled)} {ACTIONS[filled.action]}*" in shown
 
     @pytest.mark.parametrize("name", ["occupancy-priority", "fair-index"])
@@ -141,7 +136,6 @@ class TestOrders:
         shown = Plan(policy, fleet()).show()
         assert mentions(1)(shown)
         assert mentions(3)(shown)  # 2 is what a Ford in bad gets if it cannot be renewed
-        assert "a missing number is of" in shown
         assert mentions("2 alike")(short_words(order_of(policy, fleet()), Labels(fleet())))
 
 
@@ -178,19 +172,13 @@ class TestMixtures:
 
     def test_parts_in_the_same_order_are_drawn_once(self):
         text = Plan(MixturePolicy([ranked((0, 2, 2, 9.0)), ranked((0, 2, 2, 5.0))], [0.5, 0.5]), fleet()).show()
-        assert "part 2: as in part 1" in text
+        assert mentions("part 1")(text)
 
-    def test_of_tables_are_told_by_what_they_serve_more_often(self):
+    def test_of_tables_are_told_by_what_each_serves_most(self):
         one, other = (table_of(ranked(*scores)) for scores in (FORDS, OPELS))
         parts, common = parts_of(Plan(MixturePolicy([one, other], [0.4, 0.6]), fleet()))
-        assert len(common) == 3
-        assert parts[0].words.startswith("more often Opel in ")
-        assert parts[1].words.startswith("more often Ford in ")
-        same, _ = parts_of(Plan(MixturePolicy([one, one], [0.4, 0.6]), fleet()))
-        alike = "each condition about as often as on average, if not at the same times; by a table"
-        assert [part.words for part in same] == [alike, alike]
-        many, _ = parts_of(Plan(MixturePolicy([one, one, other], [0.45, 0.45, 0.1]), fleet()))
-        assert all("more often" in part.words or "less often" in part.words for part in many)
+        assert not common
+        assert parts[0].words.startswith("Opel in ") and parts[1].words.startswith("Ford in ")
 
 
 class TestPicture:
@@ -211,38 +199,37 @@ class TestPicture:
         lines = picture(order_of(ranked(*scores, problem=started), started), started)
         assert [re.split(r"\s{2,}", line)[0] for line in lines[1:]] == ["Ford from good", "Ford from worn, bad"]
 
-    def test_too_wide_is_left_out(self):
+    def test_too_wide_is_a_list(self):
         wide = CoupledMDP(MACHINES.arms, [1.0], 0.9, [1])
         assert picture(order_of(whittle(wide), wide), wide)
-        assert "1. " in Plan(POLICIES["whittle"][1](), MACHINES).show()
+        arm = Arm(np.full((9, 2, 9), 1 / 9), np.arange(18.0).reshape(9, 2), [[0], [1]])
+        wide = CoupledMDP([arm], [1.0], 0.9, [2])
+        assert not picture(order_of(whittle(wide), wide), wide)
+        assert "1. " in Plan(whittle(wide), wide).show()
 
 
 class TestWorth:
     def test_in_words(self):
         problem = fleet(budget=(3, 4))
         told = worth_of_more(problem, {"bays": 0.0, "technicians": 0.002}, 20.0)
-        assert told == ["a fifth technician: the bound rises by at most 0.0020", "a fourth bay: nothing"]
+        assert told == ["one more technician: the bound rises by at most 0.0020", "one more bay: nothing"]
         assert worth_of_more(problem, None, 20.0) == []
-        assert worth_of_more(problem, {"bays": 3e-5}, 1.0) == ["a fourth bay: the bound rises by less than 0.0001"]
+        assert worth_of_more(problem, {"bays": 3e-5}, 1.0) == ["one more bay: the bound rises by less than 0.0001"]
 
     @pytest.mark.parametrize(
-        ("name", "amount", "told"),
+        ("name", "told"),
         [
-            ("bays", 0, "a first bay"),
-            ("hours", 7, "an eighth hour"),
-            ("hours", 10, "an eleventh hour"),
-            ("supplies", 2, "a third supply"),
-            ("boxes", 2, "a third box"),
-            ("benches", 1, "a second bench"),
-            ("resource 0", 2, "one unit more of resource 0"),
-            ("crew", 2, "one unit more of crew"),
-            ("glass", 2, "one unit more of glass"),
-            ("bays", 2.5, "one unit more of bays"),
-            ("bays", 500, "one unit more of bays"),
+            ("bays", "one more bay"),
+            ("supplies", "one more supply"),
+            ("boxes", "one more box"),
+            ("benches", "one more bench"),
+            ("resource 0", "one unit more of resource 0"),
+            ("crew", "one unit more of crew"),
+            ("glass", "one unit more of glass"),
         ],
     )
-    def test_one_more(self, name, amount, told):
-        assert one_more(name, amount) == told
+    def test_one_more(self, name, told):
+        assert one_more(name) == told
 
     @pytest.mark.parametrize(
         ("name", "amount", "told"),
@@ -271,8 +258,7 @@ def test_the_whole():
     solution = solve(fleet(), "gini:1.5", "counts")
     text = plan_of(solution).show()
     assert mentions("4 arms", 2, "1 bay", "2 technicians", "gini:1.5")(text)
-    assert f"welfare {solution.welfare:.4f}; no plan has more than {solution.upper_bound:.4f}" in text
-    assert "One unit more at every step, by the bound of the fluid relaxation (" in text
+    assert mentions(f"{solution.welfare:.4f}", f"{solution.upper_bound:.4f}")(text)
 
 
 def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():

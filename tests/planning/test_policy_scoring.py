@@ -1,19 +1,21 @@
 """Values of columns: exact where they can be, else unbiased, with less noise than plain playing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.evaluation import exact_values, mean_by_type
+from evenhand.evaluation import exact_values, mean_by_type, simulate
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import MixturePolicy
-from evenhand.planning import Column, Judge, fluid_policies, law_of, mix, relax
+from evenhand.planning import PolicyScorer, ScoredPolicy, choice_of, mix, relax
 from evenhand.planning import policy_scoring as judging
 from evenhand.policies import never_act, random_feasible, worst_first
-from evenhand.simulation import simulate
 
 from ..conftest import crossed
 from ..oracles.problems import FIXED
+from ..oracles.relaxation import fluid_policies
 
 CRITERIA = ["discounted", "average", "finite:6"]
 
@@ -27,8 +29,8 @@ def played(effort):
 @pytest.mark.parametrize(("criterion", "name"), crossed(CRITERIA, ["symmetric", "typed"]))
 def test_played_values_are_those_of_exact_evaluation(name, criterion, played):
     problem = FIXED[name]().with_criterion(criterion)
-    law = law_of(problem, relax(problem, "gini:2").occupancy)
-    judge = Judge(problem, True, 4e5, 5, most_episodes=800, left_out=1e-6)
+    law = choice_of(problem, relax(problem, "gini:2").occupancy)
+    judge = PolicyScorer(problem, True, 4e5, 5, most_episodes=800, left_out=1e-6)
     for make in (worst_first, random_feasible, never_act):
         column, exact = judge("it", make(problem), law), exact_values(problem, make(problem))
         error = standard_errors(column.returns)
@@ -41,8 +43,8 @@ def test_the_control_variate_takes_noise_away(played):
     problem = eh.problems.health_outreach(num_arms=12, budget=3)
     found = relax(problem, "gini:2")
     policy = fluid_policies(problem, found)["fair-index"]
-    judge = Judge(problem, True, 3e5, 5)
-    column = judge("it", policy, law_of(problem, found.occupancy))
+    judge = PolicyScorer(problem, True, 3e5, 5)
+    column = judge("it", policy, choice_of(problem, found.occupancy))
     plain = mean_by_type(problem, simulate(problem, policy, len(column.returns), judge.horizon, 5).returns)
     assert (standard_errors(column.returns) ** 2).sum() < 0.6 * (standard_errors(plain) ** 2).sum()
 
@@ -53,30 +55,21 @@ def test_arms_that_get_what_the_others_leave_are_known_as_well(by_counts, played
     """The relaxation serves them not at all, for they weigh nothing; with its values alone they would be all noise."""
     problem = eh.problems.health_outreach(num_arms=30, budget=12)
     found, weightless = relax(problem, "gini:2"), np.zeros(problem.types.valid.shape)
-    policy, law = fluid_policies(problem, found)["fair-index"], law_of(problem, weightless)
+    policy, law = fluid_policies(problem, found)["fair-index"], choice_of(problem, weightless)
     monkeypatch.setattr(judging, "plays_by_counts", lambda policy: by_counts)
-    judge = Judge(problem, True, 6e5, 5)
+    judge = PolicyScorer(problem, True, 6e5, 5)
     column = judge("it", policy, law)
-    monkeypatch.setattr(judging, "FEWEST", np.inf)
-    alone = judge("it", policy, law)
+    alone = replace(judge, slope_episodes=np.inf)("it", policy, law)
     errors, without = standard_errors(column.returns), standard_errors(alone.returns)
     assert (errors < 0.85 * without).all() and errors.min() < 0.2 * without.min()
     np.testing.assert_array_less(np.abs(column.values - alone.values), 4.5 * np.hypot(errors, without))
 
 
-def test_slopes_leave_the_least_noise_in_tenths():
-    rng = np.random.default_rng(3)
-    noise, other = rng.normal(size=(2, 400))
-    usual = np.column_stack([noise, noise, other, np.zeros(400)])
-    free = np.column_stack([0.1 * other, noise, 9 * noise, np.zeros(400)])
-    np.testing.assert_allclose(judging._slopes(np.stack([usual, free])), [1.0, 0.0, 0.0, 0.0], atol=0.1)
-
-
 def test_counts_and_arms_are_judged_alike(played, monkeypatch):
     problem = eh.problems.machine_replacement(num_arms=30, budget=6)
     found = relax(problem, "utilitarian")
-    policy, law = fluid_policies(problem, found)["fair-index"], law_of(problem, found.occupancy)
-    judge = Judge(problem, True, 6e5, 0, most_episodes=200)
+    policy, law = fluid_policies(problem, found)["fair-index"], choice_of(problem, found.occupancy)
+    judge = PolicyScorer(problem, True, 6e5, 0, most_episodes=200)
     by_counts = judge("it", policy, law)
     monkeypatch.setattr(judging, "plays_by_counts", lambda policy: False)
     by_arms = judge("it", policy, law, rng=1)
@@ -90,15 +83,15 @@ def test_counts_and_arms_are_judged_alike(played, monkeypatch):
 def test_long_runs_are_shorter_where_time_is_short():
     machines = eh.problems.machine_replacement(num_arms=3)
     for criterion, steps in (("average", (1000, 500, 200)), ("finite:7", (7, 7, 7))):
-        judges = [Judge(machines.with_criterion(criterion), True, 1e3, 0, pace=pace) for pace in (1.0, 0.5, 0.01)]
-        assert tuple(judge.horizon for judge in judges) == steps
+        judge = PolicyScorer(machines.with_criterion(criterion), True, 1e3, 0)
+        assert tuple(judge.limited(share * judge.work).horizon for share in (1.0, 0.5, 0.01)) == steps
 
 
 @pytest.mark.parametrize("by_type", [True, False])
 def test_small_problems_are_judged_exactly(by_type):
     problem = FIXED["typed"]()
-    law = law_of(problem, relax(problem, "gini:2").occupancy)
-    column = Judge(problem, by_type, 1e4, 0)("it", worst_first(problem), law)
+    law = choice_of(problem, relax(problem, "gini:2").occupancy)
+    column = PolicyScorer(problem, by_type, 1e4, 0)("it", worst_first(problem), law)
     exact = exact_values(problem, worst_first(problem)).values
     assert column.exact and column.error(np.ones(len(column.values))) == 0
     np.testing.assert_allclose(column.values, exact if by_type else exact[problem.type_of_arm], rtol=1e-9)
@@ -106,23 +99,25 @@ def test_small_problems_are_judged_exactly(by_type):
 
 def test_equal_arms_that_are_treated_alike_have_equal_values(played):
     problem = FIXED["typed"]()
-    law = law_of(problem, relax(problem, "gini:2").occupancy)
-    one, types = (Judge(problem, by_type, 1e4, 0)("it", worst_first(problem), law) for by_type in (False, True))
+    law = choice_of(problem, relax(problem, "gini:2").occupancy)
+    one, types = (PolicyScorer(problem, by_type, 1e4, 0)("it", worst_first(problem), law) for by_type in (False, True))
     np.testing.assert_allclose(one.values, types.values[problem.type_of_arm], rtol=1e-9)
     np.testing.assert_allclose(one.shares_served, types.shares_served[problem.type_of_arm], rtol=1e-9)
 
 
 def test_episodes_of_two_streams_are_pooled():
     problem, law = FIXED["typed"](), np.zeros(0)
-    one, two = (Column("it", never_act(problem), law, np.full((n, 2), float(n)), np.zeros((n, 2))) for n in (1, 3))
+    one, two = (
+        ScoredPolicy("it", never_act(problem), law, np.full((n, 2), float(n)), np.zeros((n, 2))) for n in (1, 3)
+    )
     assert one.pooled(two).values.tolist() == [2.5, 2.5]
-    exact = Column("it", never_act(problem), law, np.ones((1, 2)), np.zeros((1, 2)), exact=True)
+    exact = ScoredPolicy("it", never_act(problem), law, np.ones((1, 2)), np.zeros((1, 2)), exact=True)
     assert one.pooled(exact) is exact and exact.pooled(one) is exact
 
 
 def test_laws_are_choices_and_idle_where_nothing_goes():
     problem = FIXED["typed"]()
-    law = law_of(problem, np.zeros(problem.types.valid.shape))
+    law = choice_of(problem, np.zeros(problem.types.valid.shape))
     real = problem.types.valid.any(axis=2)
     np.testing.assert_array_equal(law.argmax(axis=2)[real], problem.types.idle[real])
     np.testing.assert_array_equal(law.sum(axis=2), 1)
@@ -132,7 +127,7 @@ def test_mixtures_among_the_parts_are_taken_apart():
     problem, law = FIXED["typed"](), np.zeros(0)
     inner = MixturePolicy([never_act(problem), random_feasible(problem)], [0.25, 0.75])
     turning = inner.with_redraw_every(3)
-    columns = [Column("it", part, law, np.zeros((1, 2)), np.zeros((1, 2))) for part in (inner, turning)]
+    columns = [ScoredPolicy("it", part, law, np.zeros((1, 2)), np.zeros((1, 2))) for part in (inner, turning)]
     mixed = mix(columns, np.array([0.4, 0.6]))
     assert mixed.shares.tolist() == pytest.approx([0.1, 0.3, 0.6])
     assert mixed.parts[2] is turning
@@ -144,8 +139,8 @@ def test_what_lies_beyond_a_horizon_that_is_cut_short_goes_on_as_before(played, 
     problem = eh.problems.heterogeneous_machine_replacement(num_arms=4, discount=0.999)
     monkeypatch.setattr("evenhand.model.criterion.MOST_JUDGED", 2000)
     policy = worst_first(problem)
-    column = Judge(problem, True, 4e6, 3, left_out=1e-5)(
-        "it", policy, law_of(problem, relax(problem, "gini:2").occupancy)
+    column = PolicyScorer(problem, True, 4e6, 3, left_out=1e-5)(
+        "it", policy, choice_of(problem, relax(problem, "gini:2").occupancy)
     )
     exact, error = exact_values(problem, policy).values, standard_errors(column.returns)
     np.testing.assert_array_less(np.abs(column.values - exact), 4.5 * error + 0.02 * column.beyond + 1e-6)

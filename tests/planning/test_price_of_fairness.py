@@ -12,7 +12,8 @@ from evenhand.evaluation import gini_coefficient
 from evenhand.model import Arm, CoupledMDP, Objective
 from evenhand.planning import Samples
 from evenhand.planning import price_of_fairness as module
-from evenhand.report import fairness_page
+from evenhand.report import fairness_report
+from evenhand.report import page as page_of
 
 from ..conftest import mentions
 
@@ -69,9 +70,9 @@ def test_asked_for_the_mean_is_always_there_and_comes_first():
     found = eh.price_of_fairness(outreach(), ["maximin", eh.Utilitarian(), "maximin"])
     assert [row.welfare for row in found.rows] == ["utilitarian", "maximin"]
     assert [row.welfare for row in eh.price_of_fairness(outreach(), "maximin").rows] == ["utilitarian", "maximin"]
-    with pytest.raises(InvalidInputError, match="at least one"):
+    with pytest.raises(InvalidInputError, check=mentions("welfares")):
         eh.price_of_fairness(outreach(), [])
-    with pytest.raises(InvalidInputError, match="Did you mean 'maximin'"):
+    with pytest.raises(InvalidInputError, check=mentions("maximin")):
         eh.price_of_fairness(outreach(), ["maximn"])
 
 
@@ -93,17 +94,17 @@ def test_over_groups_the_values_are_those_of_groups():
     for told in over_arms.rows:
         values = list(told.solution.values)
         assert told.groups == pytest.approx({"north": np.mean(values[:2] + values[4:]), "south": np.mean(values[2:4])})
-    page = fairness_page(over_arms)
+    page = page_of(fairness_report(over_arms))
     assert "value of an arm of each type" in page
     assert "value of each group, the mean of its arms" in page
-    assert "value of an arm of each type" not in fairness_page(found)
+    assert "value of an arm of each type" not in page_of(fairness_report(found))
 
 
 def test_a_page_over_few_groups_speaks_of_groups_and_of_the_weight_of_each_rank():
     people = outreach()
     groups = ["Hill", "Dale", "Coast"]
     grouped = CoupledMDP(people.arms, people.budget, 0.95, counts=people.counts, groups=groups, over="groups")
-    page = fairness_page(eh.price_of_fairness(grouped, ["gini:half=0.75"])).replace("\u00a0", " ")
+    page = page_of(fairness_report(eh.price_of_fairness(grouped, ["gini:half=0.75"]))).replace("\u00a0", " ")
     assert "worst tenth" not in page
     falling = 9.0 ** (-np.arange(3) / 3)
     weights = 100 * falling / falling.sum()
@@ -227,18 +228,19 @@ def test_a_price_within_the_error_is_reported_as_such(error, within):
     rows[1] = replace(rows[1], mean=rows[0].mean - 0.05, price=0.05 / rows[0].mean)
     altered = replace(found, rows=tuple(rows))
     assert altered.is_dearer(altered.rows[1]) != within
-    assert ("within the error" in fairness_page(altered)) == within
-    assert "within the error" not in fairness_page(found)
+    assert ("within the error" in page_of(fairness_report(altered))) == within
+    assert "within the error" not in page_of(fairness_report(found))
 
 
 @pytest.mark.parametrize("over", ["arms", "groups"])
-def test_what_was_not_played_is_in_the_errors_that_are_told(over):
-    """As it is in those of units and of members."""
+def test_the_part_of_values_beyond_the_horizon_is_in_their_errors(over):
+    """In those of units and in those of members."""
     arms = [Arm(np.ones((1, 2, 1)), [[0.0, reward]], [[0], [1]]) for reward in (1.0, 2.0, 3.0)]
     problem = CoupledMDP(arms, [1], 0.9, counts=[2, 1, 1], groups=["a", "b", "b"], over=over)
     rng = np.random.default_rng(0)
     samples = Samples(np.array([0.5, 0.5]), (rng.random((9, 3)), rng.random((9, 3))), np.array([0.1, 0.2, 0.5]))
     objective = Objective.of_types(problem, "gini:2")
-    told = module._errors_told(problem, True, objective, module._PlanValues(np.ones(3), samples, {}, {}))
-    np.testing.assert_allclose(told, samples.member_errors(objective))
-    assert (told > objective.members(samples.beyond)).all()
+    errors, units = samples.errors(objective.members), samples.errors()
+    assert (errors > objective.members(samples.beyond)).all() and (units > samples.beyond).all()
+    if over == "arms":
+        np.testing.assert_allclose(errors, units)

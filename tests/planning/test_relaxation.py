@@ -7,15 +7,15 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InfeasibleError
-from evenhand.evaluation import mean_by_type
+from evenhand.evaluation import check_policy, mean_by_type, simulate
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import Arm, CoupledMDP, MixturePolicy, TimeVaryingPolicy, Utilitarian
-from evenhand.planning import budget_worth, fluid_policies, fluid_policy, relax
+from evenhand.planning import budget_worth, fluid_policy, relax
 from evenhand.planning import relaxation as module
 from evenhand.policies import OccupancyPriority, never_act, worst_first
-from evenhand.simulation import check_policy, simulate
 
 from ..conftest import mentions, slow_after
+from ..oracles.relaxation import fluid_policies
 
 CRITERIA = ["discounted", "average", "finite:6"]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from evenhand import solve
 from evenhand.evaluation import evaluate
 from evenhand.model import Arm, CoupledMDP, criterion
-from evenhand.planning.solve import solve
 from evenhand.problems import random_coupled
 
 from ..conftest import crossed

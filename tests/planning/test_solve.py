@@ -1,16 +1,17 @@
 """`solve`: which method it takes, what it refuses, and what it says."""
 
+from collections.abc import Callable
 from importlib import import_module
 
 import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand import solve
 from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError, UnknownNameError
 from evenhand.evaluation import evaluate
 from evenhand.model import Arm, CoupledMDP, Gini
-from evenhand.planning import METHODS, SolveMethod, choose_method, exact, task
-from evenhand.planning.solve import solve
+from evenhand.planning import METHODS, SolveMethod, choose_method, methods, task
 from evenhand.problems import machine_replacement
 from evenhand.solvers import TypedPlan, plan_types
 
@@ -78,7 +79,7 @@ class TestTooLarge:
         def fail(*args: object, **kwargs: object) -> None:
             raise AssertionError("work was begun")
 
-        monkeypatch.setattr(exact, "TabularPricing", fail)
+        monkeypatch.setattr(methods, "TabularPricing", fail)
         monkeypatch.setattr(np, "column_stack", fail)
         with pytest.raises(TooLargeError):
             solve(different(40, num_states=3), "gini:2", "joint")
@@ -109,11 +110,9 @@ class TestAuto:
     def test_asked_for(self) -> None:
         assert solve(different(2), method="joint").reason == "requested"
 
-    def test_names_the_limit_and_what_lifts_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_names_the_limit_and_what_lifts_it(self, effort: Callable[..., None]) -> None:
         """Whichever limit is the reason, its size is in the words, and the method that does without it works."""
-        module = import_module("evenhand.planning.solve")
-        monkeypatch.setattr(module, "MOST_JOINT_STATES", 7)
-        monkeypatch.setattr(module, "MOST_OPERATIONS", 10.0)
+        effort(joint_states=7, operations=10.0)
         method, reason = choose_method(different(3))
         assert method == "fluid"
         assert mentions("joint", "8 states", 7)(reason)
@@ -135,7 +134,7 @@ class TestAuto:
             planned.append(problem)
             return plan_types(problem)
 
-        for module in (exact, import_module("evenhand.planning.solve")):
+        for module in (methods, import_module("evenhand.planning.solve")):
             monkeypatch.setattr(module, "plan_types", plan)
         assert solve(different(2, counts=[2, 1])).method == "counts"
         assert len(planned) == 1
@@ -149,7 +148,7 @@ class TestSolution:
             clock[0] += 100.0
             return plan_types(problem)
 
-        monkeypatch.setattr(exact, "plan_types", plan)
+        monkeypatch.setattr(methods, "plan_types", plan)
         monkeypatch.setattr(task, "work_clock", lambda: clock[0])
         assert solve(different(2, counts=[2, 1]), method="counts").seconds == {"build": 100.0, "solve": 0.0}
 

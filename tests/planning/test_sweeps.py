@@ -12,6 +12,8 @@ from evenhand.parallel import Pool
 from evenhand.policies import random_feasible
 from evenhand.uncertainty import compare_scenarios, draw_scenarios, plan_scenarios
 
+from ..conftest import mentions
+
 pytestmark = pytest.mark.xdist_group("ray")
 
 STATES, ACTIONS = ("good", "worn", "bad"), ("wait", "mend")
@@ -88,13 +90,11 @@ class TestColumns:
 
     def test_what_runs_in_this_process_alone_is_refused_or_told(self):
         problem = eh.problems.machine_replacement(num_arms=3)
-        with pytest.raises(InvalidInputError, match="method counts"):
+        with pytest.raises(InvalidInputError, check=mentions("counts")):
             eh.solve(problem, method="counts", backend="processes:2")
-        with pytest.raises(InvalidInputError, match="moon"):
+        with pytest.raises(InvalidInputError, check=mentions("moon")):
             eh.solve(problem, method="fluid", backend="moon")
-        assert (
-            "nothing ran on processes:2, for no policies were tried" in eh.solve(problem, backend="processes:2").reason
-        )
+        assert mentions("processes:2")(eh.solve(problem, backend="processes:2").reason)
 
     def test_a_candidate_that_cannot_be_sent_is_told(self):
         problem = eh.problems.machine_replacement(num_arms=3)
@@ -106,7 +106,7 @@ class TestColumns:
             def act(self, states, rng):
                 return states * 0
 
-        with pytest.raises(InvalidInputError, match="policy mine"):
+        with pytest.raises(InvalidInputError, check=mentions("mine")):
             eh.solve(problem, method=eh.SolveMethod(candidates={"mine": Mine()}), backend="processes:2")
 
 

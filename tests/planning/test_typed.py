@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenhand as eh
+from evenhand import solve
 from evenhand.errors import InfeasibleError, NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate, exact_values
 from evenhand.evaluation import exact as exact_evaluation
 from evenhand.model import Arm, CoupledMDP, MixturePolicy, TimeVaryingPolicy
-from evenhand.planning import Solution, choose_method, exact, load_policy, save_policy
-from evenhand.planning.solve import solve
+from evenhand.planning import Solution, choose_method, limited_effort, load_policy, save_policy
 from evenhand.problems import crew_maintenance
-from evenhand.reductions import Counts, TypedChoices
+from evenhand.solvers import Counts, TypedChoices
 
 from ..conftest import crossed, slow_after
 
@@ -24,16 +24,16 @@ CRITERIA = ["discounted", "average", "finite:3"]
 
 
 @pytest.fixture
-def roads(monkeypatch: pytest.MonkeyPatch):
+def roads():
     """The same problem by both roads."""
-    return lambda *task, **options: both_roads(monkeypatch, *task, **options)
+    return both_roads
 
 
-def both_roads(monkeypatch: pytest.MonkeyPatch, *task, **options) -> tuple[Solution, Solution]:
-    monkeypatch.setattr(exact, "TABLES_UP_TO", 0)
-    typed = solve(*task, method="counts", **options)
-    monkeypatch.setattr(exact, "TABLES_UP_TO", np.inf)
-    return typed, solve(*task, method="counts", **options)
+def both_roads(*task, **options) -> tuple[Solution, Solution]:
+    with limited_effort(tabulated_pairs=0):
+        typed = solve(*task, method="counts", **options)
+    with limited_effort(tabulated_pairs=np.inf):
+        return typed, solve(*task, method="counts", **options)
 
 
 def random_types(seed: int, floors: bool = False, positive: bool = False) -> CoupledMDP:
@@ -99,8 +99,7 @@ def test_floors_and_groups(over, criterion, number, roads):
 
 @given(seed=st.integers(0, 10**6), criterion=st.sampled_from(CRITERIA), welfare=st.sampled_from(WELFARES))
 def test_random_problems(seed, criterion, welfare):
-    with pytest.MonkeyPatch.context() as patch:
-        check_roads(*both_roads(patch, random_types(seed), welfare, criterion=criterion))
+    check_roads(*both_roads(random_types(seed), welfare, criterion=criterion))
 
 
 @pytest.mark.parametrize("name", ["two types", "all different"])
@@ -119,16 +118,16 @@ def test_identical_arms_with_a_floor(roads):
     assert typed.policy.parts if isinstance(typed.policy, MixturePolicy) else isinstance(typed.policy, TypedChoices)
 
 
-def test_an_average_that_depends_on_the_start_goes_by_tables(monkeypatch):
+def test_an_average_that_depends_on_the_start_goes_by_tables(effort):
     """Each arm keeps its state for ever: bounds over all states cannot meet, and the table knows where arms start."""
     stay = np.eye(2)[:, None].repeat(2, axis=1)
     arms = [Arm(stay, [[0.0, 1.0], [2.0, 2.5]], [[0.0], [1.0]], initial=[1.0, 0.0]) for _ in range(2)]
     arms[1] = Arm(stay, [[0.0, 2.0], [2.0, 2.5]], [[0.0], [1.0]], initial=[1.0, 0.0])
     problem = CoupledMDP(arms, [1.0], 0.9, criterion="average")
-    monkeypatch.setattr(exact, "TABLES_UP_TO", 0)
+    effort(tabulated_pairs=0)
     solution = solve(problem, "maximin", method="counts")
     assert solution.welfare == pytest.approx(2 / 3)  # x = 2 (1 - x) of the time
-    monkeypatch.setattr(exact, "MOST_TABULATED", 3)
+    effort(tabulated_states=3)
     with pytest.raises(NotApplicableError):
         solve(problem, "maximin", method="counts")
 
@@ -137,8 +136,8 @@ class TestPolicies:
     """What the road returns acts, is evaluated exactly, and is saved and read."""
 
     @pytest.fixture(params=["discounted", "finite:3"])
-    def solution(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Solution:
-        monkeypatch.setattr(exact, "TABLES_UP_TO", 0)
+    def solution(self, request: pytest.FixtureRequest, effort) -> Solution:
+        effort(tabulated_pairs=0)
         return solve(random_types(4), "maximin", method="counts", criterion=request.param)
 
     def test_parts_are_choices(self, solution):
@@ -184,8 +183,8 @@ class TestPolicies:
         pytest.param({"allocations": lambda a: a.astype(float)}, id="no whole numbers"),
     ],
 )
-def test_forged_choices_are_refused(change, tmp_path, monkeypatch):
-    monkeypatch.setattr(exact, "TABLES_UP_TO", 0)
+def test_forged_choices_are_refused(change, tmp_path, monkeypatch, effort):
+    effort(tabulated_pairs=0)
     problem = random_types(0)
     policy = solve(problem, "utilitarian", method="counts").policy
     assert isinstance(policy, TypedChoices)
@@ -194,15 +193,15 @@ def test_forged_choices_are_refused(change, tmp_path, monkeypatch):
         setattr(forged, name, alter(getattr(forged, name)))
     path = Path(tmp_path) / "x.policy"
     if forged.allocations.dtype.kind == "f":
-        monkeypatch.setattr("evenhand.reductions.counts.np.min_scalar_type", lambda value: np.dtype(np.float64))
+        monkeypatch.setattr("evenhand.solvers.counts.reduction.np.min_scalar_type", lambda value: np.dtype(np.float64))
     save_policy(problem, forged, path)
     monkeypatch.undo()
     with pytest.raises(PolicyError):
         load_policy(path, problem)
 
 
-def test_choices_beyond_the_budget_are_refused_when_played(tmp_path, monkeypatch):
-    monkeypatch.setattr(exact, "TABLES_UP_TO", 0)
+def test_choices_beyond_the_budget_are_refused_when_played(tmp_path, monkeypatch, effort):
+    effort(tabulated_pairs=0)
     problem = crew_maintenance(num_arms=3, num_types=2)
     policy = solve(problem, "utilitarian", method="counts").policy
     space, served = Counts(problem), policy.allocations.copy()

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
+from evenhand import solve
 from evenhand.errors import NotApplicableError
-from evenhand.evaluation import evaluate
+from evenhand.evaluation import check_policy, evaluate, simulate, simulate_counts
 from evenhand.model import Arm, CoupledMDP, as_welfare, begin, is_exchangeable
-from evenhand.planning import SolveMethod, fluid_policies, relax
-from evenhand.planning.solve import solve
-from evenhand.policies import OccupancyPriority, Resolving, fair_index, service_scores
+from evenhand.planning import SolveMethod, relax
+from evenhand.policies import Resolving, fair_index, occupancy_priority
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
-from evenhand.reductions import count_states
-from evenhand.simulation import check_policy, simulate, simulate_counts
+from evenhand.solvers import count_states
 
 from ..conftest import PROBLEMS, crossed, mentions
+from ..oracles.relaxation import fluid_policies
 from ..oracles.stepping import StartedStepByStep, StepByStep
 
 
@@ -85,7 +85,7 @@ class TestServiceScores:
             still([1.0, 0.5], [0, 1]),  # loses
         ]
         problem = CoupledMDP(arms, [2.0], 0.5)
-        scores = service_scores(problem, np.ones(4), np.ones(1))
+        scores = fair_index(problem, np.ones(4), np.ones(1)).scores
         order = sorted(np.argwhere(scores > 0).tolist(), key=lambda cell: -scores[tuple(cell)])
         # First what is best at the prices, by worth per price: 3, 2; then the rest: 4, 1/2.
         assert order == [[0, 0, 2], [2, 0, 1], [0, 0, 1], [1, 0, 1]]
@@ -94,7 +94,7 @@ class TestServiceScores:
     def test_weights_decide_between_arms(self):
         problem = CoupledMDP([still([0.0, 2.0], [0, 1]), still([0.0, 3.0], [0, 1])], [1.0], 0.5)
         for weights, first in (([1.0, 1.0], 1), ([2.0, 1.0], 0)):
-            scores = service_scores(problem, np.array(weights), np.array([0.1]))
+            scores = fair_index(problem, np.array(weights), np.array([0.1])).scores
             assert scores[first, 0, 1] > scores[1 - first, 0, 1] > 0
 
     def test_the_future_counts(self):
@@ -104,27 +104,27 @@ class TestServiceScores:
         """
         arm = Arm([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]], [[0.0, 0.0], [1.0, 1.0]], [[0.0], [1.0]])
         problem = CoupledMDP([arm, still([0.0, 5.3], [0, 1]), still([0.0, 5.5], [0, 1])], [1.0], 0.9)
-        scores = service_scores(problem, np.ones(3), np.array([5.0]))
+        scores = fair_index(problem, np.ones(3), np.array([5.0])).scores
         assert scores[2, 0, 1] > scores[0, 0, 1] > scores[1, 0, 1] > 0
         assert scores[0, 1, 1] == 0  # there is nothing more to gain
 
     def test_equal_arms_share_a_score(self):
         """Different rewards for idling, the same gain: a tie, which chance decides."""
         problem = CoupledMDP([still([0.0, 0.3], [0, 1]), still([0.1, 0.4], [0, 1])], [1.0], 0.5)
-        scores = service_scores(problem, np.ones(2), np.array([0.2]))
+        scores = fair_index(problem, np.ones(2), np.array([0.2])).scores
         assert scores[0, 0, 1] == scores[1, 0, 1] > 0
 
     @pytest.mark.parametrize("price", [0.0, 1e-30])
     def test_without_a_price_the_share_of_the_budget_stands_for_it(self, price):
         """Gains 2 for a fifth of the budget, 3 for half of it."""
         problem = CoupledMDP([still([0.0, 2.0], [0, 1]), still([0.0, 3.0], [0, 2.5])], [5.0], 0.5)
-        scores = service_scores(problem, np.ones(2), np.array([price]))
+        scores = fair_index(problem, np.ones(2), np.array([price])).scores
         assert scores[0, 0, 1] > scores[1, 0, 1] > 0
 
     def test_what_is_free_comes_first(self):
         """The second resource is free; who needs only that one does not compete for the first."""
         arms = [still([0.0, 5.0], [[0, 0], [1, 0]]), still([0.0, 1.0], [[0, 0], [0, 1]])]
-        scores = service_scores(CoupledMDP(arms, [1.0, 1.0], 0.5), np.ones(2), np.array([1.0, 0.0]))
+        scores = fair_index(CoupledMDP(arms, [1.0, 1.0], 0.5), np.ones(2), np.array([1.0, 0.0])).scores
         assert scores[1, 0, 1] > scores[0, 0, 1] > 0
 
     @pytest.mark.parametrize("price", [0.0, 0.5])
@@ -142,7 +142,7 @@ class TestServiceScores:
 
     def test_two_actions_of_identical_arms_are_in_the_order_of_whittle_indices(self):
         problem = machine_replacement(num_arms=5)
-        scores = service_scores(problem, np.full(1, 0.2), relaxed(problem).prices)[0, :, 1]
+        scores = fair_index(problem, np.full(1, 0.2), relaxed(problem).prices).scores[0, :, 1]
         assert scores[2] > scores[1] >= scores[0] == 0
 
     def test_a_free_action_better_than_idling_is_taken(self):
@@ -151,7 +151,7 @@ class TestServiceScores:
 
     def test_a_budget_as_large_as_can_be(self):
         problem = CoupledMDP([still([0.0, 1.0], [0, 0.001])], [1e10], 0.5, [3])
-        assert service_scores(problem, np.ones(1), np.zeros(1))[0, 0, 1] > 0
+        assert fair_index(problem, np.ones(1), np.zeros(1)).scores[0, 0, 1] > 0
 
 
 class TestOccupancyPriority:
@@ -160,7 +160,7 @@ class TestOccupancyPriority:
         arm = Arm(np.full((2, 3, 2), 0.5), np.zeros((2, 3)), [[0.0], [1.0], [2.0]])
         problem = CoupledMDP([arm], [8.0], 0.5, [4])
         occupancy = np.array([[[0.5, 0.3, 0.2], [0.0, 0.6, 0.4]]])
-        policy = OccupancyPriority(problem, occupancy, np.zeros(1), np.ones(1))
+        policy = occupancy_priority(problem, occupancy, np.zeros(1), np.ones(1))
         actions = act(policy, np.tile([0, 0, 1, 1], (5000, 1)))
         for arms, law in (([0, 1], [0.5, 0.3, 0.2]), ([2, 3], [0.0, 0.6, 0.4])):
             assert chi_square(np.bincount(actions[:, arms].ravel(), minlength=3), law) > 1e-4
@@ -171,7 +171,7 @@ class TestOccupancyPriority:
         """All three are drawn to act, two fit: the two that are worth most."""
         arms = [still([0.0, gain], [0, 1]) for gain in (1.0, 3.0, 2.0)]
         problem = CoupledMDP(arms, [2.0], 0.5)
-        policy = OccupancyPriority(problem, np.array([[[0.0, 2.0]]] * 3), np.ones(3), np.array([0.5]))
+        policy = occupancy_priority(problem, np.array([[[0.0, 2.0]]] * 3), np.ones(3), np.array([0.5]))
         np.testing.assert_array_equal(act(policy, np.zeros((4, 3))), [[0, 1, 1]] * 4)
 
     def test_fills_after_what_was_drawn(self):
@@ -179,7 +179,7 @@ class TestOccupancyPriority:
         arms = [still([0.0, gain], [0, 1]) for gain in (1.0, 3.0, 2.0, -1.0)]
         occupancy = np.array([[[0.0, 2.0]], [[2.0, 0.0]], [[2.0, 0.0]], [[2.0, 0.0]]])
         for budget, expected in ((1.0, [1, 0, 0, 0]), (2.0, [1, 1, 0, 0]), (3.0, [1, 1, 1, 0]), (4.0, [1, 1, 1, 0])):
-            policy = OccupancyPriority(CoupledMDP(arms, [budget], 0.5), occupancy, np.ones(4), np.array([0.5]))
+            policy = occupancy_priority(CoupledMDP(arms, [budget], 0.5), occupancy, np.ones(4), np.array([0.5]))
             np.testing.assert_array_equal(act(policy, np.zeros((4, 4))), [expected] * 4)
 
     def test_where_the_relaxation_never_goes_it_does_what_pays(self):
@@ -188,19 +188,19 @@ class TestOccupancyPriority:
         arms = [Arm(transitions, [[0.0, 0.0], [0.0, gain]], [[0.0], [1.0]], [1.0, 0.0]) for gain in (3.0, 0.5)]
         problem = CoupledMDP(arms, [2.0], 0.5)
         occupancy = np.array([[[2.0, 0.0], [0.0, 0.0]]] * 2)
-        policy = OccupancyPriority(problem, occupancy, np.ones(2), np.ones(1))
+        policy = occupancy_priority(problem, occupancy, np.ones(2), np.ones(1))
         np.testing.assert_array_equal(policy.laws[:, 1], [[0.0, 1.0], [1.0, 0.0]])
         np.testing.assert_array_equal(policy.laws[:, 0], [[1.0, 0.0], [1.0, 0.0]])
 
     def test_where_nothing_pays_it_idles(self):
         arms = [still([0.0, gain], [0, 1]) for gain in (1.0, 2.0, 3.0)]
-        policy = OccupancyPriority(CoupledMDP(arms, [1.0], 0.5), np.zeros((3, 1, 2)), np.ones(3), np.array([50.0]))
+        policy = occupancy_priority(CoupledMDP(arms, [1.0], 0.5), np.zeros((3, 1, 2)), np.ones(3), np.array([50.0]))
         np.testing.assert_array_equal(policy.laws[:, 0], [[1.0, 0.0]] * 3)
 
     def test_the_law_is_the_relaxations(self):
         problem = heterogeneous_machine_replacement(num_arms=6)
         found = relaxed(problem)
-        policy = OccupancyPriority(problem, found.occupancy, found.weights, found.prices)
+        policy = occupancy_priority(problem, found.occupancy, found.weights, found.prices)
         np.testing.assert_allclose(policy.laws.sum(axis=2), 1.0, atol=1e-9)
         visits = found.occupancy.sum(axis=2, keepdims=True)
         np.testing.assert_allclose(policy.laws * visits, found.occupancy, atol=1e-6)

@@ -5,10 +5,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from evenhand import solve
 from evenhand.errors import NotApplicableError
 from evenhand.evaluation import evaluate
 from evenhand.model import Arm, CoupledMDP, TimeVaryingPolicy
-from evenhand.planning.solve import solve
 from evenhand.policies import indices_of, myopic, whittle
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
-from evenhand.evaluation import evaluate, exact_values
+from evenhand.evaluation import check_policy, evaluate, exact_values, simulate, simulate_counts
 from evenhand.model import Arm, CoupledMDP, Simulator
 from evenhand.policies import (
     LEAST_PRIORITY,
@@ -22,7 +22,6 @@ from evenhand.policies import (
     spend_amounts,
 )
 from evenhand.problems import machine_replacement
-from evenhand.simulation import check_policy, simulate, simulate_counts
 
 from ..conftest import mentions, random_arm, two_types
 

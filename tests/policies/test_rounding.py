@@ -6,17 +6,17 @@ import pytest
 from evenhand.model import Arm, CoupledMDP, as_welfare
 from evenhand.planning import relax
 from evenhand.policies import (
-    OccupancyPriority,
     Resolving,
     fair_index,
     myopic,
+    occupancy_priority,
     rank_scores,
     settle,
     whittle,
     worst_first,
 )
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
-from evenhand.reductions import count_states
+from evenhand.solvers import count_states
 
 PROBLEMS = {
     "machines": lambda: machine_replacement(num_arms=6, operating_cost="exponential"),
@@ -51,11 +51,11 @@ def relaxed(request, problem):
 def test_the_relaxations_own_prices_leave_no_choice_to_rounding(problem, relaxed):
     """At these prices some arms are exactly at the margin: to act or not is worth the same."""
     ranks = fair_index(problem, relaxed.weights, relaxed.prices).ranks
-    laws = OccupancyPriority(problem, relaxed.occupancy, relaxed.weights, relaxed.prices).laws
+    laws = occupancy_priority(problem, relaxed.occupancy, relaxed.weights, relaxed.prices).laws
     for seed in range(5):
         weights, prices = nudge(relaxed.weights, seed), nudge(relaxed.prices, 100 + seed)
         np.testing.assert_array_equal(fair_index(problem, weights, prices).ranks, ranks)
-        nudged = OccupancyPriority(problem, nudge(relaxed.occupancy, seed), weights, prices).laws
+        nudged = occupancy_priority(problem, nudge(relaxed.occupancy, seed), weights, prices).laws
         np.testing.assert_allclose(nudged, laws, rtol=0, atol=1e-9)
 
 

@@ -7,7 +7,7 @@ import pytest
 from evenhand.model import Arm, CoupledMDP
 from evenhand.planning import SolveMethod
 from evenhand.planning.solve import solve
-from evenhand.programme import Programme, cycle, refit_proposals
+from evenhand.programme import Programme, cycle, refit
 
 STATES = ("fine", "worn", "broken")
 ACTIONS = ("run", "oil", "repair")
@@ -76,7 +76,7 @@ def solve_once(monkeypatch, solved_before):
         return solved_before[key]
 
     monkeypatch.setattr(cycle, "solve", solving)
-    monkeypatch.setattr(refit_proposals, "solve", solving)
+    monkeypatch.setattr(refit, "solve", solving)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

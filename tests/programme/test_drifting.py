@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import dirichlet_multinomial, multinomial
 
-from evenhand.cli.application import application
+from evenhand.cli import application
 from evenhand.cli.commands import programme as programme_commands
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme import ERRORS, SCALES, ObservedMoves, Programme, arms_as_of, evidence, moves_since
 
-from ..conftest import slow_after
+from ..conftest import mentions, slow_after
 
 LAW = np.array([0.7, 0.3, 0.0])
 ROW = ("pump", 0, (0,))
@@ -23,7 +23,7 @@ ROW = ("pump", 0, (0,))
 
 def moves_of(ends, law=LAW):
     """Moves of one row that ended so, one a step."""
-    return ObservedMoves(0, len(ends), {ROW: np.array(list(enumerate(ends)))}, {ROW: law}, {}, {})
+    return ObservedMoves(0, len(ends), {ROW: np.array(list(enumerate(ends)))}, {ROW: law})
 
 
 def by_hand(ends, law, num_pairs):
@@ -89,7 +89,7 @@ def test_what_is_said_to_be_impossible_counts_beyond_errors_of_reporting():
 def test_seldom_seen_arms_take_little_room():
     """Each of their moves is a row of its own: what was done in all the steps between was hardly ever done before."""
     rows = {("pump", 0, tuple(map(int, f"{number:09b}"))): np.array([[50 * number, 1]]) for number in range(300)}
-    moves = ObservedMoves(0, 15_000, rows, dict.fromkeys(rows, LAW), {}, {})
+    moves = ObservedMoves(0, 15_000, rows, dict.fromkeys(rows, LAW))
     tracemalloc.start()
     try:
         assert len(evidence(moves, 9).rows) == 300
@@ -178,12 +178,12 @@ def test_weights_do_not_hang_on_when_reports_come(programme, pumps):
             return moves_since(tx, programme.library.model(tx)[1], arms_as_of(tx), programme.status().step, event)
 
     before = moves()
-    assert (before.first, before.num_steps) == (3, 4)
+    assert (before.first, before.horizon) == (3, 4)
     programme.observe(
         [{"arm": "h1", "step": 5, "state": "broken"}, {"arm": "v1", "step": 2, "state": "broken"}], "late"
     )
     after = moves()
-    assert (after.first, after.num_steps) == (3, 4)
+    assert (after.first, after.horizon) == (3, 4)
     assert after.number == before.number + 2
     assert sorted(end for ends in after.ends.values() for end, _ in ends).count(0) == 1  # v1 of step 2, told later
 
@@ -233,13 +233,13 @@ def test_what_speaks_against_one_model_is_not_said_of_another(worn, monkeypatch)
 @pytest.mark.slow
 def test_a_fit_is_declined_with_a_reason_and_not_offered_again(worn, pumps):
     _, fit = worn.offer_refit()
-    with pytest.raises(InvalidInputError, match="why"):
+    with pytest.raises(InvalidInputError, check=mentions("why")):
         worn.decline(fit.id, " ")
-    with pytest.raises(NotFoundError, match="no refit 9"):
+    with pytest.raises(NotFoundError):
         worn.decline(9, "x")
     done = worn.decline(fit.id, "a bad winter", who="ann", key="d")
     assert worn.decline(fit.id, "a bad winter", key="d") == done
-    with pytest.raises(ConflictError, match="not offered"):
+    with pytest.raises(ConflictError):
         worn.decline(fit.id, "again")
     assert worn.refits()[0].declined_event == done.declined_event == worn.status().events
     assert worn.offered() is None
@@ -337,15 +337,15 @@ def worlds(rng, steps, change_at, factor):
             for state, after in zip(states[kind], new, strict=True):
                 ends[str(kind), state, (0,)].append((step, after))
             states[kind] = new
-    return ObservedMoves(0, steps, {row: np.array(found) for row, found in ends.items()}, rows, {}, {})
+    return ObservedMoves(0, steps, {row: np.array(found) for row, found in ends.items()}, rows)
 
 
 def found_at(moves, level):
     """The first step at which the model is said not to fit, looked at after every step."""
-    for step in range(1, moves.num_steps + 1):
+    for step in range(1, moves.horizon + 1):
         seen = {row: found for row, ends in moves.ends.items() if len(found := ends[ends[:, 0] < step])}
         laws = {row: moves.distributions[row] for row in seen}
-        if evidence(ObservedMoves(0, step, seen, laws, {}, {}), 24).total >= -math.log(level):
+        if evidence(ObservedMoves(0, step, seen, laws), 24).total >= -math.log(level):
             return step
     return None
 

@@ -23,7 +23,7 @@ def run_some_steps(programme):
     served = next(row.arm for row in plan.rows if row.served)
     programme.accept(plan.id, [{"arm": served, "action": "run", "why": "no access"}], who="bob", key="accept")
     programme.record(
-        [{"arm": "b2", "action": "repair", "reward": 0.1, "next_state": "fine"}, {"arm": "h1", "action": "run"}],
+        [{"arm": "b2", "action": "repair", "reward": 0.123456789, "next_state": "fine"}, {"arm": "h1", "action": "run"}],
         "crew",
         key="record",
     )
@@ -124,7 +124,7 @@ EDITS = {
         "decisions, plan 1, arm 1, chance",
     ),
     "a decision is removed": ("DELETE FROM decisions WHERE plan = 1 AND arm = 5", "decisions, plan 1, arm 5"),
-    "a reward": ("UPDATE records SET reward = 0.9 WHERE id = 1", "records, id 1, reward"),
+    "a reward": ("UPDATE records SET reward = 0.987654321 WHERE id = 1", "records, id 1, reward"),
     "a reward is erased": ("UPDATE records SET reward = NULL WHERE id = 1", "records, id 1, reward"),
     "a recorded action": ("UPDATE records SET action = 'oil' WHERE id = 2", "records, id 2, action"),
     "the source of a record": ("UPDATE records SET source = 'x' WHERE id = 2", "records, id 2, source"),
@@ -188,7 +188,7 @@ def test_every_edit_by_hand_is_found_with_its_table_key_and_column(ran):
     ran.verify()
 
 
-@pytest.mark.parametrize(("table", "column"), [("models", "body"), ("policies", "body"), ("refits", "posterior")])
+@pytest.mark.parametrize(("table", "column"), [("models", "body"), ("policies", "body")])
 def test_bytes_are_compared_by_their_digests(ran, table, column):
     with ran.store.writing() as tx:
         body = tx.execute(text(f"SELECT {column} FROM {table} ORDER BY event")).scalars().first()
@@ -240,10 +240,10 @@ def rewrite(programme, event, old, new):
 def test_a_rewritten_chain_is_found_by_a_head_alone(ran):
     head = ran.verify()
     event = next(event.id for event in ran.events() if event.kind == "recorded")
-    rewrite(ran, event, "0.1", "0.9")
+    rewrite(ran, event, "0.123456789", "0.987654321")
     assert places(ran) == ["records, id 1, reward"]
     with ran.store.writing() as tx:
-        tx.execute(text("UPDATE records SET reward = 0.9 WHERE id = 1"))
+        tx.execute(text("UPDATE records SET reward = 0.987654321 WHERE id = 1"))
     ran.verify()  # it agrees with itself
     assert f"events, id {head.event}" in places(ran, head=head)
 

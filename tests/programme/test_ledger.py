@@ -45,7 +45,7 @@ def test_a_key_is_kept_only_with_what_was_done(programme):
 
         once(tx, "k", "odd", [], do)
     with programme.store.writing() as tx:
-        assert once(tx, "k", "even", [], lambda: {"done": True}) == ({"done": True}, False)
+        assert once(tx, "k", "even", [], lambda: {"done": True}) == {"done": True}
     assert [event.kind for event in programme.events()] == ["created", "answered"]
     assert programme.verify().event == 2
 

@@ -8,6 +8,8 @@ from evenhand.errors import ConflictError, InvalidInputError, TableError
 from evenhand.planning import load_plan
 from evenhand.programme import Programme, most_likely, schema
 
+from ..conftest import mentions
+
 
 def test_a_step_goes_round(programme):
     planned = programme.plan(who="ann")
@@ -44,7 +46,7 @@ def test_the_same_inputs_give_the_same_plan_and_others_supersede_it(programme):
     second = programme.plan()
     assert (second.plan, second.replaced) == (2, 1)
     assert [plan.status for plan in programme.plans()] == ["proposed", "superseded"]
-    with pytest.raises(ConflictError, match="superseded"):
+    with pytest.raises(ConflictError, check=mentions("superseded")):
         programme.accept(1)
     less = programme.plan(budget={"hours": 0})
     assert (less.served, less.used, less.replaced) == (0, {"hours": 0}, 2)
@@ -62,9 +64,9 @@ def test_answers_under_a_key_are_given_again(programme):
     assert programme.accept(plan.plan, key="a") == done
     assert programme.record(rows, "crew", key="r") == recorded
     assert programme.status().events == events
-    with pytest.raises(ConflictError, match="another request"):
+    with pytest.raises(ConflictError):
         programme.plan(key="a")
-    with pytest.raises(ConflictError, match="accepted already"):
+    with pytest.raises(ConflictError, check=mentions("accepted")):
         programme.accept(plan.plan)
 
 
@@ -142,8 +144,9 @@ def test_what_was_not_seen_is_believed_by_what_was_done(programme, pumps):
     assert rows["v1"].chance == pytest.approx(law.max())
     assert programme.recompute(now.id) == now
     programme.record([{"arm": "b2", "action": "run", "step": 0}], "crew, corrected")  # it was not repaired after all
-    with pytest.raises(ConflictError, match='b2: is believed in "broken"'):
+    with pytest.raises(ConflictError) as raised:
         programme.accept(now.id)
+    assert [fault.place for fault in raised.value.faults] == ["b2"]
     assert programme.recompute(now.id) == now  # as of what it knew
 
 
@@ -237,7 +240,7 @@ def test_changed_rows_are_found(programme):
     plan = programme.plan().plan
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE decisions SET planned = 'run', served = 0 WHERE served = 1"))
-    with pytest.raises(InvalidInputError, match="decisions differ"):
+    with pytest.raises(InvalidInputError):
         programme.recompute(plan)
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE observations SET state = 'worn' WHERE state = 'broken'"))

@@ -67,10 +67,12 @@ def test_every_reward_is_in_one_account():
     continuation = continue_by(model, np.array([3, 2]), "gini:2")
     arms = play(model, [3, 2], 12, rng, hidden=0.3, overridden=0.2, noise=0.1)
     found = decompose(continuation, arms, np.ones((5, len(STRENGTHS))))
-    parts = found.promised + found.overrides + found.undone + found.moves + found.rewards
-    np.testing.assert_allclose(found.realised, parts, atol=1e-12)
-    assert np.abs(found.moves).min() > 0
-    assert np.abs(found.rewards).min() > 0
+    parts = (
+        (found["expected"] + found["plans"]) + found["overrides"] + found["undone"] + found["moves"] + found["rewards"]
+    )
+    np.testing.assert_allclose(found["realised"], parts, atol=1e-12)
+    assert np.abs(found["moves"]).min() > 0
+    assert np.abs(found["rewards"]).min() > 0
 
 
 def test_expectations_and_variances_are_those_of_every_path():
@@ -106,15 +108,15 @@ def test_an_arm_by_hand():
     found = decompose(continuation, arms, np.ones((1, 4)))
     serve = continuation.action_probabilities[0]
     last = np.array([serve[0] @ [1.0, 0.7], serve[1] @ [0.0, -0.2]])  # what the last step is worth, by state
-    assert found.realised[0] == pytest.approx(1.0 + 0.0)
+    assert found["realised"][0] == pytest.approx(1.0 + 0.0)
     promised_then = 1.0 + 0.7 * last[0] + 0.3 * last[1]  # idling when fine
-    assert found.promised[0] == pytest.approx(promised_then + (-0.2 - last[1]))
-    assert found.overrides[0] == pytest.approx(0.2)
-    assert found.moves[0] == pytest.approx(last[1] - (0.7 * last[0] + 0.3 * last[1]))
-    assert found.variance[0] == pytest.approx(0.3 * 0.7 * (last[0] - last[1]) ** 2)
+    assert (found["expected"] + found["plans"])[0] == pytest.approx(promised_then + (-0.2 - last[1]))
+    assert found["overrides"][0] == pytest.approx(0.2)
+    assert found["moves"][0] == pytest.approx(last[1] - (0.7 * last[0] + 0.3 * last[1]))
+    assert found["variance"][0] == pytest.approx(0.3 * 0.7 * (last[0] - last[1]) ** 2)
     # E = exp(-l D) / mean of exp(-l D)
     off = last - (0.7 * last[0] + 0.3 * last[1])
-    assert found.evidence[0, 0] == pytest.approx(-off[1] - np.log(0.7 * np.exp(-off[0]) + 0.3 * np.exp(-off[1])))
+    assert found["evidence"][0, 0] == pytest.approx(-off[1] - np.log(0.7 * np.exp(-off[0]) + 0.3 * np.exp(-off[1])))
 
 
 def test_a_state_that_was_not_seen_is_a_law():
@@ -126,12 +128,12 @@ def test_a_state_that_was_not_seen_is_a_law():
         np.full((1, 3), np.nan), model.tables.initial[:1], np.array([False]), np.array([3]),
     )  # fmt: skip
     found = decompose(continuation, arms, np.ones((1, 4)))
-    np.testing.assert_allclose(found.probabilities[0, 1], [0.7, 0.3])
-    assert found.realised[0] == pytest.approx(1.0 + 0.7 + 1.0)
+    np.testing.assert_allclose(found["probabilities"][0, 1], [0.7, 0.3])
+    assert found["realised"][0] == pytest.approx(1.0 + 0.7 + 1.0)
     worth = continuation.values(1)[1, 0]
     law = np.array([0.49, 0.51])
-    assert found.moves[0] == pytest.approx(worth[0] - law @ worth)
-    assert found.impossible[0] == 0
+    assert found["moves"][0] == pytest.approx(worth[0] - law @ worth)
+    assert found["impossible"][0] == 0
 
 
 def test_evidence_has_mean_one_at_most():
@@ -147,7 +149,7 @@ def test_evidence_has_mean_one_at_most():
                 np.array([0]), np.array([0]), np.array([2]), np.array([[0, state]]), idle, idle, idle, reward,
                 model.tables.initial[:1], np.array([False]), np.array([2]),
             )  # fmt: skip
-            total += 0.5 * chance * np.exp(decompose(continuation, arms, np.array([[0.5, 1, 2, 4.0]])).evidence[0])
+            total += 0.5 * chance * np.exp(decompose(continuation, arms, np.array([[0.5, 1, 2, 4.0]]))["evidence"][0])
     assert (total <= 1 + 1e-12).all()
     assert total[0] > 0.9
 
@@ -161,11 +163,11 @@ def alarms(model, counts, num_steps, episodes, level, seed, then=lambda arms: ar
         arms = then(play(model, counts, num_steps, rng, **how))
         strengths = choose_strengths(continuation, arms, group, len(counts), level)
         found = decompose(continuation, arms, strengths)
-        evidence = [found.evidence[group == g].sum(axis=0) for g in range(len(counts))]
+        evidence = [found["evidence"][group == g].sum(axis=0) for g in range(len(counts))]
         warned += any(one.corrected <= level for one in holm(p_values(evidence)))
         for g in range(len(counts)):
-            spread = np.sqrt((found.variance + found.reward_variance)[group == g].sum())
-            inside.append(abs((found.moves + found.rewards)[group == g].sum()) <= 1.96 * spread)
+            spread = np.sqrt((found["variance"] + found["reward_variance"])[group == g].sum())
+            inside.append(abs((found["moves"] + found["rewards"])[group == g].sum()) <= 1.96 * spread)
     return warned / episodes, np.mean(inside)
 
 
@@ -198,7 +200,7 @@ def join_after_bad_luck(arms):
     for kind in np.unique(arms.block):
         own = np.flatnonzero(arms.block == kind)
         bad = (arms.state[own[::2]] == 1).any(axis=0)
-        begin[own[1::2]] = bad.argmax() if bad.any() else arms.num_steps
+        begin[own[1::2]] = bad.argmax() if bad.any() else arms.horizon
     return replace(arms, begin=begin, was_seen=begin > 0)
 
 

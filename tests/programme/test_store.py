@@ -1,19 +1,15 @@
-import shutil
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import inspect, select, text
+from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from evenhand.errors import InvalidInputError, TableError, UnavailableError
 from evenhand.programme import Programme, Store, schema
-from evenhand.programme import store as stores
-from evenhand.programme.migrations import upgrade
+
+from ..conftest import mentions
 
 
 def test_what_was_written_is_there_when_it_is_opened_again(address, pumps, roster):
@@ -26,13 +22,6 @@ def test_what_was_written_is_there_when_it_is_opened_again(address, pumps, roste
     assert told.arms == {"big": 2, "small": 3}
     assert told.groups == {"big": 2, "hill": 2, "valley": 1}
     assert (told.step, told.observed, told.events, told.budget) == (0, 5, 1, {"hours": 3.0})
-
-
-def test_the_migrations_make_the_schema(programme):
-    with programme.store.reading() as tx:
-        context = MigrationContext.configure(tx, opts={"compare_type": True, "compare_server_default": True})
-        assert compare_metadata(context, schema.METADATA) == []
-        assert set(inspect(tx).get_table_names()) == {*schema.METADATA.tables, "alembic_version"}
 
 
 def test_events_cannot_be_changed(programme):
@@ -52,71 +41,18 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
     store = Store.create(address)
     with store.writing(made=False) as tx:
         tx.execute(text("CREATE TABLE letters (id INTEGER)"))
-    with pytest.raises(InvalidInputError, match=r"other tables \(letters\)"):
+    with pytest.raises(InvalidInputError, check=mentions("letters")):
         Programme.create(address, pumps, roster)
     with pytest.raises(InvalidInputError):
         Programme.open(address)
     store.close()
 
 
-def test_a_newer_schema_is_refused_in_words(programme, address):
+def test_another_version_of_the_tables_is_refused(programme, address):
     with programme.store.writing() as tx:
-        tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        tx.execute(text("UPDATE programme SET version = '9999'"))
     with pytest.raises(InvalidInputError):
         Programme.open(address)
-
-
-NEXT = """
-import sqlalchemy as sa
-from alembic import op
-
-revision = "0002"
-down_revision = "0001"
-branch_labels = None
-depends_on = None
-
-
-def upgrade():
-    op.add_column("arms", sa.Column("remark", sa.Text, nullable=False, server_default="none"))
-    {more}
-"""
-
-
-@pytest.fixture
-def next_version(tmp_path, monkeypatch):
-    """Makes this a version with one schema more."""
-
-    def pretend(more=""):
-        folder = tmp_path / "migrations"
-        shutil.copytree(Path(upgrade.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "versions" / "0002_next.py").write_text(NEXT.format(more=more))
-        whole = upgrade.upgrade
-        monkeypatch.setattr(upgrade, "upgrade", lambda tx: whole(tx, folder))
-        monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002"))
-
-    return pretend
-
-
-def test_an_older_programme_is_brought_to_the_present_schema_with_all_that_is_in_it(programme, address, next_version):
-    programme.observe([{"arm": "b1", "state": "worn"}], "inspection")
-    before = programme.status(), programme.arms(), programme.events()
-    next_version()
-    for _ in range(2):
-        with Programme.open(address) as now:
-            assert (now.status(), now.arms(), now.events()) == before
-            assert now.verify().event == 2
-            with now.store.reading() as tx:
-                assert set(tx.execute(text("SELECT remark FROM arms")).scalars()) == {"none"}
-
-
-def test_a_migration_that_breaks_leaves_the_old_schema(programme, address, next_version):
-    next_version("op.execute('SELECT nothing FROM nowhere')")
-    with pytest.raises(UnavailableError, match=r"nothing|nowhere"):
-        Programme.open(address)
-    with programme.store.reading() as tx:
-        assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0001"
-        assert "remark" not in {column["name"] for column in inspect(tx).get_columns("arms")}
-    assert programme.verify().event == 1
 
 
 def test_a_transaction_that_fails_changes_nothing(programme):
@@ -138,10 +74,9 @@ def test_one_moment_is_read(programme, address):
             tx.execute(text("UPDATE programme SET name = 'other'"))
 
 
-def test_who_waits_too_long_is_told(programme, address, monkeypatch):
-    monkeypatch.setattr(stores, "WAIT", 1)
+def test_who_waits_too_long_is_told(programme, address):
     told = pytest.raises(UnavailableError)
-    with Programme.open(address) as other, programme.store.writing(), told:
+    with Programme(Store.open(address, wait=1)) as other, programme.store.writing(), told:
         other.observe([{"arm": "b1", "state": "worn"}], "inspection")
     assert programme.verify().event == 1
 
@@ -149,16 +84,17 @@ def test_who_waits_too_long_is_told(programme, address, monkeypatch):
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("", "expected the name of a file"),
-        ("mysql://somewhere/x", r"expected a file, or postgresql://\.\.\., got mysql"),
-        ("postgresql://a@host:port/x", "cannot be read"),
-        ("nowhere/pumps.db", "cannot be read: .*programme create"),
-        ("postgresql://tester:secret@127.0.0.1:1/x", r"postgresql://tester:\*\*\*@127.0.0.1:1/x: .*refused"),
+        ("", "PROGRAMME"),
+        ("mysql://somewhere/x", "mysql"),
+        ("postgresql://a@host:port/x", "PROGRAMME"),
+        ("nowhere/pumps.db", "programme create"),
+        ("postgresql://tester:secret@127.0.0.1:1/x", "postgresql://tester:***@127.0.0.1:1/x:"),
+        ("postgresql://tester@127.0.0.1:1/x?password=secret", "postgresql://tester@127.0.0.1:1/x?password="),
     ],
 )
 def test_addresses_that_lead_nowhere(address, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises((InvalidInputError, UnavailableError), match=told) as raised:
+    with pytest.raises((InvalidInputError, UnavailableError), check=mentions(told)) as raised:
         Programme.open(address)
     assert "secret" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
@@ -171,7 +107,7 @@ def test_files_that_are_no_programme(tmp_path, pumps, roster):
         with pytest.raises(InvalidInputError):
             attempt()
     assert file.read_text().startswith("This is not")
-    with pytest.raises(InvalidInputError, match="does not exist"):
+    with pytest.raises(InvalidInputError, check=mentions("none")):
         Programme.create(tmp_path / "none" / "x.db", pumps, roster)
 
 
@@ -206,12 +142,6 @@ def test_a_connection_that_breaks_while_a_change_is_kept_leaves_it_open_whether_
             end_it()
         assert "Nothing was changed" not in str(raised.value)
         assert programme.verify().event == 1
-
-
-@pytest.mark.parametrize("address", ["postgresql://ann:secret@db/m", "postgresql://ann@db/m?password=secret"])
-def test_a_password_is_never_told(address):
-    assert stores._told(stores._read_address(address)).startswith("postgresql://ann")
-    assert "secret" not in stores._told(stores._read_address(address))
 
 
 def test_opening_it_again_drops_no_lock(tmp_path, pumps, roster):

@@ -13,8 +13,7 @@ from evenhand.evaluation import exact_values
 from evenhand.kernels import lattice_index, lattice_points, lattice_size, law_of_movers
 from evenhand.model import CoupledMDP
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
-from evenhand.reductions import Counts, count_states, num_count_states
-from evenhand.solvers.dynamic_programming import solve_weighted
+from evenhand.solvers import Counts, count_states, num_count_states, solve_weighted
 
 from ..conftest import mentions
 

@@ -8,9 +8,8 @@ from evenhand.evaluation import exact_values
 from evenhand.model import CoupledMDP
 from evenhand.policies import PriorityPolicy
 from evenhand.problems import machine_replacement
-from evenhand.reductions import Joint, PairSampler
-from evenhand.reductions import joint as joint_module
-from evenhand.solvers.dynamic_programming import solve_weighted
+from evenhand.solvers import Joint, PairSampler, solve_weighted
+from evenhand.solvers import joint as joint_module
 
 from ..conftest import mentions
 

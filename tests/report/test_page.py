@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,7 @@ from evenhand.model import Arm, CoupledMDP, Objective, Simulator, as_welfare
 from evenhand.planning import Comparison, Row, find_policy
 from evenhand.planning.compare import compare
 from evenhand.problems import crew_maintenance, machine_replacement
-from evenhand.report import comparison_page, lorenz_rows, lorenz_svg, spread_svg, values_by_type, write_comparison
-from evenhand.report.comparison import _lead
+from evenhand.report import comparison_report, lorenz_rows, lorenz_svg, page, spread_svg, values_by_type, write_page
 from evenhand.typing import Floats, Ints
 
 from ..conftest import mentions
@@ -69,8 +69,12 @@ def plain(page: str) -> str:
     return " ".join("".join(read(page).text).split())
 
 
-def said(comparison: Comparison, problem: CoupledMDP) -> str:
-    return " ".join(_lead(comparison, problem))
+def comparison_page(comparison: Comparison, command: str = "", **options: Any) -> str:
+    return page(comparison_report(comparison, **options), command)
+
+
+def said(comparison: Comparison) -> str:
+    return " ".join(comparison_report(comparison).lead)
 
 
 def made_up(problem: CoupledMDP, values: np.ndarray, by_type: bool = False, **changes: object) -> Evaluation:
@@ -122,7 +126,7 @@ def crew() -> tuple[CoupledMDP, Comparison]:
 
 @pytest.fixture(scope="module")
 def crew_page(crew: tuple[CoupledMDP, Comparison]) -> str:
-    return comparison_page(crew[1], crew[0])
+    return comparison_page(crew[1])
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +136,7 @@ def machines() -> tuple[CoupledMDP, Comparison]:
 
 
 def test_the_page_stands_alone(crew: tuple[CoupledMDP, Comparison]) -> None:
-    page = comparison_page(crew[1], crew[0], command="evenhand compare crew-maintenance", seed=0)
+    page = comparison_page(crew[1], command="evenhand compare crew-maintenance", seed=0)
     reader = read(page)
     assert not {"script", "link", "img", "iframe", "object", "image", "base", "foreignobject"} & set(reader.tags)
     assert "http:" not in page
@@ -178,14 +182,14 @@ def test_the_same_data_give_the_same_bytes(crew: tuple[CoupledMDP, Comparison], 
     import matplotlib as mpl
 
     with mpl.rc_context({"font.size": 20, "svg.fonttype": "path", "svg.hashsalt": None}):
-        assert comparison_page(crew[1], crew[0]) == crew_page
+        assert comparison_page(crew[1]) == crew_page
         assert mpl.rcParams["font.size"] == 20
 
 
 def test_pages_are_drawn_without_pyplot(crew: tuple[CoupledMDP, Comparison], monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a state of its own, and opens windows."""
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # an import of it is an error
-    assert "<svg" in comparison_page(crew[1], crew[0])
+    assert "<svg" in comparison_page(crew[1])
 
 
 @pytest.mark.filterwarnings("error")
@@ -195,7 +199,7 @@ def test_text_from_outside_is_escaped() -> None:
     problem = CoupledMDP([pump, other], budget=np.ones(1), discount=0.5)
     found = {EVIL: made_up(problem, np.array([2.0, 1.0])), "$x$ 漢字": made_up(problem, np.array([3.0, 0.5]))}
     comparison = replace(side_by_side(problem, found, 5.0, EVIL), left_out={EVIL: EVIL})
-    page = comparison_page(comparison, problem, title=EVIL, command=EVIL)
+    page = comparison_page(comparison, title=EVIL, command=EVIL)
     reader = read(page)
     assert "script" not in reader.tags
     assert "img" not in reader.tags
@@ -206,17 +210,17 @@ def test_text_from_outside_is_escaped() -> None:
 
 
 def test_the_bound_is_on_top_and_in_the_figure(machines: tuple[CoupledMDP, Comparison]) -> None:
-    problem, comparison = machines
+    _, comparison = machines
     best = comparison.rows[0].evaluation.welfare
-    optimum = plain(comparison_page(replace(comparison, bound_name="optimum"), problem))
+    optimum = plain(comparison_page(replace(comparison, bound_name="optimum")))
     assert "optimumno policy can have more" in optimum
     assert f"{100 * (20 - best) / 20:.2f} % below the optimum of 20.00" in optimum
     assert "optimum 20.00" in optimum
-    other = plain(comparison_page(replace(comparison, bound_name="fluid"), problem))
+    other = plain(comparison_page(replace(comparison, bound_name="fluid")))
     assert "fluidfluid: no policy can have more" in other
     assert mentions("20.00")(other)
     assert "Optimum" not in other
-    without = plain(comparison_page(replace(comparison, upper_bound=None), problem))
+    without = plain(comparison_page(replace(comparison, upper_bound=None)))
     assert "bound" not in without.lower()
     assert "optimum" not in without.lower()
 
@@ -226,11 +230,11 @@ def test_a_bound_that_is_met_and_one_below_zero() -> None:
     values = np.array([-3.0, -1.0])
     welfare = float(as_welfare("gini:2", 2)(values))
     met = side_by_side(problem, {"a": made_up(problem, values)}, welfare, "optimum")
-    assert mentions("optimum")(plain(comparison_page(met, problem)))
-    below = plain(comparison_page(replace(met, upper_bound=-1.0), problem))
+    assert mentions("optimum")(plain(comparison_page(met)))
+    below = plain(comparison_page(replace(met, upper_bound=-1.0)))
     assert "below bound" in below
     assert f"{-1 - welfare:.3f} below the optimum of −1.000" in below
-    zero = plain(comparison_page(replace(met, upper_bound=0.0), problem))
+    zero = plain(comparison_page(replace(met, upper_bound=0.0)))
     assert f"{-welfare:.3f} below the optimum of 0" in zero
 
 
@@ -238,14 +242,14 @@ def test_a_simulation_above_the_optimum_is_no_contradiction() -> None:
     problem = different_arms(2)
     found = made_up(problem, np.array([1.0, 2.0]), exact=False, welfare_stderr=0.1, num_episodes=9, horizon=9)
     comparison = side_by_side(problem, {"a": found}, found.welfare - 0.01, "optimum")
-    assert mentions("optimum")(plain(comparison_page(comparison, problem)))
+    assert mentions("optimum")(plain(comparison_page(comparison)))
 
 
 def test_who_is_worst_off_and_who_is_unfair() -> None:
     problem = different_arms(3)
     fair = made_up(problem, np.array([3.0, 2.0, 2.5]))
     unfair = made_up(problem, np.array([0.5, 1.0, 6.0]))
-    text = said(side_by_side(problem, {"even": fair, "odd": unfair}), problem)
+    text = said(side_by_side(problem, {"even": fair, "odd": unfair}))
     assert "Two policies were compared on three arms that share one resource." in text
     assert mentions("even", "arm 1", "2.000", "2.500")(text)
     assert f"is odd (Gini coefficient {unfair.gini_coefficient:.3f}; worst-off arm 0.5000)" in text
@@ -257,16 +261,16 @@ def test_ties_are_told_exactly_and_within_error() -> None:
     values = np.array([1.0, 2.0])
     noisy = made_up(problem, values - 0.01, exact=False, welfare_stderr=0.1, num_episodes=9, horizon=9)
     rows = {"a": made_up(problem, values), "b": made_up(problem, values), "c": noisy}
-    text = said(side_by_side(problem, rows), problem)
+    text = said(side_by_side(problem, rows))
     assert "Exactly as good: b." in text
     assert "error of the simulation: c." in text
 
 
 def test_equal_arms_need_no_figure_of_their_spread(machines: tuple[CoupledMDP, Comparison]) -> None:
-    problem, comparison = machines
-    assert spread_svg(comparison, problem) is None
+    _, comparison = machines
+    assert spread_svg(comparison) is None
     assert lorenz_svg(comparison) is None
-    page = comparison_page(comparison, problem)
+    page = comparison_page(comparison)
     assert read(page).tags.count("svg") == 1
     assert "Every policy gives each arm the same value" in plain(page)
 
@@ -288,7 +292,7 @@ def test_values_by_type_of_a_policy_that_tells_arms_apart() -> None:
 
 def test_one_arm_and_one_policy() -> None:
     problem = different_arms(1)
-    page = comparison_page(side_by_side(problem, {"only": made_up(problem, np.array([2.0]))}), problem)
+    page = comparison_page(side_by_side(problem, {"only": made_up(problem, np.array([2.0]))}))
     text = plain(page)
     assert mentions("2.000")(text)
     assert "Values of the arms" not in text
@@ -297,7 +301,7 @@ def test_one_arm_and_one_policy() -> None:
 def test_no_policy_at_all() -> None:
     problem = different_arms(2)
     comparison = replace(side_by_side(problem, {}), left_out={"whittle": "it needs one resource"})
-    text = plain(comparison_page(comparison, problem))
+    text = plain(comparison_page(comparison))
     assert mentions("2 arms")(text)
     assert mentions("whittle")(text)
 
@@ -305,14 +309,14 @@ def test_no_policy_at_all() -> None:
 def test_the_use_of_three_resources_is_listed() -> None:
     problem = different_arms(2, num_resources=3)
     used = np.array([0.125, 0.25, 1.0])
-    page = comparison_page(side_by_side(problem, {"a": made_up(problem, np.ones(2), budget_used=used)}), problem)
+    page = comparison_page(side_by_side(problem, {"a": made_up(problem, np.ones(2), budget_used=used)}))
     assert mentions("12.5 %", "25.0 %", "100.0 %")(plain(page))
 
 
 def test_a_single_episode_has_no_error_bar() -> None:
     problem = different_arms(2)
     one = made_up(problem, np.array([1.0, 2.0]), exact=False, welfare_stderr=np.inf, num_episodes=1, horizon=9)
-    assert "± –" in plain(comparison_page(side_by_side(problem, {"a": one}), problem))
+    assert "± –" in plain(comparison_page(side_by_side(problem, {"a": one})))
 
 
 @pytest.mark.slow
@@ -320,16 +324,16 @@ def test_a_thousand_different_arms() -> None:
     problem = different_arms(1000, name="pump")
     values = np.random.default_rng(0).uniform(1, 9, (2, 1000))
     rows = {"a": made_up(problem, values[0]), "b": made_up(problem, values[1], exact=False, num_episodes=5, horizon=7)}
-    page = comparison_page(side_by_side(problem, rows), problem)
+    page = comparison_page(side_by_side(problem, rows))
     assert len(page) < 200_000
     assert "pump (type 11)1" in plain(page) and "and 988 more" in plain(page)
-    assert "Types of arms" not in comparison_page(side_by_side(problem, rows), different_arms(1000))
+    assert "Types of arms" not in comparison_page(replace(side_by_side(problem, rows), problem=different_arms(1000)))
 
 
 def test_a_billion_arms_are_told_by_type() -> None:
     problem = crew_maintenance(num_arms=10**9, num_types=3)
     found = made_up(problem, np.array([1.0, 5.0, 9.0]), by_type=True)
-    text = plain(comparison_page(side_by_side(problem, {"a": found}), problem))
+    text = plain(comparison_page(side_by_side(problem, {"a": found})))
     assert mentions("333,333,334", "type 1")(text)
 
 
@@ -343,7 +347,7 @@ def test_what_a_simulator_cannot_tell_is_said_in_its_own_words() -> None:
     usage = np.array([[0.0, 0.0], [1.0, 1.0]])
     world = Simulator(sample, first, usage, num_states=1, num_arms=2, budget=np.ones(2), discount=0.9)
     found = compare(world, ["random", "never-act"], num_episodes=4, horizon=5, rng=0)
-    text = plain(comparison_page(found, world))
+    text = plain(comparison_page(found))
     assert "cannot be bounded" in text and "Long run" not in text
     assert "No upper bound: " in text and "Left out" not in text
 
@@ -351,14 +355,11 @@ def test_what_a_simulator_cannot_tell_is_said_in_its_own_words() -> None:
 def test_it_is_written_wholly_or_not_at_all(
     tmp_path: Path, machines: tuple[CoupledMDP, Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem, comparison = machines
+    _, comparison = machines
     path = tmp_path / "report.html"
-    heard: list[float] = []
-    write_comparison(comparison, problem, path, title="Ümlaut", progress=lambda _, share: heard.append(share))
+    write_page(comparison_report(comparison, title="Ümlaut"), path)
     before = path.read_text(encoding="utf-8")
-    assert before == comparison_page(comparison, problem, title="Ümlaut")
-    assert heard == sorted(heard)
-    assert (heard[0], heard[-1]) == (0.0, 1.0)
+    assert before == comparison_page(comparison, title="Ümlaut")
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -366,18 +367,18 @@ def test_it_is_written_wholly_or_not_at_all(
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            write_comparison(comparison, problem, path, title="other")
+            write_page(comparison_report(comparison, title="other"), path)
     assert path.read_text(encoding="utf-8") == before
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
     with pytest.raises(InvalidInputError):
-        write_comparison(comparison, problem, tmp_path / "absent" / "report.html")
+        write_page(comparison_report(comparison), tmp_path / "absent" / "report.html")
 
 
 def test_seed_and_command_are_told_only_if_given(machines: tuple[CoupledMDP, Comparison]) -> None:
-    given = plain(comparison_page(machines[1], machines[0], command="evenhand compare x", seed=7))
+    given = plain(comparison_page(machines[1], command="evenhand compare x", seed=7))
     assert mentions("command", "evenhand", "compare")(given)
     assert mentions("seed", "seed 7")(given)
-    absent = plain(comparison_page(machines[1], machines[0]))
+    absent = plain(comparison_page(machines[1]))
     assert "by the command" not in absent
     assert "seed" not in absent
 

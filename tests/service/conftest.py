@@ -2,11 +2,13 @@
 
 import asyncio
 import importlib.util
+import re
 import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
@@ -51,6 +53,23 @@ def programme(template, tmp_path):
         yield opened
 
 
+def described(app):
+    """A hook that compares every JSON answer of the API with the description at /openapi.json."""
+    document = app.openapi()
+    paths = {re.compile(re.sub(r"{\w+}", "[^/]+", path)): found for path, found in document["paths"].items()}
+
+    def check(answer):
+        known = (found for path, found in paths.items() if path.fullmatch(answer.request.url.path))
+        operation = next(known, {}).get(answer.request.method.lower())
+        if operation is None or "json" not in answer.headers.get("content-type", ""):
+            return
+        answer.read()
+        schema = operation["responses"][str(answer.status_code)]["content"][answer.headers["content-type"]]["schema"]
+        jsonschema_rs.validate(schema | {"components": document["components"]}, answer.json())
+
+    return check
+
+
 @pytest.fixture
 def serving():
     """Clients of servers in this process."""
@@ -59,6 +78,7 @@ def serving():
     def serve(programme, **settings):
         app = create_app(programme, Settings(**(QUIET | settings)))
         client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+        client.event_hooks["response"].append(described(app))
         client.__enter__()
         clients.append(client)
         return client
@@ -69,9 +89,9 @@ def serving():
 
 
 @contextmanager
-def served_by_thread(programme, **settings):
+def served_by_thread(programme, unread=60.0, **settings):
     """The address of a server in a thread of this process."""
-    listener = listen("127.0.0.1", 0)
+    listener = listen("127.0.0.1", 0, unread)
     chosen = Settings(**(QUIET | settings))
     app = create_app(programme, chosen)
     server = uvicorn.Server(configuration(app, chosen))

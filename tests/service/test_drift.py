@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
 
 from evenhand.programme import Programme
-from evenhand.programme.api import schemas
 
 from ..conftest import slow_after
 
@@ -59,7 +57,6 @@ def test_one_of_two_servers_offers_a_fit_and_a_person_answers(worn, address, ser
         clients = [serving(programme, **SOON) for programme in (worn, other)]
         offers = [wait_for(lambda c=client: c.get(P).json()["offered"]) for client in clients]
         assert offers[0] == offers[1]
-        TypeAdapter(schemas.ProgrammeStatus).validate_json(clients[0].get(P).content)
         fits = clients[1].get(f"{P}/refits").json()["refits"]
         assert [fit["id"] for fit in fits] == [offers[0]["refit"]]
         assert fits[0]["why"] == offers[0]["why"]
@@ -73,7 +70,6 @@ def test_one_of_two_servers_offers_a_fit_and_a_person_answers(worn, address, ser
         answers = [clients[n].post(where, json={"why": "winter"}, headers={"Idempotency-Key": "d"}) for n in (0, 1)]
         assert [answer.status_code for answer in answers] == [200, 200]
         assert answers[0].json() == answers[1].json()
-        TypeAdapter(schemas.Refitted).validate_json(answers[0].content)
         assert clients[1].post(where, json={"why": "winter"}).status_code == 409
         assert clients[1].get(P).json()["offered"] is None
         set_ = clients[0].post(f"{P}/bounds", json={"level": 0.2, "who": "ann"})

@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from evenhand.programme import Tokens, make_token
+from evenhand.programme import Tokens, make_token, read_form
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
@@ -88,17 +88,14 @@ def test_nested_parts_stop_nothing(served, programme, tokens):
 
 
 def test_forms_are_parsed_beside_the_event_loop(served, programme, monkeypatch):
-    from evenhand.programme.web import layout
-
     begun, go_on = threading.Event(), threading.Event()
 
     def parse(body, kind):
         begun.set()
         assert go_on.wait(WAIT)
-        return parse_at_once(body, kind)
+        return read_form(body, kind)
 
-    parse_at_once = layout.read_form
-    monkeypatch.setattr(layout, "read_form", parse)
+    monkeypatch.setattr("evenhand.programme.web.layout.read_form", parse)
     with served(programme) as address:
         heads = {"Content-Type": FORM, "Origin": address}
         sending = threading.Thread(
@@ -168,11 +165,8 @@ def test_slow_heads_and_bodies_are_cut_off(served, programme, tokens):
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such timeout")
-def test_a_client_that_does_not_read_is_cut_off(served, programme, monkeypatch):
-    from evenhand.programme.api import server
-
-    monkeypatch.setattr(server, "UNREAD", 1)
-    with served(programme, slowest_head=2 * WAIT) as address, socket.socket() as deaf:
+def test_a_client_that_does_not_read_is_cut_off(served, programme):
+    with served(programme, unread=1.0, slowest_head=2 * WAIT) as address, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.settimeout(1.0)
         deaf.connect(where(address))

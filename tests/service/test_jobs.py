@@ -1,24 +1,20 @@
 """Long computations: told, waited for, cancelled, refused, done once."""
 
-import asyncio
-import dataclasses
 import json
 import resource
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 
+import psutil
 import pytest
-from pydantic import TypeAdapter
 
 from evenhand.model import save
 from evenhand.planning import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
 from evenhand.programme import Programme, Tokens, make_token
-from evenhand.programme.api import schemas
 
 P = "/v1/programme"
 
@@ -73,7 +69,6 @@ class TestDeciding:
             asked = asking(model, states, welfare="gini:2", seed=5)
             answer = client.post("/v1/decide", json=asked)
             assert answer.status_code == 200, answer.text
-            TypeAdapter(schemas.Decided).validate_json(answer.content)
             assert answer.json() == plan.act(asked["states"], 5).to_dict()
         text = client.get("/metrics").text
         assert 'evenhand_decide_models_total{cached="no"} 1.0' in text
@@ -131,14 +126,11 @@ def test_progress_cancelling_and_a_full_queue(programme, serving):
     assert [kind for kind, _ in stream[:-1]] == ["progress"] * (len(stream) - 1)
     assert stream[-1][0] == "done"
     answer = stream[-1][1]["answer"]
-    fields = {field.name: answer[field.name] for field in dataclasses.fields(schemas.Certificate)}
-    TypeAdapter(schemas.Certificate).validate_json(json.dumps(fields | {"numbers": []}))
     assert set(answer["difference"]) == {"welfare", "stderr", "measurable"}
     shares = [told["progress"] for _, told in stream]
     assert shares[0] == 0.0
     assert shares[-1] == 1.0
     listed = client.get("/v1/jobs")
-    TypeAdapter(schemas.JobList).validate_json(listed.content)
     assert {one["status"] for one in listed.json()["jobs"]} == {"done", "cancelled"}
     wrong = client.post(f"{P}/what-if", json={"welfare": "envy"}).json()["id"]
     told = ended(client, wrong)
@@ -167,8 +159,8 @@ def test_readers_do_not_delay_writers(programme, serving, model, holders):
         return client.post("/v1/decide", json=asking(long, seed=seed), headers=heads[holder])
 
     long = model | {"budget": [1.0]}
-    with stopped(client):
-        answers = [decide("read-1", seed) for seed in range(9)]
+    with stopped(lambda: decide("read-1", 0)) as first:
+        answers = [first, *(decide("read-1", seed) for seed in range(1, 9))]
         assert [answer.status_code for answer in answers] == [202] * 2 + [429] * 7
         jobs = [answer.json()["id"] for answer in answers[:2]]
         other = decide("read-2", 9).json()["id"]
@@ -188,37 +180,34 @@ def test_readers_do_not_delay_writers(programme, serving, model, holders):
         assert told["status"] == "running", "readers' jobs are held up, and not writers'"
 
 
+def workers():
+    """The worker processes of servers in this process."""
+    return [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
+
+
 @contextmanager
-def stopped(client):
-    """Readers' jobs do not go on: each is held before its worker is asked."""
-    jobs, go_on = client.app.state.service.jobs, threading.Event()
-    do = jobs._do
-
-    async def held(job, role):
-        if role == "read":
-            job.change(status="running")
-            while not go_on.is_set():
-                await asyncio.sleep(0.02)
-        await do(job, role)
-
-    jobs._do = held
+def stopped(decide):
+    """The readers' worker does not go on after its first job has begun."""
+    first = decide()
+    (worker,) = wait_for(workers)
+    worker.suspend()
     try:
-        yield
+        yield first
     finally:
-        go_on.set()
+        worker.resume()
 
 
 @pytest.mark.slow
 def test_a_job_has_so_much_time(programme, serving):
-    client = serving(programme, job_seconds={"read": 1.0, "write": 1.0})
+    client = serving(programme, job_seconds={"read": 0.02, "write": 0.02})
     long = client.post(f"{P}/what-if", json={"welfare": "gini:2", "seconds": 600.0, "budget": [2]}).json()["id"]
     told = ended(client, long)
     assert (told["status"], told["problem"]["status"]) == ("failed", 422)
-    assert "limit of 1 second" in told["problem"]["detail"]
+    assert "0.02" in told["problem"]["detail"]
     client.app.state.service.settings.job_seconds["write"] = 600.0
     short = client.post(f"{P}/what-if", json={"budget": {"hours": 2}, "welfare": "maximin"}).json()["id"]
     assert ended(client, short)["status"] == "done"
-    (worker,) = client.app.state.service.jobs._workers.values()
+    (worker,) = workers()
     if hasattr(resource, "prlimit"):
         most = resource.prlimit(worker.pid, resource.RLIMIT_DATA)[0]
         assert most == client.app.state.service.settings.job_memory
@@ -226,13 +215,14 @@ def test_a_job_has_so_much_time(programme, serving):
 
 def test_a_worker_has_so_much_memory():
     """What does not fit raises an error that the job is answered with; the machine goes on."""
-    steps = [
-        "from evenhand.programme.api import worker",
-        "worker.limit_memory(2**29)",
-        "bytearray(2**28)",
-        "print('fits')",
-    ]
-    code = "\n".join([*steps, "bytearray(2**30)"])
+    code = """
+import psutil
+from evenhand.programme import limit_memory
+limit_memory(psutil.Process().memory_info().data + 2**29)
+bytearray(2**28)
+print('fits')
+bytearray(2**30)
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "fits\n"
     assert done.stderr.endswith("MemoryError\n")
@@ -244,7 +234,6 @@ def test_a_plan_waits_for_a_policy(tmp_path, pumps, serving):
         client = serving(programme, patience=0.0)
         first = client.post(f"{P}/plan", headers={"Idempotency-Key": "p"})
         assert first.status_code == 202
-        TypeAdapter(schemas.JobStatus).validate_json(first.content)
         assert ended(client, first.json()["id"])["status"] == "done"
         again = client.post(f"{P}/plan", headers={"Idempotency-Key": "p"})
         assert again.status_code == 200
@@ -274,7 +263,6 @@ def test_what_cannot_be_solved_is_told(tmp_path, pumps, serving):
         client = serving(programme)
         answer = client.post(f"{P}/plan")
         assert answer.status_code == 422, answer.text
-        TypeAdapter(schemas.ProblemDetails).validate_json(answer.content)
 
 
 # Two servers

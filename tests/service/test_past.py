@@ -3,11 +3,9 @@
 import json
 
 import pytest
-from pydantic import TypeAdapter
 
 from evenhand.cli import run
 from evenhand.programme import Tokens
-from evenhand.programme.api import schemas
 
 P = "/v1/programme"
 
@@ -32,14 +30,12 @@ def live_through(client, steps):
 def test_history_and_audit(client, programme):
     live_through(client, 4)
     answer = client.get(f"{P}/history", params={"arm": "b1"})
-    TypeAdapter(schemas.History).validate_json(answer.content)
     assert [entry["kind"] for entry in answer.json()["entries"]][:3] == ["joined", "seen", "decided"]
     assert answer.json()["entries"] == [entry.to_dict() for entry in programme.history("b1")]
     missing = client.get(f"{P}/history", params={"arm": "b9"})
     assert missing.status_code == 404
     audit = client.get(f"{P}/audit", params={"first": 1, "last": 2})
     assert audit.status_code == 200, audit.text
-    TypeAdapter(schemas.AuditSummary).validate_json(audit.content)
     assert (audit.json()["first"], audit.json()["last"]) == (1, 2)
     assert len(audit.json()["arms"]) == 5
     assert client.get(f"{P}/audit", params={"first": 3, "last": 1}).status_code == 422
@@ -57,11 +53,9 @@ def test_a_refit_is_looked_at_and_adopted(client, programme):
     assert told["status"] == "done", told
     assert all(abs(row["after"] - row["before"]) < 1e-3 for row in told["answer"]["moved"])
     listed = client.get(f"{P}/refits")
-    TypeAdapter(schemas.RefitList).validate_json(listed.content)
     assert [one["id"] for one in listed.json()["refits"]] == [told["answer"]["id"]]
     assert programme.status().model == before
     adopted = client.post(f"{P}/refits/{told['answer']['id']}/adopt", headers={"Idempotency-Key": "a"})
-    TypeAdapter(schemas.Refitted).validate_json(adopted.content)
     assert programme.status().model == told["answer"]["model"] != before
     again = client.post(f"{P}/refits/{told['answer']['id']}/adopt", headers={"Idempotency-Key": "a"})
     assert again.json() == adopted.json()

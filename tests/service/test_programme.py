@@ -4,33 +4,30 @@ import json
 import random
 
 import pytest
-from pydantic import TypeAdapter
 from sqlalchemy import select
 
 from evenhand.cli import run
 from evenhand.programme import schema
-from evenhand.programme.api import schemas
 
 P = "/v1/programme"
 
 
-def told(shape, answer, status=200):
-    """The JSON of an answer, if it has the status and the shape."""
+def told(answer, status=200):
+    """The JSON of an answer, if it has the status; that it has its shape the client checks."""
     assert answer.status_code == status, answer.text
-    TypeAdapter(shape).validate_json(answer.content)
     return answer.json()
 
 
 def refused(answer, status):
     """The problem of an answer; its faults as `place: message`."""
-    problem = told(schemas.ProblemDetails, answer, status)
+    problem = told(answer, status)
     assert answer.headers["content-type"] == "application/problem+json"
     assert problem["status"] == status
     return problem, [f"{fault['place']}: {fault['message']}" for fault in problem["faults"]]
 
 
 def test_where_it_stands(client, programme):
-    answer = told(schemas.ProgrammeStatus, client.get(P))
+    answer = told(client.get(P))
     assert answer["plan"] is None
     assert answer["drift"]["policy"]
     status = programme.status().to_dict()
@@ -39,40 +36,40 @@ def test_where_it_stands(client, programme):
 
 def test_a_whole_step(client, programme):
     seen = {"observations": [{"arm": "b1", "state": "worn"}, {"arm": "v1", "state": 1}], "source": "walk"}
-    assert told(schemas.Observed, client.post(f"{P}/observations", json=seen))["corrected"] == 2
-    plan = told(schemas.KeptPlan, client.post(f"{P}/plan"))
+    assert told(client.post(f"{P}/observations", json=seen))["corrected"] == 2
+    plan = told(client.post(f"{P}/plan"))
     assert [row["arm"] for row in plan["rows"]] == ["b1", "b2", "h1", "h2", "v1"]
-    assert told(schemas.ProgrammeStatus, client.get(P))["plan"] == plan["id"]
-    assert told(schemas.KeptPlan, client.get(f"{P}/plan")) == plan
-    assert told(schemas.KeptPlan, client.get(f"{P}/plan/{plan['id']}")) == plan
+    assert told(client.get(P))["plan"] == plan["id"]
+    assert told(client.get(f"{P}/plan")) == plan
+    assert told(client.get(f"{P}/plan/{plan['id']}")) == plan
     idle = next(row["arm"] for row in plan["rows"] if row["served"])
     wish = {"overrides": [{"arm": idle, "action": "run", "why": "nobody there"}], "who": "Ada"}
-    accepted = told(schemas.Accepted, client.post(f"{P}/plan/{plan['id']}/accept", json=wish))
+    accepted = told(client.post(f"{P}/plan/{plan['id']}/accept", json=wish))
     assert (accepted["step"], accepted["overridden"]) == (0, 1)
-    closed = told(schemas.KeptPlan, client.get(f"{P}/plan/{plan['id']}"))
+    closed = told(client.get(f"{P}/plan/{plan['id']}"))
     assert closed["status"] == "accepted"
     assert {row["arm"]: row["why"] for row in closed["rows"]}[idle] == "nobody there"
     done = {"records": [{"arm": "b1", "action": "run", "reward": 0.5, "next_state": "fine"}], "source": "log"}
-    assert told(schemas.Recorded, client.post(f"{P}/records", json=done))["observations"] == 1
-    assert [one["id"] for one in told(schemas.PlanList, client.get(f"{P}/plans?status=accepted"))["plans"]] == [1]
-    events = told(schemas.EventList, client.get(f"{P}/events"))["events"]
+    assert told(client.post(f"{P}/records", json=done))["observations"] == 1
+    assert [one["id"] for one in told(client.get(f"{P}/plans?status=accepted"))["plans"]] == [1]
+    events = told(client.get(f"{P}/events"))["events"]
     assert [event["kind"] for event in events] == ["created", "solved", "observed", "planned", "accepted", "recorded"]
     assert events[4]["who"] == "Ada"
-    assert told(schemas.EventList, client.get(f"{P}/events?after=3&most=2"))["events"] == events[3:5]
+    assert told(client.get(f"{P}/events?after=3&most=2"))["events"] == events[3:5]
     assert programme.verify().event == 6
-    assert told(schemas.Certificate, client.get(f"{P}/certificate"))["for_roster"]
+    assert told(client.get(f"{P}/certificate"))["for_roster"]
 
 
 def test_arms_come_and_go(client):
     new = {"arms": [{"arm": "v2", "type": "small", "group": "valley"}, {"arm": "b3", "type": "big", "state": 2}]}
-    assert told(schemas.Changed, client.post(f"{P}/arms", json=new))["arms"] == ["v2", "b3"]
+    assert told(client.post(f"{P}/arms", json=new))["arms"] == ["v2", "b3"]
     gone = client.delete(f"{P}/arms", params={"arm": ["v1", "b3"], "why": "sold"})
-    assert told(schemas.Changed, gone)["step"] == 0
-    names = [arm["arm"] for arm in told(schemas.ArmList, client.get(f"{P}/arms"))["arms"]]
+    assert told(gone)["step"] == 0
+    names = [arm["arm"] for arm in told(client.get(f"{P}/arms"))["arms"]]
     assert names == ["b1", "b2", "h1", "h2", "v2"]
-    everybody = told(schemas.ArmList, client.get(f"{P}/arms?gone=true"))["arms"]
+    everybody = told(client.get(f"{P}/arms?gone=true"))["arms"]
     assert next(arm for arm in everybody if arm["arm"] == "v1")["why"] == "sold"
-    assert told(schemas.ArmList, client.get(f"{P}/arms?step=7"))["arms"]
+    assert told(client.get(f"{P}/arms?step=7"))["arms"]
 
 
 def test_a_plan_is_what_act_says(client, programme, tmp_path):
@@ -131,7 +128,7 @@ def test_an_outdated_plan_is_refused_with_what_changed(client):
     assert any(fault.startswith("b2: ") for fault in faults)
     again = client.post(f"{P}/plan").json()
     assert again["id"] != plan["id"]
-    told(schemas.Accepted, client.post(f"{P}/plan/{again['id']}/accept"))
+    told(client.post(f"{P}/plan/{again['id']}/accept"))
     refused(client.post(f"{P}/plan/{again['id']}/accept"), 409)
     refused(client.post(f"{P}/plan", json={"step": 0}), 409)
 
@@ -222,7 +219,7 @@ def test_the_service_plans_as_the_command_acts(client, programme, tmp_path, caps
         arms = [arm["arm"] for arm in client.get(f"{P}/arms").json()["arms"]]
         seen = [{"arm": arm, "state": rng.randrange(3)} for arm in rng.sample(arms, rng.randrange(1, len(arms) + 1))]
         client.post(f"{P}/observations", json={"observations": seen, "source": "walk"})
-        plan = told(schemas.KeptPlan, client.post(f"{P}/plan", json={"budget": {"hours": rng.randrange(0, 7)}}))
+        plan = told(client.post(f"{P}/plan", json={"budget": {"hours": rng.randrange(0, 7)}}))
         with programme.store.reading() as tx:
             policy = select(schema.policies.c.body).where(schema.policies.c.digest == plan["policy"])
             (tmp_path / "plan.zip").write_bytes(tx.execute(policy).scalar())

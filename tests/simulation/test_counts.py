@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TooLargeError
-from evenhand.evaluation import exact_values
+from evenhand.evaluation import exact_values, simulate, simulate_counts
+from evenhand.evaluation.count_simulation import _first_counts
 from evenhand.model import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
-from evenhand.simulation import simulate, simulate_counts
-from evenhand.simulation.counts import _first_counts
 
 from ..conftest import mentions
 
@@ -65,7 +64,7 @@ def test_steps_weigh_what_the_criterion_says(criterion):
             seen.append(super().allocate(counts, rng))
             return seen[-1]
 
-    played = simulate_counts(problem, Noted(problem, [(0, 0, 1, 2)]), 5, None, rng=0, criterion=criterion)
+    played = simulate_counts(problem.with_criterion(criterion), Noted(problem, [(0, 0, 1, 2)]), 5, None, rng=0)
     steps = {"discounted": 300, "average": 1000, "finite:8": 8}[criterion]
     weights = np.repeat([0, 1 / 750], [250, 750]) if criterion == "average" else 0.95 ** np.arange(steps)
     rewards = [np.einsum("esa,sa->e", each[:, 0], problem.types.rewards[0]) / 6 for each in seen]
@@ -79,7 +78,7 @@ def test_steps_weigh_what_the_criterion_says(criterion):
 def test_composite_policies_play_by_counts():
     problem = machine_replacement(num_arms=4, budget=2)
     steps = TimeVaryingPolicy([worst_first(problem), never_act(problem)])
-    played = simulate_counts(problem, steps, 3, rng=0, criterion="finite:5")
+    played = simulate_counts(problem.with_criterion("finite:5"), steps, 3, rng=0)
     weights = 0.95 ** np.arange(5)
     assert played.used == pytest.approx(np.full((3, 1), weights[::2].sum() / weights.sum()))
     mixed = simulate_counts(

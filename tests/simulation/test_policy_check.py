@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import PolicyError, TooLargeError
+from evenhand.evaluation import check_policy
 from evenhand.policies import ExchangeablePriority, random_feasible
 from evenhand.problems import machine_replacement
-from evenhand.simulation import check_policy
 
 PROBLEM = machine_replacement(num_arms=3, budget=1)
 

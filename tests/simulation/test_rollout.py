@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, PolicyError, TooLargeError
-from evenhand.evaluation import exact_values
+from evenhand.evaluation import exact_values, rollout, simulate
 from evenhand.model import CoupledMDP, MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
-from evenhand.simulation import rollout, simulate
 
 from ..conftest import PROBLEMS, crossed, mentions
 from ..oracles.stepping import StepByStep
@@ -91,25 +90,21 @@ class TestCriteria:
     )
     def test_steps_weigh_what_the_criterion_says(self, criterion, horizon, weights):
         policy = Scripted([1, 0, 0])
-        played = simulate(self.problem, policy, 20, horizon, rng=0, criterion=criterion)
+        played = simulate(self.problem.with_criterion(criterion), policy, 20, horizon, rng=0)
         rewards = [self.problem.types.rewards[0, states, policy.actions] for states in policy.seen]
         np.testing.assert_allclose(played.returns, np.tensordot(weights, rewards, axes=1), rtol=1e-12)
         assert played.horizon == len(weights)
         assert played.used == pytest.approx(np.full((20, 1), 1 / 2))
         assert played.served == pytest.approx(np.tile([1.0, 0.0, 0.0], (20, 1)))
 
-    def test_the_problem_s_own_criterion_is_the_default(self):
-        own = self.problem.with_criterion("finite:6")
-        played, told = simulate(own, Scripted([0, 0, 0]), 5, rng=1), {"criterion": "finite:6", "rng": 1}
-        assert np.array_equal(played.returns, simulate(self.problem, Scripted([0, 0, 0]), 5, **told).returns)
-
     def test_usual_horizons(self):
-        lengths = [simulate(self.problem, Scripted([0, 0, 0]), 1, criterion=c).horizon for c in (None, "average")]
+        cases = (self.problem, self.problem.with_criterion("average"))
+        lengths = [simulate(case, Scripted([0, 0, 0]), 1).horizon for case in cases]
         assert lengths == [300, 1000]
 
     def test_a_policy_by_steps_begins_again_after_its_last(self):
         scripts = [Scripted([1, 0, 0]), Scripted([0, 1, 0]), Scripted([0, 0, 1])]
-        played = simulate(self.problem, TimeVaryingPolicy(scripts), 4, 7, rng=0, criterion="discounted")
+        played = simulate(self.problem, TimeVaryingPolicy(scripts), 4, 7, rng=0)
         assert [len(script.seen) for script in scripts] == [3, 2, 2]
         weights = 0.95 ** np.arange(7)
         shares = [weights[step::3].sum() / weights.sum() for step in range(3)]
@@ -124,7 +119,7 @@ class TestCriteria:
 
     def test_another_horizon_than_the_finite_one_is_refused(self):
         with pytest.raises(InvalidInputError, check=mentions("horizon", "criterion", "finite:4", "4 steps", 5)):
-            simulate(self.problem, Scripted([0, 0, 0]), 2, 5, criterion="finite:4")
+            simulate(self.problem.with_criterion("finite:4"), Scripted([0, 0, 0]), 2, 5)
 
 
 class TestWorld:

@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.errors import NotConvergedError
 from evenhand.model import Arm, ArmTables, Average, Discounted, Finite
 from evenhand.solvers import action_values
-from evenhand.solvers import single_arm as module
 
-from ..conftest import mentions
 from ..theorems.product_space import random_arm
 
 
@@ -94,13 +91,6 @@ def test_weights_of_any_size_do_not_mix():
     found = action_values(ArmTables.stack([arm] * 3), weights, np.zeros(1), Discounted(0.9))
     for table, weight in zip(found, weights, strict=True):
         np.testing.assert_allclose(table / weight, found[1], rtol=1e-9)
-
-
-def test_gives_up_after_too_many_rounds(monkeypatch):
-    monkeypatch.setattr(module, "MOST_ROUNDS", 1)
-    arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0.0], [1.0]])
-    with pytest.raises(NotConvergedError, check=mentions("1 rounds")):
-        action_values(ArmTables.stack([arm]), np.ones(1), np.zeros(1), Discounted(0.9))
 
 
 @given(seed=st.integers(0, 10**6))

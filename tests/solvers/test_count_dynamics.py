@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError, NotConvergedError, TooLargeError
 from evenhand.kernels import (
-    interpolate,
     lattice_below,
     lattice_index,
     lattice_neighbours,
@@ -23,11 +22,16 @@ from evenhand.kernels import (
 from evenhand.model import Arm, CoupledMDP
 from evenhand.planning import plan_lattice
 from evenhand.problems import crew_maintenance, machine_replacement, random_coupled
-from evenhand.reductions import Counts
-from evenhand.solvers import SMALL, CountOptimum, plan_counts, solve_counts, values
-from evenhand.solvers.counts import algorithm
-from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers import (
+    SMALL,
+    CountOptimum,
+    Counts,
+    occupancy_measure,
+    plan_counts,
+    solve_counts,
+    solve_weighted,
+    values,
+)
 
 from ..conftest import mentions, slow_after
 from ..oracles import lattice_sweeps as plain_sweeps
@@ -58,7 +62,7 @@ def value_of_choices(problem: CoupledMDP, optimum: CountOptimum) -> float:
     used = np.einsum("xsa,sak->xk", allocations, problem.types.usage[0])
     assert (used <= problem.budget_limit + 1e-12).all()
     table = counts.tabulate(np.arange(counts.num_states), allocations[:, None])
-    return float(values(table, occupancy(table, np.ones(table.num_pairs)))[0])
+    return float(values(table, occupancy_measure(table, np.ones(table.num_pairs)))[0])
 
 
 def check_against_table(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0) -> CountOptimum:
@@ -165,7 +169,7 @@ def test_optima_of_the_paper(cost, num_arms):
 def test_distributions_serve_without_splits(name, monkeypatch):
     problem = PROBLEMS[name]()
     by_splits = solve(problem)
-    monkeypatch.setattr(algorithm, "factorise", lambda matrix: None)
+    monkeypatch.setattr("evenhand.solvers.counts.algorithm.factorise", lambda matrix: None)
     by_laws = check_against_table(problem)
     assert by_laws.upper_bound == pytest.approx(by_splits.upper_bound, rel=1e-11)
 
@@ -406,18 +410,6 @@ def test_listed_allocations_alike():
     fast_best, fast_choice = lattice_sweeps.best_listed(*inputs)
     assert fast_best == pytest.approx(best, abs=1e-12)
     assert np.array_equal(fast_choice, choice)
-
-
-@given(num_states=st.integers(2, 4), few=st.integers(1, 5), factor=st.integers(1, 3), seed=st.integers(0, 999))
-def test_interpolation_keeps_linear_functions_and_grid_points(num_states, few, factor, seed):
-    rng = np.random.default_rng(seed)
-    coarse, fine = lattice_points(few, num_states), lattice_points(few * factor, num_states)
-    slopes = rng.random(num_states)
-    linear = interpolate(coarse @ slopes / few, few, fine)
-    assert linear == pytest.approx(fine @ slopes / (few * factor), abs=1e-12)
-    function = rng.random(len(coarse))
-    same = interpolate(function, few, fine)[lattice_index(coarse * factor)]
-    assert same == pytest.approx(function, abs=1e-12)
 
 
 def test_neighbours_of_points():

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from evenhand.errors import NotConvergedError
 from evenhand.model import Average, Discounted, TabularMDP
-from evenhand.solvers.dynamic_programming import solve_weighted
+from evenhand.solvers import solve_weighted
 
 from ..conftest import mentions
 

@@ -8,15 +8,21 @@ from hypothesis import strategies as st
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotConvergedError, OutOfDomainError
-from evenhand.kernels import fluid_sweeps
+from evenhand.kernels import settle_levels, trace_frontiers
 from evenhand.model import Arm, CoupledMDP, Gini, Maximin, Utilitarian
 from evenhand.problems import random_coupled
-from evenhand.solvers import FluidModel, FluidSolution, RankAnswers, project_types, read_model, solve_fluid, solve_model
-from evenhand.solvers.fluid import dual_search
-from evenhand.solvers.fluid import frontiers as frontiers_module
-from evenhand.solvers.fluid import relaxation as fluid
+from evenhand.solvers import (
+    FluidModel,
+    FluidSolution,
+    SettledLevels,
+    project_types,
+    read_model,
+    solve_fluid,
+    solve_model,
+)
 
 from ..conftest import crossed, mentions, slow_after
+from ..oracles import fluid_sweeps as oracle
 from ..oracles.fluid_lp import fluid_lp
 
 RANK_WELFARE = ["gini:2", "gini:1.2", "utilitarian", "maximin", "maximin:0.1"]
@@ -253,14 +259,11 @@ def test_alpha_fairness_out_of_reach_is_an_error():
         solve_types(several.tables, [2000] * 4, [5.0, 5.0], 0.9, "alpha:2")
 
 
-def test_the_program_steps_in_where_cuts_do_not_end(monkeypatch):
-    monkeypatch.setattr(dual_search, "MOST_ROUNDS", 2)
+def test_the_program_steps_in_if_cuts_do_not_end_and_types_are_few():
     problem = random_problem(2, 12, 3)
-    solution = solve(problem, "gini:2")
-    check(problem, solution)
-    monkeypatch.setattr(fluid, "FEW_TYPES", 0)
+    check(problem, solve_model(model_of(problem), "gini:2", most_rounds=2))
     with pytest.raises(NotConvergedError):
-        solve(problem, "gini:2")
+        solve_model(model_of(random_problem(2, 201, 3)), "gini:1.01", most_rounds=2)
 
 
 def test_discount_zero_is_a_single_step():
@@ -382,7 +385,7 @@ def test_nothing_is_better_than_the_levels_found(seed, ratio, price):
     def objective(values):
         return welfare(values, counts) - price * (counts @ traced.use(values)[:, 0])
 
-    settled = RankAnswers(welfare, counts).respond(traced.at_price(price))
+    settled = SettledLevels(welfare, counts)(traced.at_price(price))
     low, high = traced.values[traced.first], traced.values[traced.last]
     best = objective(settled)
     for _ in range(100):
@@ -399,40 +402,36 @@ def tables_of(problem) -> tuple:
 
 @pytest.mark.parametrize("num_resources", [1, 2])
 def test_compiled_frontiers_are_those_in_numpy(num_resources):
-    from evenhand.kernels import compiled_fluid
-
     problem = random_problem(40, 40, num_resources)
     prices = np.array([0.7, 0.0][:num_resources])
-    plain = fluid_sweeps.trace_frontiers(*tables_of(problem), prices, 0.9, 10.0, 20)
-    fast = compiled_fluid.trace_frontiers(*tables_of(problem), problem.types.num_states, prices, 0.9, 10.0, 20)
+    plain = oracle.trace_frontiers(*tables_of(problem), prices, 0.9, 10.0, 20)
+    fast = trace_frontiers(tables_of(problem), problem.types.num_states, prices, 0.9, 10.0, 20)
     for mine, theirs in zip(plain, fast, strict=True):
         assert np.allclose(mine, theirs, rtol=1e-9, atol=1e-9)
-    short = compiled_fluid.trace_frontiers(*tables_of(problem), problem.types.num_states, prices, 0.9, 10.0, 2)
+    short = trace_frontiers(tables_of(problem), problem.types.num_states, prices, 0.9, 10.0, 2)
     assert np.array_equal(short[0], plain.lengths)
 
 
 def test_compiled_levels_are_those_in_numpy():
-    from evenhand.kernels import compiled_fluid
-
     problem = random_coupled(300, 4, num_types=200, seed=5)
     frontiers = model_of(problem).trace(np.ones(1))
     counts = problem.type_counts
     for welfare in (Gini.geometric(300, 1.03), Maximin(), Maximin(0.01), Utilitarian()):
-        answers = RankAnswers(welfare, counts)
+        answers = SettledLevels(welfare, counts)
         for price in (1e-5, 1e-4, 1e-3, 1e-2):
             slopes = frontiers.at_price(price).slopes
-            plain = fluid_sweeps.settle_levels(frontiers.starts, frontiers.values, slopes, counts, answers.mass)
-            fast = compiled_fluid.settle_levels(frontiers.starts, frontiers.values, slopes, counts, answers.table)
-            assert np.allclose(plain, fast, rtol=1e-12)
+            parts = (frontiers.starts, frontiers.values, slopes, counts, answers.mass)
+            assert np.allclose(oracle.settle_levels(*parts), settle_levels(*parts), rtol=1e-12)
 
 
-def test_the_compiled_path_gives_the_same_solution(monkeypatch):
-    problem = random_coupled(60, 3, num_types=60, seed=6)
-    plain = solve(problem, "gini:1.05", 1e-6)
-    monkeypatch.setattr(frontiers_module, "COMPILE_FROM", 0)
-    fast = solve(problem, "gini:1.05", 1e-6)
-    assert fast.welfare == pytest.approx(plain.welfare, rel=1e-9)
-    assert fast.upper_bound == pytest.approx(plain.upper_bound, rel=1e-9)
+def test_levels_of_more_arms_than_a_table_has_entries():
+    problem = random_coupled(10**8 + 1, 3, num_types=15, seed=8)
+    frontiers, counts = model_of(problem).trace(np.ones(1)), problem.type_counts
+    for welfare in (Gini.geometric(10**8 + 1, 1 + 1e-8), Maximin(), Maximin(0.01), Utilitarian()):
+        for price in (1e-9, 1e-8, 1e-7):
+            slopes = frontiers.at_price(price).slopes
+            parts = (frontiers.starts, frontiers.values, slopes, counts, SettledLevels(welfare, counts).mass)
+            assert np.allclose(oracle.settle_levels(*parts), settle_levels(*parts), rtol=1e-12)
 
 
 def test_a_billion_arms_of_few_types():

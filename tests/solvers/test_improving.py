@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.model import Arm, CoupledMDP, Gini, Leximin, Objective
-from evenhand.reductions import Counts
-from evenhand.solvers import Priced, TabularPricing, best_mixture, weighed
-from evenhand.solvers.column_generation import improve
+from evenhand.solvers import Counts, Priced, TabularPricing, best_mixture, improve, weighed
 
 from ..oracles.problems import FIXED
 

@@ -16,9 +16,7 @@ from evenhand.model import AlphaFair, Arm, CoupledMDP, Gini, Maximin, RankWeight
 from evenhand.planning import Solution
 from evenhand.planning.solve import solve
 from evenhand.problems import health_outreach
-from evenhand.reductions import Counts, Joint
-from evenhand.solvers import TabularPricing, best_mixture, project_types, values
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers import Counts, Joint, TabularPricing, best_mixture, occupancy_measure, project_types, values
 
 from ..conftest import crossed
 from ..theorems.product_space import (
@@ -352,7 +350,7 @@ class TestBestMixture:
         vectors = [visits @ joint.mdp.rewards[choices] for choices, visits in priced]
         np.testing.assert_allclose(mixture.shares @ vectors, mixture.values, atol=1e-9)
         policy = pricing.mixed_parts(mixture.shares)[0][1]
-        np.testing.assert_allclose(values(joint.mdp, occupancy(joint.mdp, policy)), mixture.values, atol=1e-8)
+        np.testing.assert_allclose(values(joint.mdp, occupancy_measure(joint.mdp, policy)), mixture.values, atol=1e-8)
         assert mixture.welfare == pytest.approx(float(parse_welfare(welfare, 3)(mixture.values)))
 
     @given(st.integers(0, 2**32 - 1))
@@ -363,7 +361,7 @@ class TestBestMixture:
         priced = np.array([pricing(rng.dirichlet(np.ones(2)), 1e-9).vectors[:, 0] for _ in range(4)])
         shares = rng.dirichlet(np.ones(4)) * (np.arange(4) != seed % 4)
         shares /= shares.sum()
-        mixed_values = values(joint.mdp, occupancy(joint.mdp, pricing.mixed_parts(shares)[0][1]))
+        mixed_values = values(joint.mdp, occupancy_measure(joint.mdp, pricing.mixed_parts(shares)[0][1]))
         np.testing.assert_allclose(mixed_values, shares @ priced, atol=1e-9)
 
     @given(st.integers(0, 2**32 - 1))
@@ -431,7 +429,7 @@ class TestProjectionOnPermutahedron:
         mixing = cp.Variable((num_arms, num_arms), nonneg=True)
         constraints = [cp.sum(mixing, axis=0) == 1, cp.sum(mixing, axis=1) == 1]
         nearest = cp.Problem(cp.Minimize(cp.sum_squares(mixing @ weights - point)), constraints)
-        nearest.solve(solver=cp.CLARABEL)
+        nearest.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
         np.testing.assert_allclose(projected(point, weights), mixing.value @ weights, atol=1e-5)
 
     @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.floats(1e-3, 1e3))

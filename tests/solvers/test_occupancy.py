@@ -7,10 +7,8 @@ from scipy import sparse
 from evenhand.errors import InvalidInputError
 from evenhand.model import Discounted, TabularMDP
 from evenhand.problems import machine_replacement
-from evenhand.reductions import Counts, Joint
+from evenhand.solvers import Counts, Joint, occupancy_measure, policy_of, values
 from evenhand.solvers import occupancy as module
-from evenhand.solvers import policy_of, values
-from evenhand.solvers.occupancy import occupancy
 
 from ..conftest import mentions
 
@@ -56,7 +54,7 @@ def road(request, monkeypatch):
 def test_is_the_discounted_number_of_visits(road, seed, discount):
     mdp = random_mdp(seed, discount=discount)
     probabilities = random_policy(mdp, seed)
-    measure = occupancy(mdp, probabilities)
+    measure = occupancy_measure(mdp, probabilities)
     np.testing.assert_allclose(measure, by_series(mdp, probabilities, 600), rtol=1e-9, atol=1e-12)
     assert measure.sum() == pytest.approx(1 / (1 - discount))
     np.testing.assert_allclose(values(mdp, measure), measure @ mdp.rewards)
@@ -66,15 +64,17 @@ def test_is_the_discounted_number_of_visits(road, seed, discount):
 def test_on_reductions(road, reduction):
     mdp = reduction(machine_replacement(num_arms=3, budget=2)).mdp
     probabilities = random_policy(mdp, 0)
-    np.testing.assert_allclose(occupancy(mdp, probabilities), by_series(mdp, probabilities), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(
+        occupancy_measure(mdp, probabilities), by_series(mdp, probabilities), rtol=1e-8, atol=1e-12
+    )
 
 
 def test_patience_is_no_obstacle(monkeypatch):
     mdp = random_mdp(3, num_states=30, discount=0.9999)
     probabilities = random_policy(mdp, 3)
-    dense = occupancy(mdp, probabilities)
+    dense = occupancy_measure(mdp, probabilities)
     monkeypatch.setattr(module, "DENSE_UP_TO", 0)
-    np.testing.assert_allclose(occupancy(mdp, probabilities), dense, rtol=1e-7)
+    np.testing.assert_allclose(occupancy_measure(mdp, probabilities), dense, rtol=1e-7)
 
 
 def test_states_that_are_never_reached(road):
@@ -87,7 +87,7 @@ def test_states_that_are_never_reached(road):
         np.array([1.0, 0]),
         Discounted(0.9),
     )
-    measure = occupancy(absorbing, random_policy(absorbing, 0))
+    measure = occupancy_measure(absorbing, random_policy(absorbing, 0))
     assert not measure[mdp.offsets[1] :].any() and measure.sum() == pytest.approx(10)
 
 
@@ -96,7 +96,7 @@ class TestPolicyOf:
     def test_undoes_occupancy(self, seed):
         mdp = random_mdp(seed)
         probabilities = random_policy(mdp, seed)
-        np.testing.assert_allclose(policy_of(mdp, occupancy(mdp, probabilities)), probabilities, rtol=1e-9)
+        np.testing.assert_allclose(policy_of(mdp, occupancy_measure(mdp, probabilities)), probabilities, rtol=1e-9)
 
     def test_unvisited_states_take_their_first_pair(self):
         mdp = random_mdp(0)
@@ -105,7 +105,7 @@ class TestPolicyOf:
 
     def test_rounding_below_zero_is_forgiven(self):
         mdp = random_mdp(0)
-        measure = occupancy(mdp, random_policy(mdp, 0))
+        measure = occupancy_measure(mdp, random_policy(mdp, 0))
         measure[mdp.offsets[1] - 1] = -1e-15
         table = policy_of(mdp, measure)
         assert table.min() >= 0
@@ -117,13 +117,13 @@ class TestChecks:
 
     def test_a_wrong_length_is_named(self):
         with pytest.raises(InvalidInputError, check=mentions("probabilities", self.mdp.num_pairs)):
-            occupancy(self.mdp, np.ones(self.mdp.num_pairs + 1))
+            occupancy_measure(self.mdp, np.ones(self.mdp.num_pairs + 1))
 
     @pytest.mark.parametrize("change", [lambda p: 0.5 * p, lambda p: p + 1e-6, lambda p: np.where(p == p[0], -p, p)])
     def test_what_is_no_policy_is_refused(self, change):
         with pytest.raises(InvalidInputError, check=mentions(1)):
-            occupancy(self.mdp, change(random_policy(self.mdp, 0)))
+            occupancy_measure(self.mdp, change(random_policy(self.mdp, 0)))
 
     def test_nan_is_refused(self):
         with pytest.raises(InvalidInputError):
-            occupancy(self.mdp, np.full(self.mdp.num_pairs, np.nan))
+            occupancy_measure(self.mdp, np.full(self.mdp.num_pairs, np.nan))

@@ -10,9 +10,7 @@ import evenhand as eh
 from evenhand.errors import NotConvergedError
 from evenhand.model import Arm, CoupledMDP, Discounted, Opening
 from evenhand.planning import relax, tightest
-from evenhand.solvers import action_values, solve_opening
-from evenhand.solvers.fluid import programs as fluid_programs
-from evenhand.solvers.fluid import relaxation as fluid
+from evenhand.solvers import ProgramSizes, action_values, solve_opening
 
 from ..conftest import random_arm
 from .test_fluid_objective import SoftMinimum
@@ -80,10 +78,9 @@ def whole_program(problem, steps, horizon=600):
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4])
-def test_a_program_written_out_step_by_step_has_the_same_optimum(steps, monkeypatch):
-    monkeypatch.setattr(fluid, "OPENINGS", (steps,))
+def test_a_program_written_out_step_by_step_has_the_same_optimum(steps):
     problem = fleet(discount=0.6)
-    found = solve_opening(problem, "maximin", relax(problem, "maximin"), 1e-9)
+    found = solve_opening(problem, "maximin", relax(problem, "maximin"), 1e-9, openings=(steps,))
     assert found.upper_bound == pytest.approx(whole_program(problem, steps, 40), rel=1e-6)
     assert found.welfare == pytest.approx(found.upper_bound, rel=1e-6)
     assert found.prices.shape == (steps + 1, 2) and found.by_step
@@ -116,25 +113,21 @@ def test_no_policy_is_better_than_the_bound(seed):
 
 
 @pytest.mark.parametrize("welfare", ["gini:2", "maximin", "leximin", "alpha:2"])
-def test_many_members_are_bounded_at_the_weights_of_the_plain_relaxation(welfare, monkeypatch):
+def test_many_members_are_bounded_at_the_weights_of_the_plain_relaxation(welfare):
     """As if the rows of ranks, or the programs one after the other, were too large."""
     problem = positive(fleet((2, 2)))
     plain = relax(problem, welfare)
     whole = solve_opening(problem, welfare, plain).upper_bound
-    monkeypatch.setattr(fluid_programs, "MOST_RANK_ROWS_BY_STEP", 0)
-    monkeypatch.setattr(fluid_programs, "MOST_STAGES", 0)
-    monkeypatch.setattr(fluid, "FEW_COLUMNS", 0)
-    monkeypatch.setattr(fluid, "FEW_RANK_ROWS", 0)
-    weighted = solve_opening(problem, welfare, plain).upper_bound
+    none = ProgramSizes(rank_rows_by_step=0, stages_by_step=0, columns_of_cuts=0, rank_rows_of_opening=0)
+    weighted = solve_opening(problem, welfare, plain, sizes=none).upper_bound
     assert whole * (1 - 1e-6) <= weighted <= plain.upper_bound - 0.2 * (plain.upper_bound - whole)
     assert eh.solve(problem, welfare).welfare <= weighted * (1 + 1e-7)
 
 
-def test_a_welfare_of_a_users_own_takes_the_steps_that_fit(monkeypatch):
+def test_a_welfare_of_a_users_own_takes_the_steps_that_fit():
     problem, welfare = positive(fleet((1, 1), (3, 3))), SoftMinimum(0.5)
     plain = relax(problem, welfare)
-    monkeypatch.setattr(fluid_programs, "MOST_COLUMNS_BY_STEP", 5 * 18)
-    found = solve_opening(problem, welfare, plain)
+    found = solve_opening(problem, welfare, plain, sizes=ProgramSizes(columns_by_step=5 * 18))
     assert len(found.prices) == 5 and found.upper_bound < plain.upper_bound
 
 
@@ -148,15 +141,13 @@ def test_floors_hold_in_the_opening_too():
     assert found.upper_bound <= plain.upper_bound * (1 + 1e-6)
 
 
-def test_it_is_for_discounted_problems_of_a_size_that_fits(monkeypatch):
+def test_it_is_for_discounted_problems_of_a_size_that_fits():
     problem = fleet()
     plain = relax(problem, "maximin")
     for criterion in ("average", "finite:5"):
         other = problem.with_criterion(criterion)
         assert solve_opening(other, "maximin", relax(other, "maximin")) is None
-    monkeypatch.setattr(fluid_programs, "MOST_COLUMNS_BY_STEP", 30)
-    assert solve_opening(problem, "maximin", plain) is None
-    assert tightest(problem, "maximin", plain).upper_bound == plain.upper_bound
+    assert solve_opening(problem, "maximin", plain, sizes=ProgramSizes(columns_by_step=30)) is None
 
 
 def test_what_does_not_end_leaves_the_plain_bound(monkeypatch):
@@ -172,11 +163,12 @@ def test_what_does_not_end_leaves_the_plain_bound(monkeypatch):
 
 
 @pytest.mark.slow
-def test_plans_and_comparisons_show_the_tighter_bound():
+def test_plans_and_comparisons_show_the_tighter_bound(effort):
+    effort(optimum_states=0)
     problem = fleet((1, 3), (9, 8))
     plain = relax(problem, "gini:2").upper_bound
     assert eh.solve(problem, "gini:2", "fluid", rng=0).upper_bound < plain * (1 - 1e-3)
-    shown = eh.compare(problem, ["never-act"], "gini:2", num_episodes=10, solve_up_to=0)
+    shown = eh.compare(problem, ["never-act"], "gini:2", num_episodes=10)
     assert shown.bound_name == "fluid bound" and shown.upper_bound < plain * (1 - 1e-3)
 
 

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotApplicableError
-from evenhand.kernels import whittle_pivots
+from evenhand.kernels import sweep_arms
 from evenhand.model import Average
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
-from evenhand.solvers import whittle, whittle_indices
+from evenhand.solvers import whittle_indices
 
 from ..conftest import mentions, slow_after
+from ..oracles import whittle_pivots as oracle
 from ..oracles.activity_frontiers import value_frontiers
 
 KINDS = ("dense", "sparse", "deterministic", "free")
@@ -86,11 +87,6 @@ def enumerated(transitions, rewards, tolerance=1e-8):
     return True, charges[np.argmax(passive, axis=0)]
 
 
-@pytest.fixture(params=[np.inf, 0], ids=["NumPy", "compiled"])
-def either_kernel(request, monkeypatch):
-    monkeypatch.setattr(whittle, "COMPILE_FROM", request.param)
-
-
 @given(st.integers(0, 10_000), st.integers(1, 6), st.sampled_from(KINDS[:3]))
 def test_verdicts_and_indices_against_all_policies(seed, num_states, kind):
     transitions, rewards = random_arm(seed, num_states, kind)
@@ -102,7 +98,7 @@ def test_verdicts_and_indices_against_all_policies(seed, num_states, kind):
         np.testing.assert_allclose(result.indices[0], indices, rtol=1e-7, atol=1e-7)
 
 
-def test_both_verdicts_occur(either_kernel):
+def test_both_verdicts_occur():
     """Arms that are not indexable are found as such, and their witnesses hold."""
     found = 0
     for seed in range(80):
@@ -131,7 +127,7 @@ def bisected(transitions, rewards, state):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_bisection(either_kernel, seed):
+def test_bisection(seed):
     transitions, rewards = random_arm(seed, 4, "dense")
     result = whittle_indices(transitions, rewards, Average())
     assert result.indexable[0]
@@ -157,28 +153,25 @@ def test_the_limit_of_discounted_indices(seed, num_states, kind):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_numpy_twin(seed, monkeypatch):
-    transitions, rewards = random_arm(seed, 2 + seed % 5, KINDS[seed % 4])
-    found = []
-    for compile_from in (np.inf, 0):
-        monkeypatch.setattr(whittle, "COMPILE_FROM", compile_from)
-        found.append(whittle_indices(transitions, rewards, Average()))
-    slow, fast = found
-    assert slow.refused == fast.refused
-    np.testing.assert_array_equal(slow.indexable, fast.indexable)
-    np.testing.assert_allclose(slow.indices, fast.indices, rtol=1e-9, atol=1e-9)
+def test_the_sweep_in_numpy(seed):
+    transitions, rewards = random_arm(seed, 2 + seed % 5, KINDS[seed % 3])
+    found = whittle_indices(transitions, rewards, Average())
+    if found.indexable[0]:
+        number = rewards.shape[1]
+        slow = oracle.sweep_arms(transitions, rewards, np.zeros((1, number)), np.array([number]), 1.0, 1.0, 900, 1e-14)
+        np.testing.assert_allclose(slow.indices, found.indices, rtol=1e-9, atol=1e-9)
 
 
 def test_large_arms_agree_in_blocks():
     rng = np.random.default_rng(0)
     transitions, rewards = rng.dirichlet(np.full(90, 0.05), size=(2, 90, 2)), rng.random((2, 90, 2))
-    arguments = (transitions, rewards, np.zeros((2, 90)), np.full(2, 90), 1.0, 1.0, 900, 1e-14)
-    slow, fast = whittle_pivots.sweep_arms(*arguments), whittle_pivots.sweep_arms_fast(*arguments)
+    tables = transitions, rewards, np.zeros((2, 90)), np.full(2, 90)
+    slow, fast = oracle.sweep_arms(*tables, 1.0, 1.0, 900, 1e-14), sweep_arms(tables, 1.0, 1.0, 10).widened(900)
     np.testing.assert_array_equal(slow.switched, fast.switched)
     np.testing.assert_allclose(slow.charges, fast.charges, rtol=1e-8, atol=1e-8)
 
 
-def test_machines(either_kernel):
+def test_machines():
     """Of three ages. At the index of the oldest, and with the others' below it, running on and replacing are equal."""
     types = machine_replacement(num_arms=2, preset="exponential-rccc").types
     indices = whittle_indices(types.transitions, types.rewards, Average()).indices[0]
@@ -187,7 +180,7 @@ def test_machines(either_kernel):
     np.testing.assert_allclose(indices, [bisected(types.transitions[0], types.rewards[0], s) for s in range(3)])
 
 
-def test_the_same_moves_give_the_reward_difference(either_kernel):
+def test_the_same_moves_give_the_reward_difference():
     transitions, rewards = random_arm(4, 6, "dense")
     transitions[:, :, 1] = transitions[:, :, 0]
     result = whittle_indices(transitions, rewards, Average())
@@ -211,7 +204,7 @@ def test_the_frontier_is_the_best_mean_at_every_charge(seed, num_states, kind):
 
 
 class TestSeveralClosedClasses:
-    def test_an_arm_in_two_halves_is_refused(self, either_kernel):
+    def test_an_arm_in_two_halves_is_refused(self):
         whole, halves = random_arm(1, 4, "dense")[0], random_arm(2, 4, "dense")[0]
         halves[:, :2, :, 2:] = halves[:, 2:, :, :2] = 0
         halves /= halves.sum(axis=-1, keepdims=True)
@@ -226,13 +219,13 @@ class TestSeveralClosedClasses:
         with pytest.raises(NotApplicableError, check=mentions("arm 1")):
             value_frontiers(np.concatenate([whole, halves]), rewards, Average())
 
-    def test_a_rested_arm_is_refused(self, either_kernel):
+    def test_a_rested_arm_is_refused(self):
         transitions, rewards = random_arm(3, 3, "dense")
         transitions[:, :, 0] = np.eye(3)
         result = whittle_indices(transitions, rewards, Average())
         assert "stays in state" in result.explain(0)
 
-    def test_an_arm_that_falls_apart_at_one_charge_only(self, either_kernel):
+    def test_an_arm_that_falls_apart_at_one_charge_only(self):
         """A machine works (2), wears (1.5), is broken (0.5) and stays so; mending leads back. Passive: a step down.
 
         Always mending what is worn earns 7/4 - c/2. At c = 5/2 that is as good as a broken machine; then nobody mends.
@@ -251,7 +244,7 @@ class TestSeveralClosedClasses:
         assert not found.refused and found.indexable.all()
         np.testing.assert_allclose(found.indices, near.indices, rtol=1e-4)
 
-    def test_policies_that_are_not_met_do_no_harm(self, either_kernel):
+    def test_policies_that_are_not_met_do_no_harm(self):
         """Activity keeps the arm in state 0, passivity in state 1; but state 0 is the first to become passive."""
         transitions = np.array([[[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.5, 0.5]]]])
         rewards = np.array([[[1.0, 0.0], [0.0, 1.0]]])
@@ -262,7 +255,7 @@ class TestSeveralClosedClasses:
         np.testing.assert_allclose(result.indices, near.indices, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("seed", slow_after(10, range(20)))
-    def test_whoever_is_accepted_solves_the_optimality_equation(self, either_kernel, seed):
+    def test_whoever_is_accepted_solves_the_optimality_equation(self, seed):
         """Just below each index active is best, just above it passive, by value iteration."""
         transitions, rewards = random_arm(seed, 4, "free")
         result = whittle_indices(transitions, rewards, Average())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from evenhand.model import Arm, CoupledMDP
-from evenhand.reductions import Joint
+from evenhand.solvers import Joint
 
 
 class ProductSpace:

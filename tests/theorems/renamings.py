@@ -12,7 +12,7 @@ types are averaged within each type. O(pairs log pairs).
 import numpy as np
 
 from evenhand.checks import check_shape
-from evenhand.reductions import Counts, CountTable, Joint, count_states
+from evenhand.solvers import Counts, CountTable, Joint, count_states
 from evenhand.typing import Floats, Ints
 
 

@@ -7,10 +7,7 @@ from hypothesis import strategies as st
 
 from evenhand.model import CoupledMDP
 from evenhand.planning.solve import solve
-from evenhand.reductions import Counts
-from evenhand.solvers import values
-from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers import Counts, occupancy_measure, solve_weighted, values
 
 from .product_space import ProductSpace, best_gini, random_arm, symmetric_problems, two_by_two
 
@@ -30,7 +27,7 @@ def random_count_policy(counts: Counts, seed: int) -> np.ndarray:
 def check_lift(problem: CoupledMDP, seed: int) -> None:
     space, counts = ProductSpace(problem), Counts(problem)
     table = random_count_policy(counts, seed)
-    on_counts = values(counts.mdp, occupancy(counts.mdp, table))
+    on_counts = values(counts.mdp, occupancy_measure(counts.mdp, table))
     on_arms = space.values(space.induced(counts.lift(table)))
     np.testing.assert_allclose(on_counts[counts.problem.type_of_arm], on_arms, atol=1e-9)
 

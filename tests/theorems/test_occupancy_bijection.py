@@ -5,9 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.model import Arm, CoupledMDP
-from evenhand.reductions import Joint
-from evenhand.solvers import policy_of
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers import Joint, occupancy_measure, policy_of
 
 from .product_space import ProductSpace, symmetric_problems, two_by_two
 
@@ -19,12 +17,12 @@ def test_from_a_policy_to_its_measure_and_back(problem: CoupledMDP, seed: int) -
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(seed))
     table = space.in_joint_order(joint, policy)
-    measure = occupancy(joint.mdp, table)
+    measure = occupancy_measure(joint.mdp, table)
     np.testing.assert_allclose(measure, space.in_joint_order(joint, space.visits(policy)), atol=1e-10)
     back = policy_of(joint.mdp, measure)
     visited = np.add.reduceat(measure, joint.mdp.offsets[:-1])[joint.mdp.state_of_pair] > 1e-9
     np.testing.assert_allclose(back[visited], table[visited], atol=1e-6)
-    np.testing.assert_allclose(occupancy(joint.mdp, back), measure, atol=1e-10)
+    np.testing.assert_allclose(occupancy_measure(joint.mdp, back), measure, atol=1e-10)
 
 
 @given(symmetric_problems(), SEEDS)
@@ -36,14 +34,14 @@ def test_from_a_measure_to_its_policy_and_back(problem: CoupledMDP, seed: int) -
     measure = rng.dirichlet(np.ones(3)) @ parts
     np.testing.assert_allclose(space.flow @ measure, space.initial, atol=1e-10)
     table = space.in_joint_order(joint, measure)
-    np.testing.assert_allclose(occupancy(joint.mdp, policy_of(joint.mdp, table)), table, atol=1e-10)
+    np.testing.assert_allclose(occupancy_measure(joint.mdp, policy_of(joint.mdp, table)), table, atol=1e-10)
 
 
 def test_it_fails_for_a_measure_that_breaks_the_flow_equations() -> None:
     problem = two_by_two()
     joint = Joint(problem)
     measure = np.full(joint.mdp.num_pairs, 10 / joint.mdp.num_pairs)  # as many visits in all as a policy has
-    back = occupancy(joint.mdp, policy_of(joint.mdp, measure))
+    back = occupancy_measure(joint.mdp, policy_of(joint.mdp, measure))
     assert abs(back.sum() - measure.sum()) < 1e-9
     assert np.abs(back - measure).max() > 0.1
 
@@ -54,5 +52,5 @@ def test_it_fails_where_a_policy_never_goes() -> None:
     arm = Arm(stay, [[0.0, 1.0], [0.0, 1.0]], [[0.0], [1.0]], [1.0, 0.0])
     joint = Joint(CoupledMDP([arm], [1.0], 0.9))
     one, other = np.array([0.5, 0.5, 1.0, 0.0]), np.array([0.5, 0.5, 0.0, 1.0])
-    np.testing.assert_allclose(occupancy(joint.mdp, one), occupancy(joint.mdp, other))
-    assert np.array_equal(policy_of(joint.mdp, occupancy(joint.mdp, other)), one)
+    np.testing.assert_allclose(occupancy_measure(joint.mdp, one), occupancy_measure(joint.mdp, other))
+    assert np.array_equal(policy_of(joint.mdp, occupancy_measure(joint.mdp, other)), one)

@@ -6,16 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.model import CoupledMDP
-from evenhand.reductions import Joint
-from evenhand.solvers import values
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers import Joint, occupancy_measure, values
 
 from .product_space import ProductSpace, symmetric_problems, two_by_two
 
 
 def library_values(space: ProductSpace, policy: np.ndarray) -> np.ndarray:
     joint = Joint(space.problem)
-    return values(joint.mdp, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
+    return values(joint.mdp, occupancy_measure(joint.mdp, space.in_joint_order(joint, policy)))
 
 
 @given(symmetric_problems(), st.integers(0, 2**32 - 1))

@@ -9,8 +9,7 @@ import pytest
 from evenhand.errors import InvalidInputError
 from evenhand.evaluation import exact_values
 from evenhand.model import Arm, CoupledMDP
-from evenhand.reductions import Counts, Joint
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers import Counts, Joint, occupancy_measure
 
 from ..conftest import mentions
 from .product_space import ProductSpace, random_arm, random_symmetric
@@ -66,7 +65,7 @@ def test_values_are_averaged_within_types(problem: CoupledMDP) -> None:
     space, joint = ProductSpace(problem), Joint(problem)
     for seed in range(3):
         policy = space.random_policy(np.random.default_rng(seed), sparse=seed == 0)
-        averaged = average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
+        averaged = average_over_renamings(joint, occupancy_measure(joint.mdp, space.in_joint_order(joint, policy)))
         values = space.values(policy)
         means = [values[problem.type_of_arm == kind].mean() for kind in range(problem.num_types)]
         np.testing.assert_allclose(exact_values(problem, averaged).values, means, atol=1e-9)
@@ -81,7 +80,7 @@ def test_where_nobody_goes_it_is_still_a_policy() -> None:
     joint = Joint(problem)
     table = np.zeros(joint.mdp.num_pairs)
     table[joint.mdp.offsets[:-1]] = 1.0
-    averaged = average_over_renamings(joint, occupancy(joint.mdp, table))
+    averaged = average_over_renamings(joint, occupancy_measure(joint.mdp, table))
     for counts in Counts(problem).states:
         allocations, law = averaged.allocation_law(counts)
         assert law.sum() == pytest.approx(1.0)
@@ -99,7 +98,7 @@ def test_acts_within_the_budget() -> None:
     problem = PROBLEMS["two types"]()
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(0))
-    averaged = average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
+    averaged = average_over_renamings(joint, occupancy_measure(joint.mdp, space.in_joint_order(joint, policy)))
     states = np.array(list(product(*(range(arm.num_states) for arm in space.arms))), dtype=np.int32)
     actions = averaged.act(states, np.random.default_rng(1))
     assert all((tuple(s), tuple(a)) in space.number for s, a in zip(states.tolist(), actions.tolist(), strict=True))

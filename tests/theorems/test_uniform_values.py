@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation import exact_values
 from evenhand.model import CoupledMDP
-from evenhand.reductions import Joint
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers import Joint, occupancy_measure
 
 from .product_space import ProductSpace, symmetric_problems, two_by_two
 from .renamings import average_over_renamings
@@ -26,7 +25,7 @@ def test_every_arm_gets_the_mean(problem: CoupledMDP, seed: int, sparse: bool) -
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(seed), sparse)
     mean = space.values(policy).mean()
-    averaged = average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
+    averaged = average_over_renamings(joint, occupancy_measure(joint.mdp, space.in_joint_order(joint, policy)))
 
     np.testing.assert_allclose(exact_values(problem, averaged).values, [mean], atol=1e-9)
     induced = space.induced(averaged)
@@ -42,7 +41,9 @@ def test_every_arm_gets_the_mean(problem: CoupledMDP, seed: int, sparse: bool) -
 def test_the_averaged_policy_is_blind_to_names(problem: CoupledMDP, seed: int) -> None:
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(seed))
-    induced = space.induced(average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy))))
+    induced = space.induced(
+        average_over_renamings(joint, occupancy_measure(joint.mdp, space.in_joint_order(joint, policy)))
+    )
     for order in space.renamings():
         np.testing.assert_allclose(space.renamed(induced, order), induced, atol=1e-12)
 
@@ -71,5 +72,5 @@ def test_types_are_averaged_only_among_themselves() -> None:
     problem = two_by_two(rewards=[[2.0, 1.8], [0.0, -0.2]])
     space, joint = ProductSpace(problem), Joint(problem)
     policy = space.random_policy(np.random.default_rng(0))
-    averaged = average_over_renamings(joint, occupancy(joint.mdp, space.in_joint_order(joint, policy)))
+    averaged = average_over_renamings(joint, occupancy_measure(joint.mdp, space.in_joint_order(joint, policy)))
     np.testing.assert_allclose(exact_values(problem, averaged).values, space.values(policy), atol=1e-10)

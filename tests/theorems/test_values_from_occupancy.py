@@ -6,9 +6,7 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation import exact_values
 from evenhand.model import Arm, CoupledMDP
-from evenhand.reductions import Joint
-from evenhand.solvers import values
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers import Joint, occupancy_measure, values
 
 from .product_space import ProductSpace, random_arm, two_by_two
 
@@ -28,7 +26,7 @@ def test_values_are_rewards_weighed_by_visits(seed: int, sparse: bool) -> None:
     table = space.in_joint_order(joint, policy)
     expected = space.values(policy)
     np.testing.assert_allclose(space.visits(policy) @ space.rewards, expected, atol=1e-10)
-    np.testing.assert_allclose(values(joint.mdp, occupancy(joint.mdp, table)), expected, atol=1e-10)
+    np.testing.assert_allclose(values(joint.mdp, occupancy_measure(joint.mdp, table)), expected, atol=1e-10)
     np.testing.assert_allclose(exact_values(problem, joint.lift(table)).values, expected, atol=1e-10)
 
 
@@ -37,7 +35,7 @@ def test_it_fails_for_the_visits_under_another_law() -> None:
     here, there = Joint(two_by_two()), Joint(two_by_two(transitions=[[[0.1, 0.9], [0.9, 0.1]], [[0.0, 1.0]] * 2]))
     first = np.zeros(here.mdp.num_pairs)
     first[here.mdp.offsets[:-1]] = 1.0
-    visits = occupancy(there.mdp, first)
+    visits = occupancy_measure(there.mdp, first)
     true = ProductSpace(here.problem).values(first)
-    np.testing.assert_allclose(values(here.mdp, occupancy(here.mdp, first)), true, atol=1e-10)
+    np.testing.assert_allclose(values(here.mdp, occupancy_measure(here.mdp, first)), true, atol=1e-10)
     assert np.abs(values(here.mdp, visits) - true).max() > 0.5

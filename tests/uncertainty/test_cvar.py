@@ -69,7 +69,7 @@ def test_a_scenario_at_the_boundary_counts_in_part():
 
 
 def test_a_welfare_without_feasible_mixture_is_refused():
-    with pytest.raises(OutOfDomainError, match="welfare"):
+    with pytest.raises(OutOfDomainError):
         best_tail(-scenario_values(), parse_welfare("alpha:1", 3), np.ones(3, dtype=np.int64), 0.5)
 
 

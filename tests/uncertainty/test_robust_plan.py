@@ -218,12 +218,12 @@ def test_invalid_requests_are_refused():
     problem, known = fitted()
     scenarios, plan = draw_scenarios(problem, known, 20), eh.solve(problem)
     for share in (0, 1.5):
-        with pytest.raises(InvalidInputError, match="robust"):
+        with pytest.raises(InvalidInputError):
             plan_scenarios(scenarios, plan, share)
-    with pytest.raises(InvalidInputError, match="posterior"):
+    with pytest.raises(InvalidInputError):
         draw_scenarios(problem, None, 50)
     floored = eh.CoupledMDP(problem.arms, [1], GAMMA, [1, 2], floors=[0.1, 0])
-    with pytest.raises(NotApplicableError, match="floors"):
+    with pytest.raises(NotApplicableError):
         plan_scenarios(scenarios.with_problem(floored), plan, 0.1)
 
 

@@ -44,12 +44,8 @@ def _parameters(context: click.Context) -> Found:
             yield from ((f"{parameter.name}={value}", parameter.help) for value in values)
 
 
-def _words(**words: str) -> Callable[[click.Context], Found]:
-    return lambda context: [(word.replace("_", "-"), about) for word, about in words.items()]
-
-
-def _listed(*words: tuple[str, str]) -> Callable[[click.Context], Found]:
-    return lambda context: words
+def _listed(*words: str | tuple[str, str]) -> Callable[[click.Context], Found]:
+    return lambda context: [(word, "") if isinstance(word, str) else word for word in words]
 
 
 _WELFARES = _listed(
@@ -62,8 +58,8 @@ _WELFARES = _listed(
     ("nash", "proportional fairness, the geometric mean"),
     ("alpha:2", "alpha-fairness"),
 )
-_CRITERIA = _listed(("discounted", ""), ("average", "the long-run mean"), ("finite:", "the first T steps"))
-_METHODS = _words(auto="", counts="", joint="", count_lp="", joint_lp="", whittle="", fluid="")
+_CRITERIA = _listed("discounted", ("average", "the long-run mean"), ("finite:", "the first T steps"))
+_METHODS = _listed("auto", "counts", "joint", "count-lp", "joint-lp", "whittle", "fluid")
 
 
 class Completed(click.types.StringParamType):
@@ -100,13 +96,6 @@ def _files(start: str, suffixes: tuple[str, ...]) -> list[str]:
     return [f"{folder}{slash}{name}" for name in fitting if beginning.startswith(".") or not name.startswith(".")]
 
 
-class _Folder(click.types.StringParamType):
-    """A text that names a folder."""
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="dir")]
-
-
 COMPLETED: "dict[str, click.ParamType[Any]]" = {
     "model": Completed(_problems, MODELS),
     "name": Completed(_problems),
@@ -120,21 +109,28 @@ COMPLETED: "dict[str, click.ParamType[Any]]" = {
     "welfare": Completed(_WELFARES),
     "welfares": Completed(_WELFARES),
     "criterion": Completed(_CRITERIA),
-    "over": Completed(_words(arms="", groups="")),
+    "over": Completed(_listed("arms", "groups")),
     "method": Completed(_METHODS),
     "out": Completed(None, (*MODELS, *POLICIES)),
     "report": Completed(None, PAGES),
-    "tensorboard": _Folder(),
+    "tensorboard": click.Path(file_okay=False),
 }
 """What may stand for parameters of these names, where they are texts."""
 
 
-def complete(command: click.Command) -> None:
-    """Give the parameters of a command what may stand for them.
+class Commands(click.Group):
+    """Group whose list of commands has whole sentences, and whose parameters a shell completes."""
 
-    Args:
-        command: with its parameters.
-    """
-    for parameter in command.params:
-        if parameter.type is click.STRING and parameter.name in COMPLETED:
-            parameter.type = COMPLETED[parameter.name]
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command, whose parameters a shell can then complete by their names."""
+        for parameter in cmd.params:
+            if parameter.type is click.STRING and parameter.name in COMPLETED:
+                parameter.type = COMPLETED[parameter.name]
+        super().add_command(cmd, name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(1000)) for name, command in commands if command]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

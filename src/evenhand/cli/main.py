@@ -57,7 +57,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     import click
 
-    from evenhand.cli.application import application
+    from evenhand.cli.group import application
     from evenhand.errors import EvenhandError
 
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)

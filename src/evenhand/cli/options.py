@@ -1,118 +1,246 @@
-"""Options that commands share."""
+"""Options that commands share. Related options reach a command as one object."""
 
-from collections.abc import Callable
-from dataclasses import Field
-from typing import Any
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import Field, dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.learning.settings import TrainingSettings, settings
+from evenhand.cli.arguments import ModelSource
+from evenhand.learning.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from evenhand.report.summary import Summary
+    from evenhand.typing import Progress
 
 Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 
 
-def model_argument(command: Command) -> Command:
-    """MODEL, which may be `-`, and the parameters of a built-in problem."""
-    parameters = click.option(
-        "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A parameter of a built-in problem; repeatable."
-    )
-    form = click.option(
-        "--format",
-        type=click.Choice(["toml", "json", "npz"]),
-        help="What MODEL is, whatever its name; needed where it is -, standard input.",
-    )
-    return click.argument("model")(parameters(form(command)))
+def option(names: str, metavar: str | None, text: str, **details: Any) -> Decorator:
+    """Return an option: its names, such as `-p parameters`, the name of its value, and its help."""
+    return click.option(*names.split(), metavar=metavar, help=text, **details)
 
 
-def initial_option(command: Command) -> Command:
-    """Initial states of the arms."""
-    return click.option(
-        "--initial",
-        metavar="STATES",
-        help="A table with the columns arm, type and state, as for act: start from where these arms are.",
-    )(command)
-
-
-def budget_option(several: bool = False) -> Callable[[Command], Command]:
-    """Another budget than the model's; where several make sense, one table of them."""
-    more = " Repeated, it gives a table of what each step is worth." if several else ""
-    return click.option(
-        "--budget",
-        "budgets",
-        multiple=True,
-        metavar="B",
-        help=f"Replace the budget: one number a resource (4,4), or some by name (bays=4).{more}",
-    )
-
-
-def welfare_option(command: Command) -> Command:
-    """Welfare."""
-    return click.option(
-        "--welfare",
-        metavar="W",
-        help="Welfare: gini:half=0.75, gini:2, gini:0.5,0.3,0.2, utilitarian, maximin, maximin:0.01, "
-        "leximin, nash, alpha:2, ...; by default the model's own, or gini:half=0.75, by which the worse-off half has "
-        "75 % of the weight.",
-    )(command)
-
-
-def criterion_option(command: Command) -> Command:
-    """Criterion."""
-    return click.option(
-        "--criterion",
-        metavar="C",
-        help="Criterion: discounted, average or finite:T; by default that of the model.",
-    )(command)
-
-
-def over_option(command: Command) -> Command:
-    """Members of welfare."""
-    return click.option(
-        "--over",
-        metavar="arms|groups",
-        help="Members of welfare: every arm, or every group by its mean; by default as in the model.",
-    )(command)
-
-
-def backend_option(what: str) -> Callable[[Command], Command]:
-    """Where work runs."""
-    forms = "threads:N, processes:N, ray or ray://HOST:PORT"
-    return click.option("--backend", metavar="BACKEND", help=f"Where {what}: {forms}; results do not depend on it.")
-
-
-def draws_option(command: Command) -> Command:
-    """Number of draws of the posterior."""
-    return click.option(
-        "--draws",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Of a fitted model: also evaluate over N scenarios drawn from its posterior (200 is usual). "
-        "--seconds of solve does not limit their time.",
-    )(command)
-
-
-def playing(command: Command) -> Command:
-    """Options of simulation, for policies that cannot be evaluated exactly."""
-    options = [
-        click.option(
-            "--episodes", default=1000, show_default=True, type=click.IntRange(min=1), help="Episodes to play."
-        ),
-        click.option(
-            "--horizon",
-            type=click.IntRange(min=1),
-            help="Steps per episode; by default 300 discounted, 1000 for an average (the first quarter does not "
-            "count), T for finite:T.",
-        ),
-        click.option("--monte-carlo", is_flag=True, help="Simulate even where an exact value is possible."),
-    ]
-    for option in reversed(options):
-        command = option(command)
+def add_options(options: Sequence[Decorator], command: Command) -> Command:
+    """Add options to a command, in the order of the help."""
+    for each in reversed(options):
+        command = each(command)
     return command
+
+
+def gathered(kind: type, argument: str, options: Sequence[Decorator]) -> Decorator:
+    """Return a decorator that adds options to a command, which receives their values as one object.
+
+    Args:
+        kind: dataclass with a field per option; a field without an option has a default.
+        argument: parameter of the command.
+        options: the options, in the order of the help.
+    """
+    names = [field.name for field in fields(kind)]
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def called(**values: Any) -> Any:
+            own = {name: values.pop(name) for name in names if name in values}
+            return command(**values, **{argument: kind(**own)})
+
+        return add_options(options, called)
+
+    return add
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options that all commands have."""
+
+    as_json: bool
+    """Print one JSON object instead of text."""
+
+    quiet: bool
+    """Show no progress."""
+
+    seed: int = 0
+    """Random seed."""
+
+    def progress(self) -> "AbstractContextManager[Progress | None]":
+        """Return a context in which progress is shown; it yields the callback, or None if quiet."""
+        from evenhand.cli.progress import progress
+
+        return progress(self.quiet)
+
+    def show(self, found: Any, title: str | None = None, **more: Any) -> bool:
+        """Print a result, as JSON or as its summary; return whether it is text, which more lines may follow.
+
+        Args:
+            found: the result.
+            title: title in place of the summary's own.
+            **more: further entries of the JSON object.
+        """
+        from evenhand.cli.console import print_json, print_summary
+
+        if self.as_json:
+            print_json(found.to_dict() | more)
+            return False
+        from evenhand.report.results import summarise  # it imports all results
+
+        print_summary(summarise(found), title)
+        return True
+
+    def write_report(self, summary: "Summary", path: str, words: Sequence[str] | None = None) -> None:
+        """Write a page that states the command line.
+
+        Args:
+            summary: the page.
+            path: HTML file.
+            words: the command line; by default as it was typed.
+        """
+        from evenhand.report import write_page
+
+        write_page(summary, path, f"evenhand {shlex.join(sys.argv[1:] if words is None else words)}")
+
+    def say(self, result: dict[str, Any], text: str) -> None:
+        """Print a result that needs no more than a line of text, or its JSON form."""
+        from evenhand.cli.console import print_json
+
+        if self.as_json:
+            print_json(result)
+        else:
+            click.echo(text)
+
+
+def run_options(seeded: bool = True) -> Decorator:
+    """--json, --quiet, and --seed if there is randomness, as the argument `run`."""
+    seed = option("--seed", None, "Random seed.", default=0, show_default=True, type=click.IntRange(min=0))
+    output = [
+        option("--json as_json", None, "One JSON object on standard output.", is_flag=True),
+        option("--quiet", None, "No progress.", is_flag=True),
+    ]
+    return gathered(RunOptions, "run", [*([seed] if seeded else []), *output])
+
+
+def model_options(
+    budgets: int | None = 1, initial: bool = True, criterion: bool = True, over: bool = True
+) -> Decorator:
+    """MODEL and the options that change it, as the argument `source`.
+
+    Args:
+        budgets: 1, or 2 if the command takes several; None without the option.
+        initial: whether initial states can be given.
+        criterion: whether the criterion can be given.
+        over: whether the members of welfare can be given.
+    """
+    more = " Repeated, it gives a table of what each step is worth." if budgets == 2 else ""
+    known = {
+        "parameters": option(
+            "-p parameters", "KEY=VALUE", "A parameter of a built-in problem; repeatable.", multiple=True
+        ),
+        "format": option(
+            "--format",
+            None,
+            "What MODEL is, whatever its name; needed if it is -, standard input.",
+            type=click.Choice(["toml", "json", "npz"]),
+        ),
+        "budgets": option(
+            "--budget budgets",
+            "B",
+            f"Replace the budget: one number per resource (4,4), or some by name (bays=4).{more}",
+            multiple=True,
+        ),
+        "initial": option(
+            "--initial",
+            "STATES",
+            "A table with the columns arm, type and state, as for act: start from where these arms are.",
+        ),
+        "criterion": option(
+            "--criterion", "C", "Criterion: discounted, average or finite:T; by default that of the model."
+        ),
+        "over": option(
+            "--over",
+            "arms|groups",
+            "Members of welfare: every arm, or every group by its mean; by default as in the model.",
+        ),
+    }
+    absent = {"budgets": budgets is None, "initial": not initial, "criterion": not criterion, "over": not over}
+    options = [option for name, option in known.items() if not absent.get(name)]
+    return gathered(ModelSource, "source", [click.argument("model"), *options])
+
+
+welfare_option = option(
+    "--welfare",
+    "W",
+    "Welfare: gini:half=0.75, gini:2, gini:0.5,0.3,0.2, utilitarian, maximin, maximin:0.01, leximin, nash, "
+    "alpha:2, ...; by default the model's own, or gini:half=0.75, by which the worse-off half has 75 % of the weight.",
+)
+
+draws_option = option(
+    "--draws",
+    "N",
+    "Of a fitted model: also evaluate over N scenarios drawn from its posterior (200 is usual). "
+    "--seconds of solve does not limit their time.",
+    type=click.IntRange(min=1),
+)
+
+report_option = option("--report", "FILE.html", "Also write it as a page with figures.")
+
+
+def backend_option(what: str) -> Decorator:
+    """Return the option of the place where work runs; it is checked before the command begins."""
+    text = f"Where {what}: threads:N, processes:N, ray or ray://HOST:PORT; results do not depend on it."
+    return option("--backend", "BACKEND", text, callback=_checked_backend)
+
+
+def _checked_backend(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        from evenhand.parallel import parse_backend
+
+        parse_backend(value)
+    return value
+
+
+@dataclass(frozen=True)
+class SimulationOptions:
+    """Options of simulation, for policies that cannot be evaluated exactly."""
+
+    episodes: int
+    """Number of episodes."""
+
+    horizon: int | None
+    """Steps per episode; None for the default of the criterion."""
+
+    monte_carlo: bool
+    """Simulate even if an exact value is possible."""
+
+    def arguments(self, seed: int) -> dict[str, Any]:
+        """Return the arguments of `evaluate`."""
+        method = "monte-carlo" if self.monte_carlo else "auto"
+        return {"num_episodes": self.episodes, "horizon": self.horizon, "rng": seed, "method": method}
+
+
+simulation_options = gathered(
+    SimulationOptions,
+    "simulation",
+    [
+        option("--episodes", None, "Episodes to play.", default=1000, show_default=True, type=click.IntRange(min=1)),
+        option(
+            "--horizon",
+            None,
+            "Steps per episode; by default 300 discounted, 1000 for an average (the first quarter does not "
+            "count), T for finite:T.",
+            type=click.IntRange(min=1),
+        ),
+        option("--monte-carlo", None, "Simulate even if an exact value is possible.", is_flag=True),
+    ],
+)
 
 
 def training_settings(command: Command) -> Command:
     """An option for each setting of `train`, as it is declared there."""
-    for setting in reversed(settings()):
+    for setting in reversed(fields(TrainingSettings)):
         command = _option_of(setting)(command)
     return command
 
@@ -137,144 +265,62 @@ def _option_of(setting: Field[Any]) -> Callable[[Command], Command]:
     return click.option(f"--{name}", setting.name, **details)
 
 
-FITTING: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--arm", {"required": True, "metavar": "COLUMN", "help": "The column that names the arm."}),
-    (
-        "--time",
-        {
-            "required": True,
-            "metavar": "COLUMN",
-            "help": "The column of times: numbers, dates, moments, months (2026-05) or weeks (2026-W05).",
-        },
-    ),
-    ("--state", {"required": True, "metavar": "COLUMN", "help": "The column of states."}),
-    ("--action", {"required": True, "metavar": "COLUMN", "help": "The column of actions."}),
-    ("--type", {"metavar": "COLUMN", "help": "The column of types; by default all arms are of one type."}),
-    (
-        "--group",
-        {
-            "metavar": "COLUMN",
-            "help": "The column of groups (wards, districts): a block of the model for each type and group.",
-        },
-    ),
-    (
-        "--clusters",
-        {"metavar": "auto|K", "help": "Or so many types of arms that move alike; who is of which is written, too."},
-    ),
-    (
-        "--layout",
-        {
-            "type": click.Choice(["snapshots", "events"]),
-            "help": "Rows are states at chosen times, or changes; snapshots by default.",
-        },
-    ),
-    ("--reward", {"metavar": "COLUMN", "help": "The column of rewards; their means are taken."}),
-    (
-        "--rewards",
-        {"metavar": "FILE|W", "help": "A table of rewards by state, action and type; or good=1,poor=0,poor/mend=-2."},
-    ),
-    (
-        "--usage",
-        {"metavar": "FILE|W", "help": "A table with one column per resource; or overhaul=2, overhaul/bays=2."},
-    ),
-    ("--used", {"metavar": "COLUMN,...", "help": "Columns of amounts used, one per resource."}),
-    ("--resources", {"metavar": "NAME,...", "help": "Names of the resources, in the order of the budget."}),
-    (
-        "--budget",
-        {
-            "metavar": "B",
-            "help": "Budget per step (4,4 or bays=4,...); by default the most that was used.",
-        },
-    ),
-    ("--discount", {"type": float, "metavar": "D", "help": "Discount factor; 0.95 by default."}),
-    ("--criterion", {"metavar": "C", "help": "Criterion: discounted, average or finite:T."}),
-    ("--welfare", {"metavar": "W", "help": "Welfare, as in solve; written into the model."}),
-    (
-        "--over",
-        {"metavar": "arms|groups", "help": "Members of welfare; every type is a group by default, or see --group."},
-    ),
-    ("--idle", {"metavar": "NAME", "help": "The idle action; a name without rows stands for a missing action."}),
-    ("--step", {"metavar": "LENGTH", "help": "Length of a step: 1, '7 days', month; by default the most common."}),
-    (
-        "--bins",
-        {"metavar": "BINS", "help": "Cut measurements into states: 5000, or 0,5000,10000, or quantile:10."},
-    ),
-    ("--states", {"metavar": "NAME,...", "help": "The states in their order; rows may have no others."}),
-    ("--actions", {"metavar": "NAME,...", "help": "The actions; rows may have no others."}),
-    (
+def log_columns(command: Command) -> Command:
+    """Options of reading a log."""
+    return add_options(_LOG, command)
+
+
+def fit_options(command: Command) -> Command:
+    """Options of `fit`: arguments of `evenhand.fit` and fields of its `LogOptions` and `ModelOptions`."""
+    return add_options([*_LOG, *_FIT], command)
+
+
+_TIMES = "The column of times: numbers, dates, moments, months (2026-05) or weeks (2026-W05)."
+_LAYOUTS = click.Choice(["snapshots", "events"])
+
+_LOG = (
+    option("--arm", "COLUMN", "The column that names the arm.", required=True),
+    option("--time", "COLUMN", _TIMES, required=True),
+    option("--state", "COLUMN", "The column of states.", required=True),
+    option("--action", "COLUMN", "The column of actions.", required=True),
+    option("--type", "COLUMN", "The column of types; by default all arms are of one type."),
+    option("--group", "COLUMN", "The column of groups (wards, districts): a block of the model per type and group."),
+    option("--layout", None, "Rows are states at chosen times, or changes; snapshots by default.", type=_LAYOUTS),
+    option("--reward", "COLUMN", "The column of rewards; their means are taken."),
+    option("--idle", "NAME", "The idle action; a name without rows stands for a missing action."),
+    option("--step", "LENGTH", "Length of a step: 1, '7 days', month; by default the most common."),
+    option("--bins", "BINS", "Cut measurements into states: 5000, or 0,5000,10000, or quantile:10."),
+    option("--states", "NAME,...", "The states in their order; rows may have no others."),
+    option("--actions", "NAME,...", "The actions; rows may have no others."),
+)
+
+_FIT = (
+    option("--clusters", "auto|K", "Find so many types of arms that move alike; memberships are written, too."),
+    option("--rewards", "FILE|W", "A table of rewards by state, action and type; or good=1,poor=0,poor/mend=-2."),
+    option("--usage", "FILE|W", "A table with one column per resource; or overhaul=2, overhaul/bays=2."),
+    option("--used", "COLUMN,...", "Columns of amounts used, one per resource."),
+    option("--resources", "NAME,...", "Names of the resources, in the order of the budget."),
+    option("--budget", "B", "Budget per step (4,4 or bays=4,...); by default the most that was used."),
+    option("--discount", "D", "Discount factor; 0.95 by default.", type=float),
+    option("--criterion", "C", "Criterion: discounted, average or finite:T."),
+    option("--welfare", "W", "Welfare, as in solve; written into the model."),
+    option("--over", "arms|groups", "Members of welfare; every type is a group by default, or see --group."),
+    option(
         "--gone-after",
-        {
-            "type": click.FloatRange(min=0),
-            "metavar": "STEPS",
-            "help": "Arms last seen more than so many steps before the end are not counted; by default all are.",
-        },
+        "STEPS",
+        "Arms last seen more than so many steps before the end are not counted; by default all are.",
+        type=click.FloatRange(min=0),
     ),
-    (
-        "--carry-action",
-        {"is_flag": True, "help": "An action goes on through steps that were missed; else they are idle."},
-    ),
-    (
+    option("--carry-action", None, "An action goes on through missed steps; by default they are idle.", is_flag=True),
+    option(
         "--prior",
-        {
-            "type": float,
-            "metavar": "C",
-            "help": "Observations that the other types count for; estimated by default, 0 for maximum likelihood.",
-        },
+        "C",
+        "Observations that the other types count for; estimated by default, 0 for maximum likelihood.",
+        type=float,
     ),
-    (
-        "--unseen",
-        {
-            "metavar": "idle|forbid|FILE",
-            "help": "Transitions of unobserved pairs: as the idle action, none, or those of a table.",
-        },
-    ),
-    (
-        "--only-worse",
-        {"is_flag": True, "help": "Under the idle action a state never improves, in the order of states."},
-    ),
-    ("--impossible", {"metavar": "FILE", "help": "Impossible transitions: state, next_state and optionally action."}),
-    ("--absorbing", {"metavar": "STATE,...", "help": "Absorbing states."}),
-    (
-        "--exact",
-        {
-            "metavar": "STATE,...",
-            "help": "States of which every entry is a row, as a death is; irregular times.",
-        },
-    ),
+    option("--unseen", "idle|forbid|FILE", "Transitions of unobserved pairs: of the idle action, none, or a table's."),
+    option("--only-worse", None, "Under the idle action a state never improves, in their order.", is_flag=True),
+    option("--impossible", "FILE", "Impossible transitions: state, next_state and optionally action."),
+    option("--absorbing", "STATE,...", "Absorbing states."),
+    option("--exact", "STATE,...", "States of which every entry is a row, as a death is; irregular times."),
 )
-"""Options of `fit`: arguments of `evenhand.fit` and fields of its `LogOptions` and `ModelOptions`."""
-
-
-def fitting(command: Command) -> Command:
-    """Options of `fit`."""
-    for name, details in reversed(FITTING):
-        command = click.option(name, **details)(command)
-    return command
-
-
-READING = (
-    *("--arm", "--time", "--state", "--action", "--type", "--group", "--reward"),
-    *("--layout", "--idle", "--step", "--bins", "--states", "--actions"),
-)
-"""Options of reading a log."""
-
-
-def reading(command: Command) -> Command:
-    """Options of the columns of a log."""
-    for name, details in reversed([option for option in FITTING if option[0] in READING]):
-        command = click.option(name, **details)(command)
-    return command
-
-
-def common(seeded: bool = True) -> Callable[[Command], Command]:
-    """--json, --quiet, and --seed where there is randomness."""
-
-    def add(command: Command) -> Command:
-        command = click.option("--quiet", is_flag=True, help="No progress.")(command)
-        command = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")(command)
-        if seeded:
-            seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Random seed.")
-            command = seed(command)
-        return command
-
-    return add

@@ -1,26 +1,194 @@
-"""Evaluation of a policy on an opened Parquet model, block by block.
+"""Index and priority policies on an opened Parquet model: simulation, evaluation, one decision.
 
-Values are means over episodes per row, because the arms of a row are alike to the policy. Sums over rows are added in
-the order of the blocks. The error of the welfare is that of the delta method, without a correction near kinks.
+Workers read blocks of rows and compute the scores of their arms, which depend on the arm alone (and on its weight and
+the prices of the relaxation). The scores of all rows are ranked together, as `policies.priority` does in memory, and
+whole episodes are played by the compiled loop of `simulation.rollout`. Random numbers of an arm belong to its number in
+the model, so states, actions and returns are those of `simulate` in memory, for any blocks and backend.
+
+Values are means over episodes per row, because the arms of a row are alike to the policy.
 """
 
-import math
-import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import check_memory
-from evenhand.errors import InvalidInputError, OutOfDomainError
-from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation
-from evenhand.evaluation.evaluate import Evaluation
-from evenhand.evaluation.standard_errors import standard_error, standard_errors
+from evenhand.checks import as_generator, check_memory, check_positive_int
+from evenhand.errors import InvalidInputError, NotApplicableError
+from evenhand.evaluation.evaluate import Evaluation, Strata, UnitReturns, estimate
+from evenhand.evaluation.rollout import Play, Rollout, in_batches, play_by_rank, share_of_budget
 from evenhand.kernels.compilation import work_clock
+from evenhand.kernels.randomness import draw_keys
+from evenhand.kernels.rank_tables import rank_tables
+from evenhand.kernels.stepping import first_states
+from evenhand.model.arm import ROOM, ArmTables
+from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Criterion
 from evenhand.model.objective import Objective
-from evenhand.model.parquet import StoredArms, write_rows
+from evenhand.model.parquet import RowRange, StoredArms
+from evenhand.model.simulator import Problem
 from evenhand.model.welfare import DEFAULT, Welfare, as_welfare
-from evenhand.parallel import Pool
-from evenhand.solvers.blocks import BLOCK
-from evenhand.typing import Floats, Progress, Rng
+from evenhand.parallel import Pool, Report
+from evenhand.policies.baselines import never_act, random_feasible
+from evenhand.policies.fluid import LEAST_WEIGHT, fair_worth
+from evenhand.policies.index import whittle
+from evenhand.policies.priority import ROUNDING, ExchangeablePriority, rank_scores, serveable_cells
+from evenhand.solvers.fluid.blocks import BLOCK
+from evenhand.typing import Bools, Floats, Indices, Progress, Rng
+
+SIMPLE: dict[str, Callable[[Problem], Any]] = {"whittle": whittle, "random": random_feasible, "never-act": never_act}
+"""Policies whose scores of an arm depend on the arm alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPolicy:
+    """A policy whose scores of an arm depend on the arm, and on the prices and its weight in the relaxation."""
+
+    name: str
+    """whittle, random, never-act or fair-index."""
+
+    prices: tuple[float, ...] = ()
+    """(resource,) dual prices of the relaxation, for fair-index."""
+
+    weights: Floats | None = field(default=None, repr=False)
+    """(row,) welfare weights of the relaxation, for fair-index."""
+
+    def __post_init__(self) -> None:
+        if self.name not in (*SIMPLE, "fair-index"):
+            known = ", ".join((*SIMPLE, "fair-index"))
+            raise NotApplicableError(f"{self.name}: on blocks of arms these policies can be simulated: {known}")
+
+    def scores(self, problem: CoupledMDP, weights: Floats | None) -> tuple[Floats, Bools]:
+        """(type, state, action) scores, -inf for never, and which cells precede all others.
+
+        Args:
+            problem: some arms, with the budget of all.
+            weights: (type,) welfare weights of these arms, none of them 0, for fair-index.
+        """
+        if not problem.criterion.is_stationary and self.name != "random":
+            raise NotApplicableError(
+                f"{self.name}: with a finite horizon the order differs by step; read the model into memory"
+            )
+        cells = serveable_cells(problem)
+        if weights is not None:
+            worth, preferred = fair_worth(problem, weights, np.array(self.prices))
+            return np.where(cells, worth, -np.inf), preferred
+        policy = SIMPLE[self.name](problem)
+        assert isinstance(policy, ExchangeablePriority)
+        scores = np.where(cells & (policy.scores > policy.threshold), policy.scores, -np.inf)
+        return scores, np.ones(scores.shape, dtype=np.bool_)
+
+
+class _Scored(NamedTuple):
+    """Arms of some rows, and their scores."""
+
+    tables: ArmTables
+    kinds: Indices
+    """(arm,) which of the tables each arm has."""
+
+    scores: Floats
+    preferred: Bools
+
+
+def _score(
+    task: tuple[RowRange, Floats | None, Floats, float, Criterion, BlockPolicy], progress: Report | None = None
+) -> _Scored:
+    reader, weights, budget, discount, criterion, policy = task
+    rows = reader()
+    # Rows of one type may differ in their weights, and so in their scores.
+    tables = rows.tables if weights is None else rows.expanded()
+    problem = CoupledMDP(tables, budget, discount, criterion=criterion)
+    # Every row is a type: equal arms are not searched for.
+    problem.__dict__["type_of_block"] = np.arange(len(tables), dtype=np.int32)
+    kinds = rows.kind_of_arm if weights is None else rows.row_of_arm
+    return _Scored(problem.types, kinds, *policy.scores(problem, weights))
+
+
+class RankedArms:
+    """All arms of an opened model in the order of service."""
+
+    def __init__(self, model: StoredArms, policy: BlockPolicy, pool: Pool, block_rows: int = BLOCK) -> None:
+        """Read the arms and rank their scores.
+
+        Args:
+            model: the arms, under the criterion of the simulation.
+            policy: the policy.
+            pool: where rows are read and scores computed.
+            block_rows: rows per block.
+        """
+        starts, weights = range(0, model.num_rows, block_rows), policy.weights
+        if policy.name == "fair-index":
+            if weights is None:
+                raise NotApplicableError("fair-index: the weights and prices of the relaxation are required")
+            weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
+        shared = (model.budget, model.discount, model.criterion, replace(policy, weights=None))
+        tasks = []
+        for row in starts:
+            rows = row, min(row + block_rows, model.num_rows)
+            tasks.append((model.row_reader(*rows), None if weights is None else weights[slice(*rows)], *shared))
+        parts = pool.map(_score, tasks, [f"rows from {row}" for row in starts])
+        offsets = np.cumsum([0, *(len(part.tables) for part in parts[:-1])]).tolist()
+        kinds = [part.kinds + first for part, first in zip(parts, offsets, strict=True)]
+        self.model, self.type_of_arm = model, np.concatenate(kinds).astype(np.int32)
+        own, tables = _ranked(parts, ROUNDING if policy.name == "fair-index" else None), [part.tables for part in parts]
+        del parts, kinds  # there may be ten million rows
+        self.types = ArmTables.stack(tables)
+        del tables
+        ranks = np.full(self.types.rewards.shape, -1, dtype=np.int32)
+        for first, block in zip(offsets, own, strict=True):
+            ranks[first : first + len(block), : block.shape[1], : block.shape[2]] = block
+        arms = (self.type_of_arm, ranks, self.types.usage, self.types.idle, model.budget * ROOM)
+        self.tables = rank_tables(*arms, stop=policy.name == "random")
+
+    def simulate(self, num_episodes: int, weights: Floats, rng: Rng = 0, progress: Progress | None = None) -> Rollout:
+        """Simulate episodes, as `simulate` does; returns are (episode, arm).
+
+        Args:
+            num_episodes: number of episodes.
+            weights: (step,) weight of each step.
+            rng: seed or generator.
+            progress: called with the completed share.
+        """
+        from evenhand.kernels.episodes import Dynamics
+
+        check_positive_int(num_episodes, "num_episodes")
+        kinds, types, arms = self.type_of_arm, self.types, len(self.type_of_arm)
+        what = f"the returns of {num_episodes} episodes of {arms} arms"
+        check_memory(16.0 * num_episodes * arms, what, "Use fewer episodes.")
+        world, policy = as_generator(rng).spawn(2)
+        keys = draw_keys(world, len(weights) + 1)
+        returns, served = np.zeros((2, num_episodes, arms))
+        used = np.zeros((num_episodes, len(self.model.budget)))
+        for rows, stream, tell in in_batches(num_episodes, arms, policy, progress):
+            states = first_states(kinds, types.cumulative_initial, keys[0], rows.start, rows.stop - rows.start)
+            first = np.zeros(len(states), dtype=np.int32)
+            dynamics = Dynamics(kinds, first, types.cumulative, types.rewards[None], types.served)
+            totals = (returns[None, rows], served[rows], used[rows], np.zeros_like(served[rows]))
+            play_by_rank(dynamics, self.tables, states, totals, Play(weights, keys, rows.start, stream, tell))
+        total = float(weights.sum())
+        return Rollout(returns, share_of_budget(self.model.budget, used, total), served / total, len(weights))
+
+    def act(self, states: Indices, rng: Rng) -> tuple[Indices, Floats, int]:
+        """(arm,) actions for (arm,) states, the use of each resource, and the number of arms that are served.
+
+        Args:
+            states: (arm,) current states.
+            rng: seed or generator, for ties.
+        """
+        actions = self.tables.serve(states[None], draw_keys(as_generator(rng), 1)[0])[0]
+        cells = self.type_of_arm, states, actions
+        return actions, np.asarray(self.types.usage[cells].sum(axis=0)), int(self.types.served[cells].sum())
+
+
+def _ranked(parts: Sequence[_Scored], rounding: float | None) -> list[Indices]:
+    """(block,) ranks of the cells of all blocks, as `rank_scores` gives for all of them together."""
+    ranks = rank_scores(np.concatenate([part.scores.ravel() for part in parts]), -np.inf, rounding)
+    first = np.concatenate([part.preferred.ravel() for part in parts])
+    # Cells that are best at the prices precede all others.
+    ranks = np.where((ranks < 0) | first, ranks, ranks + int(ranks.max(initial=0)) + 1).astype(np.int32)
+    ends = np.cumsum([part.scores.size for part in parts])[:-1]
+    return [block.reshape(part.scores.shape) for block, part in zip(np.split(ranks, ends), parts, strict=True)]
 
 
 def evaluate_blocks(
@@ -32,9 +200,6 @@ def evaluate_blocks(
     rng: Rng = 0,
     backend: str | Pool | None = None,
     progress: Progress | None = None,
-    weights: Floats | None = None,
-    out: "str | os.PathLike[str] | None" = None,
-    block_rows: int = BLOCK,
 ) -> Evaluation:
     """Simulate a policy on a model that stays in its files.
 
@@ -45,59 +210,29 @@ def evaluate_blocks(
         num_episodes: number of episodes.
         horizon: steps per episode; by default the criterion's.
         rng: seed or generator.
-        backend: where blocks are computed; results do not depend on it.
+        backend: where scores are computed; results do not depend on it.
         progress: called with the current activity and the completed share.
-        weights: (row,) welfare weights of the relaxation, for fair-index.
-        out: a file `.parquet` or a folder for value, error and share of time served per row.
-        block_rows: rows per block.
     """
     start = work_clock()
-    if model.criterion.is_average and horizon is None:
+    if horizon is None and model.criterion.fixed_steps(1) is None:
         raise InvalidInputError(
             "horizon: required for an opened model under the criterion average; several times as many steps as the "
             "slowest arm takes to forget its first state"
         )
-    time_weights = model.criterion.time_weights(model.criterion.simulated_steps(horizon))
-    total = float(time_weights.sum())
     with Pool(backend) as pool:
-        if pool.name.startswith(("threads", "processes")):
-            text = f"the returns of {num_episodes} episodes of {model.num_arms} arms"
-            check_memory(16.0 * num_episodes * model.num_arms, text, "Use fewer episodes, or a cluster.")
-        simulation = BlockSimulation(model, policy, pool, weights, block_rows=block_rows)
-        used = simulation.run(num_episodes, time_weights, rng, progress)
-        moments = np.concatenate(simulation.ask("moments"), axis=1)
-        objective = objective_of(model, welfare)
-        values, served = moments[0], moments[2] / total
-        scale = num_episodes * (num_episodes - 1)
-        errors = np.sqrt(moments[[1, 3]] / scale) if scale else np.full((2, len(values)), math.inf)
-        shares = objective.spread(objective.sizes / objective.sizes.sum())
-        member_errors = errors[0] if objective.groups is None else _group_errors(simulation, objective)
-        result = Evaluation(
-            welfare=objective(values),
-            welfare_stderr=_welfare_error(simulation, objective, values),
-            plug_in_welfare=None,
-            mean=float(shares @ values),
-            mean_stderr=_error(simulation, shares),
-            unit_values=values,
-            unit_stderr=errors[0],
-            unit_served=served,
-            unit_served_stderr=errors[1] / total,
-            member_stderr=member_errors,
-            by_type=True,
-            budget_used=np.where(
-                model.budget > 0, used / np.where(model.budget > 0, model.budget * total, 1.0), 0.0
-            ).mean(0),
-            exact=False,
-            truncation_bound=_truncation(model, len(time_weights), simulation.largest_reward),
-            num_episodes=num_episodes,
-            horizon=len(time_weights),
-            seconds=work_clock() - start,
-            objective=objective,
-            problem=model,  # type: ignore[arg-type]  # every row is a type
-        )
-    if out is not None:
-        write_rows(out, model, {"value": values, "stderr": errors[0], "served": served})
-    return result
+        arms = RankedArms(model, policy, pool)
+    time_weights = model.criterion.time_weights(model.criterion.simulated_steps(horizon))
+    rollout = arms.simulate(num_episodes, time_weights, rng, progress)
+    counts = model.row_counts
+    firsts = np.cumsum(counts) - counts
+    returns, served = (np.add.reduceat(each, firsts, axis=1) / counts for each in (rollout.returns, rollout.served))
+    units = UnitReturns(objective_of(model, welfare), True, returns, served, np.zeros(len(counts)))
+    strata = Strata((), np.ones(1), np.array([num_episodes]))
+    beyond, largest = model.criterion.beyond(rollout.horizon), float(np.abs(arms.types.rewards).max())
+    bound = None if beyond is None else beyond * largest
+    # Every row is a type.
+    found = estimate(model, rollout, units, strata, bound, work_clock() - start)  # type: ignore[arg-type]
+    return replace(found, returns=None, episode_weights=None)
 
 
 def objective_of(model: StoredArms, welfare: str | Welfare | None) -> Objective:
@@ -107,31 +242,3 @@ def objective_of(model: StoredArms, welfare: str | Welfare | None) -> Objective:
     chosen = as_welfare(welfare if welfare is not None else model.welfare or DEFAULT, number)
     # Simulated policies are not held to floors.
     return Objective(model.criterion, chosen, model.row_counts, groups, np.broadcast_to(0.0, model.num_rows))
-
-
-def _welfare_error(simulation: BlockSimulation, objective: Objective, values: Floats) -> float:
-    try:
-        return _error(simulation, objective.supergradient(values))
-    except OutOfDomainError:
-        return math.inf
-
-
-def _error(simulation: BlockSimulation, weights: Floats) -> float:
-    """Standard error of a weighted sum of values, from its spread over the episodes."""
-    each = [(part,) for part in np.split(weights, simulation.cuts[1:-1])]
-    return standard_error(np.sum(simulation.ask("weighted", each=each), axis=0))
-
-
-def _group_errors(simulation: BlockSimulation, objective: Objective) -> Floats:
-    """(group,) standard errors of the values of groups."""
-    assert objective.groups is not None
-    parts = zip(
-        *(np.split(array, simulation.cuts[1:-1]) for array in (objective.shares, objective.groups)), strict=True
-    )
-    each = [(*part, len(objective.sizes)) for part in parts]
-    return standard_errors(np.sum(simulation.ask("weighted", each=each), axis=0))
-
-
-def _truncation(model: StoredArms, steps: int, largest_reward: float) -> float | None:
-    beyond = model.criterion.beyond(steps)
-    return None if beyond is None else beyond * largest_reward

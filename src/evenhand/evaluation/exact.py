@@ -7,19 +7,23 @@ first: at every count state its possible allocations are the pairs, and their pr
     finite:T              forwards from the initial law:  x_{t+1} = P_t^T x_t,   V = sum_{t<T} w_t x_t . r_t
 
 where the tables of a policy by steps may differ from step to step; one that is shorter than the horizon begins again.
-Choices on the counts of several types, as `solve` gives where these are many, are evaluated without one (`typed`).
+Choices on the counts of several types, as `solve` gives where these are many, are evaluated without a table: visits are
+computed type by type (`solvers.counts`), and every fact about decisions is a sum over them.
 A mixture draws its part once and for all, so its values are the shares of its parts' values under every criterion.
+Arms that do not compete, each with action shares of its own state, are Markov chains by themselves
+(`independent_values`), however many there are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from scipy import sparse
 
+from evenhand.checks import check_shape
 from evenhand.display import size_in_words
-from evenhand.errors import NotApplicableError
-from evenhand.evaluation.typed import typed_steps, typed_values
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.lattice import lattice_size
 from evenhand.kernels.products import distinct_rows
 from evenhand.model.composite import (
@@ -32,13 +36,15 @@ from evenhand.model.composite import (
 )
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.feasible import check_budget
-from evenhand.model.policy import Capabilities, Lawful, Space, capabilities
+from evenhand.model.policy import Capabilities, Lawful, Space, capabilities, check_budget
 from evenhand.model.tabular import TabularMDP
-from evenhand.reductions.counts import Counts, num_count_states
-from evenhand.reductions.joint import Joint, num_joint_states
-from evenhand.solvers.occupancy import occupancy
+from evenhand.solvers.counts import Moves, Operators, Visits, plan_types
+from evenhand.solvers.counts.reduction import Counts, TypedChoices, num_count_states
+from evenhand.solvers.joint import Joint, num_joint_states
+from evenhand.solvers.occupancy import occupancy_measure, total_visits
 from evenhand.typing import Floats, Ints
+
+Rule = TypeVar("Rule")
 
 MOST_STATES = 6000
 """Count states up to which a policy that is not a table is tabulated; over all its steps, if they differ."""
@@ -82,11 +88,10 @@ def exact_values(problem: CoupledMDP, policy: object) -> ExactValues:
         parts, shares = components(policy)
         return _mixed([exact_values(problem, part) for part in parts], shares, problem)
     # Choices on many counts have a way that needs no table; for few states a table is quicker.
-    steps = typed_steps(policy, problem)
+    steps = _typed_steps(policy, problem)
     if steps and num_count_states(problem) * len(steps) > MOST_STATES:
-        values, used, served = typed_values(steps, problem)
-        return ExactValues(values, True, used, served)
-    return _of_tables(_tables(policy, problem), problem.criterion)
+        return _typed_values(steps, problem)
+    return _of_tables(rules_by_step(policy, problem, _Tabulator(problem))[1], problem.criterion)
 
 
 # -- what they cost --------------------------------------------------------------------------------------------------
@@ -160,16 +165,23 @@ class _Pairs(NamedTuple):
     """True if the units are types."""
 
 
-class _Table(NamedTuple):
-    """Action probabilities of a policy."""
-
-    pairs: _Pairs
-    probabilities: Floats
-    """(pair,) sums to 1 over the pairs of each state."""
+_Table = tuple[_Pairs, Floats]
+"""Pairs, and the (pair,) probabilities of a policy, which sum to 1 over the pairs of each state."""
 
 
-def _tables(policy: object, problem: CoupledMDP) -> list[_Table]:
-    """The table of each step, over and over again; a single one where all steps are alike."""
+def rules_by_step(
+    policy: object, problem: CoupledMDP, write: Callable[[object, int], tuple[bool, Rule]]
+) -> tuple[bool, list[Rule]]:
+    """Return the decision rule of each step, over and over again; a single one where all steps are alike.
+
+    Args:
+        policy: the policy.
+        problem: the problem.
+        write: from a step and the number of different steps to whether its units are types, and its rule.
+
+    Returns:
+        Whether the units are the types, and the rules.
+    """
     steps = steps_of(policy)
     if is_time_varying(policy):
         if problem.criterion.is_stationary:
@@ -177,41 +189,39 @@ def _tables(policy: object, problem: CoupledMDP) -> list[_Table]:
                 f"a policy by steps can only be simulated under the criterion {problem.criterion.name}"
             )
         steps = steps[: problem.criterion.num_layers]
-    # Steps that are one object count once, as they are tabulated once.
-    tabulate = _Tabulator(problem, len({id(step) for step in steps}))
-    tables = [tabulate(step) for step in steps]
-    if len({table.pairs.by_type for table in tables}) > 1:
+    # Steps that are one object are written once.
+    distinct = {id(step): step for step in steps}
+    written = {key: write(step, len(distinct)) for key, step in distinct.items()}
+    if len({by_type for by_type, _ in written.values()}) > 1:
         raise NotApplicableError(
             "the steps of this policy are tables over different spaces, so it can only be simulated"
         )
-    return tables
+    return written[id(steps[0])][0], [written[id(step)][1] for step in steps]
 
 
 class _Tabulator:
     """Writes policies as tables; what several share is made once."""
 
-    def __init__(self, problem: CoupledMDP, number: int) -> None:
-        self.problem, self.number, self.counts = problem, number, Counts(problem)
+    def __init__(self, problem: CoupledMDP) -> None:
+        self.problem, self.counts = problem, Counts(problem)
         # With the object itself, so that its id stays unique.
         self.spaces: dict[int, tuple[object, _Pairs]] = {}
-        self.tables: dict[int, _Table] = {}
 
-    def __call__(self, policy: object) -> _Table:
-        """The table of a policy."""
-        if id(policy) not in self.tables:
-            self.tables[id(policy)] = self._write(policy)
-        return self.tables[id(policy)]
+    def __call__(self, policy: object, number: int) -> tuple[bool, _Table]:
+        """Whether the units are types, and the table of one of several steps."""
+        table = self._write(policy, number)
+        return table[0].by_type, table
 
-    def _write(self, policy: object) -> _Table:
+    def _write(self, policy: object, number: int) -> _Table:
         problem = self.problem
         can = capabilities(policy)
         # A table on the same problem: what it does is the same under any criterion.
         if can.table is not None and can.table.reduction.problem.with_criterion(problem.criterion) == problem:
-            return _Table(self._pairs(can.table.reduction), can.table.probabilities)
+            return self._pairs(can.table.reduction), can.table.probabilities
         if can.tabulates is not None and num_joint_states(problem) <= MOST_STATES:
-            return self._write(can.tabulates.on(Joint(problem)))
+            return self._write(can.tabulates.on(Joint(problem)), number)
         if can.law is not None:
-            return self._by_law(can, can.law)
+            return self._by_law(can, can.law, number)
         raise NotApplicableError("this policy has no known law on counts, so it can only be simulated")
 
     def _pairs(self, reduction: Space) -> _Pairs:
@@ -226,17 +236,17 @@ class _Tabulator:
             known = self.spaces[id(reduction)] = reduction, _Pairs(same.mdp, same.usage, served, by_type)
         return known[1]
 
-    def _by_law(self, can: Capabilities, law: Lawful) -> _Table:
-        if (number := self.number * num_count_states(self.problem)) > MOST_STATES:
-            steps = "" if self.number == 1 else f" over {self.number} steps"
+    def _by_law(self, can: Capabilities, law: Lawful, number: int) -> _Table:
+        if (states := number * num_count_states(self.problem)) > MOST_STATES:
+            steps = "" if number == 1 else f" over {number} steps"
             raise NotApplicableError(
-                f"the count space has {size_in_words(number)} states{steps}; up to {MOST_STATES} are tabulated"
+                f"the count space has {size_in_words(states)} states{steps}; up to {MOST_STATES} are tabulated"
             )
         state, allocations, probabilities = write_law(can, law, self.counts)
         usage = self.counts.usage_of(allocations)
         check_budget(self.problem, usage, 0)
         served = self.counts.mean_served(allocations)
-        return _Table(_Pairs(self.counts.tabulate(state, allocations), usage, served, True), probabilities)
+        return _Pairs(self.counts.tabulate(state, allocations), usage, served, True), probabilities
 
 
 # -- their values ----------------------------------------------------------------------------------------------------
@@ -263,7 +273,7 @@ def _of_tables(tables: Sequence[_Table], criterion: Criterion) -> ExactValues:
     if not criterion.is_stationary:
         return _forwards(tables, criterion.time_weights(criterion.num_layers), criterion.total)
     pairs, probabilities = tables[0]
-    visits = occupancy(pairs.mdp, probabilities)
+    visits = occupancy_measure(pairs.mdp, probabilities)
     # Visits sum to the total.
     served = visits @ pairs.served / criterion.total
     return ExactValues(visits @ pairs.mdp.rewards, pairs.by_type, visits @ pairs.usage, served)
@@ -271,7 +281,7 @@ def _of_tables(tables: Sequence[_Table], criterion: Criterion) -> ExactValues:
 
 def _forwards(tables: Sequence[_Table], weights: Floats, total: float) -> ExactValues:
     """Sums over steps of what the law of each step earns, uses and serves."""
-    first = tables[0].pairs
+    first = tables[0][0]
     values, used, served = (np.zeros(facts.shape[1]) for facts in (first.mdp.rewards, first.usage, first.served))
     law = first.mdp.initial
     for step, weight in enumerate(weights):
@@ -290,21 +300,95 @@ def _mixed(parts: Sequence[ExactValues], shares: Floats, problem: CoupledMDP) ->
     """Values by type where all have them, else by arm."""
     by_type = all(part.by_type for part in parts)
     # Arms of a type have its value; arms that differ cannot be pooled.
-    if not by_type:
-        parts = [part if not part.by_type else by_arms(part, problem) for part in parts]
-    values, used, served = (
-        np.tensordot(shares, np.stack([getattr(part, name) for part in parts]), axes=1)
-        for name in ("values", "used", "served")
+    kinds = problem.type_of_arm
+    columns = [kinds if part.by_type and not by_type else slice(None) for part in parts]
+    values, served = (
+        np.tensordot(shares, [getattr(part, name)[own] for part, own in zip(parts, columns, strict=True)], axes=1)
+        for name in ("values", "served")
     )
-    return ExactValues(values, by_type, used, served)
+    return ExactValues(values, by_type, np.tensordot(shares, [part.used for part in parts], axes=1), served)
 
 
-def by_arms(found: ExactValues, problem: CoupledMDP) -> ExactValues:
-    """The same, arm by arm.
+# -- choices on the counts of several types --------------------------------------------------------------------------
+
+
+def _typed_steps(policy: object, problem: CoupledMDP) -> list[TypedChoices]:
+    """The choices of each step of a policy that has nothing else, made for this problem; else none."""
+    parts = steps_of(policy)
+    found = [part for part in parts if isinstance(part, TypedChoices)]
+    same = all(part.problem.with_criterion(problem.criterion) == problem for part in found)
+    return found if same and len(found) == len(parts) else []
+
+
+def _typed_values(steps: list[TypedChoices], problem: CoupledMDP) -> ExactValues:
+    """Values of the choices of each step, over and over again."""
+    plan, criterion = plan_types(problem), problem.criterion
+    if criterion.is_stationary and len(steps) > 1:
+        raise NotApplicableError(f"a policy by steps can only be simulated under the criterion {criterion.name}")
+    plan.check()
+    picks = {
+        id(step): np.stack([_numbers(step, t, moves)[step.picks[:, t]] for t, moves in enumerate(plan.types)])
+        for step in steps
+    }  # (type, state) the number of each choice among the pairs of its type
+    for number_of_step, step in enumerate(steps):
+        spent = sum(moves.spent[own] for moves, own in zip(plan.types, picks[id(step)], strict=True))
+        check_budget(problem, np.asarray(spent), number_of_step)
+    chosen = picks[id(steps[0])]
+    if not criterion.is_stationary:
+        chosen = np.stack([picks[id(steps[t % len(steps)])] for t in range(criterion.num_layers)])
+    facts = [np.column_stack([moves.rewards, moves.served, moves.spent]) for moves in plan.types]
+    sums = np.stack(Visits(Operators(plan)).sums(chosen, facts))
+    return ExactValues(sums[:, 0], True, sums[:, 2:].sum(axis=0), sums[:, 1] / criterion.total)
+
+
+def _numbers(policy: TypedChoices, kind: int, moves: Moves) -> Ints:
+    """(row,) the pair of a type that each allocation is; some pair where no state picks it."""
+    S, A = moves.tables.valid.shape
+    known = {own.tobytes(): number for number, own in enumerate(moves.allocations.astype(np.int64))}
+    numbers = np.zeros(len(policy.allocations), dtype=np.int64)
+    for row in np.unique(policy.picks[:, kind]):
+        number = known.get(np.ascontiguousarray(policy.allocations[row, :S, :A], dtype=np.int64).tobytes())
+        if number is None:
+            raise PolicyError("the policy has an allocation that is beyond the budget, or of arms that are not there")
+        numbers[row] = number
+    return numbers
+
+
+# -- arms that do not compete ----------------------------------------------------------------------------------------
+
+
+def independent_values(problem: CoupledMDP, shares: Floats) -> ExactValues:
+    """Return the values of arms that follow shares of actions, under the problem's criterion.
 
     Args:
-        found: values by type.
-        problem: says the type of each arm.
+        problem: the arms, and where they start.
+        shares: (type, state, action) how often each action is taken, padded as `problem.types`.
     """
-    kinds = problem.type_of_arm
-    return ExactValues(found.values[kinds], False, found.used, found.served[kinds])
+    types = problem.types
+    num_types, num_states, num_actions = types.rewards.shape
+    check_shape(shares, {"type": num_types, "state": num_states, "action": num_actions}, "shares")
+    visits = np.stack([_visits(problem, t, shares[t]) for t in range(num_types)])
+    serves = (types.usage > 0).any(axis=-1)
+    return ExactValues(
+        values=(visits * types.rewards).sum(axis=(1, 2)),
+        by_type=True,
+        used=np.einsum("t,tsa,tsak->k", problem.type_counts, visits, types.usage),
+        served=(visits * serves).sum(axis=(1, 2)) / problem.criterion.total,
+    )
+
+
+def _visits(problem: CoupledMDP, kind: int, shares: Floats) -> Floats:
+    """(state, action) visits of an arm, by the criterion's weights of time; 0 where there is padding."""
+    types = problem.types
+    s, a = int(types.num_states[kind]), int(types.num_actions[kind])
+    alone = TabularMDP(
+        offsets=np.arange(s + 1, dtype=np.int64) * a,
+        rewards=types.rewards[kind, :s, :a].reshape(-1, 1),
+        outcomes=np.arange(s * a, dtype=np.int64),
+        kernel=sparse.csr_array(types.transitions[kind, :s, :a, :s].reshape(s * a, s)),
+        initial=types.initial[kind, :s],
+        criterion=problem.criterion,
+    )
+    found = np.zeros(types.rewards.shape[1:])
+    found[:s, :a] = total_visits(occupancy_measure(alone, shares[:s, :a].reshape(-1))).reshape(s, a)
+    return found

@@ -12,8 +12,8 @@ forgotten its start after n/2 steps: a run of 2 n steps, of which the first quar
 A run that is too short is played again, longer, until the chain of its own visits says that it is long enough, and the
 two halves of what counts differ by no more than chance explains: arms compete for the budget, so that all of them
 together may be slower than each by itself. Arms that mostly stay where they are are played from change to change
-(`simulation.events`), whose cost does not grow with how slow they are. A run of more steps per episode than LONGEST, or
-of more work than allowed, is refused before it is played: a run that is too short would be biased.
+(`simulate_events`), whose cost does not grow with how slow they are. A run of more steps per episode, or
+of more work, than allowed, is refused before it is played: a run that is too short would be biased.
 
 On a run that is played again, A(s, a) = r(s, a) + sum_j p(j | s, a) h(j) - h(s) is played beside r. Sums of A and r
 differ by h of the last and the first state, so their long-run means are equal; under pi the mean of A is g at every
@@ -40,33 +40,21 @@ import numpy as np
 from scipy import stats
 
 from evenhand.errors import NotConvergedError
+from evenhand.evaluation.count_simulation import simulate_counts
+from evenhand.evaluation.rollout import Rollout, compiled_tables, leaving, simulate, simulate_events
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, WARM_UP
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem
-from evenhand.simulation.counts import simulate_counts
-from evenhand.simulation.events import leaving, simulate_events
-from evenhand.simulation.rollout import Rollout, compiled_tables, simulate
 from evenhand.typing import Floats, Indices, Progress, Rng
 
 FORGOTTEN, NEARLY = 1e-4, 1e-2
 """Largest remaining influence of the start on the probability of a state in a run of plain rewards, and in one of A,
 from which nearly all of it is gone."""
 
-LONGEST = 1e6
-"""Steps, or changes, of an episode at the most."""
-
-MOST_WORK = 3e8
-"""Steps of arms of a run at the most: about ten seconds."""
-
-OVERHEAD = 3000.0
-"""Steps of arms that a step costs at least if the policy is called at every step."""
-
-AGREE = 2.0
-"""Standard errors by which runs from different starts may differ: a false alarm costs a longer run only."""
-
-DRIFTS, FEWEST = 4.0, 8
-"""Standard errors by which the halves of a run must differ to be more than chance, and the episodes that it takes."""
+AGREE, DRIFTS = 2.0, 4.0
+"""Standard errors by which runs from different starts may differ (a false alarm costs a longer run only), and by which
+the halves of a run must differ to be more than chance."""
 
 GROWTH = 32
 """Largest ratio of the lengths of successive runs: unvisited states may suggest a slowness that does not exist."""
@@ -76,10 +64,6 @@ PERIOD = 10.0
 
 RESIDUAL = 1e-13
 """Change of a chain that stands still, but for rounding."""
-
-MOST_NUMBERS, MOST_PRODUCTS = 2e7, 3e8
-"""Numbers of all chains, and products of a squaring, up to which it is computed how long arms remember; beyond, only
-halves are compared."""
 
 
 class LongRun(NamedTuple):
@@ -98,14 +82,45 @@ class LongRun(NamedTuple):
 class LongRunLimits(NamedTuple):
     """Limits on the length of a run, and requirements on its result."""
 
-    longest: float = LONGEST
+    longest: float = 1e6
     """Steps, or changes, of an episode at the most."""
 
-    most_work: float = MOST_WORK
-    """Steps of arms of a lengthened run at the most."""
+    most_work: float = 3e8
+    """Steps of arms of a lengthened run at the most: about ten seconds."""
 
     thorough: bool = False
     """True if a run from another start must agree."""
+
+    usual: int = USUAL_AVERAGE_HORIZON
+    """Steps with which to begin."""
+
+
+class _Player(NamedTuple):
+    """A policy to play."""
+
+    policy: Policy | StatefulPolicy
+    rng: Rng
+    by_counts: bool
+    progress: Progress | None
+
+    def __call__(
+        self, problem: Problem, number: int, steps: int, from_change_to_change: bool, known: Floats | None
+    ) -> Rollout:
+        """One run: by counts, from change to change, or step by step."""
+        rewards, given = None, (number, steps, self.rng, self.progress)
+        if known is not None:
+            assert isinstance(problem, CoupledMDP)
+            rewards = np.stack([known, problem.types.rewards])
+        if not from_change_to_change:
+            play = simulate_counts if self.by_counts else simulate
+            return play(problem, self.policy, *given, rewards=rewards)
+        assert isinstance(problem, CoupledMDP) and isinstance(self.policy, Policy)
+        run = simulate_events(problem, self.policy, *given, rewards)
+        if not self.by_counts:
+            return run
+        assert run.drift is not None
+        returns, served, drift = (mean_by_type(problem, figures) for figures in (run.returns, run.served, run.drift))
+        return replace(run, returns=returns, served=served, drift=drift)
 
 
 def play_long_run(
@@ -115,7 +130,6 @@ def play_long_run(
     rng: Rng,
     by_counts: bool = False,
     horizon: int | None = None,
-    usual: int = USUAL_AVERAGE_HORIZON,
     progress: Progress | None = None,
     limits: LongRunLimits = LongRunLimits(),  # noqa: B008  # a constant
 ) -> LongRun:
@@ -128,28 +142,28 @@ def play_long_run(
         rng: seed or generator.
         by_counts: whether crowds are simulated, rather than arms.
         horizon: steps per episode; as many as are needed by default.
-        usual: steps with which to begin.
         progress: called now and then with what is being done and the share done.
         limits: how long it may be.
 
     Raises:
         NotConvergedError: more steps would be needed than can be played; says how many.
     """
-    steps, rate, known, share = horizon or usual, 1.0, None, 1
+    play = _Player(policy, rng, by_counts, progress)
+    steps, rate, known, share = horizon or limits.usual, 1.0, None, 1
     width = problem.types.valid.size if by_counts else problem.num_arms
-    asked = by_counts or compiled_tables(policy, problem) is None
+    # A step costs at least as much as 3000 of arms if the policy is called at every step.
+    least = 3000.0 if by_counts or compiled_tables(policy, problem) is None else 1.0
     while True:
         number = episodes(max(share * rate * steps, 1.0))
-        rollout = _play(problem, policy, number, steps, rng, by_counts, rate, known, progress)
+        rollout = play(problem, number, steps, rate < 1, known)
         found = _settle(problem, rollout.visits)
         plain = known is None
         needed = 0.0 if found is None else found.plain_steps if plain else found.steps
         needed = max(needed, 2.0 * steps if _is_drifting(rollout) else 0.0)
         if limits.thorough and horizon is None and needed <= steps and found is not None:
             other = _elsewhere(problem, found)
-            if other is not None:
-                second = _play(other, policy, number, steps, rng, by_counts, rate, known, progress)
-                needed = 2.0 * steps if _disagree(problem, rollout, second) else needed
+            if other is not None and _disagree(problem, rollout, play(other, number, steps, rate < 1, known)):
+                needed = 2.0 * steps
         given = horizon is not None and (known is not None or found is None)
         if needed <= steps or given:
             forgotten = found is None or found.plain_steps <= steps
@@ -163,7 +177,7 @@ def play_long_run(
             share = GROWTH if needed > GROWTH * steps else 1
             steps = math.ceil(min(needed, GROWTH * steps))
             rate = _changes(problem, policy, rollout, by_counts)
-            work = max(episodes(max(share * rate * steps, 1.0)) * width, OVERHEAD if asked else 1.0) * rate * steps
+            work = max(episodes(max(share * rate * steps, 1.0)) * width, least) * rate * steps
             if rate * steps > limits.longest or work > limits.most_work:
                 raise _too_long(needed)
 
@@ -182,7 +196,7 @@ def plain_steps(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Rng) 
     run = play_long_run(problem, policy, lambda _: 20, rng).rollout
     found = _settle(problem, run.visits)
     steps = max(run.horizon if found is None else found.plain_steps, USUAL_AVERAGE_HORIZON)
-    if steps > LONGEST:
+    if steps > LongRunLimits().longest:
         raise _too_long(steps)
     return int(steps)
 
@@ -194,39 +208,9 @@ def _too_long(steps: float) -> NotConvergedError:
     )
 
 
-def _play(
-    problem: Problem,
-    policy: Policy | StatefulPolicy,
-    number: int,
-    steps: int,
-    rng: Rng,
-    by_counts: bool,
-    rate: float,
-    known: Floats | None,
-    progress: Progress | None,
-) -> Rollout:
-    """One run: by counts, from change to change, or step by step."""
-    rewards = None
-    if known is not None:
-        assert isinstance(problem, CoupledMDP)
-        rewards = np.stack([known, problem.types.rewards])
-    if rate < 1:
-        assert isinstance(problem, CoupledMDP)
-        assert isinstance(policy, Policy)
-        run = simulate_events(problem, policy, number, steps, rng, progress, rewards)
-        if not by_counts:
-            return run
-        assert run.drift is not None
-        returns, served, drift = (mean_by_type(problem, figures) for figures in (run.returns, run.served, run.drift))
-        return replace(run, returns=returns, served=served, drift=drift)
-    if by_counts:
-        return simulate_counts(problem, policy, number, steps, rng, progress, rewards=rewards)
-    return simulate(problem, policy, number, steps, rng, progress, rewards=rewards)
-
-
 def _changes(problem: Problem, policy: Policy | StatefulPolicy, rollout: Rollout, by_counts: bool) -> float:
     """The work per step if changes are played one by one, as a share of that of a step; 1 if it does not pay."""
-    if rollout.visits is None or isinstance(policy, StatefulPolicy) or not isinstance(policy, Policy):
+    if rollout.visits is None or isinstance(policy, StatefulPolicy) or compiled_tables(policy, problem) is None:
         return 1.0
     assert isinstance(problem, CoupledMDP)
     rate = float((rollout.visits.sum(axis=2) * leaving(problem)).sum()) / len(rollout.used)
@@ -258,7 +242,8 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
         return None
     types = problem.types
     num_types, num_states, _ = types.valid.shape
-    if num_types * float(num_states) ** 2 > MOST_NUMBERS or float(num_states) ** 3 > MOST_PRODUCTS:
+    # Powers of larger chains take too long: there only halves are compared.
+    if num_types * float(num_states) ** 2 > 2e7 or float(num_states) ** 3 > 3e8:
         return None
     law = shares_of(problem, visits)
     rewards = (law * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)[..., None]
@@ -339,7 +324,7 @@ def shares_of(problem: CoupledMDP, visits: Floats) -> Floats:
 
 def _is_drifting(rollout: Rollout) -> bool:
     """True if the halves of a run differ by more than chance, and than what a period leaves over, explains."""
-    if rollout.drift is None or len(rollout.drift) < FEWEST:
+    if rollout.drift is None or len(rollout.drift) < 8:  # too few to know their spread
         return False
     # (episode, unit) the units, and all of them together.
     drift = np.column_stack([rollout.drift, rollout.drift.mean(axis=1)])

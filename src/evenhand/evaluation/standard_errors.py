@@ -91,7 +91,10 @@ def welfare_error(objective: Objective, values: Floats, shares: Floats, samples:
         return np.inf
     noise = np.concatenate([_noise(part, share) for part, share in zip(members, shares.tolist(), strict=True)])
     case, factor = _Estimate(objective.welfare, objective.sizes, objective.members(values), noise).without_nothing()
-    return factor * (case.smooth_error if case.is_smooth else max(case.smooth_error, case.error_at_kinks()))
+    # Of very many members the draws would not fit: there the delta method has to do.
+    if case.is_smooth or NUM_DRAWS * len(case.members) > 10 * MOST_NUMBERS:
+        return factor * case.smooth_error
+    return factor * max(case.smooth_error, case.error_at_kinks())
 
 
 def bias_error(objective: Objective, values: Floats, bias: Floats) -> float:

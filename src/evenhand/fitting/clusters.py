@@ -22,50 +22,24 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.special import softmax
 
-from evenhand.checks import as_generator
+from evenhand.checks import as_generator, is_whole
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
 from evenhand.fitting.mixtures import Histories, Mixtures, begin_apart, iterate, read_histories
 from evenhand.model.io import Location, write_atomically
-from evenhand.typing import Floats, Indices, Ints, Progress, Rng
+from evenhand.typing import Floats, Indices, Progress, Rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST = 8
-"""Types that are tried where the number is to be found."""
-
-FOLDS = 5
-"""Parts of the arms, each held out once."""
-
-RESTARTS = 10
-"""Places from which a mixture of all arms is begun."""
-
-FOLD_RESTARTS = 4
-"""Places from which one of the other folds is begun."""
-
-SHORT, LONG = 20, 400
-"""Iterations of every run, and of the best one."""
-
-SAMPLE = 4_000
-"""Arms by which the number is found, and the runs begin; all arms have a say in the end."""
-
 CLEARLY = 2.0
-"""Standard errors by which a smaller number has to be worse to be left."""
-
-LEAST_MOVES = 2
-"""Moves of an arm that can tell types apart at all: single moves are explained by one type as well as by many."""
-
-FEW_MOVES = 4
-"""Moves below which the type of an arm is uncertain."""
+"""Standard errors by which a smaller number has to be worse to be rejected."""
 
 UNSURE = 0.8
-"""The probability of the likeliest type of an arm below which its membership is weak."""
-
-LEAST_MIXED = 0.05
-"""The share of arms with two actions below which effects on types are not identified: protocols have exceptions."""
+"""Probability of the likeliest type of an arm below which its membership is weak."""
 
 UNIDENTIFIED = (
     "arms had one action throughout, so that a type found under one action cannot be matched with one found under "
@@ -73,8 +47,85 @@ UNIDENTIFIED = (
 )
 """Why no effects are reported."""
 
-TIE = 1e-9
-"""Probabilities that differ by less are equal: the larger type is taken."""
+
+@dataclass(frozen=True)
+class ClusterSearch:
+    """Effort of a search for types."""
+
+    most: int = 8
+    """Largest number of types that is tried."""
+
+    folds: int = 5
+    """Parts of the arms, each held out once."""
+
+    restarts: int = 10
+    """Initial mixtures of all arms."""
+
+    fold_restarts: int = 4
+    """Initial mixtures of the arms outside a fold."""
+
+    short: int = 20
+    """Iterations of every run."""
+
+    long: int = 400
+    """Iterations of the best run."""
+
+    sample: int = 4_000
+    """Arms by which the number is found, and on which runs begin; the final iterations are of all arms."""
+
+    least_moves: int = 2
+    """Moves of an arm in the sample: single moves are explained by one type as well as by many."""
+
+    def best(
+        self, sample: Histories, weights: Floats, number: int, restarts: int, rng: np.random.Generator
+    ) -> Mixtures:
+        """The best of several restarts with each column of weights; of equal runs, but for rounding, the first.
+
+        Args:
+            sample: histories of arms.
+            weights: (history, run) numbers of arms.
+            number: of types.
+            restarts: initial mixtures per column of weights.
+            rng: random generator.
+        """
+        restarts = 1 if number == 1 and weights.shape[1] == 1 else restarts
+        runs = np.repeat(weights, restarts, axis=1)
+        found = iterate(sample, runs, begin_apart(sample, runs, number, rng), self.short)
+        objective = found.objective.reshape(-1, restarts)
+        top = objective.max(axis=1, keepdims=True)
+        first = np.argmax(objective >= top - 1e-9 * np.abs(top), axis=1) + restarts * np.arange(len(objective))
+        return iterate(sample, weights, found.only(first), self.long)
+
+    def try_numbers(self, sample: Histories, rng: np.random.Generator, tell: Progress) -> "tuple[Tried, ...]":
+        """Held-out likelihoods of 1, 2, ... types, until two numbers in a row are worse than the best.
+
+        Args:
+            sample: histories of arms in random order.
+            rng: random generator.
+            tell: function of the current task and its completed share.
+        """
+        held: list[Floats] = []
+        bics: list[float] = []
+        # A type without an arm in some fold cannot be scored.
+        most = (
+            min(self.most, len(sample.history_of) // self.folds) if (sample.num_moves >= self.least_moves).any() else 0
+        )
+        fold = np.arange(len(sample.history_of)) % self.folds
+        train = np.stack([sample.weights(fold != k) for k in range(self.folds)], axis=1)
+        for number in range(1, most + 1):
+            tell(f"{number} types of arms", (number - 1) / most)
+            final = self.best(sample, train, number, self.fold_restarts, rng)
+            # (arm,) log-likelihoods under mixtures that have not seen the arm.
+            held.append(final.log_likelihoods(sample)[sample.history_of, fold])
+            bics.append(_bic(sample, self.best(sample, sample.weights()[:, None], number, self.restarts, rng)))
+            if number - 1 - int(np.argmax([one.mean() for one in held])) >= 2:
+                break
+        tried = []
+        for k, one in enumerate(held):
+            behind = max(held, key=lambda other: float(other.mean())) - one
+            error = float(behind.std() / np.sqrt(len(one)))
+            tried.append(Tried(k + 1, float(one.mean()), max(float(behind.mean()), 0.0), error, bics[k]))
+        return tuple(tried)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +192,9 @@ class Clusters(Shown):
     @property
     def words(self) -> str:
         """Fit of the mixture to the arms, and how surely they are of their types."""
-        likelihood = f"log-likelihood {self.log_likelihood:.2f}, BIC {self.bic:.2f}"
         weak = f"{100 * self.weak:.1f} % of the arms are of their type with a probability below {UNSURE}"
-        return f"{counted(self.number, 'type')}: {likelihood}; {weak}"
+        fit = f"log-likelihood {self.log_likelihood:.2f}, BIC {self.bic:.2f}"
+        return f"{counted(self.number, 'type')}: {fit}; {weak}"
 
     @property
     def number(self) -> int:
@@ -167,9 +218,7 @@ class Clusters(Shown):
             path: a file; one that is there already is replaced.
         """
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(("arm", "type", "probability"))
-        writer.writerows(self._members())
+        csv.writer(text, lineterminator="\n").writerows([("arm", "type", "probability"), *self._members()])
         write_atomically(path, text.getvalue().encode())
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
@@ -178,21 +227,14 @@ class Clusters(Shown):
         Args:
             library: `pandas` or `polars`; by default pandas if installed, else polars.
         """
-        arms, types, chances = zip(*self._members(), strict=True)
-        columns = {"arm": arms, "type": types, "probability": [float(chance) for chance in chances]}
-        return as_frame(columns, library)
+        members = self.to_dict()["members"]
+        return as_frame({key: [one[key] for one in members] for key in ("arm", "type", "probability")}, library)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: the numbers that were tried, and who is of which type."""
-        return {
-            "number": self.number,
-            "log_likelihood": self.log_likelihood,
-            "bic": self.bic,
-            "weak": self.weak,
-            "identifies_effects": self.identifies_effects,
-            "tried": [asdict(one) for one in self.tried],
-            "members": [{"arm": arm, "type": kind, "probability": float(p)} for arm, kind, p in self._members()],
-        }
+        figures = {key: getattr(self, key) for key in ("number", "log_likelihood", "bic", "weak", "identifies_effects")}
+        members = [{"arm": arm, "type": kind, "probability": float(p)} for arm, kind, p in self._members()]
+        return {**figures, "tried": [asdict(one) for one in self.tried], "members": members}
 
     def plot(self) -> "Figure":
         """A figure: how well each number of types explains arms that were held out, and BIC."""
@@ -214,122 +256,49 @@ class Clusters(Shown):
 
 @shows_bar
 def find_clusters(
-    log: Log, number: int | Literal["auto"] = "auto", rng: Rng = 0, progress: Progress | bool | None = None
+    log: Log,
+    number: int | Literal["auto"] = "auto",
+    rng: Rng = 0,
+    progress: Progress | bool | None = None,
+    search: ClusterSearch = ClusterSearch(),  # noqa: B008  # frozen
 ) -> Clusters:
     """Find types of arms that move alike.
 
     Args:
         log: valid records; their types are ignored.
-        number: how many types, or `auto`.
+        number: number of types, or `auto`; either may be text.
         rng: a seed, or a generator.
         progress: function of the current task and its completed share; True for a bar.
+        search: effort.
 
     Raises:
-        InvalidInputError: the number is neither `auto` nor a whole number from 1 to that of the arms.
+        InvalidInputError: the number is neither `auto` nor an integer from 1 to that of the arms.
     """
-    asked = read_number(number, log.num_arms)
-    wanted = None if asked == "auto" else asked
+    wanted = int(number) if isinstance(number, str) and number.strip().isdecimal() else number
+    if not (is_whole(wanted) and 1 <= int(wanted) <= log.num_arms) and str(wanted).strip() != "auto":
+        raise InvalidInputError(
+            f"clusters: expected auto, or a number of types from 1 to {log.num_arms} (the arms), got {number!r}"
+        )
     generator = as_generator(rng)
     tell: Progress = heard(progress) or (lambda doing, share: None)
     histories = read_histories(log)
-    sample = histories.only(_sample(histories, generator))
+    # Arms that are informative on types, in random order.
+    moves = histories.num_moves[histories.history_of]
+    informative = np.flatnonzero(moves >= min(search.least_moves, moves.max(initial=0.0)))
+    sample = histories.only(generator.permutation(informative)[: search.sample].astype(np.int64))
     tried: tuple[Tried, ...] = ()
-    if wanted is None:
-        tried = _try_numbers(sample, generator, tell)
+    if isinstance(wanted, str):
+        tried = search.try_numbers(sample, generator, tell)
         wanted = chosen(tried)
-    found = _best(sample, wanted, generator)
-    found = iterate(histories, histories.weights()[:, None], found, LONG)
+    begin = search.best(sample, sample.weights()[:, None], wanted, search.restarts, generator)
+    found = iterate(histories, histories.weights()[:, None], begin, search.long)
     tell("types of arms", 1.0)
     return _clusters(log, histories, found, tried, wanted)
 
 
 def chosen(tried: tuple[Tried, ...]) -> int:
-    """The smallest number that is not clearly worse than the best; 1 where none could be tried."""
+    """The smallest number that is not clearly worse than the best; 1 if none could be tried."""
     return next((one.number for one in tried if one.behind <= CLEARLY * one.error), 1)
-
-
-def read_number(number: object, num_arms: int) -> int | Literal["auto"]:
-    """A number of types, which may be text, or `auto`.
-
-    Args:
-        number: requested number.
-        num_arms: how many arms there are.
-
-    Raises:
-        InvalidInputError: it is neither `auto` nor a whole number from 1 to that of the arms.
-    """
-    if isinstance(number, str):
-        if number.strip() == "auto":
-            return "auto"
-        number = int(number) if number.strip().isdecimal() else number
-    if isinstance(number, (int, np.integer)) and not isinstance(number, bool) and 1 <= number <= num_arms:
-        return int(number)
-    raise InvalidInputError(
-        f"clusters: expected auto, or a number of types from 1 to {num_arms} (the arms), got {number!r}"
-    )
-
-
-# Numbers of types
-
-
-def _sample(histories: Histories, generator: np.random.Generator) -> Ints:
-    """Arms that tell something of types, in an order of chance; no more than a sample."""
-    moves = histories.num_moves[histories.history_of]
-    telling = np.flatnonzero(moves >= min(LEAST_MOVES, moves.max(initial=0.0)))
-    return generator.permutation(telling)[:SAMPLE].astype(np.int64)
-
-
-def _try_numbers(sample: Histories, generator: np.random.Generator, tell: Progress) -> tuple[Tried, ...]:
-    """The curve of held-out likelihoods, until two numbers in a row are worse than the best."""
-    num_arms = len(sample.history_of)
-    most = (
-        min(MOST, num_arms // FOLDS) if (sample.num_moves >= LEAST_MOVES).any() else 0
-    )  # a type without an arm in some fold cannot be scored
-    held: list[Floats] = []
-    bics: list[float] = []
-    for number in range(1, most + 1):
-        tell(f"{number} types of arms", (number - 1) / most)
-        held.append(_held_out(sample, number, generator))
-        bics.append(_bic(sample, _best(sample, number, generator)))
-        means = [one.mean() for one in held]
-        if number - 1 - int(np.argmax(means)) >= 2:
-            break
-    if not held:
-        return ()
-    best = max(held, key=lambda one: float(one.mean()))
-    return tuple(_tried(k + 1, one, best, bic) for k, (one, bic) in enumerate(zip(held, bics, strict=True)))
-
-
-def _tried(number: int, held: Floats, best: Floats, bic: float) -> Tried:
-    behind = best - held
-    error = float(behind.std() / np.sqrt(len(behind)))
-    return Tried(number, float(held.mean()), max(float(behind.mean()), 0.0), error, bic)
-
-
-def _held_out(sample: Histories, number: int, generator: np.random.Generator) -> Floats:
-    """(arm,) log-likelihoods of arms under mixtures that have not seen them."""
-    fold = np.arange(len(sample.history_of)) % FOLDS  # the order of the sample is one of chance
-    train = np.stack([sample.weights(fold != k) for k in range(FOLDS)], axis=1)
-    runs = np.repeat(train, FOLD_RESTARTS, axis=1)
-    found = iterate(sample, runs, begin_apart(sample, runs, number, generator), SHORT)
-    best = [k * FOLD_RESTARTS + _first_best(found.objective[k * FOLD_RESTARTS :][:FOLD_RESTARTS]) for k in range(FOLDS)]
-    final = iterate(sample, train, found.only(np.array(best)), LONG)
-    return final.log_likelihoods(sample)[sample.history_of, fold]
-
-
-def _first_best(objective: Floats) -> int:
-    """The first run that is as good as the best but for rounding."""
-    best = objective.max()
-    return int(np.argmax(objective >= best - 1e-9 * abs(best)))
-
-
-def _best(sample: Histories, number: int, generator: np.random.Generator) -> Mixtures:
-    """The best mixture of several restarts."""
-    restarts = 1 if number == 1 else RESTARTS
-    weights = sample.weights()[:, None]
-    runs = np.repeat(weights, restarts, axis=1)
-    found = iterate(sample, runs, begin_apart(sample, runs, number, generator), SHORT)
-    return iterate(sample, weights, found.only(np.array([_first_best(found.objective)])), LONG)
 
 
 def _bic(sample: Histories, found: Mixtures) -> float:
@@ -339,19 +308,19 @@ def _bic(sample: Histories, found: Mixtures) -> float:
     return float(-2 * value + parameters * np.log(len(sample.history_of)))
 
 
-# Who is of which type
+# Members of types
 
 
 def _clusters(log: Log, histories: Histories, found: Mixtures, tried: tuple[Tried, ...], wanted: int) -> Clusters:
-    joint = found.joint(histories)[:, 0]
-    chances = np.exp(joint - joint.max(axis=1, keepdims=True))
-    chances = (chances / chances.sum(axis=1, keepdims=True))[histories.history_of]
+    chances = softmax(found.joint(histories)[:, 0], axis=1)[histories.history_of]
     chances = chances[:, np.argsort(-np.round(found.shares[0], 9), kind="stable")]
-    order = _by_size(_likeliest(chances), chances.shape[1])
-    chances = chances[:, order]
+    # Types that have arms, the largest first; of equal ones that of the first arm.
+    kinds, first, sizes = np.unique(_likeliest(chances), return_index=True, return_counts=True)
+    chances = chances[:, kinds[np.lexsort((first, -sizes))]]
     chances = chances / chances.sum(axis=1, keepdims=True)
-    names = ("all",) if len(order) == 1 else tuple(f"type {place + 1}" for place in range(len(order)))
-    identified = len(order) == 1 or _has_mixed_arms(log)
+    number = len(kinds)
+    names = ("all",) if number == 1 else tuple(f"type {place + 1}" for place in range(number))
+    identified = number == 1 or _has_mixed_arms(log)
     notes = tuple(_notes(histories, chances, wanted, identified))
     value = float(found.log_likelihoods(histories)[histories.history_of, 0].sum())
     bic = _bic(histories, found)
@@ -361,23 +330,15 @@ def _clusters(log: Log, histories: Histories, found: Mixtures, tried: tuple[Trie
 def _has_mixed_arms(log: Log) -> bool:
     """Return whether actions occur in the same arms: always if there is one action."""
     moves = np.flatnonzero(log.arm[1:] == log.arm[:-1])
-    arm, action = log.arm[moves], log.action[moves]
-    actions = np.bincount(np.unique(arm.astype(np.int64) * len(log.actions) + action) // len(log.actions))
-    several = np.bincount(arm)[: len(actions)] > 1
-    return len(np.unique(action)) < 2 or bool((actions[several] > 1).mean() >= LEAST_MIXED if several.any() else False)
+    pairs = np.unique(log.arm[moves].astype(np.int64) * len(log.actions) + log.action[moves])
+    several = np.bincount(pairs // len(log.actions))[np.bincount(log.arm[moves]) > 1] > 1
+    # One arm in twenty: protocols have exceptions.
+    return len(np.unique(pairs % len(log.actions))) < 2 or bool(several.size and several.mean() >= 0.05)
 
 
 def _likeliest(chances: Floats) -> Indices:
-    """(arm,) the first type that is as likely as any."""
-    return np.asarray(np.argmax(chances >= chances.max(axis=1, keepdims=True) - TIE, axis=1), dtype=np.int32)
-
-
-def _by_size(type_of: Indices, number: int) -> list[int]:
-    """Types that have arms, the largest first; of equal ones that of the first arm."""
-    sizes = np.bincount(type_of, minlength=number)
-    _, first = np.unique(type_of, return_index=True)
-    firsts = dict(zip(np.unique(type_of).tolist(), first.tolist(), strict=True))
-    return sorted(firsts, key=lambda kind: (-sizes[kind], firsts[kind]))
+    """(arm,) the first type that is as likely as any, up to rounding."""
+    return np.asarray(np.argmax(chances >= chances.max(axis=1, keepdims=True) - 1e-9, axis=1), dtype=np.int32)
 
 
 def _notes(histories: Histories, chances: Floats, wanted: int, identified: bool) -> Iterable[str]:
@@ -387,7 +348,7 @@ def _notes(histories: Histories, chances: Floats, wanted: int, identified: bool)
         yield f"{counted(wanted, 'type')} were requested, but arms are distinguishable as {number} only"
     if (still := int((moves == 0).sum())) and number > 1:
         yield f"{counted(still, 'arm has', 'arms have')} no move, and counted as the commonest type"
-    if (few := float(np.median(moves))) < FEW_MOVES:
+    if (few := float(np.median(moves))) < 4:
         yield f"half of the arms have at most {counted(int(few), 'move')}: too few to tell types of arms apart well"
     if not identified:
         yield f"{UNIDENTIFIED}; the model's rows of different actions do not belong to the same arms"

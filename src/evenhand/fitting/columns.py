@@ -1,4 +1,13 @@
-"""Columns of records as numbers: names become codes, numbers are parsed, and invalid entries are reported by row."""
+"""Columns of records as numbers: names become codes, numbers are parsed, and invalid entries are reported by row.
+
+Bins cut a column of numbers into half-open intervals, named by their ends:
+
+    5000              bins of this width: 0–5000, 5000–10000, ...
+    0,5000,10000      cuts; values below the first cut, or from the last one on, are states too
+    quantile:10       bins with about as many rows in each
+
+A bin without rows is not a state.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,6 +24,10 @@ from evenhand.typing import Bools, Floats, Indices, Ints
 
 if TYPE_CHECKING:
     import polars
+from itertools import pairwise
+
+from evenhand.checks import plain
+from evenhand.errors import InvalidInputError
 
 MISSING = ("", "nan", "na", "n/a", "null", "<na>", "nat")
 """Missing values in lower case. `none` is not one: it is a usual name of an idle action."""
@@ -49,8 +62,7 @@ class LogFaults:
         found = np.flatnonzero(places) if places.dtype == np.bool_ else np.sort(places)
         self._number += len(found)
         for place in found[:SHOWN_FAULTS].tolist():
-            message = describe if isinstance(describe, str) else describe(place)
-            self._found.append((int(self.rows[place]), message))
+            self._found.append((int(self.rows[place]), describe if isinstance(describe, str) else describe(place)))
 
     def name(self, place: int) -> str:
         """Name of a row: `line 4`."""
@@ -58,12 +70,10 @@ class LogFaults:
 
     def raise_if_any(self) -> None:
         """Raise TableError with the first faults and the number of the others."""
-        if not self._whole and not self._found:
-            return
         shown = sorted(self._found)[:SHOWN_FAULTS]
-        names = row_names([row for row, _ in shown], self.table.by_line)
-        faults = [Fault(name, message) for name, (_, message) in zip(names, shown, strict=True)]
-        raise TableError(self._whole + shortened(faults, SHOWN_FAULTS, self._number), self.table.source)
+        faults = [Fault(row_names([row], self.table.by_line)[0], message) for row, message in shown]
+        if faults or self._whole:
+            raise TableError(self._whole + shortened(faults, SHOWN_FAULTS, self._number), self.table.source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +136,16 @@ def as_texts(series: "polars.Series") -> "polars.Series":
     return series.cast(polars.String)
 
 
+def clean_texts(series: "polars.Series") -> "polars.Series":
+    """A column as texts without spaces around them; null if missing.
+
+    Args:
+        series: the column.
+    """
+    texts = as_texts(series).str.strip_chars()
+    return texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
+
+
 def natural_order(names: Sequence[str]) -> list[str]:
     """Names sorted naturally: numbers by size, and state2 before state10.
 
@@ -162,8 +182,7 @@ def read_floats(series: "polars.Series", kind: str, faults: LogFaults, needed: b
         numbers = series.cast(polars.Float64)
         wrong = np.zeros(len(series), dtype=np.bool_)
     else:
-        texts = as_texts(series).str.strip_chars()
-        texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
+        texts = clean_texts(series)
         numbers = texts.cast(polars.Float64, strict=False)
         wrong = (numbers.is_null() & texts.is_not_null()).to_numpy()
     read: Floats = numbers.fill_null(float("nan")).to_numpy().astype(np.float64)
@@ -172,3 +191,60 @@ def read_floats(series: "polars.Series", kind: str, faults: LogFaults, needed: b
     if needed:
         faults.flag(np.isnan(read) & ~wrong, f"has no {kind}")
     return read
+
+
+Bins = str | float | Sequence[float]
+"""A text, a width, or cuts."""
+
+MOST_BINS = 10_000
+"""Largest number of bins."""
+
+
+def cut(values: Floats, bins: Bins) -> Coded:
+    """Cut numbers into states.
+
+    Args:
+        values: (row,) NaN if missing.
+        bins: a width, cuts, or quantiles.
+
+    Raises:
+        InvalidInputError: the bins are invalid.
+    """
+    is_known = np.isfinite(values)
+    cuts = _read_cuts(values[is_known], bins)
+    places = np.searchsorted(cuts, values, side="right")
+    used = np.unique(places[is_known])
+    codes = np.where(is_known, np.searchsorted(used, places), -1)
+    shown = [plain(float(f"{cut:.6g}")) for cut in cuts]
+    if len(set(shown)) < len(shown):
+        shown = [repr(float(cut)) for cut in cuts]
+    names = [f"below {shown[0]}", *(f"{low}–{high}" for low, high in pairwise(shown)), f"{shown[-1]} and more"]
+    return Coded(tuple(names[place] for place in used), codes.astype(np.int32))
+
+
+def _read_cuts(known: Floats, bins: Bins) -> Floats:
+    """Increasing cuts."""
+    quantiles = re.fullmatch(r"\s*quantiles?:(\d+)\s*", bins) if isinstance(bins, str) else None
+    known = known if len(known) else np.zeros(1)
+    try:
+        parts = bins.split(",") if isinstance(bins, str) else np.atleast_1d(np.asarray(bins, dtype=np.float64))
+        numbers = np.array([float(quantiles[1])] if quantiles else [float(part) for part in parts])
+        if quantiles and 2 <= numbers[0] <= MOST_BINS:
+            return np.unique(np.quantile(known, np.arange(numbers[0]) / numbers[0]))
+        if len(numbers) > 1 and (np.diff(numbers) > 0).all():
+            return numbers
+        # Whole multiples of a width, one more than needed at either end. 3 * 0.1 is above 0.3, which belongs to the
+        # bin that begins there.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            first, last = np.floor(known.min() / numbers[0]) - 1, np.floor(known.max() / numbers[0]) + 2
+            few = last - first <= MOST_BINS + 3
+        if not quantiles and len(numbers) == 1 and numbers[0] > 0 and few:
+            cuts = np.array([float(f"{cut:.12g}") for cut in np.arange(first, last + 1) * numbers[0]])
+            if (np.diff(cuts) > 0).all():
+                return cuts
+    except (TypeError, ValueError, IndexError):
+        pass
+    raise InvalidInputError(
+        f"bins: expected a width (5000), increasing cuts (0,5000,10000) or quantile:N, for at most {MOST_BINS:,} bins, "
+        f"got {bins!r}"
+    )

@@ -1,15 +1,18 @@
-"""Estimates of transition rows: pooled over types, with missing steps summed out."""
+"""Estimates of transitions: pooled over types, with missing steps summed out; by generators if times are irregular."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand.checks import as_generator
+from evenhand.display import counted
 from evenhand.fitting.hierarchical_dirichlet import checked_prior, estimate_prior
-from evenhand.fitting.missing_steps import Missed, draw_rows, fill
+from evenhand.fitting.log import Log
+from evenhand.fitting.missing_steps import Missed, draw_rows, fill, log_likelihood
 from evenhand.fitting.posterior import Drawn, Posterior
+from evenhand.fitting.structural_zeros import refuse_contradictions
 from evenhand.fitting.transition_counts import Moves
-from evenhand.typing import Bools, Floats, Progress, Rng
+from evenhand.typing import Bools, Progress, Rng
 
 HALF_A_VISIT = 0.5
 """Expected moves from which on a pair that is passed only in missing steps counts as observed."""
@@ -17,72 +20,74 @@ HALF_A_VISIT = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Estimated:
-    """Estimated transition rows."""
+    """Estimated transitions."""
 
     posterior: Posterior
-    """Posterior of the rows; NaN in the mean of unknown rows."""
+    """Posterior of the transitions; NaN in the mean of unknown rows."""
 
-    seen: Floats
-    """(type, state, action) moves that began there; expected ones if steps are missing."""
+    log_likelihood: float
+    """Of the records under the mean."""
 
-    lent: Bools
-    """(type, state, action) rows without records of the type, estimated from the others."""
+    notes: tuple[str, ...]
+    """Remarks on the estimates."""
 
-    share: Floats
-    """(type, state, action) weight of the other types in a row, from 0 to 1."""
+    passed: Bools
+    """(type, state, action) pairs without a row that are estimated from the times between rows."""
 
 
 def estimate(
+    log: Log,
     moves: Moves,
+    possible: Bools,
+    entered: tuple[int, ...] = (),
     prior: float | None = None,
-    possible: Bools | None = None,
     rng: Rng = 0,
     progress: Progress | None = None,
 ) -> Estimated:
     """Estimate the transitions of every type.
 
     Args:
-        moves: of one step, and over gaps of whole steps.
+        log: the records.
+        moves: their transition counts.
+        possible: (state, action, next_state) possible transitions.
+        entered: states whose every entry is a row at its very time, if times are irregular.
         prior: weight of the other types in observations; estimated by default, 0 for none.
-        possible: (state, action, next_state) possible transitions; all by default.
-        rng: a seed, or a generator; only missing steps need it.
+        rng: a seed, or a generator; only missing steps and irregular times need it.
         progress: function of the current task and its completed share.
 
     Raises:
+        TableError: the records contradict the structural zeros; with every fault.
         InvalidInputError: `prior` is not a number of observations.
     """
-    counts = moves.counts.astype(np.float64)
-    where = np.ones(counts.shape[1:], dtype=bool) if possible is None else possible
-    if len(moves.gaps.number):
-        return _across_gaps(moves, counts, where, prior, rng, progress)
-    pooled_prior = estimate_prior(counts, where, prior)
-    return _estimated(pooled_prior.given(counts), counts, pooled_prior.shares(counts), prior)
+    if not log.regular:
+        from evenhand.fitting.ctmc import fit_generators, generator_notes  # only irregular times need it
 
-
-def _across_gaps(
-    moves: Moves, counts: Floats, where: Bools, prior: float | None, rng: Rng, progress: Progress | None
-) -> Estimated:
-    missed = Missed(moves.gaps, counts.shape[2] if moves.carry_action else 1)
-    filled = fill(missed, counts, where, prior)
-    drawn = draw_rows(missed, counts, where, filled, as_generator(rng), prior, progress=progress)
-    visits = filled.moves.sum(axis=-1)
-    began = ~moves.unseen | (visits >= HALF_A_VISIT)
-    known = began | (began.any(axis=0) & _pools(len(counts), prior))
-    mean = np.where(known[..., None], drawn.mean, np.nan)
-    draws = np.where(known[..., None], drawn.draws, np.nan)
-    lent = known & moves.unseen & (visits < 1) & _pools(len(counts), prior)
-    own = np.where((began & ~lent)[..., None], filled.moves, 0.0)
-    if lent.any():  # as without gaps: the other types
-        others = filled.pooled_prior.given(own)
-        mean[lent], draws[:, lent] = others.mean[lent], others.draw(len(draws), rng)[:, lent]
-    return _estimated(Drawn(mean, draws), own, filled.pooled_prior.shares(filled.moves), prior)
-
-
-def _pools(num_types: int, prior: float | None) -> bool:
-    return num_types > 1 and checked_prior(prior) != 0
-
-
-def _estimated(posterior: Posterior, moves: Floats, shares: Floats, prior: float | None) -> Estimated:
-    seen = moves.sum(axis=-1)
-    lent = (seen == 0) & (seen > 0).any(axis=0) & _pools(len(seen), prior)
-    return Estimated(posterior, seen, np.asarray(lent), shares)
+        found = fit_generators(moves, log.step, entered, possible, prior, rng, progress=progress)
+        return Estimated(found, found.log_likelihood, generator_notes(found, log), found.passed)
+    refuse_contradictions(log, possible, moves.carry_action)
+    own = moves.counts.astype(np.float64)
+    pools = len(own) > 1 and checked_prior(prior) != 0
+    posterior: Posterior
+    if not len(moves.gaps.number):
+        posterior = estimate_prior(own, possible, prior).given(own)
+    else:
+        missed = Missed(moves.gaps, own.shape[2] if moves.carry_action else 1)
+        filled = fill(missed, own, possible, prior)
+        drawn = draw_rows(missed, own, possible, filled, as_generator(rng), prior, progress=progress)
+        visits = filled.moves.sum(axis=-1)
+        began = ~moves.unseen | (visits >= HALF_A_VISIT)
+        known = began | (began.any(axis=0) & pools)
+        mean, draws = (np.where(known[..., None], rows, np.nan) for rows in (drawn.mean, drawn.draws))
+        borrowed = known & moves.unseen & (visits < 1) & pools
+        own = np.where((began & ~borrowed)[..., None], filled.moves, 0.0)
+        if borrowed.any():  # as without gaps: the other types
+            others = filled.pooled_prior.given(own)
+            mean[borrowed], draws[:, borrowed] = others.mean[borrowed], others.draw(len(draws), rng)[:, borrowed]
+        posterior = Drawn(mean, draws)
+    seen = own.sum(axis=-1) > 0
+    borrowed = ~seen & seen.any(axis=0) & pools
+    notes: tuple[str, ...] = ()
+    if number := int(borrowed.sum()):
+        named = "; ".join(log.pair_names(borrowed, 5))
+        notes = (f"{counted(number, 'pair')} without records of the type, estimated from the others: {named}",)
+    return Estimated(posterior, log_likelihood(moves, posterior.mean), notes, moves.unseen & seen)

@@ -1,26 +1,22 @@
 """Fit a model to records: read, cluster, count, estimate, and complete it with stated values."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from evenhand.display import heard, shows_bar
-from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.fitting.dropout import dropout_notes, without_dropouts
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.estimate import estimate
-from evenhand.fitting.layout import with_layout
-from evenhand.fitting.log import Log, read_log
+from evenhand.fitting.log import read_log, with_layout
 from evenhand.fitting.model_terms import read_terms
-from evenhand.fitting.notes import borrowed_row_notes, recovery_notes, state_notes
+from evenhand.fitting.notes import dropout_notes, recovery_notes, state_notes, without_dropouts
 from evenhand.fitting.options import LogOptions, ModelOptions, listed, read_options
-from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.result import FitResult
-from evenhand.fitting.structural_zeros import possible_transitions, refuse_contradictions, refuse_long_gaps
-from evenhand.fitting.transition_counts import Moves, count_moves, log_likelihood
-from evenhand.fitting.unobserved_pairs import forbid, settle
-from evenhand.typing import Bools, Progress, Rng
-
-if TYPE_CHECKING:
-    from evenhand.fitting.clusters import Clusters
+from evenhand.fitting.structural_zeros import FORBIDDEN, possible_transitions, settle
+from evenhand.fitting.transition_counts import count_moves
+from evenhand.typing import Progress, Rng
 
 
 @shows_bar
@@ -73,33 +69,40 @@ def fit(
     """
     report: Progress = heard(progress) or (lambda doing, share: None)
     if type is not None and clusters is not None:
-        raise InvalidInputError("types are either a column (`type`) or found by clustering (`clusters`), not both")
+        raise InvalidInputError(
+            "types are either a column (`type`) or found by clustering (`clusters`), not both", argument="clusters"
+        )
     reading, terms = read_options(LogOptions, records, "records"), read_options(ModelOptions, model, "model")
+    columns = {"arm": arm, "time": time, "state": state, "action": action}
     data = read_log(
-        log,
-        arm=arm,
-        time=time,
-        state=state,
-        action=action,
-        type=type,
-        records=reading,
-        progress=lambda doing, share: report(doing, 0.7 * share),
+        log, **columns, type=type, records=reading, progress=lambda doing, share: report(doing, 0.7 * share)
     )
-    entered = _exact_states(reading.exact, data)
+    exact = listed(reading.exact)
+    if exact and data.regular:
+        raise InvalidInputError(
+            "exact: applies to irregular times only; in whole steps a state is entered during the step before its row",
+            argument="exact",
+        )
+    entered = tuple(data.find_states(exact))
     # Measurements always change, which does not indicate events.
     layout = "snapshots" if reading.layout is None and reading.bins else reading.layout
     data = with_layout(data, layout, reading.carry_action, entered)
     if layout == "events" and not data.regular:
         entered = tuple(range(len(data.states)))
-    found = None if clusters is None else _clusters(data, clusters, rng, report)
-    data = without_dropouts(data if found is None else found.relabelled(data), reading.gone_after)
+    found = None
+    if clusters is not None:
+        from evenhand.fitting.clusters import find_clusters  # only this needs sparse arrays
+
+        found = find_clusters(data, clusters, rng, lambda doing, share: report(doing, 0.7))  # type: ignore[arg-type]
+        data = found.relabelled(data)
+    data = without_dropouts(data, reading.gone_after)
     absorbing = listed(terms.absorbing)
     possible = possible_transitions(data, terms.only_worse, terms.impossible, absorbing)
     report("counting moves", 0.7)
     moves = count_moves(data, reading.carry_action)
     report("estimating transitions", 0.8)
-    estimated = _estimate(
-        data, moves, possible, prior, rng, lambda doing, share: report(doing, 0.8 + 0.1 * share), entered
+    estimated = estimate(
+        data, moves, possible, entered, prior, rng, lambda doing, share: report(doing, 0.8 + 0.1 * share)
     )
     settled = settle(data, estimated.posterior, terms.unseen, absorbing, possible)
     stated = read_terms(data, moves.unseen, terms, pool=prior != 0)
@@ -107,57 +110,5 @@ def fit(
     notes = (*estimated.notes, *state_notes(data, absorbing), *dropout_notes(data), *settled.notes)
     if terms.impossible is None:
         notes = (*notes, *recovery_notes(data, moves, settled.posterior))
-    final = forbid(stated, settled.forbidden)
-    return FitResult(data, moves, settled.posterior, final, estimated.log_likelihood, found, notes, estimated.passed)
-
-
-class _ModelEstimate(NamedTuple):
-    """Posterior of the transitions, log-likelihood of the records, notes, and pairs passed between rows."""
-
-    posterior: Posterior
-    log_likelihood: float
-    notes: tuple[str, ...]
-    passed: Bools
-
-
-def _estimate(
-    log: Log,
-    moves: Moves,
-    possible: Bools,
-    prior: float | None,
-    rng: Rng,
-    report: Progress,
-    entered: tuple[int, ...],
-) -> _ModelEstimate:
-    """Transitions by whole steps, or by rates if times are irregular."""
-    if log.regular:
-        refuse_long_gaps(log)
-        refuse_contradictions(log, possible, moves.carry_action)
-        rows = estimate(moves, prior, possible, rng, report)
-        fits = log_likelihood(moves, rows.posterior.mean)
-        return _ModelEstimate(
-            rows.posterior, fits, tuple(borrowed_row_notes(log, rows)), moves.unseen & (rows.seen > 0)
-        )
-    from evenhand.fitting.ctmc import fit_generators, generator_notes  # only irregular times need it
-
-    found = fit_generators(moves, log.step, entered, possible, prior, rng, progress=report)
-    return _ModelEstimate(found, found.log_likelihood, generator_notes(found, log), found.passed)
-
-
-def _clusters(log: Log, number: int | str, rng: Rng, report: Progress) -> "Clusters":
-    from evenhand.fitting.clusters import find_clusters, read_number
-
-    return find_clusters(log, read_number(number, log.num_arms), rng, lambda doing, share: report(doing, 0.7))
-
-
-def _exact_states(exact: str | Sequence[str], log: Log) -> tuple[int, ...]:
-    """Indices of states that are entered at the time of their row."""
-    names = listed(exact)
-    if names and log.regular:
-        raise InvalidInputError(
-            "exact: applies to irregular times only; in whole steps a state is entered during the step before its row"
-        )
-    for name in names:
-        if name not in log.states:
-            raise UnknownNameError("state", name, log.states)
-    return tuple(log.states.index(name) for name in names)
+    stated = replace(stated, usage=np.where(settled.forbidden[..., None], FORBIDDEN, stated.usage))
+    return FitResult(data, moves, settled.posterior, stated, estimated.log_likelihood, found, notes, estimated.passed)

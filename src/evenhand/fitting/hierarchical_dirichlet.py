@@ -23,7 +23,7 @@ rises. The bound on the marginal likelihood of the counts that goes with it weig
     log p(n | c) >= sum_t [lnG(c) - lnG(c + N_t)] + sum_tj [lnG(n_tj + c g_j) - lnG(c g_j)] - sum_j (b_j - 1/J) ln g_j
                     + sum_j lnG(b_j) - lnG(K) - J lnG(1/J)
 
-The mean of p_t follows in closed form, over m and over c; its intervals and draws are in `pooled_posterior`:
+The mean of p_t follows in closed form, over m and over c; its intervals and draws are in `posterior`:
 
     mu = (n_t + c b/K) / (N_t + c)
 
@@ -50,8 +50,7 @@ import numpy as np
 
 from evenhand.checks import is_number, plain
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.pooled_posterior import Pooled
-from evenhand.fitting.posterior import Dirichlet
+from evenhand.fitting.posterior import Dirichlet, Pooled
 from evenhand.typing import Bools, Floats
 
 ALIKE = 3.0
@@ -62,9 +61,6 @@ GRID = np.arange(-3.0, 7.01, 0.5)
 
 REPEATS = 20
 """Iterations of b at each point of the grid, from the point before."""
-
-ALONE = 1.0
-"""Strength with one type."""
 
 STRONGEST = 1e9
 """Largest valid strength."""
@@ -113,14 +109,21 @@ class PooledPrior:
         mean, square = np.zeros_like(counts), np.zeros_like(own)
         # Moments are averaged over the grid: means, and means of squares.
         for c, weight, common, certainty in zip(self.strength, self.weight, self.common, self.certainty, strict=True):
-            mu, spread = _moments(counts, own, c, common, certainty)
+            # Without counts and strength a row is undefined; the 1 avoids a division by 0.
+            total = np.where(own + c > 0, own + c, 1.0)
+            mu = (counts + c[..., None] * common) / total[..., None]
+            squares = (mu**2).sum(axis=-1)
+            doubt = (c / total) ** 2 * (1 - (common**2).sum(axis=-1)) / (certainty + 1)  # w^2 v_m of the head
             mean += weight[..., None] * mu
-            square += weight * (spread + (mu**2).sum(axis=-1))
-        total = _total(mean, square, own)
+            square += weight * ((1 - squares - doubt) / (own + c + 1) + doubt + squares)
+        # The total of a Dirichlet of these moments; the count plus 1 for a deterministic row.
+        room, spread = 1 - (mean**2).sum(axis=-1), square - (mean**2).sum(axis=-1)
+        some = spread > 1e-14
+        total = np.divide(room, spread, out=np.ones_like(spread), where=some) - 1
+        total = np.where(some, np.maximum(total, 1e-9), own + 1)  # nonnegative by Jensen, up to rounding
         if (own == 0).any():
-            others = np.where((own == 0)[..., None], self.others(counts), mean)
-            total *= np.maximum(_doubt(mean) / np.maximum(_doubt(others), 1e-14), 1.0)
-            mean = others
+            mean = np.where((own == 0)[..., None], self.others(counts), mean)
+            total *= np.maximum(room / np.maximum(1 - (mean**2).sum(axis=-1), 1e-14), 1.0)
         return Dirichlet(np.where(self._seen(counts)[..., None], mean * total[..., None], 0.0))
 
     def others(self, counts: Floats) -> Floats:
@@ -138,17 +141,6 @@ class PooledPrior:
         shares = np.divide(tables, sums, out=np.broadcast_to(self.even, tables.shape).copy(), where=sums > 0)
         mean = (self.weight[..., None] * np.maximum(shares, 0.0)).sum(axis=0)
         return np.asarray((seen * mean + self.even) / (seen + 1))
-
-    def shares(self, counts: Floats) -> Floats:
-        """(type, state, action) weight of the other types in a row: 1 without records of the type.
-
-        Args:
-            counts: (type, state, action, next_state) moves.
-        """
-        own = counts.sum(axis=-1)[None]
-        c = self.strength[:, None]
-        part = np.divide(c, c + own, out=np.ones(np.broadcast_shapes(c.shape, own.shape)), where=c + own > 0)
-        return np.asarray((self.weight[:, None] * part).sum(axis=0))
 
     @property
     def pull(self) -> Floats:
@@ -178,31 +170,6 @@ class PooledPrior:
         return np.asarray(seen | (seen.any(axis=0) & (self.strength > 0).any(axis=0)))
 
 
-def _moments(counts: Floats, own: Floats, c: Floats, common: Floats, certainty: Floats) -> tuple[Floats, Floats]:
-    """Mean and total variance of each row, at one strength per pair."""
-    # Without counts and strength a row is undefined; the 1 avoids a division by 0.
-    total = np.where(own + c > 0, own + c, 1.0)
-    mu = (counts + c[..., None] * common) / total[..., None]
-    # w^2 v_m of the head.
-    doubt = (c / total) ** 2 * (1 - (common**2).sum(axis=-1)) / (certainty + 1)
-    return mu, (1 - (mu**2).sum(axis=-1) - doubt) / (own + c + 1) + doubt
-
-
-def _doubt(mean: Floats) -> Floats:
-    """1 - |mean|^2, which is 0 for a deterministic row."""
-    return np.asarray(1 - (mean**2).sum(axis=-1))
-
-
-def _total(mean: Floats, square: Floats, own: Floats) -> Floats:
-    """Total concentration of a Dirichlet of this mean and second moment; the count plus 1 for a deterministic row."""
-    squares = (mean**2).sum(axis=-1)
-    spread = square - squares
-    some = spread > 1e-14
-    # Nonnegative by Jensen, up to rounding.
-    total = np.divide(1 - squares, spread, out=np.ones_like(spread), where=some) - 1
-    return np.where(some, np.maximum(total, 1e-9), own + 1)
-
-
 def estimate_prior(counts: Floats, possible: Bools | None = None, prior: float | None = None) -> PooledPrior:
     """Estimate the prior from the counts of all types.
 
@@ -214,29 +181,23 @@ def estimate_prior(counts: Floats, possible: Bools | None = None, prior: float |
     where = np.ones(counts.shape[1:], dtype=bool) if possible is None else possible
     even = where / np.maximum(where.sum(axis=-1, keepdims=True), 1)
     if (strength := checked_prior(prior)) == 0 or len(counts) == 1:
-        return _alone(even, ALONE if strength is None else strength)
-    seen = _Seen(counts, even)
-    begin = even + counts.sum(axis=0)
-    if strength is not None:
-        pooled, _ = seen.pooled(np.full(even.shape[:-1], strength), begin, 10 * REPEATS)
-        return _on_grid([strength], pooled[None], np.zeros((1, *even.shape[:-1])), even)
+        # One type: a given uniform row; c is 1 by default.
+        pairs = (1, *even.shape[:-1])
+        given = np.full(pairs, 1.0 if strength is None else strength)
+        return PooledPrior(given, np.ones(pairs), even[None], np.full(pairs, np.inf))
+    b = even + counts.sum(axis=0)
     # From the strongest down: each point begins with the b of the one before, which is near.
-    strengths, points, scores = ALIKE * np.exp(GRID[::-1]), [], []
-    for c in strengths:
-        begin, score = seen.pooled(np.full(even.shape[:-1], c), begin, REPEATS)
-        points.append(begin)
+    strengths = ALIKE * np.exp(GRID[::-1]) if strength is None else np.array([strength])
+    repeats, points, scores = REPEATS if strength is None else 10 * REPEATS, [], []
+    for c in strengths.tolist():
+        b, score = variational_row(counts, even, c, b, repeats)
+        points.append(b)
         scores.append(score + np.log(c) - 2 * np.log(c + ALIKE))  # uniform in c / (c + ALIKE), by log c
-    return _on_grid(strengths, np.stack(points), np.stack(scores), even)
-
-
-def _on_grid(strengths: Floats | list[float], pooled: Floats, scores: Floats, even: Floats) -> PooledPrior:
-    """Prior from b and the log weight at each point of the grid."""
+    pooled, weight = np.stack(points), np.exp(np.stack(scores) - np.max(scores, axis=0))
     certainty = pooled.sum(axis=-1)
-    # Weights from logarithms, the largest as 1.
-    weight = np.exp(scores - scores.max(axis=0))
-    strength = np.broadcast_to(np.asarray(strengths, dtype=np.float64)[:, None, None], certainty.shape)
     common = pooled / np.where(certainty > 0, certainty, 1.0)[..., None]
-    return PooledPrior(strength, weight / weight.sum(axis=0), common, certainty, even)
+    strengths = np.broadcast_to(strengths[:, None, None], certainty.shape)
+    return PooledPrior(strengths, weight / weight.sum(axis=0), common, certainty, even)
 
 
 def checked_prior(prior: object) -> float | None:
@@ -253,49 +214,36 @@ def checked_prior(prior: object) -> float | None:
     return float(prior)  # type: ignore[arg-type]
 
 
-def _alone(even: Floats, strength: float) -> PooledPrior:
-    """Prior of one type: a given uniform row."""
-    pairs = (1, *even.shape[:-1])
-    return PooledPrior(np.full(pairs, strength), np.ones(pairs), even[None], np.full(pairs, np.inf))
+def variational_row(counts: Floats, even: Floats, c: float, b: Floats, repeats: int) -> tuple[Floats, Floats]:
+    """(state, action, next_state) b, and the (state, action) bound on the marginal likelihood.
 
+    A fixed number of repeats, so that the order of the types changes nothing but last bits.
 
-class _Seen:
-    """Counts above 0, over which the sums run."""
+    Args:
+        counts: (type, state, action, next_state) moves.
+        even: (state, action, next_state) the prior observation of m.
+        c: strength.
+        b: (state, action, next_state) initial b.
+        repeats: number of iterations.
+    """
+    from scipy.special import digamma, gammaln
 
-    def __init__(self, counts: Floats, even: Floats) -> None:
-        self.even, self.own = even, counts.sum(axis=-1)
-        places = np.nonzero(counts)
-        self.values = counts[places].astype(np.float64)
-        self.flat = np.ravel_multi_index(places[1:], even.shape)
+    # Sums run over counts above 0.
+    places = np.nonzero(counts)
+    values, flat = counts[places].astype(np.float64), np.ravel_multi_index(places[1:], even.shape)
 
-    def pooled(self, c: Floats, begin: Floats, repeats: int) -> tuple[Floats, Floats]:
-        """(state, action, next_state) b, and the (state, action) bound on the marginal likelihood.
+    def summed(terms: Floats) -> Floats:
+        return np.asarray(np.bincount(flat, terms, even.size).reshape(even.shape), dtype=np.float64)
 
-        A fixed number of repeats, so that the order of the types changes nothing but last bits.
-
-        Args:
-            c: (state, action) strengths.
-            begin: (state, action, next_state) initial b.
-            repeats: number of iterations.
-        """
-        from scipy.special import digamma, gammaln
-
-        b = begin
-        for _ in range(repeats):
-            # ln g_j; -inf for impossible transitions.
-            logs = np.where(self.even > 0, digamma(np.where(b > 0, b, 1.0)), -np.inf)
-            logs -= digamma(np.maximum(b.sum(axis=-1, keepdims=True), 1e-9))
-            a = (c[..., None] * np.exp(logs)).ravel()[self.flat]
-            tables = self._summed(a * (digamma(self.values + a) - digamma(a)))
-            b = self.even + tables
-        score = self._summed(gammaln(self.values + a) - gammaln(a)).sum(axis=-1)
-        score += (gammaln(c) - gammaln(c + self.own)).sum(axis=0)
-        # Tables times ln g.
-        score -= np.where(tables > 0, tables * np.where(tables > 0, logs, 0.0), 0.0).sum(axis=-1)
-        safe = np.where(b > 0, b, 1.0)
-        return b, np.asarray(score + gammaln(safe).sum(axis=-1) - gammaln(np.maximum(b.sum(axis=-1), 1e-9)))
-
-    def _summed(self, values: Floats) -> Floats:
-        """(state, action, next_state) sums over types."""
-        sums: Floats = np.bincount(self.flat, values, self.even.size).astype(np.float64, copy=False)
-        return sums.reshape(self.even.shape)
+    for _ in range(repeats):
+        # ln g_j; -inf for impossible transitions.
+        logs = np.where(even > 0, digamma(np.where(b > 0, b, 1.0)), -np.inf)
+        logs -= digamma(np.maximum(b.sum(axis=-1, keepdims=True), 1e-9))
+        a = (c * np.exp(logs)).ravel()[flat]
+        tables = summed(a * (digamma(values + a) - digamma(a)))
+        b = even + tables
+    score = summed(gammaln(values + a) - gammaln(a)).sum(axis=-1)
+    score += (gammaln(c) - gammaln(c + counts.sum(axis=-1))).sum(axis=0)
+    score -= np.where(tables > 0, tables * np.where(tables > 0, logs, 0.0), 0.0).sum(axis=-1)
+    score += gammaln(np.where(b > 0, b, 1.0)).sum(axis=-1) - gammaln(np.maximum(b.sum(axis=-1), 1e-9))
+    return b, np.asarray(score)

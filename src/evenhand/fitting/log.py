@@ -6,19 +6,39 @@ state. The last row of an arm is censored: its action has no recorded outcome.
 Faults belong to rows: a missing arm, time or state; an invalid time; two rows of an arm at one time; an arm of two
 types; a missing action before the last row of an arm. Notes report what is unusual: unsorted rows, arms of one row, the
 choice of the idle action, the length of a step.
+
+Layouts of a log: whether rows are states at chosen times, or changes at their own times.
+
+    snapshots   a row is the state at a time that has nothing to do with it; between two rows anything may have happened
+    events      a row is written when the state changes (or an action is given), and the state stays until the next row
+
+Read as snapshots, changes alone look like a chain that never rests. So a log is refused until its layout is given, if
+hardly any row repeats the state of the row before it. A chain that is reversible in time is found in state i at least
+as often as its share there says if it was in i before, after any time, so that of n pairs of rows at least
+
+    n c pairs repeat a state,         c = sum over i of (share of rows in state i)^2
+
+are expected. A log is suspicious if it has less than a tenth of them, and a binomial distribution of n pairs and chance
+c as few with a probability of at most 1e-6: at least 20 pairs of two states. Chains that go round in circles may have
+as few; they need their layout given.
+
+Only pairs that the two layouts read differently are counted: those of more than one step, whose next state is not
+exact. The last pair of an arm may end with where it was when the records ended; so pairs are counted with the last ones
+and without, and either may be suspicious.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import numpy as np
+from scipy.special import bdtr
 
+from evenhand.checks import check_memory
 from evenhand.display import counted
-from evenhand.errors import InvalidInputError, nearest
-from evenhand.fitting.bins import Bins, cut
-from evenhand.fitting.columns import Coded, LogFaults, code_names, natural_order, read_floats
-from evenhand.fitting.options import LogOptions, read_options
+from evenhand.errors import InvalidInputError, UnknownNameError, nearest
+from evenhand.fitting.columns import Bins, Coded, LogFaults, code_names, cut, natural_order, read_floats
+from evenhand.fitting.options import Layout, LogOptions, read_options
 from evenhand.fitting.table_reader import read_table, row_names
 from evenhand.fitting.times import find_step, read_times
 from evenhand.model.places import quoted
@@ -35,6 +55,9 @@ IDLE_NAMES = (
 
 MOST_STATES = 2000
 """More are measurements, and need bins."""
+
+RARE, SURPRISE = 0.1, 1e-6
+"""Share of the expected repetitions, and probability of as few, below which rows are taken for changes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +160,20 @@ class Log:
         more = [f"and {len(found) - most} more"] if len(found) > most else []
         return [self.pair_name(*pair) for pair in found[:most]] + more
 
+    def find_states(self, names: Sequence[str]) -> list[int]:
+        """Indices of states.
+
+        Args:
+            names: of states.
+
+        Raises:
+            UnknownNameError: a name is unknown.
+        """
+        for name in names:
+            if name not in self.states:
+                raise UnknownNameError("state", name, self.states)
+        return [self.states.index(name) for name in names]
+
     @property
     def num_arms(self) -> int:
         """Number of arms."""
@@ -189,8 +226,7 @@ def read_log(
     """
     report: Progress = progress or (lambda doing, share: None)
     options = read_options(LogOptions, records, "records")
-    used = options.used
-    resources = (used,) if isinstance(used, str) else tuple(used or ())
+    resources = (options.used,) if isinstance(options.used, str) else tuple(options.used or ())
     roles = {"arm": arm, "time": time, "state": state, "action": action, "type": type}
     roles |= {"reward": options.reward, "group": options.group}
     columns = {role: column for role, column in roles.items() if column is not None}
@@ -206,28 +242,31 @@ def read_log(
     faults.flag(arms.codes < 0, "has no arm")
     times = read_times(frame["time"], faults)
     coded_states, is_ordered = _read_states(frame["state"], options.bins, options.states, faults)
-    coded_types = Coded(("all",), np.zeros(len(frame), dtype=np.int32))
+    types = Coded(("all",), np.zeros(len(frame), dtype=np.int32))
     if type is not None:
-        coded_types = code_names(frame["type"])
-        faults.flag(coded_types.codes < 0, "has no type")
-        coded_types = coded_types.in_order_of(natural_order(coded_types.names))
-    amounts = _read_used(frame, resources, faults)
+        types = code_names(frame["type"])
+        faults.flag(types.codes < 0, "has no type")
+        types = types.in_order_of(natural_order(types.names))
+    amounts = None
+    if resources:
+        used = [read_floats(frame[f"used {number}"], name, faults) for number, name in enumerate(resources)]
+        amounts = np.stack(used, axis=1)
+        for number, name in enumerate(resources):
+            faults.flag(amounts[:, number] < 0, f"{name} is negative")
     rewards = None if options.reward is None else read_floats(frame["reward"], "reward", faults)
     report("sorting rows", 0.6)
-    order = np.flatnonzero((arms.codes >= 0) & times.known)
-    order, late = _sorted(order, arms.codes, times.ticks)
+    order, late = _sorted(np.flatnonzero((arms.codes >= 0) & times.known), arms.codes, times.ticks)
     if late:
         notes.append(f"{counted(late, 'row')} came before an earlier one of the same arm; rows were sorted")
     arm_codes, ticks = arms.codes[order], times.ticks[order]
     same: Bools = arm_codes[1:] == arm_codes[:-1]
-    last = order[np.append(~same, np.ones(min(len(order), 1), bool))]
-    _check_arms(faults, arms, coded_types, order, same, np.diff(ticks), frame["time"])
-    group_names, group_of = (
-        _read_groups(code_names(frame["group"]), order, same, last, faults, notes) if options.group else ((), None)
-    )
-    coded_actions, action_note = _read_actions(
-        frame["action"], options.actions, options.idle, amounts, np.setdiff1d(order, last), faults
-    )
+    starts = np.append(True, ~same)[: len(order)]
+    last = order[np.append(~same, True)[: len(order)]]
+    _check_arms(faults, arms, types, order, starts, np.diff(ticks), frame["time"])
+    groups = None
+    if options.group is not None:
+        groups = _read_groups(frame["group"], order, same, last, faults, notes)
+    actions, action_note = _read_actions(frame["action"], options, amounts, np.setdiff1d(order, last), faults)
     faults.raise_if_any()
     report("finding the step", 0.85)
     pace = find_step(times.kind, np.diff(ticks)[same], options.step)
@@ -240,14 +279,14 @@ def read_log(
     ]
     return Log(
         arms=arms.names,
-        types=coded_types.names,
+        types=types.names,
         states=coded_states.names,
-        actions=coded_actions.names,
-        type_of=coded_types.codes[order][np.flatnonzero(np.append(True, ~same))],
+        actions=actions.names,
+        type_of=types.codes[order][starts],
         arm=arm_codes,
         time=(ticks - ticks.min()) / (pace.ticks if pace.regular else pace.per_unit),
         state=coded_states.codes[order],
-        action=np.where(coded_actions.codes[order] < 0, NOTHING, coded_actions.codes[order]).astype(np.int32),
+        action=actions.codes[order],  # a missing name is coded as NOTHING is
         row=faults.rows[order],
         regular=pace.regular,
         step=pace.ticks / pace.per_unit,
@@ -255,8 +294,8 @@ def read_log(
         reward=None if rewards is None else rewards[order],
         used=None if amounts is None else amounts[order],
         resources=resources,
-        groups=group_names,
-        group_of=group_of,
+        groups=() if groups is None else groups.names,
+        group_of=None if groups is None else groups.codes[last],
         is_ordered=is_ordered,
         notes=tuple(notes),
         by_line=table.by_line,
@@ -275,20 +314,18 @@ def _read_states(
     if bins is not None:
         if given is not None:
             raise InvalidInputError("states: bins are ordered by themselves; give either states or bins")
-        coded, is_ordered = cut(read_floats(column, "state", faults, needed=True), bins), True
-    else:
-        coded = code_names(column)
-        faults.flag(coded.codes < 0, "has no state")
-        if given is not None:
-            return _among("state", coded, given, faults), True
-        # Enum of polars, ordered categorical of pandas.
-        categories = column.dtype.categories.to_list() if isinstance(column.dtype, polars.Enum) else []
-        order = [name for name in categories if name in set(coded.names)] or natural_order(coded.names)
-        is_ordered = bool(categories) or all(any(map(str.isdigit, name)) for name in coded.names)
-        coded = coded.in_order_of(order)
+        return cut(read_floats(column, "state", faults, needed=True), bins), True
+    coded = code_names(column)
+    faults.flag(coded.codes < 0, "has no state")
+    if given is not None:
+        return _among("state", coded, given, faults), True
     if len(coded.names) > MOST_STATES:
         faults.add(f"there are {len(coded.names):,} states; cut measurements into fewer by bins")
-    return coded, is_ordered
+    # Enum of polars, ordered categorical of pandas.
+    categories = column.dtype.categories.to_list() if isinstance(column.dtype, polars.Enum) else []
+    order = [name for name in categories if name in set(coded.names)] or natural_order(coded.names)
+    is_ordered = bool(categories) or all(any(map(str.isdigit, name)) for name in coded.names)
+    return coded.in_order_of(order), is_ordered
 
 
 def _among(kind: str, coded: Coded, given: str | Sequence[str], faults: LogFaults) -> Coded:
@@ -308,25 +345,11 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
     return f"unknown {kind} {quoted(name)}.{hint} Known are {', '.join(known[:12])}{' ...' if len(known) > 12 else ''}"
 
 
-def _read_used(frame: Any, resources: Sequence[str], faults: LogFaults) -> Floats | None:
-    if not resources:
-        return None
-    columns = [read_floats(frame[f"used {number}"], name, faults) for number, name in enumerate(resources)]
-    for name, column in zip(resources, columns, strict=True):
-        faults.flag(column < 0, f"{name} is negative")
-    return np.stack(columns, axis=1)
-
-
 def _read_actions(
-    column: Any,
-    given: str | Sequence[str] | None,
-    idle: str | None,
-    amounts: Floats | None,
-    before_last: Ints,
-    faults: LogFaults,
+    column: Any, options: LogOptions, amounts: Floats | None, before_last: Ints, faults: LogFaults
 ) -> tuple[Coded, str]:
     """Actions, the idle one first, and how it was found."""
-    coded = code_names(column)
+    coded, given, idle = code_names(column), options.actions, options.idle
     missing = before_last[coded.codes[before_last] < 0]
     coded = coded.in_order_of(natural_order(coded.names)) if given is None else _among("action", coded, given, faults)
     names = list(coded.names)
@@ -337,36 +360,46 @@ def _read_actions(
     if not names:
         faults.add("no row has an action")
         return coded, ""
-    chosen, note = _find_idle(coded, amounts, idle, faults)
-    return coded.in_order_of([chosen, *(name for name in names if name != chosen)]), note
-
-
-def _find_idle(coded: Coded, amounts: Floats | None, idle: str | None, faults: LogFaults) -> tuple[str, str]:
-    names = coded.names
+    free: list[str] = []
+    if amounts is not None:
+        busy = set(coded.codes[(amounts > 0).any(axis=1)].tolist())
+        free = [name for number, name in enumerate(names) if number not in busy]
+    usual = [name for name in free or names if name.lower() in IDLE_NAMES]
     if idle is not None:
+        chosen, note = idle, f"the idle action is {idle}"
         if idle not in names:
             faults.add(f"idle: {_unknown('action', idle, names)}")
-        return (idle if idle in names else names[0]), f"the idle action is {idle}"
-    busy = set() if amounts is None else set(coded.codes[(amounts > 0).any(axis=1)].tolist())
-    free = [] if amounts is None else [name for number, name in enumerate(names) if number not in busy]
-    if len(free) == 1:
-        return free[0], f"the idle action is {free[0]}, which uses nothing"
-    usual = [name for name in (free or names) if name.lower() in IDLE_NAMES]
-    if len(usual) == 1:
-        return usual[0], f"the idle action is {usual[0]}, by its name"
-    faults.add(f"the idle action, which uses nothing, must be given; actions are {', '.join(names[:12])}")
-    return names[0], ""
+    elif len(free) == 1:
+        chosen, note = free[0], f"the idle action is {free[0]}, which uses nothing"
+    elif len(usual) == 1:
+        chosen, note = usual[0], f"the idle action is {usual[0]}, by its name"
+    else:
+        chosen, note = names[0], ""
+        faults.add(f"the idle action, which uses nothing, must be given; actions are {', '.join(names[:12])}")
+    return coded.in_order_of([chosen, *(name for name in names if name != chosen)]), note
 
 
 # Arms
 
 
+def _read_groups(column: Any, order: Ints, same: Bools, last: Ints, faults: LogFaults, notes: list[str]) -> Coded:
+    """Groups, of which that of an arm's last row counts; a note counts arms that changed groups."""
+    groups = code_names(column)
+    groups = groups.in_order_of(natural_order(groups.names))
+    faults.flag(last[groups.codes[last] < 0], "has no group, and is the last row of its arm")
+    own = groups.codes[order]
+    moved = same & (own[1:] != own[:-1]) & (own[1:] >= 0) & (own[:-1] >= 0)
+    if number := len(np.unique(np.cumsum(~same)[moved])):
+        notes.append(f"{counted(number, 'arm')} changed groups; the group of an arm's last row counts")
+    return groups
+
+
 def _sorted(order: Ints, arm: Indices, ticks: Array) -> tuple[Ints, int]:
     """Rows by arm, then by time, and how many came before an earlier one of their arm."""
-    step, pause = np.diff(arm[order]), np.diff(ticks[order])
+    own, time = arm[order].astype(np.int64), ticks[order]
+    step, pause = np.diff(own), np.diff(time)
     if (step >= 0).all() and (pause[step == 0] >= 0).all():
         return order, 0
-    own, time = arm[order].astype(np.int64), ticks[order]
     span = int(time.max()) - int(time.min()) + 1
     if time.dtype.kind == "i" and (int(own.max()) + 1) * span < 2**62:  # one key is sorted faster than two
         order = order[np.argsort(own * span + (time - time.min()), kind="stable")]
@@ -376,44 +409,96 @@ def _sorted(order: Ints, arm: Indices, ticks: Array) -> tuple[Ints, int]:
 
 
 def _check_arms(
-    faults: LogFaults, arms: Coded, types: Coded, order: Ints, same: Bools, pauses: Array, times: Any
+    faults: LogFaults, arms: Coded, types: Coded, order: Ints, starts: Bools, pauses: Array, times: Any
 ) -> None:
     """Flag arms with two rows at one time, or of two types; and logs without any move."""
-    again = np.flatnonzero(same & (pauses == 0))
+    again = np.flatnonzero(~starts[1:] & (pauses == 0))
     pairs = np.sort(np.stack([order[again], order[again + 1]]), axis=0)
     first = dict(zip(pairs[1].tolist(), pairs[0].tolist(), strict=True))
 
     def name(place: int) -> str:
-        return quoted(arms.names[arms.codes[place]])
+        return f"arm {quoted(arms.names[arms.codes[place]])}"
 
-    faults.flag(
-        pairs[1], lambda place: f"arm {name(place)} is also in {faults.name(first[place])} at time {times[place]}"
-    )
+    faults.flag(pairs[1], lambda place: f"{name(place)} is also in {faults.name(first[place])} at time {times[place]}")
     codes = types.codes[order]
-    start = np.flatnonzero(np.append(np.ones(min(len(order), 1), bool), ~same))
-    initial = np.repeat(codes[start], np.diff(np.append(start, len(codes))))
+    initial = codes[starts][np.cumsum(starts) - 1]
     other = np.flatnonzero((codes != initial) & (codes >= 0) & (initial >= 0))
     before = dict(zip(order[other].tolist(), initial[other].tolist(), strict=True))
-    faults.flag(
-        order[other],
-        lambda place: (
-            f"arm {name(place)} is of type {quoted(types.names[types.codes[place]])}, and "
-            f"was of type {quoted(types.names[before[place]])}"
-        ),
-    )
-    if not same.any() and len(order):
+
+    def two_types(place: int) -> str:
+        own, was = (quoted(types.names[code]) for code in (types.codes[place], before[place]))
+        return f"{name(place)} is of type {own}, and was of type {was}"
+
+    faults.flag(order[other], two_types)
+    if starts.all() and len(order):
         faults.add("no arm has two rows, so no transition can be counted")
 
 
-def _read_groups(
-    groups: Coded, order: Ints, same: Bools, last: Ints, faults: LogFaults, notes: list[str]
-) -> tuple[tuple[str, ...], Indices]:
-    """Names of groups, and (arm,) the group of each arm's last row; a note counts arms that changed groups."""
-    faults.flag(last[groups.codes[last] < 0], "has no group, and is the last row of its arm")
-    own = groups.codes[order]
-    moved = same & (own[1:] != own[:-1]) & (own[1:] >= 0) & (own[:-1] >= 0)
-    arm_of_row = np.append(0, np.cumsum(~same))
-    if number := len(np.unique(arm_of_row[1:][moved])):
-        notes.append(f"{counted(number, 'arm')} changed groups; the group of an arm's last row counts")
-    ordered = groups.in_order_of(natural_order(groups.names))
-    return ordered.names, ordered.codes[last]
+def with_layout(log: Log, layout: Layout | None, carry_action: bool = False, exact: tuple[int, ...] = ()) -> Log:
+    """Return the log as its layout says: the steps between two events are filled in if times are whole steps.
+
+    Args:
+        log: the records.
+        layout: what a row is; None for snapshots, unless hardly any row repeats a state.
+        carry_action: whether an action goes on until the next row; else it acts for one step.
+        exact: states of which every entry is a row anyway.
+
+    Raises:
+        InvalidInputError: the layout must be given.
+    """
+    if layout not in (None, *get_args(Layout)):
+        raise UnknownNameError("layout", str(layout), get_args(Layout))
+    if layout is None:
+        _refuse_changes(log, exact)
+    if layout != "events":
+        return log
+    note = "rows are changes, and a state stays until the next row"
+    if not log.regular:
+        return replace(log, notes=(*log.notes, note))
+    filled = _filled(log, carry_action)
+    return replace(filled, notes=(*log.notes, f"{note}: {len(filled.arm) - len(log.arm):,} steps were filled in"))
+
+
+def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
+    ambiguous = (log.arm[1:] == log.arm[:-1]) & ~np.isin(log.state[1:], exact)
+    if log.regular:
+        ambiguous &= np.rint(np.diff(log.time)) > 1
+    for pairs in (ambiguous, ambiguous & ~log.is_last[1:]):
+        before, after = log.state[:-1][pairs], log.state[1:][pairs]
+        number, repeated = len(before), int((before == after).sum())
+        shares = np.bincount(np.concatenate([before, after])) / max(2 * number, 1)
+        chance = float((shares**2).sum())
+        if repeated < RARE * number * chance and bdtr(repeated, number, chance) < SURPRISE:
+            raise InvalidInputError(
+                f"rows look like changes: {repeated:,} of {number:,} pairs of rows repeat a state, and states at "
+                f'chosen times would in about {number * chance:,.0f} or more. Say what a row is: layout="events" (a '
+                'change; the state stays until the next row), or layout="snapshots" (the state at a chosen time)',
+                code="unclear-layout",
+            )
+
+
+def _filled(log: Log, carry_action: bool) -> Log:
+    """The same records with a row for every step up to the next event of the arm."""
+    steps: Ints = np.ones(len(log.arm), dtype=np.int64)
+    steps[~log.is_last] = np.rint(np.diff(log.time)[~log.is_last[:-1]]).astype(np.int64)
+    check_memory(64.0 * float(steps.sum()), "the steps between two changes", "Give a longer step.")
+    source = np.repeat(np.arange(len(steps)), steps)
+    later = np.arange(len(source)) - np.repeat(np.cumsum(steps) - steps, steps)
+    own: Bools = later == 0
+
+    def recorded(column: Floats | None) -> Floats | None:
+        """A column with NaN in the rows that nothing was recorded in."""
+        if column is None:
+            return None
+        return np.where(own.reshape(-1, *[1] * (column.ndim - 1)), column[source], np.nan)
+
+    return replace(
+        log,
+        arm=log.arm[source],
+        time=log.time[source] + later,
+        state=log.state[source],
+        action=log.action[source] if carry_action else np.where(own, log.action[source], 0).astype(np.int32),
+        row=log.row[source],
+        reward=recorded(log.reward),
+        used=recorded(log.used),
+    )

@@ -117,19 +117,14 @@ def read_histories(log: Log) -> Histories:
 def _grouped(table: sparse.csr_array, row_of: Ints) -> Histories:
     """Arms with the same counts together, in the order in which they first come."""
     table.sum_duplicates()
-    marks = np.random.default_rng(0).integers(2**63, size=table.shape[1], dtype=np.uint64)  # a hash, not chance
-    products = table.data.astype(np.uint64) * marks[table.indices]
-    # Sums modulo 2^64, taken apart by differences: a hash for each arm without a loop.
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)])
-    hashes = sums[table.indptr[1:]] - sums[table.indptr[:-1]]
+    # A hash of each row; equal rows are summed in the same order.
+    hashes = table @ np.random.default_rng(0).random(table.shape[1])
     _, begin, group = np.unique(hashes, return_index=True, return_inverse=True)
     if abs(table[begin][group.ravel()] - table).sum() != 0:  # two histories with one hash: about never
         return Histories(table, row_of, np.arange(table.shape[0]))
     # In the order in which histories first come, so that nothing hangs on the hash.
     order = np.argsort(begin)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return Histories(table[begin[order]], row_of, rank[group.ravel()].astype(np.int64))
+    return Histories(table[begin[order]], row_of, np.argsort(order)[group.ravel()].astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,13 +168,12 @@ def iterate(histories: Histories, weights: Floats, begin: Mixtures, iterations: 
         iterations: at most.
     """
     pooled = histories.pooled(weights)
-    found, before = begin, np.full(weights.shape[1], -np.inf)
+    found = begin
     for _ in range(iterations):
-        found = _em_step(histories, weights, pooled, found)
+        before, found = found, _em_step(histories, weights, pooled, found)
         # Every run must have stopped gaining: they are iterated together.
-        if (found.objective - before <= CLOSE * np.abs(found.objective)).all():
+        if (found.objective - before.objective <= CLOSE * np.abs(found.objective)).all() and before is not begin:
             break
-        before = found.objective
     return found
 
 

@@ -30,16 +30,7 @@ from evenhand.display import counted
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.options import ModelOptions
-from evenhand.fitting.stated_values import (
-    Names,
-    broadcast,
-    is_text,
-    one_of,
-    parse_statements,
-    raise_faults,
-    read_statements,
-    source_name,
-)
+from evenhand.fitting.stated_values import is_text, raise_faults, read_statements, rows_of_text
 from evenhand.model.coupled import find_resource, read_amounts
 from evenhand.model.places import quoted
 from evenhand.typing import Bools, Floats
@@ -126,17 +117,18 @@ def read_rewards(log: Log, stated: Any = None, pool: bool = True) -> Floats | No
     Raises:
         TableError: with every fault of the table or the text.
     """
-    names = Names(log)
-    if one_of("rewards", reward=log.reward, rewards=stated) is None:
-        return None
+    if log.reward is not None and stated is not None:
+        raise InvalidInputError("rewards: give one of reward and rewards")
     if log.reward is not None:
         return mean_per_pair(log, log.reward, pool)
+    if stated is None:
+        return None
     if is_text(stated):
-        statements, _ = parse_statements(stated, names, ("state", "action"), "rewards")
-        return broadcast(statements, names.shape[:3], "rewards")[..., 0]
-    statements, (column,) = read_statements(stated, names, "rewards", ("reward", "cost"))
-    means = broadcast(statements, names.shape[:3], source_name(stated))[..., 0]
-    return means if column == "reward" else 0.0 - means
+        rows = rows_of_text(stated, log.states, "rewards")
+        stated = [{"state": state, "action": action, "reward": value} for state, action, value in rows]
+    table = read_statements(stated, log, "rewards", ("reward", "cost"))
+    means = table.values((len(log.types), len(log.states), len(log.actions)))[..., 0]
+    return means if table.figures == ("reward",) else 0.0 - means
 
 
 def mean_per_pair(log: Log, figures: Floats, pool: bool) -> Floats:
@@ -145,28 +137,24 @@ def mean_per_pair(log: Log, figures: Floats, pool: bool) -> Floats:
     Args:
         log: the records.
         figures: (row,) the figure, NaN if missing.
-        pool: whether sparse means are shrunk towards the other types.
+        pool: whether sparse means are shrunk towards the other types, by the equations of the head.
     """
     shape = len(log.types), len(log.states), len(log.actions)
     known = np.isfinite(figures) & (log.action != NOTHING)
     cells = np.ravel_multi_index((log.type_of[log.arm[known]], log.state[known], log.action[known]), shape)
-    size = int(np.prod(shape))
-    numbers = np.bincount(cells, minlength=size).reshape(shape)
-    sums = np.bincount(cells, weights=figures[known], minlength=size).reshape(shape)
-    means: Floats = np.where(numbers > 0, sums / np.maximum(numbers, 1), np.nan)
+
+    def sums(weights: Floats | None = None) -> Floats:
+        return np.bincount(cells, weights, int(np.prod(shape))).reshape(shape).astype(np.float64)
+
+    numbers = sums()
+    means: Floats = np.where(numbers > 0, sums(figures[known]) / np.maximum(numbers, 1), np.nan)
     if not pool or shape[0] == 1:
         return means
-    residuals = figures[known] - means.reshape(-1)[cells]
-    squares = np.bincount(cells, weights=residuals**2, minlength=size).reshape(shape)
+    squares = sums((figures[known] - means.reshape(-1)[cells]) ** 2)
     freedom = np.maximum(numbers - 1, 0).sum(axis=0)
     overall = squares.sum() / freedom.sum() if freedom.sum() else np.inf
     noise = np.where(freedom > 0, squares.sum(axis=0) / np.maximum(freedom, 1), overall)
-    return _shrink(numbers.astype(np.float64), np.nan_to_num(means), noise)
-
-
-def _shrink(numbers: Floats, means: Floats, noise: Floats) -> Floats:
-    """(type, state, action) means shrunk towards the other types, by the equations of the head."""
-    seen, total = numbers > 0, numbers.sum(axis=0)
+    seen, total, means = numbers > 0, numbers.sum(axis=0), np.nan_to_num(means)
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = (numbers * (means - (numbers * means).sum(axis=0) / total) ** 2).sum(axis=0)
         kinds, room = seen.sum(axis=0), total - (numbers**2).sum(axis=0) / total
@@ -198,52 +186,48 @@ def read_usage(
     Raises:
         TableError: with every fault.
     """
-    source = one_of("usage", used=log.used, usage=stated)
-    names = Names(log)
+    shape, source = (len(log.types), len(log.states), len(log.actions)), "usage"
+    if log.used is not None and stated is not None:
+        raise InvalidInputError("usage: give one of used and usage")
     if log.used is not None:
-        amounts, found = _mean_use(log, notes), log.resources
-    elif is_text(stated):
-        amounts, found = _usage_of_text(stated, names, resources)
+        amounts, found, source = _mean_use(log, notes), log.resources, "used"
     elif stated is not None:
-        statements, found = read_statements(stated, names, "usage")
-        amounts = broadcast(statements, names.shape[:3], source_name(stated))
+        table = read_statements(_usage_rows(stated, log, resources) if is_text(stated) else stated, log, "usage")
+        amounts, found, source = table.values(shape), table.figures, table.source
     elif len(resources) > 1:
         raise InvalidInputError(f"usage: {len(resources)} resources are named; state what actions use of each")
     else:
-        amounts, found = np.ones((*names.shape[:3], 1)), tuple(resources) or (SERVICE,)
+        amounts, found = np.ones((*shape, 1)), tuple(resources) or (SERVICE,)
         amounts[:, :, 0] = 0.0
         notes.append(f"every action but {log.actions[0]} uses one unit of {found[0]}")
     amounts[:, :, 0] = np.nan_to_num(amounts[:, :, 0])
-    _check_usage(log, amounts, found, source or "usage")
+    faults = Faults()
+    for name in log.pair_names(np.asarray(np.isnan(amounts).any(axis=-1))):
+        faults.add(name, "has no usage; state 0 if it uses nothing")
+    for t, s, a, k in np.argwhere(amounts < 0).tolist():
+        faults.add(log.pair_name(t, s, a), f"uses {plain(amounts[t, s, a, k])} of {found[k]}; expected at least 0")
+    if (amounts[:, :, 0] != 0).any():
+        faults.add("", f"the idle action {quoted(log.actions[0])} uses something, and must not")
+    raise_faults(faults, source)
     if resources and sorted(resources) != sorted(found):
-        raise InvalidInputError(
-            f"resources: expected {', '.join(found)}, which {source} has, got {', '.join(resources)}"
-        )
+        raise InvalidInputError(f"resources: expected {', '.join(found)}, as in {source}, got {', '.join(resources)}")
     order = [found.index(name) for name in resources or found]
     return amounts[..., order], tuple(found[i] for i in order)
 
 
-def _usage_of_text(
-    text: str | Mapping[str, float], names: Names, resources: Sequence[str]
-) -> tuple[Floats, tuple[str, ...]]:
-    statements, free = parse_statements(text, names, ("action", "resource"), "usage")
-    listed = tuple(resources) or tuple(dict.fromkeys(filter(None, free))) or (SERVICE,)
+def _usage_rows(text: str | Mapping[str, float], log: Log, resources: Sequence[str]) -> list[dict[str, str]]:
+    """One row per action: of resources that its terms leave out it uses nothing."""
+    terms = rows_of_text(text, log.actions, "usage")
+    listed = tuple(resources) or tuple(dict.fromkeys(of for _, of, _ in terms if of)) or (SERVICE,)
+    rows: dict[str, dict[str, str]] = {}
     faults = Faults()
-    for one, resource in zip(statements, free, strict=True):
+    for action, resource, value in terms:
         if resource not in listed and (resource or len(listed) > 1):
-            faults.add(one.where, f"unknown resource {quoted(resource)}; known are {', '.join(listed)}")
+            faults.add(quoted(action), f"unknown resource {quoted(resource)}; known are {', '.join(listed)}")
+        row = rows.setdefault(action, {"action": action, **dict.fromkeys(listed, "0")})
+        row[resource or listed[0]] = value
     raise_faults(faults, "usage")
-    amounts = [
-        broadcast(
-            [one for one, of in zip(statements, free, strict=True) if (of or listed[0]) == resource],
-            names.shape[:3],
-            "usage",
-        )
-        for resource in listed
-    ]
-    joined = np.concatenate(amounts, axis=-1)
-    # An action that has an amount of one resource uses nothing of those that its statements leave out.
-    return np.where(np.isnan(joined).all(axis=-1, keepdims=True), np.nan, np.nan_to_num(joined)), listed
+    return list(rows.values())
 
 
 def _mean_use(log: Log, notes: list[str]) -> Floats:
@@ -264,26 +248,15 @@ def _mean_use(log: Log, notes: list[str]) -> Floats:
     return amounts
 
 
-def _check_usage(log: Log, amounts: Floats, resources: Sequence[str], source: str) -> None:
-    faults = Faults()
-    for name in log.pair_names(np.asarray(np.isnan(amounts).any(axis=-1))):
-        faults.add(name, "has no usage; state 0 if it uses nothing")
-    for t, s, a, k in np.argwhere(amounts < 0).tolist():
-        used = f"{plain(amounts[t, s, a, k])} of {resources[k]}"
-        faults.add(log.pair_name(t, s, a), f"uses {used}; expected at least 0")
-    if (amounts[:, :, 0] != 0).any():
-        faults.add("", f"the idle action {quoted(log.actions[0])} uses something, and must not")
-    raise_faults(faults, source)
-
-
-# Budget
-
-
 def _budget(log: Log, usage: Floats, resources: Sequence[str], given: Any, notes: list[str]) -> Floats:
-    """(resource,) given amounts; by default the most that was used in a step."""
+    """(resource,) given amounts; by default the most that was used in a step of the records, at least 1."""
+    done = np.flatnonzero(log.action > 0)
+    step = np.floor(log.time[done] / (1 if log.regular else log.step)).astype(np.int64)
+    used = usage[log.type_of[log.arm[done]], log.state[done], log.action[done]]
+    most = np.array([max(np.bincount(step, weights=amount).max(initial=0.0), 1.0) for amount in used.T])
     stated = {} if given is None else given
     faults = Faults()
-    amounts = read_amounts(stated, resources, most_used(log, usage), faults)
+    amounts = read_amounts(stated, resources, most, faults)
     faults.raise_if_any("budget")
     named = {find_resource(str(name), resources) for name in stated} if isinstance(stated, Mapping) else set(resources)
     silent = [name for name in resources if name not in named]
@@ -292,17 +265,3 @@ def _budget(log: Log, usage: Floats, resources: Sequence[str], given: Any, notes
         listed = ", ".join(f"{name} {plain(amounts[resources.index(name)])}" for name in silent)
         notes.append(f"no budget{of} is given: it is the most that was used in a step: {listed}")
     return amounts
-
-
-def most_used(log: Log, usage: Floats) -> Floats:
-    """(resource,) largest use in a step of the records; at least 1.
-
-    Args:
-        log: the records.
-        usage: (type, state, action, resource) amounts.
-    """
-    done = np.flatnonzero(log.action > 0)
-    step = np.floor(log.time[done] / (1 if log.regular else log.step)).astype(np.int64)
-    amounts = usage[log.type_of[log.arm[done]], log.state[done], log.action[done]]
-    sums = [np.bincount(step, weights=amount).max(initial=0.0) for amount in amounts.T]
-    return np.asarray(np.maximum(np.array(sums), 1.0))

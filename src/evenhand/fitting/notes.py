@@ -1,30 +1,25 @@
-"""Notes on states and pairs of which the records leave questions open."""
+"""Notes on questions that the records leave open, and arms lost to follow-up.
+
+An arm whose records end well before those of the others informs the transitions as any other does. Whether it still
+has to be served is not in the records, which also end for other reasons: the user decides (`gone_after`), and a note
+asks if it may matter.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from evenhand.checks import is_number, plain
 from evenhand.display import counted
-from evenhand.fitting.estimate import Estimated
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.transition_counts import Moves
 from evenhand.model.places import quoted
 
 LONG = 10
-"""Steps from which on an absence is reported."""
-
-
-def borrowed_row_notes(log: Log, estimated: Estimated) -> list[str]:
-    """Note on rows that are estimated from other types alone.
-
-    Args:
-        log: the records.
-        estimated: from `estimate`.
-    """
-    number = int(estimated.lent.sum())
-    named = "; ".join(log.pair_names(estimated.lent, 5))
-    return [f"{counted(number, 'pair')} without records of the type, estimated from the others: {named}"] * bool(number)
+"""Steps from which on an absence is reported, between two rows or before the end of the records."""
 
 
 def recovery_notes(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
@@ -60,30 +55,66 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
         log: the records.
         absorbing: names of absorbing states.
     """
-    return _never_left(log, absorbing) + _absences(log)
-
-
-def _never_left(log: Log, absorbing: Sequence[str]) -> list[str]:
     following = log.arm[1:] == log.arm[:-1]
     before, after = log.state[:-1][following], log.state[1:][following]
-    left, reached = (np.zeros(len(log.states), dtype=bool) for _ in range(2))
-    left[before[before != after]] = True
-    reached[after] = True
-    return [
+    never_left = np.setdiff1d(after, before[before != after]).tolist()
+    notes = [
         f"no arm was seen to leave {quoted(log.states[state])}: if none can, give it as `absorbing`"
-        for state in np.flatnonzero(reached & ~left).tolist()
+        for state in never_left
         if log.states[state] not in absorbing
     ]
+    steps = np.where(following & log.regular, np.rint(np.diff(log.time)), 0)
+    if (long := np.flatnonzero(steps > LONG)).size:
+        order = long[np.argsort(-steps[long], kind="stable")][:5]
+        rows = zip(order, log.row_names(log.row[order + 1].tolist()), strict=True)
+        named = ", ".join(f"{log.arms[log.arm[i]]} after {int(steps[i])} steps ({row})" for i, row in rows)
+        notes.append(f"{counted(len(long), 'time')} an arm reappears after more than {LONG} steps: {named}")
+    return notes
 
 
-def _absences(log: Log) -> list[str]:
-    steps = np.where(log.arm[1:] == log.arm[:-1], np.rint(np.diff(log.time)), 0)
-    long = np.flatnonzero(steps > LONG)
-    if not log.regular or not len(long):
+def without_dropouts(log: Log, gone_after: float | None) -> Log:
+    """The same records, with the arms marked that dropped out.
+
+    Args:
+        log: the records.
+        gone_after: steps without a row before the end of the records after which an arm has dropped out; None if none
+            has.
+
+    Raises:
+        InvalidInputError: `gone_after` is not a number of steps.
+    """
+    if gone_after is None:
+        return log
+    if not is_number(gone_after) or not 0 <= gone_after < np.inf:
+        raise InvalidInputError(f"gone_after: expected a number of steps, at least 0, got {gone_after!r}")
+    # A whole number of steps is not exceeded by rounding.
+    left = log.ends > gone_after + 1e-9 * (1 + gone_after)
+    number = counted(int(left.sum()), "arm") if left.any() else "no arm"
+    gone = [name for t, name in enumerate(log.types) if left[log.type_of == t].all()]
+    more = f"; no arm is left of {', '.join(map(quoted, gone))}, which the model leaves out" if gone else ""
+    note = f"{number} last seen more than {plain(gone_after)} steps before the end of the records: not counted{more}"
+    return replace(log, left=left, notes=(*log.notes, note))
+
+
+def dropout_notes(log: Log) -> list[str]:
+    """Note on arms whose records end early, and which are counted all the same.
+
+    Args:
+        log: the records.
+    """
+    ends = log.ends
+    long = np.flatnonzero(ends > LONG)
+    # Numbers that start alike for all arms may be counted from each arm's own start. They are if most arms end earlier
+    # than the last one: on a calendar most arms are recorded until the end.
+    starts = log.time[np.append(True, log.is_last[:-1])]
+    may_be_own = log.unit == "step" and np.ptp(starts) < 1e-6
+    if log.left is not None or not len(long) or (may_be_own and np.mean(ends < 1e-6) < 0.5):
         return []
-    order = long[np.argsort(-steps[long], kind="stable")][:5]
-    rows = log.row_names(log.row[order + 1].tolist())
-    named = ", ".join(
-        f"{log.arms[log.arm[i]]} after {int(steps[i])} steps ({row})" for i, row in zip(order, rows, strict=True)
-    )
-    return [f"{counted(len(long), 'time')} an arm reappears after more than {LONG} steps: {named}"]
+    order = long[np.argsort(-ends[long], kind="stable")]
+    named = ", ".join(f"{log.arms[arm]} ({ends[arm]:.4g} steps)" for arm in order[:5].tolist())
+    more = f" and {len(order) - 5} more" if len(order) > 5 else ""
+    unless = ", unless times are counted from each arm's own start" if may_be_own else ""
+    return [
+        f"{counted(len(order), 'arm was', 'arms were')} last seen more than {LONG} steps before the end of the records "
+        f"and counted: {named}{more}. Leave dropouts out{unless} by `gone_after`"
+    ]

@@ -1,12 +1,11 @@
 """Options of `fit`: how the records are read, and the parts of the model that are stated."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from evenhand.errors import InvalidInputError
-from evenhand.fitting.bins import Bins
+from evenhand.errors import UnknownNameError
+from evenhand.fitting.columns import Bins
 from evenhand.model.io.text_table import TableFormat
 from evenhand.typing import Floats
 
@@ -120,7 +119,7 @@ def read_options(kind: type[Options], given: "Options | Mapping[str, Any] | None
         argument: name of the argument, for errors.
 
     Raises:
-        InvalidInputError: a name is unknown.
+        UnknownNameError: a name is unknown.
     """
     if isinstance(given, kind):
         return given
@@ -128,9 +127,7 @@ def read_options(kind: type[Options], given: "Options | Mapping[str, Any] | None
     known = [field.name for field in fields(kind)]
     for name in stated:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
-            raise InvalidInputError(f"{argument}: unknown option {name!r}{hint}")
+            raise UnknownNameError(f"option of {argument}", name, known)
     return kind(**stated)
 
 

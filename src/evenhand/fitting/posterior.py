@@ -11,21 +11,38 @@ logarithms, so that concentrations near 0 do not underflow:
 
     log g_j = log Gamma(c_j + 1) + log(U) / c_j,   U uniform
 
-`Pooled` rows (in `pooled_posterior`), shrunk towards other types. And `Drawn`: a sample, if steps are missing or times
-irregular, so that rows are not independent. All have means, equal-tailed intervals, and draws. Draw number i depends on
-the seed and on i alone.
+`Pooled` rows, shrunk towards other types: the hierarchy itself, not one Dirichlet distribution per row. With c, m and
+the counts n_t of one pair as in `hierarchical_dirichlet`:
+
+    c   on its grid, by its weights         strength of pooling
+    m   ~ Dirichlet(K mu), given c          common row
+    p_t ~ Dirichlet(n_t + c m)              the row of each type
+
+A draw draws all three: c and m once per pair, so that rows of several types are correlated. An interval is that of the
+mixture of Beta distributions that an entry has,
+
+    p_tj ~ Beta(n_tj + c m_j, N_t - n_tj + c (1 - m_j)),     m_j ~ Beta(K mu_j, K (1 - mu_j)) given c
+
+by Gauss-Legendre quadrature over the quantiles of c, and for each over those of m_j. Equal entries of a row (never
+observed) are computed once; there are fewer nodes if many entries differ. With many next states, the interval of one
+that was never observed may end below its own mean, because m_j is skewed. It then ends where that of the Dirichlet row
+with the same mean and total variance does.
+
+And `Drawn`: a sample, if steps are missing or times irregular, so that rows are not independent. All have means,
+equal-tailed intervals, and draws. Draw number i depends on the seed and on i alone.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from evenhand.checks import as_seed, check_fraction, check_memory, check_positive_int
 from evenhand.errors import InvalidInputError
-from evenhand.typing import Bools, Floats, Indices, Rng
+from evenhand.typing import Bools, Floats, Indices, Ints, Rng
 
-FEWER = "Request fewer draws, or one at a time (`one`)."
+if TYPE_CHECKING:
+    from evenhand.fitting.hierarchical_dirichlet import PooledPrior
 
 
 class Posterior(Protocol):
@@ -73,8 +90,23 @@ class Posterior(Protocol):
         ...
 
 
+class _Drawable:
+    """Draws of a posterior, one by one."""
+
+    def draw(self: Posterior, num_draws: int, rng: Rng = 0) -> Floats:
+        """(draw, type, state, action, next_state) transitions; the first draws do not depend on their number."""
+        number, seed = check_positive_int(num_draws, "num_draws"), as_seed(rng)
+        shape = self.mean.shape
+        instead = "Request fewer draws, or one at a time (`one`)."
+        check_memory(8.0 * number * float(np.prod(shape)), f"{number} draws of {shape} transitions", instead)
+        drawn = np.empty((number, *shape))
+        for i in range(number):
+            drawn[i] = self.one(seed, i)
+        return drawn
+
+
 @dataclass(frozen=True, eq=False)
-class Dirichlet:
+class Dirichlet(_Drawable):
     """Independent rows, except certain ones and copies of another action's."""
 
     concentration: Floats
@@ -101,7 +133,10 @@ class Dirichlet:
         tail = (1 - check_fraction(level, "level")) / 2
         own = self.concentration
         rest = own.sum(axis=-1, keepdims=True) - own
-        alone = (own == 0) | (_others(own) == 0)  # a row's only entry is 1, also if rounding leaves a rest
+        some = own > 0
+        alone = ~some | (
+            some.sum(axis=-1, keepdims=True) == 1
+        )  # a row's only entry is 1, also if rounding leaves a rest
         mean = _shares(own)
         if self.known is not None:
             alone = alone | self.known[..., None]
@@ -120,10 +155,6 @@ class Dirichlet:
             drawn = np.where(self.known[..., None], _shares(self.concentration), drawn)
         return self.copied(drawn)
 
-    def draw(self, num_draws: int, rng: Rng = 0) -> Floats:
-        """(draw, type, state, action, next_state) transitions; the first draws do not depend on their number."""
-        return stacked(self, num_draws, rng)
-
     def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Dirichlet":
         """The same with stated rows: see `Posterior`."""
         already = np.zeros_like(known) if self.known is None else self.known
@@ -140,7 +171,7 @@ class Dirichlet:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class Drawn(_Drawable):
     """A sample from the posterior."""
 
     mean: Floats
@@ -168,10 +199,6 @@ class Drawn:
         order = np.random.default_rng([seed, turn]).permutation(len(self.draws))
         return np.asarray(self.draws[order[place]])
 
-    def draw(self, num_draws: int, rng: Rng = 0) -> Floats:
-        """(draw, type, state, action, next_state) transitions; the first draws do not depend on their number."""
-        return stacked(self, num_draws, rng)
-
     def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Drawn":
         """The same with stated rows: see `Posterior`."""
 
@@ -182,33 +209,10 @@ class Drawn:
         return Drawn(stated(self.mean), np.stack([stated(draw) for draw in self.draws]))
 
 
-def stacked(posterior: Posterior, num_draws: int, rng: Rng) -> Floats:
-    """(draw, type, state, action, next_state) first draws, if they fit in memory.
-
-    Args:
-        posterior: distribution to draw from.
-        num_draws: number of draws.
-        rng: a seed, or a generator.
-    """
-    number, seed = check_positive_int(num_draws, "num_draws"), as_seed(rng)
-    shape = posterior.mean.shape
-    check_memory(8.0 * number * float(np.prod(shape)), f"{number} draws of {shape} transitions", FEWER)
-    drawn = np.empty((number, *shape))
-    for i in range(number):
-        drawn[i] = posterior.one(seed, i)
-    return drawn
-
-
 def _shares(concentration: Floats) -> Floats:
     """Rows normalised to 1; NaN for rows of zeros."""
     with np.errstate(invalid="ignore"):
         return np.asarray(concentration / concentration.sum(axis=-1, keepdims=True))
-
-
-def _others(concentration: Floats) -> Floats:
-    """Number of other positive entries in the row, for each entry."""
-    some = concentration > 0
-    return np.asarray(some.sum(axis=-1, keepdims=True) - some)
 
 
 def _log_gammas(shape: Floats, rng: np.random.Generator) -> Floats:
@@ -219,3 +223,131 @@ def _log_gammas(shape: Floats, rng: np.random.Generator) -> Floats:
     with np.errstate(over="ignore"):  # a shape of 1e-310 is as good as 0
         logs = np.log(larger) + np.log(uniform) / np.where(some, shape, 1.0)
     return np.where(some, logs, -np.inf)
+
+
+NODES = 3, 6
+"""Least and most nodes of c, and of m_j for each."""
+
+MOST_NODES = 300_000
+"""Nodes of all entries together, unless each has the least: one or two seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled(_Drawable):
+    """Rows shrunk towards an uncertain common row."""
+
+    rows: Dirichlet
+    """Mean of every row; and the whole posterior of rows outside `leans`."""
+
+    leans: Bools
+    """(type, state, action) rows with the posterior of the hierarchy."""
+
+    counts: Floats
+    """(type, state, action, next_state) counts of the type."""
+
+    prior: "PooledPrior"
+    """Distribution of strength and common row."""
+
+    @property
+    def mean(self) -> Floats:
+        """(type, state, action, next_state) transitions of the model."""
+        return self.rows.mean
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Equal-tailed credible intervals of each entry: lower and upper ends, shaped as `mean`."""
+        tail = (1 - check_fraction(level, "level")) / 2
+        lower, upper = replace(self.rows, like=None).interval(level)
+        # A row's only possible entry is 1.
+        entries = np.argwhere(self.leans[..., None] & (lower < upper))
+        t, s, a, j = entries.T
+        # Entries of one row with the same count and the same m have one distribution.
+        row = np.ravel_multi_index((t, s, a), self.leans.shape).astype(np.float64)
+        keys = np.column_stack([row, self.counts[t, s, a, j], self.prior.common[:, s, a, j].T])
+        _, first, same = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        places = tuple(entries[first].T)
+        own, rest, weights = self._mixtures(*places)
+        ends = [
+            mixture_quantile(own, rest, weights, share, bound[places])[same.ravel()]
+            for share, bound in ((tail, lower), (1 - tail, upper))
+        ]
+        lower[t, s, a, j] = ends[0]
+        upper[t, s, a, j] = np.where(self.counts[t, s, a, j] > 0, ends[1], np.maximum(ends[1], upper[t, s, a, j]))
+        return np.minimum(self.rows.copied(lower), self.mean), np.maximum(self.rows.copied(upper), self.mean)
+
+    def _mixtures(self, t: Ints, s: Ints, a: Ints, j: Ints) -> tuple[Floats, Floats, Floats]:
+        """(entry, node) parameters of the Beta distributions of entries, and the (node,) weights."""
+        from scipy.special import betaincinv
+
+        across = int(np.sqrt(np.clip(MOST_NODES / max(len(s), 1), NODES[0] ** 2, NODES[1] ** 2)))
+        nodes, gauss = np.polynomial.legendre.leggauss(across)
+        share, prior, entry = (nodes + 1) / 2, self.prior, np.arange(len(s))[:, None]
+        cumulated = np.cumsum(prior.weight[:, s, a], axis=0)  # (point, entry)
+        points = (share[:, None, None] * cumulated[-1] >= cumulated).sum(axis=1).T.clip(max=len(cumulated) - 1)
+        c, certainty = (array[:, s, a].T[entry, points] for array in (prior.strength, prior.certainty))
+        first = prior.common[:, s, a, j].T[entry, points] * certainty
+        m = betaincinv(first[..., None], np.maximum(certainty - first, 1e-300)[..., None], share)
+        pull, rest = (np.reshape(c[..., None] * part, (len(s), across**2)) for part in (m, 1 - m))
+        own, total = self.counts[t, s, a, j][:, None], self.counts[t, s, a].sum(axis=-1)[:, None]
+        return own + pull, total - own + rest, np.outer(gauss, gauss).ravel() / 4
+
+    def one(self, seed: int, number: int) -> Floats:
+        """(type, state, action, next_state) one draw: the common row, then the rows."""
+        pull = self.prior.draw(np.random.default_rng([seed, number, 1]))
+        concentration = np.where(self.leans[..., None], self.counts + pull, self.rows.concentration)
+        return replace(self.rows, concentration=concentration).one(seed, number)
+
+    def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Pooled":
+        """The same with stated rows: see `Posterior`."""
+        return replace(self, rows=self.rows.settled(rows, known, like), leans=self.leans & ~known)
+
+    def with_more(self, counts: Floats) -> "Pooled | Dirichlet":
+        """The same after more moves, with the prior and the known rows unchanged.
+
+        Args:
+            counts: (type, state, action, next_state) counts, not necessarily integers.
+        """
+        more = self.prior.given(self.counts + counts)
+        if self.rows.known is None:
+            return more
+        return more.settled(replace(self.rows, like=None).mean, self.rows.known, self.rows.like)
+
+
+def mixture_quantile(a: Floats, b: Floats, weights: Floats, share: float, begin: Floats) -> Floats:
+    """(entry,) quantile of each mixture of Beta distributions, F(x) = sum_i w_i I_x(a_i, b_i).
+
+    Found in y = log(x / (1 - x)) by Newton steps of the logarithm of the smaller tail, which is nearly linear there,
+    and by bisection if a step would leave the bracket. So a bound of 1e-200 is as exact as one of 0.3.
+
+    Args:
+        a: (entry, node) first parameters.
+        b: (entry, node) second parameters.
+        weights: (node,) with a sum of 1.
+        share: probability, between 0 and 1.
+        begin: (entry,) initial values.
+    """
+    from scipy.special import betainc, betaln, expit, logit
+
+    a, b = np.maximum(a, 1e-300), np.maximum(b, 1e-300)
+    scale, far = betaln(a, b), 690.0  # |y| from which on a probability is 0 or 1
+    low, high = np.full(len(a), -far), np.full(len(a), far)
+    y = np.clip(logit(begin), -far / 2, far / 2)
+    sign, target = (1.0, share) if share < 0.5 else (-1.0, 1 - share)
+    left = np.arange(len(a))
+    for _ in range(200):  # bisection alone needs 60
+        now, own, rest = y[left], a[left], b[left]
+        # Both tails from the smaller of x and 1 - x, which keeps its digits.
+        small, right = expit(-np.abs(now))[:, None], now > 0
+        tail = betainc(np.where(right[:, None], rest, own), np.where(right[:, None], own, rest), small) @ weights
+        below = np.where(right, 1 - tail, tail)
+        slope = np.exp(-own * np.logaddexp(0, -now)[:, None] - rest * np.logaddexp(0, now)[:, None] - scale[left])
+        low[left], high[left] = np.where(below < share, now, low[left]), np.where(below < share, high[left], now)
+        side = below if sign > 0 else 1 - below
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            newton = now + sign * (np.log(target) - np.log(side)) * side / (slope @ weights)
+        inside = (newton > low[left]) & (newton < high[left])
+        y[left] = np.where(inside, newton, (low[left] + high[left]) / 2)
+        # Newton's next step would be of the square of this one.
+        left = left[np.abs(y[left] - now) > 1e-5 * (1 + np.abs(now))]
+        if not len(left):
+            break
+    return np.asarray(np.where(y < 1 - far, 0.0, expit(y)))

@@ -18,23 +18,22 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenhand.checks import Faults, as_seed, check_memory, check_positive_int, plain, why_unreadable
-from evenhand.errors import EvenhandError, Fault, InvalidInputError, ModelError, nearest
+from evenhand.checks import Faults, check_memory, plain, why_unreadable
+from evenhand.errors import EvenhandError, Fault, InvalidInputError, ModelError
 from evenhand.fitting.hierarchical_dirichlet import PooledPrior
-from evenhand.fitting.pooled_posterior import Pooled
-from evenhand.fitting.posterior import Dirichlet, Drawn, Posterior
+from evenhand.fitting.posterior import Dirichlet, Drawn, Pooled, Posterior
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import write_atomically
-from evenhand.model.io.array_archive import ARRAY_OVERHEAD, DAMAGE, read_member
+from evenhand.model.io.npz import ARRAY_OVERHEAD, DAMAGE, read_member
 from evenhand.model.places import quoted
-from evenhand.typing import Array, Bools, Floats, Ints, Rng
+from evenhand.typing import Array, Floats, Ints
 
 FORMAT, SCHEMA = "evenhand-posterior", 1
 
@@ -43,14 +42,19 @@ TOLERANCE = 1e-9
 
 HOW_TO_FIT = "`evenhand fit` writes it beside the model."
 
-PRIOR = {"strength": 3, "weight": 3, "common": 4, "certainty": 3, "even": 3}
-"""Arrays of a `PooledPrior` and their number of axes: a point of the grid, but for `even`, and a pair."""
+NAMES = ("types", "states", "actions")
 
-POOLED = {"leans": 3, "counts": 4} | PRIOR
-"""Arrays that pooled rows have in addition to those of Dirichlet rows, and their number of axes."""
+AXES = {
+    "format": "", "schema": "", "names": "",
+    "concentration": "tsan", "known": "tsa", "like": "tsa",
+    "leans": "tsa", "counts": "tsan", "strength": "psa", "weight": "psa", "common": "psan", "certainty": "psa",
+    "even": "san",
+    "mean": "tsan", "draws": "dtsan",
+}  # fmt: skip
+"""Axes of each array: type, state, action, next state; point of the grid of a prior; draw."""
 
-_TEXTS = ("format", "names")
-_AXES = {"schema": 0, "concentration": 4, "known": 3, "like": 3, "mean": 4, "draws": 5} | POOLED
+POOLED = ("leans", "counts", *(field.name for field in fields(PooledPrior)))
+"""Arrays that pooled rows have in addition to those of Dirichlet rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,32 +113,6 @@ class Uncertain:
                 transitions[block, : len(s), : len(a), : len(s)] = rows[kind][np.ix_(s, a, s)]
         return transitions
 
-    def one(self, seed: int, number: int) -> CoupledMDP:
-        """Problem of one draw; blocks of one type have the same transitions.
-
-        Args:
-            seed: of all draws.
-            number: of the draw, from 0.
-        """
-        tables = replace(self.problem.tables, transitions=self.placed(self.named.posterior.one(seed, number)))
-        return replace(self.problem, arms=tables)
-
-
-def drawn_problems(problem: CoupledMDP, named: Named, num_draws: int, rng: Rng = 0) -> Iterator[CoupledMDP]:
-    """Yield the problem with drawn transitions; the first draws do not depend on their number.
-
-    Args:
-        problem: the model of the posterior.
-        named: from `load_posterior`.
-        num_draws: number of draws.
-        rng: a seed, or a generator.
-
-    Raises:
-        ModelError: the posterior is of another model.
-    """
-    uncertain, seed = matched(named, problem), as_seed(rng)
-    return (uncertain.one(seed, number) for number in range(check_positive_int(num_draws, "num_draws")))
-
 
 def posterior_path(model: str | os.PathLike[str]) -> Path:
     """Path of the posterior of a model file: `fleet.posterior.npz` beside `fleet.toml`.
@@ -152,33 +130,28 @@ def save_posterior(named: Named, path: str | os.PathLike[str]) -> None:
         named: the posterior; every row must be known.
         path: from `posterior_path`; an existing file is replaced.
     """
-    names = {key: list(getattr(named, key)) for key in ("types", "states", "actions")}
-    arrays: dict[str, Array] = {
-        "format": np.array(FORMAT),
-        "schema": np.array(SCHEMA),
-        "names": np.array(json.dumps(names, ensure_ascii=False).encode()),
-        **_arrays_of(named.posterior),
-    }
+    arrays = _arrays_of(named.posterior)
     faults = Faults()
-    _check_named(named, faults)
+    _check_arrays(named, arrays, faults)
     if faults:
         raise ModelError(faults.found, f"{path}: not written")
+    names = {key: list(getattr(named, key)) for key in NAMES}
+    head = {"format": FORMAT, "schema": SCHEMA, "names": json.dumps(names, ensure_ascii=False).encode()}
     body = io.BytesIO()
-    np.savez_compressed(body, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(body, **{key: np.array(value) for key, value in head.items()}, **arrays)  # type: ignore[arg-type]
     write_atomically(path, body.getvalue())
 
 
 def _arrays_of(posterior: Posterior) -> dict[str, Array]:
-    if isinstance(posterior, Pooled):
-        own = {"leans": posterior.leans, "counts": posterior.counts}
-        prior = {key: getattr(posterior.prior, key) for key in PRIOR}
-        return _arrays_of(posterior.rows) | own | {key: array for key, array in prior.items() if array is not None}
-    if isinstance(posterior, Dirichlet):
-        optional = {"known": posterior.known, "like": posterior.like}
-        return {"concentration": posterior.concentration} | {k: v for k, v in optional.items() if v is not None}
     if isinstance(posterior, Drawn):
         return {"mean": posterior.mean, "draws": posterior.draws}
-    raise InvalidInputError(f"a posterior of type {type(posterior).__name__} cannot be saved")
+    rows = posterior.rows if isinstance(posterior, Pooled) else posterior
+    if not isinstance(rows, Dirichlet):
+        raise InvalidInputError(f"a posterior of type {type(posterior).__name__} cannot be saved")
+    arrays = {"concentration": rows.concentration, "known": rows.known, "like": rows.like}
+    if isinstance(posterior, Pooled):
+        arrays |= {"leans": posterior.leans, "counts": posterior.counts, **vars(posterior.prior)}
+    return {key: array for key, array in arrays.items() if array is not None}
 
 
 def load_posterior(path: str | os.PathLike[str]) -> Named:
@@ -195,10 +168,9 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
     try:
         with zipfile.ZipFile(file) as archive:
             return _read(archive)
-    except ModelError as error:
-        raise ModelError(error.faults, str(file)) from None
     except EvenhandError as error:
-        raise ModelError([Fault("", str(error))], str(file)) from None
+        faults = error.faults if isinstance(error, ModelError) else [Fault("", str(error))]
+        raise ModelError(faults, str(file)) from None
     except OSError as error:
         reason = why_unreadable(file, error, [".npz"])
         raise InvalidInputError(f"{file}: cannot be read: {reason}. {HOW_TO_FIT}") from None
@@ -208,149 +180,89 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
 
 
 def _read(archive: zipfile.ZipFile) -> Named:
-    faults = Faults()
+    faults, arrays = Faults(), {}
     members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-    if "format" not in members or len(members) < len(archive.infolist()):
-        raise ModelError([Fault("", f"not a posterior of evenhand. {HOW_TO_FIT}")])
     size = sum(member.file_size for member in members.values())
     check_memory(ARRAY_OVERHEAD * size, "to read this posterior", "Fit with fewer draws.")
-    arrays = {}
     for key, member in members.items():
-        if key not in (*_TEXTS, *_AXES):
+        if key not in AXES:
             faults.add(key[:60], "unknown array")
         elif (array := read_member(archive, member, key, _header_fault, faults)) is not None:
             arrays[key] = array
     faults.raise_if_any()
-    _check_head(arrays, faults)
+    head = {key: arrays.pop(key).item() if key in arrays else None for key in ("format", "schema", "names")}
+    if str(head["format"]) != FORMAT or len(members) < len(archive.infolist()):
+        faults.add("format", f"not a posterior of evenhand. {HOW_TO_FIT}")
+    elif head["schema"] != SCHEMA:
+        faults.add("schema", f"is {head['schema'] or 'missing'}; {SCHEMA} is read here")
+    given = set(arrays) if "draws" in arrays else set(arrays) - {"known", "like"}
+    if given not in ({"mean", "draws"}, {"concentration"}, {"concentration", *POOLED}):
+        expected = f"concentration, concentration with {', '.join(POOLED)}, or mean with draws"
+        faults.add("", f"has the arrays {', '.join(sorted(arrays))}; expected {expected}")
     faults.raise_if_any()
-    named = _built(arrays, faults)
-    _check_named(named, faults)
+    names = json.loads(head["names"] or "null")
+    if not isinstance(names, dict) or set(names) != set(NAMES) or not all(map(_are_names, names.values())):
+        raise ModelError([Fault("names", f"expected lists of different names: {', '.join(NAMES)}")])
+    floats = {key: np.ascontiguousarray(array, np.float64) for key, array in arrays.items() if array.dtype.kind == "f"}
+    posterior: Posterior
+    if "draws" in arrays:
+        posterior = Drawn(floats["mean"], floats["draws"])
+    else:
+        # Indices of actions; larger ones are invalid anyway.
+        like = np.clip(arrays["like"], -1, np.iinfo(np.int32).max).astype(np.int32) if "like" in arrays else None
+        posterior = Dirichlet(floats["concentration"], arrays.get("known"), like)
+        if "leans" in arrays:
+            prior = PooledPrior(**{field.name: floats[field.name] for field in fields(PooledPrior)})
+            posterior = Pooled(posterior, arrays["leans"], floats["counts"], prior)
+    named = Named(posterior, **{key: tuple(names[key]) for key in NAMES})
+    _check_arrays(named, _arrays_of(posterior), faults)
     faults.raise_if_any()
     return named
-
-
-def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    if key in _TEXTS:
-        return "" if dtype.kind in "US" and not shape else f"expected one text, got {dtype} of shape {shape}"
-    if dtype.kind not in {"known": "b", "leans": "b", "like": "iu", "schema": "iu"}.get(key, "f"):
-        return f"has the wrong kind of numbers, {dtype}"
-    if len(shape) != _AXES[key]:
-        return f"expected {_AXES[key]} axes, got shape {shape}"
-    return "is empty" if 0 in shape else ""
-
-
-def _check_head(arrays: dict[str, Array], faults: Faults) -> None:
-    if str(arrays["format"].item()) != FORMAT:
-        faults.add("format", f"not a posterior of evenhand. {HOW_TO_FIT}")
-    elif "schema" not in arrays or int(arrays["schema"]) != SCHEMA:
-        faults.add("schema", f"is {int(arrays['schema']) if 'schema' in arrays else 'missing'}; {SCHEMA} is read here")
-    elif "names" not in arrays:
-        faults.add("names", "missing")
-    if ("concentration" in arrays) == ("draws" in arrays) or ("mean" in arrays) != ("draws" in arrays):
-        faults.add("", "expected either concentration, or mean and draws")
-    elif "draws" in arrays and ("known" in arrays or "like" in arrays):
-        faults.add("", "known and like require concentration")
-    some = [key for key in POOLED if key in arrays]
-    if some and ("draws" in arrays or len(some) < len(POOLED)):
-        faults.add("", f"{', '.join(POOLED)} require each other and concentration")
-
-
-def _built(arrays: dict[str, Array], faults: Faults) -> Named:
-    posterior: Posterior
-    if "concentration" in arrays:
-        posterior = Dirichlet(_doubles(arrays["concentration"]), arrays.get("known"), _whole(arrays.get("like")))
-        if "leans" in arrays:
-            prior = PooledPrior(**{key: _doubles(arrays[key]) for key in PRIOR})
-            posterior = Pooled(posterior, arrays["leans"], _doubles(arrays["counts"]), prior)
-    else:
-        posterior = Drawn(_doubles(arrays["mean"]), _doubles(arrays["draws"]))
-    return Named(posterior, **_read_names(arrays["names"], faults))
-
-
-def _doubles(array: Array) -> Floats:
-    return np.ascontiguousarray(array, dtype=np.float64)
-
-
-def _whole(array: Array | None) -> Array | None:
-    """Indices of actions; larger ones are invalid anyway."""
-    return None if array is None else np.clip(array, -1, np.iinfo(np.int32).max).astype(np.int32)
-
-
-def _read_names(given: Array, faults: Faults) -> dict[str, tuple[str, ...]]:
-    try:
-        text = given.item()
-        names = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        faults.add("names", f"not a JSON text: {error}")
-        faults.raise_if_any()
-    keys = ("types", "states", "actions")
-    sound = isinstance(names, dict) and set(names) == set(keys)
-    if not sound or not all(_are_names(names[key]) for key in keys):
-        faults.add("names", "expected lists of different names: types, states, actions")
-        faults.raise_if_any()
-    return {key: tuple(names[key]) for key in keys}
 
 
 def _are_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
-def _check_named(named: Named, faults: Faults) -> None:
-    """Collect invalid numbers and shapes of a posterior."""
-    shape = (len(named.types), len(named.states), len(named.actions), len(named.states))
-    for key, array in _arrays_of(named.posterior).items():
-        own, expected = array.shape, shape[1:] if key in PRIOR else shape
-        if key == "draws" or (key in PRIOR and key != "even"):
-            own = own[1:]  # draws, or points of a grid
-        if own != expected[: len(own)] or array.ndim != _AXES[key]:
-            faults.add(key, f"has the shape {array.shape}, which does not match its names")
-    if faults:
-        return
-    if isinstance(named.posterior, Dirichlet):
-        _check_dirichlet(named.posterior, named, faults)
-    elif isinstance(named.posterior, Pooled):
-        _check_dirichlet(named.posterior.rows, named, faults)
-        _check_prior(named.posterior, faults)
-    elif isinstance(named.posterior, Drawn):
-        for key, rows in (("mean", named.posterior.mean), ("draws", named.posterior.draws)):
-            _check_rows(key, rows, faults)
+def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    kinds = {"format": "US", "names": "US", "schema": "iu", "known": "b", "leans": "b", "like": "iu"}.get(key, "f")
+    if dtype.kind not in kinds or len(shape) != len(AXES[key]):
+        return f"expected {len(AXES[key])} axes of other entries, got {dtype} of shape {shape}"
+    return "is empty" if 0 in shape else ""
 
 
-def _check_dirichlet(posterior: Dirichlet, named: Named, faults: Faults) -> None:
-    values, like = posterior.concentration, posterior.like
-    if not np.isfinite(values).all() or (values < 0).any():
-        faults.add("concentration", "has entries that are negative, infinite or not a number")
-    if like is not None and ((like < 0) | (like >= len(named.actions))).any():
-        faults.add("like", "has indices of unknown actions")
-    if not faults and not np.isfinite(posterior.mean).all():
-        kind, state, action = (int(i) for i in np.argwhere(np.isnan(posterior.mean))[0][:3])
-        where = f"{named.types[kind]}, {named.states[state]}, {named.actions[action]}"
-        faults.add("concentration", f"has unknown rows, the first of {where}")
-
-
-def _check_prior(posterior: Pooled, faults: Faults) -> None:
-    prior = posterior.prior
-    for key, array in {"counts": posterior.counts, **{key: getattr(prior, key) for key in PRIOR}}.items():
-        if not np.isfinite(array).all() or (array < 0).any():
+def _check_arrays(named: Named, arrays: dict[str, Array], faults: Faults) -> None:
+    """Collect invalid shapes and numbers."""
+    number = len(named.states)
+    sizes = {"t": len(named.types), "s": number, "a": len(named.actions), "n": number}
+    for key, array in arrays.items():
+        lengths = [sizes.setdefault(axis, length) for axis, length in zip(AXES[key], array.shape, strict=False)]
+        if array.ndim != len(AXES[key]) or lengths != list(array.shape):
+            faults.add(key, f"has the shape {array.shape}, which does not match its names or the other arrays")
+        elif array.dtype.kind == "f" and not ((array >= 0) & np.isfinite(array)).all() and key != "concentration":
             faults.add(key, "has entries that are negative, infinite or not a number")
-    if len({len(getattr(prior, key)) for key in PRIOR if key != "even"}) > 1:
-        faults.add("", "strength, weight, common and certainty must have the same number of points")
-    if faults:
-        return
-    if (np.abs(prior.weight.sum(axis=0) - 1) > TOLERANCE).any():
-        faults.add("weight", "has sums over its points that are not 1")
-    if ((posterior.counts.sum(axis=-1) == 0) & posterior.leans).any():
-        faults.add("leans", "has rows without counts of their own")
-    # Draws and intervals follow from counts and prior: their mean must be the stored one.
-    with np.errstate(all="ignore"):
-        off = np.abs(prior.matched(posterior.counts).mean - replace(posterior.rows, like=None).mean)
-    if not (off[posterior.leans] <= TOLERANCE).all():
-        faults.add("counts", "do not give the means of concentration under the prior")
-
-
-def _check_rows(key: str, rows: Floats, faults: Faults) -> None:
-    if not (np.isfinite(rows).all() and (rows >= 0).all() and (np.abs(rows.sum(axis=-1) - 1) <= TOLERANCE).all()):
-        faults.add(key, "has rows that are not probabilities")
+        elif key in ("mean", "draws") and (np.abs(array.sum(axis=-1) - 1) > TOLERANCE).any():
+            faults.add(key, "has rows that are not probabilities")
+    if "like" in arrays and ((arrays["like"] < 0) | (arrays["like"] >= len(named.actions))).any():
+        faults.add("like", "has indices of unknown actions")
+    if "concentration" in arrays and not faults:
+        rows = arrays["concentration"]
+        invalid = ~(((rows >= 0) & np.isfinite(rows)).all(axis=-1)) | np.isnan(named.posterior.mean).any(axis=-1)
+        if invalid.any():
+            t, s, a = np.argwhere(invalid)[0].tolist()
+            where = f"{named.types[t]}, {named.states[s]}, {named.actions[a]}"
+            faults.add("concentration", f"has invalid or unknown rows, the first of {where}")
+    if isinstance(named.posterior, Pooled) and not faults:
+        pooled = named.posterior
+        if (np.abs(pooled.prior.weight.sum(axis=0) - 1) > TOLERANCE).any():
+            faults.add("weight", "has sums over its points that are not 1")
+        if ((pooled.counts.sum(axis=-1) == 0) & pooled.leans).any():
+            faults.add("leans", "has rows without counts of their own")
+        # Draws and intervals follow from counts and prior: their mean must be the stored one.
+        with np.errstate(all="ignore"):
+            off = np.abs(pooled.prior.matched(pooled.counts).mean - replace(pooled.rows, like=None).mean)
+        if not (off[pooled.leans] <= TOLERANCE).all():
+            faults.add("counts", "do not give the means of concentration under the prior")
 
 
 # A posterior and a problem
@@ -367,60 +279,37 @@ def matched(named: Named, problem: CoupledMDP) -> Uncertain:
         ModelError: with every block that does not match.
     """
     faults = Faults()
+    places: tuple[list[Ints], list[Ints]] = [], []
     labels = problem.tables.labels or (("", (), ()),) * len(problem.tables)
     kinds = [named.types.index(name) if name in named.types else -1 for name, _, _ in labels]
     if max(kinds) < 0:
-        theirs, ours = (", ".join(map(quoted, _few(names))) for names in (named.types, [name for name, *_ in labels]))
-        faults.add("", f"the posterior is of another model: it has the types {theirs}; the model has {ours}")
-        faults.raise_if_any("posterior")
-    states, actions = [], []
-    for kind, (name, own_states, own_actions) in zip(kinds, labels, strict=True):
-        known = kind < 0
-        states.append(_places(name, "state", () if known else own_states, () if known else named.states, faults))
-        actions.append(_places(name, "action", () if known else own_actions, () if known else named.actions, faults))
+        known, ours = (_listed(names) for names in (named.types, [name for name, *_ in labels]))
+        raise ModelError([Fault("", f"is of another model, of the types {known}; the model has {ours}")], "posterior")
+    for kind, (name, *own) in zip(kinds, labels, strict=True):
+        for what, found, mine, theirs in zip(NAMES[1:], places, own, (named.states, named.actions), strict=True):
+            if kind >= 0 and set(mine) != set(theirs):
+                message = f"has the {what} {_listed(mine)}, and in the posterior {_listed(theirs)}"
+                faults.add(f"type {quoted(name)}", message)
+            found.append(np.array([theirs.index(label) for label in mine if label in theirs and kind >= 0], np.int64))
     faults.raise_if_any("posterior")
-    uncertain = Uncertain(problem, named, np.array(kinds, dtype=np.int64), tuple(states), tuple(actions))
-    _check_transitions(uncertain, faults)
+    uncertain = Uncertain(problem, named, np.array(kinds, dtype=np.int64), tuple(places[0]), tuple(places[1]))
+    # Only edited transitions differ from the mean.
+    mean, transitions = uncertain.placed(named.posterior.mean), problem.tables.transitions
+    reported: set[int] = set()
+    for block, s, a, j in np.argwhere(np.abs(mean - transitions) > TOLERANCE).tolist():
+        name, own_states, own_actions = labels[block]
+        if kinds[block] not in reported:
+            reported.add(kinds[block])
+            faults.add(
+                f"type {quoted(name)}",
+                f"its transitions were edited after the fit: from {quoted(own_states[s])} under "
+                f"{quoted(own_actions[a])} to {quoted(own_states[j])} it is {plain(transitions[block, s, a, j])} in "
+                f"the model and {plain(mean[block, s, a, j])} in the posterior. Fit again, or rename the type to take "
+                "it as known",
+            )
     faults.raise_if_any("posterior")
     return uncertain
 
 
-def _few(names: Sequence[str]) -> list[str]:
-    shown = [name or "(no name)" for name in names[:5]]
-    return [*shown, "..."] if len(names) > 5 else shown
-
-
-def _places(name: str, what: str, own: Sequence[str], theirs: Sequence[str], faults: Faults) -> Ints:
-    """Index of each label of the block in the posterior."""
-    if set(own) != set(theirs):
-        missing = [label for label in theirs if label not in own]
-        more = [label for label in own if label not in theirs]
-        found = [f"the model lacks the {what} {quoted(label)}" for label in missing[:3]]
-        found += [
-            f"the records have no {what} {quoted(label)}" + (f", {quoted(near)}?" if near else "")
-            for label, near in ((label, nearest(label, missing)) for label in more[:3])
-        ]
-        faults.add(f"type {quoted(name)}", "; ".join(found) or f"its {what}s have no names in the model")
-        return np.zeros(0, dtype=np.int64)
-    return np.array([list(theirs).index(label) for label in own], dtype=np.int64)
-
-
-def _check_transitions(uncertain: Uncertain, faults: Faults) -> None:
-    """Collect types whose transitions in the model are not the mean of the posterior."""
-    tables, named = uncertain.problem.tables, uncertain.named
-    mean = uncertain.placed(named.posterior.mean)
-    off: Bools = np.abs(mean - tables.transitions) > TOLERANCE
-    reported: set[int] = set()
-    for block in np.flatnonzero(off.any(axis=(1, 2, 3))).tolist():
-        kind = int(uncertain.type_of_block[block])
-        if kind in reported:
-            continue
-        reported.add(kind)
-        s, a, j = (int(i) for i in np.argwhere(off[block])[0])
-        name, states, actions = tables.labels[block]
-        faults.add(
-            f"type {quoted(name)}",
-            f"its transitions were edited after the fit: from {quoted(states[s])} under {quoted(actions[a])} "
-            f"to {quoted(states[j])} it is {plain(tables.transitions[block, s, a, j])} in the model and "
-            f"{plain(mean[block, s, a, j])} in the posterior. Fit again, or rename the type to take it as known",
-        )
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([*(quoted(name) for name in names[:5]), *["..."] * (len(names) > 5)]) or "without names"

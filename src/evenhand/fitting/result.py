@@ -1,34 +1,37 @@
-"""Result of a fit: the model, its posterior and its diagnostics."""
+"""Result of a fit: the model, its posterior and its diagnostics.
+
+The problem has one block per type, or per type and group. Blocks of one type have its name and its rows, in any group.
+The initial distribution of a block is that of the last recorded states of its arms. Unknown rows are refused.
+"""
 
 import os
 import tempfile
+from collections.abc import Sized
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.fitting.diagnostics import Diagnostics, diagnose
 from evenhand.fitting.log import Log
-from evenhand.fitting.model_builder import blocks_of, build_problem, num_arms
 from evenhand.fitting.model_terms import Terms
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.fitting.transition_counts import Moves
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import save, write_atomically
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.typing import Array, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from evenhand.fitting.clusters import Clusters
 
-SUFFIXES = (".toml", ".json", ".npz")
-"""Suffixes of model files."""
 
-LEVEL = 0.95
-"""Level of the reported intervals."""
+from evenhand.errors import Fault, ModelError
+from evenhand.model.arm import Arm
+from evenhand.model.places import quoted
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,8 @@ class FitResult(Shown):
     def _worth(self) -> Floats | None:
         """(type, state) reward of a step under the idle action; None if unknown or constant."""
         worth = self.terms.rewards[:, :, 0]
+        if np.isnan(worth).any() and not np.isnan(worth).all(axis=0).any():  # means of the other types
+            worth = np.where(np.isnan(worth), np.nanmean(worth, axis=0), worth)
         return worth if np.isfinite(worth).all() and np.ptp(worth, axis=1).any() else None
 
     @property
@@ -116,7 +121,7 @@ class FitResult(Shown):
         """
         problem, file = self.problem, Path(path)
         named = Named(self.posterior, self.log.types, self.log.states, self.log.actions)
-        if file.suffix.lower() not in SUFFIXES:
+        if file.suffix.lower() not in (".toml", ".json", ".npz"):
             save(problem, file)  # raises on an unknown suffix
         with tempfile.TemporaryDirectory() as folder:  # errors are found before anything is written
             whole = Path(folder) / f"model{file.suffix}"
@@ -135,22 +140,13 @@ class FitResult(Shown):
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
         """
         mean, (lower, upper) = self.posterior.mean, self.interval
-        places = np.argwhere((self._counts > 0) | (np.nan_to_num(mean) > 0))
-        t, s, a, s2 = places.T
+        places = tuple(np.argwhere((self._counts > 0) | (np.nan_to_num(mean) > 0)).T)
         log = self.log
-        return as_frame(
-            {
-                "type": [log.types[i] for i in t],
-                "state": [log.states[i] for i in s],
-                "action": [log.actions[i] for i in a],
-                "next_state": [log.states[i] for i in s2],
-                "count": self._counts[t, s, a, s2].tolist(),
-                "probability": mean[t, s, a, s2].tolist(),
-                "lower": lower[t, s, a, s2].tolist(),
-                "upper": upper[t, s, a, s2].tolist(),
-            },
-            library,
-        )
+        names = {"type": log.types, "state": log.states, "action": log.actions, "next_state": log.states}
+        figures = {"count": self._counts, "probability": mean, "lower": lower, "upper": upper}
+        keys = zip(names.items(), places, strict=True)
+        columns: dict[str, list[Any]] = {key: [known[i] for i in place] for (key, known), place in keys}
+        return as_frame(columns | {key: array[places].tolist() for key, array in figures.items()}, library)
 
     @cached_property
     def _counts(self) -> Ints:
@@ -160,52 +156,118 @@ class FitResult(Shown):
     @cached_property
     def interval(self) -> tuple[Floats, Floats]:
         """Credible intervals of 95 %: lower and upper ends, shaped as the transitions."""
-        return self.posterior.interval(LEVEL)
+        return self.posterior.interval(0.95)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; unknown values are null."""
-        lower, upper = self.interval
-        arrays = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
-        arms = num_arms(self.log)
-        names = self.log.types, self.log.states, self.log.actions
-        return {
+        log, blocks, (lower, upper) = self.log, blocks_of(self.log), self.interval
+        arrays: dict[str, Array] = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
+        arrays |= {"counts": self._counts} if log.regular else {"counts": self._counts, "exposure": self.moves.exposure}
+        arms = np.bincount(blocks.type, weights=blocks.counts, minlength=len(log.types))
+        found: dict[str, Any] = {
             "types": [
-                {
-                    "name": name,
-                    "arms": int(arms[t]),
-                    "counts": self._counts[t],
-                    **({} if self.log.regular else {"exposure": self.moves.exposure[t]}),
-                    **{key: array[t] for key, array in arrays.items()},
-                }
-                for t, name in enumerate(self.log.types)
+                {"name": name, "arms": int(arms[t]), **{key: array[t] for key, array in arrays.items()}}
+                for t, name in enumerate(log.types)
             ],
             "unseen": [
-                dict(zip(("type", "state", "action"), (names[i][k] for i, k in enumerate(pair)), strict=True))
-                for pair in np.argwhere(self.unseen).tolist()
+                {"type": log.types[t], "state": log.states[s], "action": log.actions[a]}
+                for t, s, a in np.argwhere(self.unseen).tolist()
             ],
             "log_likelihood": self.log_likelihood,
-            "states": list(self.log.states),
-            "actions": list(self.log.actions),
-            "step": self.log.step_in_words,
-            "rows": len(self.log.arm),
+            "states": list(log.states),
+            "actions": list(log.actions),
+            "step": log.step_in_words,
+            "rows": len(log.arm),
             "notes": list(self.notes),
-            **({} if self.log.group_of is None else {"blocks": self._blocks()}),
-            **({} if self.clusters is None else {"clusters": self.clusters.to_dict()}),
-            "diagnostics": self.diagnostics.to_dict(),
         }
-
-    def _blocks(self) -> list[dict[str, Any]]:
-        """Number of arms per type and group."""
-        found = blocks_of(self.log)
-        return [
-            {"type": self.log.types[t], "group": self.log.groups[g], "arms": number}
-            for t, g, number in zip(found.type.tolist(), found.group.tolist(), found.counts.tolist(), strict=True)
-        ]
+        if log.group_of is not None:
+            cells = zip(blocks.type.tolist(), blocks.group.tolist(), blocks.counts.tolist(), strict=True)
+            found["blocks"] = [{"type": log.types[t], "group": log.groups[g], "arms": number} for t, g, number in cells]
+        if self.clusters is not None:
+            found["clusters"] = self.clusters.to_dict()
+        return {**found, "diagnostics": self.diagnostics.to_dict()}
 
     def __repr__(self) -> str:
         log = self.log
-        sizes = (len(log.arm), "row"), (len(log.arms), "arm"), (len(log.types), "type"), (len(log.states), "state")
+        sizes: dict[str, Sized] = {
+            "row": log.arm,
+            "arm": log.arms,
+            "type": log.types,
+            "state": log.states,
+            "action": log.actions,
+        }
         unseen = f", {counted(int(self.unseen.sum()), 'pair')} never seen" if self.unseen.any() else ""
-        return (
-            f"FitResult({', '.join(counted(*size) for size in sizes)}, {counted(len(log.actions), 'action')}{unseen})"
-        )
+        return f"FitResult({', '.join(counted(len(of), name) for name, of in sizes.items())}{unseen})"
+
+
+def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
+    """Build the problem.
+
+    Args:
+        log: the records.
+        transitions: (type, state, action, next_state) probabilities; none may be NaN.
+        terms: rewards, usage, budget and objective.
+
+    Raises:
+        ModelError: rows are unknown, or the parts are inconsistent; with every fault.
+    """
+    unknown = np.asarray(np.isnan(transitions).any(axis=-1))
+    if unknown.any():
+        ways = [f"{counted(int(unknown.sum()), 'pair has', 'pairs have')} no records"]
+        if unknown[:, :, 1:].any():
+            ways.append('give `unseen`: "idle" (as the idle action), "forbid" (never chosen), or a table of rows')
+        if unknown[:, :, 0].any():
+            idle = quoted(log.actions[0])
+            ways.append(f"for the idle action, {idle}, give `unseen` as a table, or the state as `absorbing`")
+        pairs = [Fault("", name) for name in log.pair_names(unknown)]
+        raise ModelError([Fault("", "; ".join(ways), stands_for=0), *pairs], "the records")
+    if (unknown := np.isnan(terms.rewards)).any():
+        raise ModelError([Fault("", f"{name}: has no reward") for name in log.pair_names(unknown)], "rewards")
+    blocks = blocks_of(log)
+    names = {"states": log.states, "actions": log.actions}
+    return CoupledMDP(
+        [
+            Arm(transitions[t], terms.rewards[t], terms.usage[t], initial, log.types[t], **names)
+            for t, initial in zip(blocks.type.tolist(), blocks.initial, strict=True)
+        ],
+        budget=terms.budget,
+        discount=terms.discount,
+        counts=blocks.counts,
+        resources=terms.resources,
+        groups=[log.groups[g] for g in blocks.group.tolist()] if log.groups else (),
+        criterion=terms.criterion,  # type: ignore[arg-type]  # text is read
+        over=terms.over,  # type: ignore[arg-type]
+        welfare=terms.welfare,
+    )
+
+
+class Blocks(NamedTuple):
+    """Active arms: one block per type, or per type and group."""
+
+    type: Ints
+    """(block,) its type."""
+
+    group: Ints
+    """(block,) its group; 0 if the records have none."""
+
+    counts: Ints
+    """(block,) number of arms."""
+
+    initial: Floats
+    """(block, state) shares of last recorded states."""
+
+
+def blocks_of(log: Log) -> Blocks:
+    """Blocks by type, then by group; those without arms are left out.
+
+    Args:
+        log: the records.
+    """
+    stays = np.ones(log.num_arms, dtype=bool) if log.left is None else ~log.left
+    group = np.zeros(log.num_arms, dtype=np.int64) if log.group_of is None else log.group_of.astype(np.int64)
+    number = max(len(log.groups), 1)
+    cells, block = np.unique((log.type_of * number + group)[stays], return_inverse=True)
+    numbers = np.zeros((len(cells), len(log.states)))
+    np.add.at(numbers, (block, log.state[log.is_last][stays]), 1.0)
+    counts = numbers.sum(axis=1)
+    return Blocks(cells // number, cells % number, counts.astype(np.int64), np.asarray(numbers / counts[:, None]))

@@ -1,7 +1,7 @@
 """Values stated by the user per type, state and action (and next state), as a table or as short text.
 
     table    columns of keys, each optional or empty, and one column per figure; any source that `table_reader` reads
-    text     NAME=NUMBER, NAME/NAME=NUMBER, separated by commas; or a mapping of names to numbers
+    text     NAME=NUMBER, NAME/NAME=NUMBER, separated by commas; or a mapping of names to numbers: rows of such a table
 
 A key that is absent, empty or * stands for every name. A statement with more keys overrides one with fewer; two with as
 many keys that overlap are a fault, as is an unknown name. All faults are reported with their rows.
@@ -10,13 +10,14 @@ many keys that overlap are a fault, as is an unknown name. All faults are report
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand.checks import LARGEST, Faults, plain
-from evenhand.errors import Fault, InvalidInputError, TableError, nearest, shortened
+from evenhand.errors import Fault, TableError, nearest, shortened
 from evenhand.fitting.columns import as_texts, not_a_number
 from evenhand.fitting.log import Log
 from evenhand.fitting.table_reader import read_table, row_names
@@ -24,100 +25,87 @@ from evenhand.model.io.text_table import SHOWN_FAULTS
 from evenhand.model.places import quoted
 from evenhand.typing import Floats, Ints
 
-ANY = "*"
-"""Stands for every name."""
-
 KEYS = ("type", "state", "action", "next_state")
 """Keys of a statement, in the order of the axes."""
 
-NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+EVERY = ("", "*")
+"""Entries that stand for every name."""
+
+TERM = re.compile(r"\s*([^=].*?)\s*=\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?:,|$)", re.DOTALL)
+"""A term of a text. Names may hold commas and signs of equality, so it ends with a number."""
 
 
 class Statement(NamedTuple):
-    """One row of a table, or one term of a text."""
+    """One row of a table."""
 
     where: str
-    """`line 4`, or the term itself."""
+    """`line 4`, or `row 3`."""
 
-    cell: tuple[int | None, ...]
-    """(key,) index of each name, in the order of `KEYS`; None for all."""
+    cell: tuple[slice, ...]
+    """(key,) the named place, or all, on each axis of `KEYS`."""
+
+    num_keys: int
+    """Number of names it gives."""
 
     figures: tuple[float, ...]
     """Stated values."""
 
-    @property
-    def num_keys(self) -> int:
-        """Number of names it gives."""
-        return sum(place is not None for place in self.cell)
 
+@dataclass(frozen=True, eq=False)
+class StatedTable:
+    """Statements of a table."""
 
-class Names:
-    """Names of types, states and actions in a log."""
+    statements: list[Statement]
+    """Its rows."""
 
-    def __init__(self, log: Log) -> None:
-        """Index the names.
+    figures: tuple[str, ...]
+    """Columns of figures."""
 
-        Args:
-            log: the records.
-        """
-        self.known = {"type": log.types, "state": log.states, "action": log.actions, "next_state": log.states}
-        self.shape = tuple(len(self.known[key]) for key in KEYS)
-        self._places = {kind: {name: i for i, name in enumerate(names)} for kind, names in self.known.items()}
+    source: str
+    """Name of the table in messages."""
 
-    def find(self, key: str, name: str, where: str, faults: Faults) -> int | None:
-        """Index of a name; None for all, and for an unknown name, which is a fault.
+    def values(self, shape: Sequence[int], statements: Sequence[Statement] | None = None) -> Floats:
+        """(key, ..., figure) stated values; NaN if there is none.
 
         Args:
-            key: one of `KEYS`.
-            name: the text; empty or * for all.
-            where: the row, or the term.
-            faults: collects unknown names.
-        """
-        if name in ("", ANY):
-            return None
-        if name not in self._places[key]:
-            near = nearest(name, self.known[key])
-            listed = ", ".join(map(quoted, self.known[key][:12]))
-            hint = f"did you mean {quoted(near)}?" if near else f"known are {listed}"
-            faults.add(where, f"unknown {key.removeprefix('next_')} {quoted(name)}; {hint}")
-        return self._places[key].get(name)
+            shape: sizes of the first axes of `KEYS`.
+            statements: some of the statements; all by default.
 
-    def split(self, text: str, kinds: Sequence[str]) -> tuple[str, ...]:
-        """One name, or two that a stroke separates; a known name with strokes stays whole.
-
-        Args:
-            text: the text before a sign of equality.
-            kinds: key of the first name, and of the second if there may be one.
+        Raises:
+            TableError: two statements with as many keys overlap.
         """
-        known = (ANY, *self.known[kinds[0]])
-        cuts = [(text[: m.start()].strip(), text[m.end() :].strip()) for m in re.finditer("/", text)]
-        if text in known or not cuts or len(kinds) == 1:
-            return (text,)
-        return next((cut for cut in cuts if cut[0] in known), cuts[0])
+        rows = self.statements if statements is None else statements
+        values = np.full((*shape, len(self.figures)), np.nan)
+        by: Ints = np.full(shape, -1, dtype=np.int64)
+        faults = Faults()
+        for number in sorted(range(len(rows)), key=lambda i: (rows[i].num_keys, i)):
+            one = rows[number]
+            cell = one.cell[: len(shape)]
+            for other in np.unique(by[cell]).tolist():
+                if other >= 0 and rows[other].num_keys == one.num_keys:
+                    faults.add(one.where, f"states the same as {rows[other].where}, with as many names")
+            values[cell], by[cell] = one.figures, number
+        raise_faults(faults, self.source)
+        return values
 
 
 def read_statements(
     source: Any,
-    names: Names,
+    log: Log,
     label: str,
     figures: Sequence[str] | None = None,
     keys: Sequence[str] = KEYS[:3],
     required: Sequence[str] = (),
-    named: Sequence[str] = (),
-) -> tuple[list[Statement], tuple[str, ...]]:
-    """Statements of a table.
+) -> StatedTable:
+    """Read the statements of a table.
 
     Args:
         source: a file name, a data frame, rows or columns.
-        names: names that the records have.
+        log: records, with the known names.
         label: name in messages of a source that is not a file.
-        figures: columns of which exactly one must be there; all columns that are not keys by default.
+        figures: columns of which one must be there, if any; all columns that are not keys by default.
         keys: columns of names.
-        required: keys that must have a column.
-        named: keys that must have a name in every row.
-
-    Returns:
-        The statements, and the columns of figures.
+        required: keys that every row must have, or have as *.
 
     Raises:
         TableError: with every fault and its row.
@@ -129,115 +117,50 @@ def read_statements(
     }
     found = [name for name in columns if name not in KEYS and (figures is None or name in figures)]
     faults = Faults()
-    for column in (*required, *([" or ".join(figures)] if figures and not found else [])):
+    for column in required:
         if column not in columns:
             faults.add("", f"missing column {column}; the columns are: {', '.join(columns) or 'none'}")
-    if figures is not None and len(found) > 1:
-        faults.add("", f"expected one column of {', '.join(figures)}, got {', '.join(found)}")
-    if figures is None and not found:
-        faults.add("", "expected one column per resource beside type, state and action")
+    if (len(found) != 1 and figures) or (figures is None and not found):
+        expected = f"one column of {', '.join(figures)}" if figures else "one column per resource"
+        faults.add("", f"expected {expected} beside {', '.join(keys)}; the columns are: {', '.join(columns)}")
     for column in columns:
         if column not in (*keys, *found):
             faults.add("", f"unknown column {quoted(column)}; expected {', '.join([*keys, *(figures or ())])}")
     if not len(table.frame):
         faults.add("", "there are no rows in it")
     raise_faults(faults, table.source)
+    known = dict(zip(KEYS, (log.types, log.states, log.actions, log.states), strict=True))
     statements = []
     for row, where in enumerate(row_names(table.frame["row"].to_list(), table.by_line)):
-        cell = tuple(names.find(key, columns[key][row] if key in columns else "", where, faults) for key in KEYS)
-        values = tuple(read_number(columns[column][row], f"{where}, {column}", faults) for column in found)
-        if any(columns[key][row] in ("", ANY) for key in named):
-            faults.add(where, f"{', '.join(named)} must be named")
-        statements.append(Statement(where, cell, values))
+        names = {key: columns[key][row] for key in KEYS if key in columns and columns[key][row] not in EVERY}
+        places = {key: _find(name, key, known[key], where, faults) for key, name in names.items()}
+        cell = tuple(slice(places[key], places[key] + 1) if key in places else slice(None) for key in KEYS)
+        if any(not columns[key][row] for key in required):
+            faults.add(where, f"{', '.join(required)} must be named")
+        values = tuple(_number(columns[column][row], f"{where}, {column}", faults) for column in found)
+        statements.append(Statement(where, cell, len(places), values))
     raise_faults(faults, table.source)
-    return statements, tuple(found)
+    return StatedTable(statements, tuple(found), table.source)
 
 
-def parse_statements(
-    text: str | Mapping[str, float], names: Names, kinds: Sequence[str], label: str
-) -> tuple[list[Statement], list[str]]:
-    """Statements of a short text such as `good=1,poor=0.3,poor/replace=-2`.
-
-    Args:
-        text: the text, or a mapping of names to numbers.
-        names: names that the records have.
-        kinds: key of the first name, and of the second if there may be one; a second that is not in `KEYS` is returned
-            as written.
-        label: the argument, for messages.
-
-    Returns:
-        The statements, and the free name of each, empty if there is none.
-
-    Raises:
-        TableError: with every fault.
-    """
-    faults, found, free = Faults(), [], []
-    for key, value in _pairs(text, label):
-        figure = read_number("" if isinstance(value, bool) else str(value), quoted(key), faults)
-        parts = dict(zip(kinds, names.split(key, kinds), strict=False))
-        cell = tuple(names.find(kind, parts.get(kind, ""), label, faults) for kind in KEYS)
-        found.append(Statement(quoted(key), cell, (figure,)))
-        free.append(next((part for kind, part in parts.items() if kind not in KEYS), ""))
-    raise_faults(faults, label)
-    return found, free
+def _find(name: str, key: str, known: Sequence[str], where: str, faults: Faults) -> int:
+    if name in known:
+        return known.index(name)
+    near = nearest(name, known)
+    hint = f"did you mean {quoted(near)}?" if near else f"known are {', '.join(map(quoted, known[:12]))}"
+    faults.add(where, f"unknown {key.removeprefix('next_')} {quoted(name)}; {hint}")
+    return 0
 
 
-def _pairs(text: str | Mapping[str, float], label: str) -> list[tuple[str, Any]]:
-    if isinstance(text, Mapping):
-        return [(str(key).strip(), value) for key, value in text.items()]
-    # Names may hold commas and signs of equality: a term ends with a number.
-    term = re.compile(rf"\s*(?P<key>[^=].*?)\s*=\s*(?P<value>{NUMBER})\s*(?:,|$)", re.DOTALL)
-    pairs, place = [], 0
-    while isinstance(text, str) and place < len(text) and (match := term.match(text, place)):
-        pairs.append((match["key"], match["value"]))
-        place = match.end()
-    if not isinstance(text, str) or not pairs or place < len(text):
-        rest = text[place:] if isinstance(text, str) else repr(text)
-        raise TableError([Fault("", f"expected NAME=NUMBER,NAME=NUMBER, got {quoted(rest)}")], label)
-    return pairs
-
-
-def read_number(text: str, where: str, faults: Faults) -> float:
-    """Finite number of a text; NaN if it is invalid, which is a fault.
-
-    Args:
-        text: the text.
-        where: the row, or the term.
-        faults: collects invalid numbers.
-    """
+def _number(text: str, where: str, faults: Faults) -> float:
     try:
         value = float(text)
     except ValueError:
         faults.add(where, not_a_number(text) if text else "has no number")
         return math.nan
-    if not math.isfinite(value) or abs(value) > LARGEST:
+    if not abs(value) <= LARGEST:
         faults.add(where, f"expected a finite number up to {LARGEST:g}, got {plain(value)}")
     return value
-
-
-def broadcast(statements: Sequence[Statement], shape: Sequence[int], label: str) -> Floats:
-    """(key, ..., figure) stated values; NaN if there is none.
-
-    Args:
-        statements: in any order.
-        shape: sizes of the axes: the first of `Names.shape`.
-        label: the source, for messages.
-
-    Raises:
-        TableError: two statements with as many keys overlap.
-    """
-    values = np.full((*shape, len(statements[0].figures) if statements else 1), np.nan)
-    by: Ints = np.full(shape, -1, dtype=np.int64)
-    faults = Faults()
-    for number in sorted(range(len(statements)), key=lambda i: (statements[i].num_keys, i)):
-        one = statements[number]
-        cells = tuple(slice(None) if place is None else slice(place, place + 1) for place in one.cell[: len(shape)])
-        for other in np.unique(by[cells]).tolist():
-            if other >= 0 and statements[other].num_keys == one.num_keys:
-                faults.add(one.where, f"states the same as {statements[other].where}, with as many names")
-        values[cells], by[cells] = one.figures, number
-    raise_faults(faults, label)
-    return values
 
 
 def is_text(source: Any) -> bool:
@@ -251,32 +174,37 @@ def is_text(source: Any) -> bool:
     return isinstance(source, str) and "=" in source and not Path(source).exists()
 
 
-def source_name(source: Any) -> str:
-    """Name of a source in messages: its file, or `a table`.
+def rows_of_text(text: str | Mapping[str, float], known: Sequence[str], label: str) -> list[tuple[str, str, str]]:
+    """First name, second name and number of each term of a text such as `good=1,poor=0.3,poor/replace=-2`.
 
     Args:
-        source: of `read_statements`.
-    """
-    return str(source) if isinstance(source, (str, Path)) else "a table"
-
-
-def one_of(name: str, **given: Any) -> str | None:
-    """The only argument that is given; None if none is.
-
-    Args:
-        name: of the quantity.
-        given: alternative arguments, by description.
+        text: the text, or a mapping of names to numbers.
+        known: first names, which may hold strokes.
+        label: the argument, for messages.
 
     Raises:
-        InvalidInputError: several are given.
+        TableError: the text is not made of such terms, or has a term twice.
     """
-    found = [key for key, value in given.items() if value is not None]
-    if len(found) > 1:
-        raise InvalidInputError(f"{name}: give one of {' and '.join(found)}")
-    return found[0] if found else None
+    pairs, place = [], 0
+    if isinstance(text, Mapping):
+        pairs = [(str(key).strip(), str(value)) for key, value in text.items()]
+    else:
+        while place < len(text) and (match := TERM.match(text, place)):
+            pairs.append((match[1], match[2]))
+            place = match.end()
+        if not pairs or place < len(text):
+            raise TableError([Fault("", f"expected NAME=NUMBER,NAME=NUMBER, got {quoted(text[place:])}")], label)
+    twice = sorted({key for key, _ in pairs if [name for name, _ in pairs].count(key) > 1})
+    raise_faults([Fault(quoted(key), "is stated twice") for key in twice], label)
+    rows = []
+    for key, value in pairs:
+        cuts = [(key, ""), *((key[: m.start()].strip(), key[m.end() :].strip()) for m in re.finditer("/", key))]
+        first, second = next((cut for cut in cuts if cut[0] in ("*", *known)), cuts[min(1, len(cuts) - 1)])
+        rows.append((first, second, value))
+    return rows
 
 
-def raise_faults(faults: Faults, source: str) -> None:
+def raise_faults(faults: Faults | Sequence[Fault], source: str) -> None:
     """Raise TableError with all faults, or the first of very many.
 
     Args:
@@ -284,4 +212,4 @@ def raise_faults(faults: Faults, source: str) -> None:
         source: their source.
     """
     if faults:
-        raise TableError(shortened(faults.found, SHOWN_FAULTS), source)
+        raise TableError(shortened(faults.found if isinstance(faults, Faults) else faults, SHOWN_FAULTS), source)

@@ -1,21 +1,35 @@
-"""Structural zeros: impossible transitions, and records that contradict them.
+"""Statements on transition rows: structural zeros, and rows of pairs without records.
 
-`only_worse`: under the idle action no earlier state in the order of states comes next. `impossible`: a table with the
-columns `state`, `next_state` and optionally `action`. `absorbing`: states that are never left.
+Structural zeros. `only_worse`: under the idle action no earlier state in the order of states comes next. `impossible`:
+a table with the columns `state`, `next_state` and optionally `action`. `absorbing`: states that are never left, with
+known rows under every action. Records that contradict them are faults, reported with their rows. A gap contradicts if
+no path through it is possible.
 
-Records that contradict them are faults, reported with their rows. A gap contradicts if no path through it is possible.
+State-action pairs without records are stated by the user, never filled in silently:
+
+    idle     the pair moves as the idle action does in the same state, in every draw, and keeps its own usage
+    forbid   the pair is never chosen: it uses FORBIDDEN of every resource, more than any budget
+    a table  columns state, action, next_state, probability and optionally type: known rows; those of a type override
+             those of all types
+
+The idle action itself can be neither idle nor forbidden: if it has no records, a table must state its rows, or the
+state must be absorbing. Structural zeros must hold.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenhand.checks import Faults
+from evenhand.checks import LARGEST, NEARLY_ONE, Faults, plain
+from evenhand.display import counted
 from evenhand.errors import Fault, InvalidInputError, TableError, shortened
 from evenhand.fitting.log import Log
 from evenhand.fitting.missing_steps import Missed, with_paths
-from evenhand.fitting.stated_values import Names, raise_faults, read_statements, source_name
+from evenhand.fitting.posterior import Posterior
+from evenhand.fitting.stated_values import KEYS, raise_faults, read_statements
 from evenhand.fitting.transition_counts import Gaps
 from evenhand.model.io.text_table import SHOWN_FAULTS
 from evenhand.model.places import quoted
@@ -23,6 +37,9 @@ from evenhand.typing import Bools, Ints
 
 LONGEST_GAP = 1000
 """Steps of the longest gap that is summed out; longer ones carry almost no information on a step."""
+
+FORBIDDEN = LARGEST
+"""Usage of a forbidden pair; no budget is as large."""
 
 
 def possible_transitions(
@@ -47,96 +64,162 @@ def possible_transitions(
         possible[:, 0] = np.triu(possible[:, 0])
     if impossible is not None:
         keys = ("state", "action", "next_state")
-        rows, _ = read_statements(impossible, Names(log), "impossible", (), keys, required=("state", "next_state"))
-        for row in rows:
-            possible[tuple(slice(None) if place is None else place for place in row.cell[1:])] = False
-    for state in absorbing_states(log, absorbing):
+        table = read_statements(impossible, log, "impossible", (), keys, required=("state", "next_state"))
+        for row in table.statements:
+            possible[row.cell[1:]] = False
+    for state in log.find_states(absorbing):
         possible[state] = False
         possible[state, :, state] = True
-    faults = Faults()
-    for s, a in np.argwhere(~possible.any(axis=-1)).tolist():
-        faults.add("", f"state {quoted(log.states[s])}, action {quoted(log.actions[a])}: no next state is possible")
-    raise_faults(faults, source_name(impossible))
+    blocked = [
+        Fault("", f"state {quoted(log.states[s])}, action {quoted(log.actions[a])}: no next state is possible")
+        for s, a in np.argwhere(~possible.any(axis=-1)).tolist()
+    ]
+    raise_faults(blocked, "impossible")
     return possible
 
 
-def absorbing_states(log: Log, names: Sequence[str]) -> list[int]:
-    """Indices of states.
-
-    Args:
-        log: the records.
-        names: of states.
-
-    Raises:
-        TableError: with every name that is unknown.
-    """
-    faults, known = Faults(), Names(log)
-    found = [known.find("state", name.strip(), "", faults) for name in names]
-    raise_faults(faults, "absorbing")
-    return [state for state in found if state is not None]
-
-
 def refuse_contradictions(log: Log, possible: Bools, carry_action: bool = False) -> None:
-    """Raise TableError if records show an impossible transition.
+    """Raise TableError if an arm is absent for longer than can be summed out, or makes an impossible transition.
 
     Args:
         log: records whose times are whole steps apart.
         possible: (state, action, next_state) possible transitions.
         carry_action: whether an action goes on through missing steps.
     """
-    if not possible.all():
-        first = np.flatnonzero(log.arm[1:] == log.arm[:-1])
-        wrong = first[~_is_possible(log, first, possible, carry_action)]
-        _raise_moves(log, wrong, _contradiction, "the records contradict the structural zeros")
+    first = np.flatnonzero(log.arm[1:] == log.arm[:-1])
+    steps = np.rint(log.time[first + 1] - log.time[first]).astype(np.int64)
+
+    def absence(i: int) -> str:
+        return (
+            f"reappears after {log.time[i + 1] - log.time[i]:,.0f} steps of {log.step_in_words}; gaps are summed out "
+            f"up to {LONGEST_GAP:,} steps. Check its time, give the arm another name from there on, or give a longer "
+            "step"
+        )
+
+    def contradiction(i: int) -> str:
+        before, after = quoted(log.states[log.state[i]]), quoted(log.states[log.state[i + 1]])
+        duration = np.rint(log.time[i + 1] - log.time[i])
+        over = "" if duration == 1 else f" in {duration:.0f} steps"
+        return f"moved from {before} to {after} under {quoted(log.actions[log.action[i]])}{over}: impossible"
+
+    _raise_moves(log, first[steps > LONGEST_GAP], absence, "gaps that are too long")
+    if possible.all():
+        return
+    fine = possible[log.state[first], log.action[first], log.state[first + 1]]
+    if (gap := np.flatnonzero(steps > 1)).size:  # equal moves together: there are far fewer of them than rows
+        rows = first[gap]
+        codes = np.stack([0 * rows, log.state[rows], log.action[rows], log.state[rows + 1], steps[gap]])
+        kinds, back = np.unique(codes, axis=1, return_inverse=True)
+        kind, state, action, after = kinds[:4].astype(np.int32)
+        gaps = Gaps(kind, state, action, after, kinds[4].astype(np.float64), np.ones_like(kinds[4]))
+        missed = Missed(gaps, possible.shape[1] if carry_action else 1)
+        fine[gap] = with_paths(missed, np.zeros((1, *possible.shape)), possible)[back.ravel()]
+    _raise_moves(log, first[~fine], contradiction, "the records contradict the structural zeros")
 
 
-def refuse_long_gaps(log: Log) -> None:
-    """Raise TableError if an arm was absent for longer than can be summed out.
-
-    Args:
-        log: records whose times are whole steps apart.
-    """
-    steps = np.where(log.arm[1:] == log.arm[:-1], np.diff(log.time), 0)
-    _raise_moves(log, np.flatnonzero(steps > LONGEST_GAP + 0.5), _absence, "gaps that are too long")
-
-
-def _raise_moves(log: Log, moves: Ints, describe: Callable[[Log, int], str], title: str) -> None:
+def _raise_moves(log: Log, moves: Ints, describe: Callable[[int], str], title: str) -> None:
     """Raise TableError with a fault per move, at the row it ends in."""
     if len(moves):
-        moves = moves[np.argsort(log.row[moves + 1], kind="stable")]
-        shown = moves[:SHOWN_FAULTS]
-        rows = log.row_names(log.row[shown + 1].tolist())
-        faults = [Fault(row, describe(log, i)) for row, i in zip(rows, shown.tolist(), strict=True)]
+        shown = moves[np.argsort(log.row[moves + 1], kind="stable")][:SHOWN_FAULTS].tolist()
+        rows = log.row_names([int(log.row[i + 1]) for i in shown])
+        faults = [
+            Fault(row, f"arm {quoted(log.arms[log.arm[i]])} {describe(i)}") for row, i in zip(rows, shown, strict=True)
+        ]
         raise TableError(shortened(faults, SHOWN_FAULTS, len(moves)), title)
 
 
-def _absence(log: Log, i: int) -> str:
-    return (
-        f"arm {quoted(log.arms[log.arm[i]])} reappears after {log.time[i + 1] - log.time[i]:,.0f} steps of "
-        f"{log.step_in_words}; gaps are summed out up to {LONGEST_GAP:,} steps. Check its time, give the arm another "
-        "name from there on, or give a longer step"
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """A posterior with the stated rows of unobserved pairs."""
+
+    posterior: Posterior
+    """Rows without a statement are still NaN."""
+
+    forbidden: Bools
+    """(type, state, action) pairs that must never be chosen."""
+
+    notes: tuple[str, ...]
+    """Statements that were applied."""
+
+
+def settle(
+    log: Log,
+    posterior: Posterior,
+    unseen: Any = None,
+    absorbing: Sequence[str] = (),
+    possible: Bools | None = None,
+) -> Settled:
+    """Apply the user's statements on unobserved pairs.
+
+    Args:
+        log: the records, with the names.
+        posterior: NaN in the mean of unobserved pairs.
+        unseen: `idle`, `forbid`, or a file or table of rows.
+        absorbing: names of absorbing states.
+        possible: (state, action, next_state) possible transitions; all by default.
+
+    Raises:
+        TableError: a table is invalid, or states an impossible transition; with all faults.
+        InvalidInputError: `unseen` is neither a known word nor a file.
+    """
+    notes = []
+    if absorbing:
+        known = np.zeros(posterior.mean.shape[:-1], dtype=bool)
+        known[:, log.find_states(absorbing)] = True
+        stay = np.broadcast_to(np.eye(len(log.states))[None, :, None], posterior.mean.shape)
+        posterior = posterior.settled(stay, known)
+        notes.append(f"{', '.join(map(quoted, absorbing))}: absorbing, as stated")
+    unknown = np.asarray(np.isnan(posterior.mean).any(axis=-1))
+    forbidden = np.zeros_like(unknown)
+    if unseen is None or not unknown.any():
+        return Settled(posterior, forbidden, tuple(notes))
+    source = "unseen"
+    if isinstance(unseen, str) and unseen in ("idle", "forbid"):
+        like = np.broadcast_to(np.arange(unknown.shape[2], dtype=np.int32), unknown.shape).copy()
+        settled = unknown & ~unknown[:, :, :1]
+        like[settled] = 0
+        posterior = posterior.settled(np.zeros(posterior.mean.shape), np.zeros_like(unknown), like)
+        forbidden = settled if unseen == "forbid" else forbidden
+        if settled.any():
+            how = "as the idle action" if unseen == "idle" else "forbidden"
+            named = "; ".join(log.pair_names(settled, 5))
+            notes.append(f"{counted(int(settled.sum()), 'unobserved pair')} {how}, as stated: {named}")
+        if unknown[:, :, 0].any():
+            named = "; ".join(log.pair_names(unknown[:, :, :1], 5))
+            notes.append(f"the idle action has no records: {named}. State its rows in a table, or an absorbing state")
+    else:
+        posterior, source = _stated_rows(log, posterior, unseen, unknown)
+        notes.append(f"{counted(int(unknown.sum()), 'unobserved pair')}: as stated by {source}")
+    if possible is not None:
+        rows = np.where((unknown & ~forbidden)[..., None], np.nan_to_num(posterior.mean), 0.0)
+        faults = Faults()
+        for s, a, j in np.argwhere(((rows > 0) & ~possible).any(axis=0)).tolist():
+            names = (quoted(name) for name in (log.states[s], log.actions[a], log.states[j]))
+            faults.add("", "from {} under {} to {}: stated to be impossible".format(*names))
+        raise_faults(faults, source)
+    return Settled(posterior, forbidden, tuple(notes))
+
+
+def _stated_rows(log: Log, posterior: Posterior, source: Any, unknown: Bools) -> tuple[Posterior, str]:
+    """Posterior with the rows of a table, and the name of the table."""
+    if isinstance(source, str) and not Path(source).suffix and not Path(source).exists():
+        raise InvalidInputError(f"unseen: expected idle, forbid, or a file, got {source!r}")
+    table, faults = read_statements(source, log, "unseen", ("probability",), KEYS, KEYS[1:]), Faults()
+    for row in table.statements:
+        if not 0 <= row.figures[0] <= 1:
+            faults.add(row.where, f"expected a probability from 0 to 1, got {plain(row.figures[0])}")
+        elif not unknown[row.cell[:3]].any():
+            faults.add(row.where, "this pair has records; only unobserved pairs may be stated")
+    raise_faults(faults, table.source)
+    shape, every = posterior.mean.shape, slice(None)
+    own, common = (
+        table.values(shape, [row for row in table.statements if (row.cell[0] == every) == is_common])[..., 0]
+        for is_common in (False, True)
     )
-
-
-def _contradiction(log: Log, i: int) -> str:
-    before, after = quoted(log.states[log.state[i]]), quoted(log.states[log.state[i + 1]])
-    action, steps = quoted(log.actions[log.action[i]]), int(np.rint(log.time[i + 1] - log.time[i]))
-    over = "" if steps == 1 else f" in {steps} steps"
-    return f"arm {quoted(log.arms[log.arm[i]])} moved from {before} to {after} under {action}{over}: impossible"
-
-
-def _is_possible(log: Log, first: Ints, possible: Bools, carry_action: bool) -> Bools:
-    """(pair of rows,) whether some path leads from one to the next."""
-    steps = np.rint(log.time[first + 1] - log.time[first])
-    state, action, after = log.state[first], log.action[first], log.state[first + 1]
-    fine: Bools = np.ones(len(first), dtype=bool)
-    one = steps == 1
-    fine[one] = possible[state[one], action[one], after[one]]
-    if (~one).any():  # equal moves together: there are far fewer of them than rows
-        kinds = np.stack([state[~one], action[~one], after[~one], steps[~one].astype(np.int64)], axis=1)
-        kinds, back = np.unique(kinds, axis=0, return_inverse=True)
-        zeros, before, given, end = (np.zeros(len(kinds), np.int32), *(kinds[:, i].astype(np.int32) for i in range(3)))
-        gaps = Gaps(zeros, before, given, end, kinds[:, 3].astype(np.float64), np.ones(len(kinds), dtype=np.int64))
-        missed = Missed(gaps, possible.shape[1] if carry_action else 1)
-        fine[~one] = with_paths(missed, np.zeros((1, *possible.shape)), possible)[back.ravel()]
-    return fine
+    stated = np.where(np.isfinite(own).any(axis=-1, keepdims=True), own, common)
+    given = np.isfinite(stated).any(axis=-1) & unknown
+    sums = np.nan_to_num(stated).sum(axis=-1)
+    for t, s, a in np.argwhere(given & (np.abs(sums - 1) > NEARLY_ONE)).tolist():
+        faults.add(log.pair_name(t, s, a), f"probabilities sum to {plain(sums[t, s, a])}, not 1")
+    raise_faults(faults, table.source)
+    return posterior.settled(np.nan_to_num(stated) / np.where(given, sums, 1.0)[..., None], given), table.source

@@ -76,7 +76,13 @@ def read_table(
     else:
         frame = _as_frame(source, name)
     columns = {column: column for column in frame.columns if column != "row"} if columns is None else columns
-    _check_columns(frame.columns, columns, name)
+    faults = []
+    for role, column in columns.items():
+        if column not in frame.columns:
+            near = nearest(column, frame.columns)
+            listed = f"The columns are: {', '.join(frame.columns) or 'none'}.{f' Did you mean {near}?' if near else ''}"
+            faults.append(Fault("", f"missing column {column} ({role}). {listed}"))
+    raise_faults(faults, name)
     index = polars.int_range(len(frame), dtype=polars.Int64).alias("row")
     frame = frame.select(index, *(polars.col(column).alias(role) for role, column in columns.items()))
     if by_line:  # blank lines
@@ -108,36 +114,31 @@ def _parse(data: bytes, name: str, kind: str) -> "polars.DataFrame":
 def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
     import polars
 
-    try:
-        head = data.partition(b"\n")[0].decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise TableError([Fault("line 1", "is not UTF-8 text")], name) from None
+    head = data.partition(b"\n")[0].decode("utf-8-sig", errors="replace")
+    raise_faults([Fault("line 1", "is not UTF-8 text")] if "\ufffd" in head else [], name)
     separator = separator_of(head)
     names = [entry.strip() for entry in next(csv.reader([head], delimiter=separator), [])]
-    if twice := sorted({column for column in names if names.count(column) > 1}):
-        raise TableError([Fault("", f"there are several columns {column}") for column in twice], name)
+    twice = sorted({column for column in names if names.count(column) > 1})
+    raise_faults([Fault("", f"there are several columns {column}") for column in twice], name)
     try:
         return polars.read_csv(data, separator=separator, infer_schema=False, new_columns=names)
-    except Exception as error:  # noqa: BLE001
-        _refuse_ragged(data, name, separator, len(names))
-        raise TableError([Fault("", f"is not CSV: {error}")], name) from None
-
-
-def _refuse_ragged(data: bytes, name: str, separator: str, width: int) -> None:
-    """Raise TableError with the lines that have too many entries or are not text."""
-    faults = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        try:
-            entries = len(next(csv.reader([line.decode()], delimiter=separator), []))
-        except UnicodeDecodeError:
-            faults.append(Fault(f"line {number}", "is not UTF-8 text"))
-            continue
-        if entries > width:
-            faults.append(Fault(f"line {number}", f"has {entries} entries, and the first line has {width}"))
-    raise_faults(faults, name)
+    except Exception:
+        # The lines at fault, which polars does not report.
+        faults = []
+        for number, line in enumerate(data.split(b"\n"), 1):
+            try:
+                entries = len(next(csv.reader([line.decode()], delimiter=separator), []))
+            except UnicodeDecodeError:
+                faults.append(Fault(f"line {number}", "is not UTF-8 text"))
+            else:
+                wide = Fault(f"line {number}", f"has {entries} entries, and the first line has {len(names)}")
+                faults += [wide] * (entries > len(names))
+        raise_faults(faults, name)
+        raise
 
 
 def _as_frame(source: Any, name: str) -> "polars.DataFrame":
+    """Frame of any library, list of rows, or columns."""
     import polars
 
     if isinstance(source, (polars.DataFrame, polars.LazyFrame)):
@@ -148,9 +149,18 @@ def _as_frame(source: Any, name: str) -> "polars.DataFrame":
             source = {name: [row.get(name) for row in source] for name in names}
         if isinstance(source, Mapping):
             return polars.DataFrame([_series(str(column), list(entries)) for column, entries in source.items()])
-        return _from_narwhals(source)
-    except (InvalidInputError, MissingExtraError):
+        import narwhals
+
+        frame = narwhals.from_native(source, pass_through=True)
+        if frame is source:
+            expected = "a file name, or a frame of pandas, polars or pyarrow"
+            raise InvalidInputError(f"log: expected {expected}, got {type(source).__name__}")
+        frame = frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame
+        return polars.DataFrame([_native_series(series) for series in frame.iter_columns()])
+    except InvalidInputError:
         raise
+    except ImportError:
+        raise MissingExtraError("fitting a frame", "data") from None
     except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
         raise TableError([Fault("", f"cannot be read as a table: {error}")], name) from None
 
@@ -168,39 +178,16 @@ def _series(name: str, entries: list[Any]) -> "polars.Series":
         return polars.Series(name, [None if entry is None else str(entry) for entry in entries], dtype=polars.String)
 
 
-def _from_narwhals(source: Any) -> "polars.DataFrame":
+def _native_series(series: Any) -> "polars.Series":
+    """A narwhals series as one of polars."""
+    import narwhals
     import polars
 
-    try:
-        import narwhals
-    except ImportError:
-        raise MissingExtraError("fitting a frame", "data") from None
-    try:
-        frame = narwhals.from_native(source)
-    except TypeError:
-        expected = "a file name, or a frame of pandas, polars or pyarrow"
-        raise InvalidInputError(f"log: expected {expected}, got {type(source).__name__}") from None
-    columns = []
-    for series in (frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame).iter_columns():
-        native = series.to_native()
-        if getattr(getattr(native, "dtype", None), "ordered", False):  # an ordered categorical of pandas
-            order = polars.Enum([str(category) for category in native.cat.categories])
-            columns.append(polars.Series(series.name, [str(entry) for entry in series.to_list()], dtype=order))
-        elif series.dtype == narwhals.Object:  # pandas stores mixed kinds, dates among them, as objects
-            columns.append(_series(series.name, [None if entry != entry else entry for entry in series.to_list()]))
-        else:
-            columns.append(series.to_polars().alias(series.name))
-    return polars.DataFrame(columns)
-
-
-def _check_columns(head: Sequence[str], columns: Mapping[str, str], name: str) -> None:
-    """Raise TableError with every column that is absent."""
-    faults = []
-    for role, column in columns.items():
-        if column not in head:
-            near = nearest(column, head)
-            hint = f" Did you mean {near}?" if near else ""
-            listed = ", ".join(head) or "none"
-            faults.append(Fault("", f"missing column {column} ({role}). The columns are: {listed}.{hint}"))
-    if faults:
-        raise TableError(faults, name)
+    native = series.to_native()
+    if getattr(getattr(native, "dtype", None), "ordered", False):  # an ordered categorical of pandas
+        order = polars.Enum([str(category) for category in native.cat.categories])
+        return polars.Series(series.name, [str(entry) for entry in series.to_list()], dtype=order)
+    if series.dtype == narwhals.Object:  # pandas stores mixed kinds, dates among them, as objects
+        return _series(series.name, [None if entry != entry else entry for entry in series.to_list()])
+    found: polars.Series = series.to_polars().alias(series.name)
+    return found

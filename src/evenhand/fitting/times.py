@@ -14,22 +14,18 @@ arm. If hardly any pause is that short (dates as they happen to fall), the step 
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.columns import MISSING, LogFaults, as_texts
-from evenhand.typing import Array, Bools, Floats
+from evenhand.fitting.columns import LogFaults, clean_texts
+from evenhand.typing import Array, Bools
 
 if TYPE_CHECKING:
     import polars
 
 Kind = Literal["integer", "number", "month", "week", "day", "instant"]
-
-MICROSECONDS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 
 EXAMPLES: dict[Kind, str] = {
     "integer": "integers",
@@ -40,9 +36,24 @@ EXAMPLES: dict[Kind, str] = {
     "instant": "moments such as 2026-05-31T14:00",
 }
 
+MICROSECONDS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 
-@dataclass(frozen=True, eq=False)
-class Times:
+UNITS: dict[Kind, dict[str, float]] = {
+    "integer": {"": 1},
+    "number": {"": 1},
+    "month": {"": 1, "month": 1, "quarter": 3, "year": 12},
+    "week": {"": 1, "week": 1},
+    "day": {"": 1, "day": 1, "week": 7, "month": 30.436875, "quarter": 91.310625, "year": 365.2425},
+    "instant": MICROSECONDS | {"week": 7 * MICROSECONDS["day"], "month": 30.436875 * MICROSECONDS["day"]},
+}
+"""Ticks of each unit that a step may be given in."""
+
+ABBREVIATIONS = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day", "w": "week", "y": "year"}
+
+MOMENT = r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2})(:\d{2}(?:\.\d{1,6})?)?\s*(Z|[+-]\d{2}:?\d{2})?$"
+
+
+class Times(NamedTuple):
     """A column of times."""
 
     kind: Kind
@@ -55,8 +66,7 @@ class Times:
     """(row,) whether there is one."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """Length of a step."""
 
     ticks: float
@@ -87,141 +97,100 @@ def read_times(series: "polars.Series", faults: LogFaults) -> Times:
     """
     import polars
 
+    kind: Kind
     if not (series.dtype.is_numeric() or series.dtype.is_temporal()):
-        return _from_texts(as_texts(series).str.strip_chars(), faults)
+        kind, ticks = _of_texts(clean_texts(series), faults)
+        return Times(kind, ticks.fill_null(0).to_numpy(), ticks.is_not_null().to_numpy())
     series = series.fill_nan(None) if series.dtype.is_float() else series
     if series.dtype == polars.Date:
-        read = _from_days(series)
+        kind, ticks = _of_dates(series)
     elif series.dtype == polars.Datetime:
         zoned = getattr(series.dtype, "time_zone", None) is not None
         universal = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
-        read = _from_moments(series.dt.replace_time_zone(None), universal)
+        kind, ticks = _of_moments(series.dt.replace_time_zone(None), universal)
     elif series.dtype.is_numeric():
-        whole = _integers(series)
-        is_whole = (whole == series).fill_null(series.is_null()).all() or series.dtype.is_integer()
-        read = _times("integer", whole) if is_whole else _times("number", _numbers(series))
+        kind, ticks = "integer", _parse(series, "integer")
+        if not (series.dtype.is_integer() or (ticks == series).fill_null(series.is_null()).all()):
+            kind, ticks = "number", _parse(series, "number")
     else:
-        read = _times("instant", series.cast(polars.Duration("us")).cast(polars.Int64))
-    missing = series.is_null().to_numpy()
+        kind, ticks = "instant", series.cast(polars.Duration("us")).cast(polars.Int64)
+    known, missing = ticks.is_not_null().to_numpy(), series.is_null().to_numpy()
     faults.flag(missing, "has no time")
-    faults.flag(~read.known & ~missing, lambda place: f"{series[place]} is too large for a time")
-    return read
-
-
-def _times(kind: Kind, ticks: "polars.Series") -> Times:
-    known: Bools = ticks.is_not_null().to_numpy()
+    faults.flag(~known & ~missing, lambda place: f"{series[place]} is too large for a time")
     return Times(kind, ticks.fill_null(0).to_numpy(), known)
 
 
-def _integers(series: "polars.Series") -> "polars.Series":
-    """Integers whose differences fit in 64 bits; null otherwise."""
+def _of_texts(texts: "polars.Series", faults: LogFaults) -> tuple[Kind, "polars.Series"]:
+    """Ticks in the form that most texts have; of two that fit as many, the first of `Kind`."""
     import polars
 
-    whole = series.cast(polars.Int64, strict=False)
-    return whole.set(~whole.is_between(-(2**61), 2**61).fill_null(True), None)
+    distinct = texts.drop_nulls().unique()
+    fitting = {kind: _parse(distinct, kind).is_not_null().sum() for kind in EXAMPLES}
+    kind = max(EXAMPLES, key=lambda form: fitting[form])
+    parsed = _parse(texts, kind)
+    faults.flag(texts.is_null().to_numpy(), "has no time")
+    expected = EXAMPLES[kind] if fitting[kind] else ", or ".join(EXAMPLES.values())
+    wrong = (parsed.is_null() & texts.is_not_null()).to_numpy()
+    faults.flag(wrong, lambda place: f"invalid time {texts[place]!r}; expected {expected}, as in the other rows")
+    if kind == "day":
+        return _of_dates(parsed)
+    if kind != "instant":
+        return kind, parsed
+    zone, known = texts.str.extract(MOMENT, 4), parsed.is_not_null()
+    zoned = zone.is_not_null() & known
+    if 0 < (number := zoned.sum()) < known.sum():
+        fewer, which = (zoned, "a time zone; others have none") if 2 * number <= len(texts) else (~zoned & known, "")
+        faults.flag(fewer.to_numpy(), f"has {which or 'no time zone; others have one'}")
+    minutes = (
+        zone.str.slice(place, 2).cast(polars.Int64, strict=False).fill_null(0) * length
+        for place, length in ((1, 60), (-2, 1))
+    )
+    sign = 1 - 2 * zone.str.starts_with("-").fill_null(False).cast(polars.Int64)
+    return _of_moments(parsed, parsed - (sum(minutes) * sign * 60_000_000).cast(polars.Duration("us")))
 
 
-def _numbers(series: "polars.Series") -> "polars.Series":
-    """Numbers whose differences fit in 64 bits as millionths; null otherwise."""
+def _parse(values: "polars.Series", kind: Kind) -> "polars.Series":
+    """Integers, numbers, dates or moments of a form; null if invalid, or if differences do not fit in 64 bits."""
     import polars
 
-    numbers = series.cast(polars.Float64, strict=False)
-    return numbers.set(~(numbers.abs() <= 4e12).fill_null(True), None)
+    if kind == "integer":
+        whole = values.cast(polars.Int64, strict=False)
+        return whole.set(~whole.is_between(-(2**61), 2**61).fill_null(True), None)
+    if kind == "number":  # differences are compared in millionths
+        numbers = values.cast(polars.Float64, strict=False)
+        return numbers.set(~(numbers.abs() <= 4e12).fill_null(True), None)
+    if kind == "month":
+        form = r"^(\d{4})-(?:(0[1-9]|1[0-2])|Q([1-4]))$"
+        year, month, quarter = (values.str.extract(form, part).cast(polars.Int64) for part in (1, 2, 3))
+        return year * 12 + (month - 1).fill_null((quarter - 1) * 3)
+    if kind == "week":
+        mondays = (values.str.replace("-W", "W", literal=True) + "-1").str.to_date("%GW%V-%u", strict=False)
+        return (mondays.cast(polars.Int32).cast(polars.Int64) - 4) // 7  # 1970 begins on a Thursday
+    if kind == "day":
+        return values.str.to_date("%Y-%m-%d", strict=False)
+    day, clock, seconds = (values.str.extract(MOMENT, part) for part in (1, 2, 3))
+    texts = day + "T" + clock + seconds.fill_null(":00")
+    return texts.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", strict=False, time_unit="us")
 
 
-def _from_days(dates: "polars.Series") -> Times:
+def _of_dates(dates: "polars.Series") -> tuple[Kind, "polars.Series"]:
+    """Months if all dates are on one day of theirs, or all on the last; else days."""
     import polars
 
-    days = dates.dt.day().drop_nulls()
     last_day = (dates.dt.offset_by("1d").dt.day() == 1).fill_null(True).all()
     months = dates.dt.year().cast(polars.Int64) * 12 + dates.dt.month().cast(polars.Int64) - 1
-    if (days.n_unique() == 1 or last_day) and months.drop_nulls().n_unique() > 1:
-        return _times("month", months)
-    return _times("day", dates.cast(polars.Int32).cast(polars.Int64))
+    if (dates.dt.day().drop_nulls().n_unique() == 1 or last_day) and months.drop_nulls().n_unique() > 1:
+        return "month", months
+    return "day", dates.cast(polars.Int32).cast(polars.Int64)
 
 
-def _from_moments(wall: "polars.Series", universal: "polars.Series") -> Times:
+def _of_moments(wall: "polars.Series", universal: "polars.Series") -> tuple[Kind, "polars.Series"]:
     """Days if the wall clock shows one time of the day, else instants."""
     import polars
 
     if wall.dt.time().drop_nulls().n_unique() <= 1:
-        return _from_days(wall.dt.date())
-    return _times("instant", universal.cast(polars.Datetime("us")).cast(polars.Int64))
-
-
-# Texts
-
-
-def _from_texts(texts: "polars.Series", faults: LogFaults) -> Times:
-    """Times of the form that most texts have."""
-    texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
-    distinct = texts.drop_nulls().unique()
-    read = {kind: parse(distinct).is_not_null().sum() for kind, parse in _PARSERS.items()}
-    kind = max(read, key=lambda form: read[form])
-    parsed = _PARSERS[kind](texts)
-    faults.flag(texts.is_null().to_numpy(), "has no time")
-    expected = EXAMPLES[kind] if read[kind] else ", or ".join(EXAMPLES.values())
-    wrong = (parsed.is_null() & texts.is_not_null()).to_numpy()
-    faults.flag(wrong, lambda place: f"invalid time {texts[place]!r}; expected {expected}, as in the other rows")
-    if kind == "day":
-        return _from_days(parsed)
-    return _from_zoned(texts, parsed, faults) if kind == "instant" else _times(kind, parsed)
-
-
-def _from_zoned(texts: "polars.Series", wall: "polars.Series", faults: LogFaults) -> Times:
-    """Moments with their time zones: all have one, or none."""
-    import polars
-
-    zone = texts.str.extract(_MOMENT, 3)
-    zoned = zone.is_not_null() & wall.is_not_null()
-    if 0 < (number := zoned.sum()) < wall.is_not_null().sum():
-        fewer = zoned if 2 * number <= len(wall) else ~zoned & wall.is_not_null()
-        which = "has a time zone; others have none" if 2 * number <= len(wall) else "has no time zone; others have one"
-        faults.flag(fewer.to_numpy(), which)
-    minutes = zone.str.slice(1, 2).cast(polars.Int64, strict=False).fill_null(0) * 60
-    minutes = minutes + zone.str.slice(-2, 2).cast(polars.Int64, strict=False).fill_null(0)
-    sign = 1 - 2 * zone.str.starts_with("-").fill_null(False).cast(polars.Int64)
-    return _from_moments(wall, wall - (minutes * sign * 60_000_000).cast(polars.Duration("us")))
-
-
-_MOMENT = r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)\s*(Z|[+-]\d{2}:?\d{2})?$"
-
-
-def _months(texts: "polars.Series") -> "polars.Series":
-    import polars
-
-    year, month, quarter = (
-        texts.str.extract(r"^(\d{4})-(?:(0[1-9]|1[0-2])|Q([1-4]))$", part).cast(polars.Int64) for part in (1, 2, 3)
-    )
-    return year * 12 + (month - 1).fill_null((quarter - 1) * 3)
-
-
-def _weeks(texts: "polars.Series") -> "polars.Series":
-    import polars
-
-    days = (texts.str.replace("-W", "W", literal=True) + "-1").str.to_date("%GW%V-%u", strict=False).cast(polars.Int32)
-    return (days.cast(polars.Int64) - 4) // 7  # weeks begin on a Monday, and 1970 on a Thursday
-
-
-def _moments(texts: "polars.Series") -> "polars.Series":
-    import polars
-
-    day, clock = texts.str.extract(_MOMENT, 1), texts.str.extract(_MOMENT, 2)
-    seconds = (clock.str.len_chars() == 5).replace_strict(
-        {True: ":00", False: ""}, default="", return_dtype=polars.String
-    )
-    return (day + "T" + clock + seconds).str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", strict=False, time_unit="us")
-
-
-_PARSERS: dict[Kind, Callable[..., Any]] = {
-    "integer": _integers,
-    "number": _numbers,
-    "month": _months,
-    "week": _weeks,
-    "day": lambda texts: texts.str.to_date("%Y-%m-%d", strict=False),
-    "instant": _moments,
-}
-"""Forms of times; of two that read as many, the first is taken."""
+        return _of_dates(wall.dt.date())
+    return "instant", universal.cast(polars.Datetime("us")).cast(polars.Int64)
 
 
 # Steps
@@ -239,10 +208,19 @@ def find_step(kind: Kind, pauses: Array, given: str | float | None = None) -> St
         InvalidInputError: the given step is invalid, or one must be given.
     """
     if given is not None:
-        return _given_step(kind, pauses, given)
+        ticks = _given_ticks(kind, given)
+        regular = bool(np.allclose(pauses, np.rint(pauses / ticks) * ticks, rtol=1e-6, atol=0))
+        return Step(ticks, regular, *_unit_of(kind, ticks))
     if not len(pauses):
-        return _step(kind, 1.0, True)
-    ticks = _common(pauses) if kind == "number" else float(np.gcd.reduce(pauses))
+        return Step(1.0, True, *_unit_of(kind, 1.0))
+    if kind == "number":
+        # The shortest pause if it divides all, else the greatest common divisor in millionths.
+        times = np.rint(pauses / pauses.min())
+        ticks = float((pauses / times).mean())
+        if not np.allclose(pauses, times * pauses.min(), rtol=1e-6, atol=0):
+            ticks = float(np.gcd.reduce(np.maximum(np.rint(pauses * 1e6), 1).astype(np.int64))) / 1e6
+    else:
+        ticks = float(np.gcd.reduce(pauses))
     # One pause in twenty must be one step, unless times are counted in steps anyway.
     if kind in ("day", "instant", "number") and np.mean(np.abs(pauses / ticks - 1) < 1e-6) < 0.05:
         unit, per_unit = _unit_of(kind, float(np.median(pauses)))
@@ -253,55 +231,24 @@ def find_step(kind: Kind, pauses: Array, given: str | float | None = None) -> St
             f"{'' if kind == 'number' else f' {unit}s'}, with a median of {mid:.4g}. Give the length of a step, such "
             f"as step={length}"
         )
-    return _step(kind, ticks, True)
+    return Step(ticks, True, *_unit_of(kind, ticks))
 
 
-def _common(pauses: Floats) -> float:
-    """Greatest common divisor of numbers: the shortest pause if it divides all, else in millionths."""
-    least = float(pauses.min())
-    times = np.rint(pauses / least)
-    if np.allclose(pauses, times * least, rtol=1e-6, atol=0):
-        return float((pauses / times).mean())
-    return float(np.gcd.reduce(np.maximum(np.rint(pauses * 1e6), 1).astype(np.int64))) / 1e6
-
-
-_ABBREVIATIONS = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day", "w": "week", "y": "year"}
-
-_LENGTHS: dict[Kind, dict[str, float]] = {
-    "integer": {"": 1},
-    "number": {"": 1},
-    "month": {"": 1, "month": 1, "quarter": 3, "year": 12},
-    "week": {"": 1, "week": 1},
-    "day": {"": 1, "day": 1, "week": 7, "month": 30.436875, "quarter": 91.310625, "year": 365.2425},
-    "instant": MICROSECONDS | {"week": 7 * MICROSECONDS["day"], "month": 30.436875 * MICROSECONDS["day"]},
-}
-"""Ticks of each unit that a step may be given in."""
-
-
-def _given_step(kind: Kind, pauses: Array, given: str | float) -> Step:
+def _given_ticks(kind: Kind, given: str | float) -> float:
     found = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)?\s*([A-Za-z]*)\s*", str(given))
     number = float(found[1] or 1) if found and (found[1] or found[2]) else 0.0
     if found is None or not 0 < number < np.inf:
         raise InvalidInputError(f"step: expected a length such as 1, 7 days, month or 12 hours, got {given!r}")
-    word = found[2].lower()
-    word = _ABBREVIATIONS.get(word, word.removesuffix("s"))
-    lengths = _LENGTHS[kind]
-    if word not in lengths:
-        units = ", ".join(unit for unit in lengths if unit)
+    word = ABBREVIATIONS.get(found[2].lower(), found[2].lower().removesuffix("s"))
+    if word not in UNITS[kind]:
+        units = ", ".join(unit for unit in UNITS[kind] if unit)
         expected = f"a length in {units}" if units else "a number without a unit"
         raise InvalidInputError(f"step: times are {EXAMPLES[kind]}; expected {expected}, got {given!r}")
-    ticks = number * lengths[word]
-    times = np.rint(pauses / ticks)
-    return _step(kind, ticks, bool(np.allclose(pauses, times * ticks, rtol=1e-6, atol=0)))
-
-
-def _step(kind: Kind, ticks: float, regular: bool) -> Step:
-    unit, per_unit = _unit_of(kind, ticks)
-    return Step(ticks, regular, unit, per_unit)
+    return number * UNITS[kind][word]
 
 
 def _unit_of(kind: Kind, ticks: float) -> tuple[str, float]:
     """Unit in which such a length is reported, and its number of ticks."""
     if kind == "instant":
         return next(((unit, size) for unit, size in MICROSECONDS.items() if ticks % size == 0), ("second", 1_000_000))
-    return {"integer": "step", "number": "step"}.get(kind, kind), 1.0
+    return "step" if kind in ("integer", "number") else kind, 1.0

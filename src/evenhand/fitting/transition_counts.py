@@ -11,6 +11,13 @@ censored. Under transitions p
 
 where b is the idle action, or a itself if actions are carried on (`Moves.carry_action`). Unknown rows without records
 contribute nothing.
+
+Behaviour policy of the records, stationary and dependent on the state alone: shares of actions per type and state,
+
+    share[t, s, a] = n[t, s, a] / n[t, s],        error = sqrt(share (1 - share) / n[t, s])
+
+counted over the *decisions*: rows with an action that another row of the arm follows. A type without decisions in a
+state takes the shares of all types together; without any decisions in the state, it idles.
 """
 
 from dataclasses import dataclass
@@ -18,11 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.fitting.log import Log
+from evenhand.fitting.log import NOTHING, Log
 from evenhand.typing import Bools, Floats, Indices, Ints
-
-IDLE = 0
-"""Index of the idle action."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,29 +125,51 @@ def _gaps(kind: Ints, pause: Floats, shape: tuple[int, ...]) -> Gaps:
     return Gaps(type, state, action, next_state, pause[start], np.diff(np.append(start, len(kind))))
 
 
-def log_likelihood(moves: Moves, transitions: Floats) -> float:
-    """Log-likelihood of moves whose times are whole steps apart.
+@dataclass(frozen=True, eq=False)
+class BehaviourPolicy:
+    """Shares of actions per type and state."""
+
+    shares: Floats
+    """(type, state, action) shares that sum to 1."""
+
+    errors: Floats
+    """(type, state, action) standard errors; NaN if a type has no decisions in the state."""
+
+    numbers: Ints
+    """(type, state) number of decisions."""
+
+    @property
+    def borrowed(self) -> Bools:
+        """(type, state) whether the shares are those of other types, or idling."""
+        return np.asarray(self.numbers == 0)
+
+
+def decisions_of(log: Log) -> Bools:
+    """(row,) whether it has an action and another row of the arm follows.
 
     Args:
-        moves: transition counts.
-        transitions: (type, state, action, next_state) probabilities; NaN in unknown rows.
+        log: the records.
     """
-    seen = moves.counts > 0
-    with np.errstate(divide="ignore"):
-        one = float((moves.counts[seen] * np.log(transitions[seen])).sum())
-        gaps = moves.gaps
-        return one + float((gaps.number * np.log(_of_gaps(moves, transitions))).sum())
+    followed = np.append(log.arm[1:] == log.arm[:-1], False) if len(log.arm) else np.zeros(0, dtype=np.bool_)
+    return np.asarray(followed & (log.action != NOTHING))
 
 
-def _of_gaps(moves: Moves, transitions: Floats) -> Floats:
-    """(kind,) probability of each gap."""
-    gaps, known = moves.gaps, np.nan_to_num(transitions)
-    found = np.empty(len(gaps.number))
-    keys = np.stack([gaps.type, gaps.action, gaps.time.astype(np.int64)], axis=1)
-    for key in np.unique(keys, axis=0):
-        t, action, steps = (int(part) for part in key)
-        later = action if moves.carry_action else IDLE
-        jump = known[t, :, action] @ np.linalg.matrix_power(known[t, :, later], steps - 1)
-        these = (keys == key).all(axis=1)
-        found[these] = jump[gaps.state[these], gaps.next_state[these]]
-    return found
+def recorded_shares(log: Log) -> BehaviourPolicy:
+    """Estimate the behaviour policy.
+
+    Args:
+        log: the records.
+    """
+    shape = (len(log.types), len(log.states), len(log.actions))
+    rows = decisions_of(log)
+    cells = np.ravel_multi_index((log.type_of[log.arm[rows]], log.state[rows], log.action[rows]), shape)
+    counts = np.bincount(cells, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)
+    numbers = counts.sum(axis=-1)
+    together = counts.sum(axis=0)
+    idle = np.zeros(shape[-1])
+    idle[0] = 1.0
+    common = np.where(together.sum(axis=-1, keepdims=True) > 0, together, idle)
+    own = np.where(numbers[..., None] > 0, counts, common)
+    shares = own / own.sum(axis=-1, keepdims=True)
+    errors = np.sqrt(shares * (1 - shares) / np.maximum(numbers, 1)[..., None])
+    return BehaviourPolicy(shares, np.where(numbers[..., None] > 0, errors, np.nan), numbers)

@@ -1,8 +1,9 @@
-"""Inner loops on plain arrays, most of them written twice: in NumPy, to be read, and compiled by Numba, to be fast.
+"""Inner loops on plain arrays, most of them compiled by Numba (`compilation`); NumPy versions are in tests/oracles.
 
-randomness (numbers from counters), stepping (arms move), choosing (who is served), crowds (counts move), lattice and
-lattice_sweeps (value functions on counts), products (operators of independent arms). The `compiled*` files hold what
-Numba compiles; they are imported only when the work is large enough to be worth it.
+randomness (numbers from counters), episodes and greedy_service (arms are served and move), count_step (counts move),
+env_step and priority_sampling (allocations of a network), lattice_sweeps and type_sweeps (value functions on counts),
+fluid_sweeps (frontiers and levels), whittle_pivots and whittle_layers (indices), products (operators of independent
+arms). A file of compiled loops loads Numba, so it is imported on first use: `kernels.step_crowds(...)`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,14 +12,13 @@ from evenhand._lazy import attach
 
 if TYPE_CHECKING:
     from evenhand.kernels.boxes import Best, Joined, Leaves, Pairs, Rows
-    from evenhand.kernels.compilation import compile_now
-    from evenhand.kernels.count_step import step_crowds, step_crowds_fast
-    from evenhand.kernels.env_step import serve_greedily, serve_greedily_fast, step_copies_fast, step_sampled_fast
+    from evenhand.kernels.compilation import compile_now, njit
+    from evenhand.kernels.count_step import step_crowds
+    from evenhand.kernels.env_step import serve_greedily, step_greedily, step_sampled
     from evenhand.kernels.exponentials import Exponentials
+    from evenhand.kernels.fluid_sweeps import Traced, settle_levels, trace_frontiers
     from evenhand.kernels.greedy_service import assign_uniformly
-    from evenhand.kernels.jit import njit
     from evenhand.kernels.lattice import (
-        interpolate,
         lattice_below,
         lattice_index,
         lattice_neighbours,
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
         number_points,
     )
     from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
-    from evenhand.kernels.priorities import priority_law, sample_by_priority, sample_by_priority_fast
+    from evenhand.kernels.priorities import priority_law
+    from evenhand.kernels.priority_sampling import sample_by_priority
     from evenhand.kernels.products import ActionKernel, ProductKernel, kronecker_rows
     from evenhand.kernels.randomness import bits_at, draw_keys, grid, uniforms_at
     from evenhand.kernels.rank_tables import fixed
     from evenhand.kernels.splits import Bands, Lines, Listed, Steps
     from evenhand.kernels.stepping import World, first_states
-    from evenhand.kernels.threads import ALONE_BELOW, idle_threads_sleep, in_threads, threads_for
-    from evenhand.kernels.whittle_pivots import sweep_arms
+    from evenhand.kernels.whittle_layers import Layers, index_layers
+    from evenhand.kernels.whittle_pivots import CROWDED, DONE, SPLIT, STUCK, Sweeps, sweep_arms
 
 __getattr__, __dir__ = attach(__name__, __file__)

@@ -10,18 +10,52 @@ less than the budget needs no output of its own. Equal scores go in the order of
 whatever the number of arms.
 
 One step of a copy allocates, pays the mean reward of its arms, (1 / N) sum u[s, a] r[s, a], and moves every crowd
-(see `count_step`). Copies may have different numbers of arms and budgets. `step_copies` is one compiled call for all of
-them; every copy draws from a counter of its own, so a result does not depend on how copies are batched.
+(see `count_step`). Copies may have different numbers of arms and budgets. A step is one compiled call for all of them;
+every copy draws from a counter of its own, so a result does not depend on how copies are batched.
 """
 
 import numpy as np
 
-from evenhand.kernels.threads import can_compile
-from evenhand.typing import Floats, Ints
+from evenhand.kernels.compilation import njit
+from evenhand.kernels.count_step import move_crowds
+from evenhand.kernels.greedy_service import bits_at
+from evenhand.kernels.priority_sampling import sample_one
+
+SAMPLING = np.uint64(0x5851F42D4C957F2D)  # sets the draws of the allocation apart from those of the world
 
 
-def serve_greedily(scores: Floats, counts: Ints, budget: Floats, usage: Floats) -> Ints:
-    """The greedy allocation, in NumPy.
+@njit
+def _serve_one(scores, counts, budget, usage, order, left, room, out):
+    """One copy's greedy allocation: cells by insertion sort, since they are few."""
+    num_states, num_actions = scores.shape
+    cells = num_states * num_actions
+    for c in range(cells):
+        score = scores[c // num_actions, c % num_actions]
+        i = c
+        while i > 0 and scores[order[i - 1] // num_actions, order[i - 1] % num_actions] < score:
+            order[i] = order[i - 1]
+            i -= 1
+        order[i] = c
+    for s in range(num_states):
+        left[s] = counts[s]
+    for k in range(len(room)):
+        room[k] = budget[k]
+    for i in range(cells):
+        s, a = order[i] // num_actions, order[i] % num_actions
+        served = left[s]
+        for k in range(len(room)):
+            need = usage[s, a, k]
+            if served > 0 and need > 0:
+                served = min(served, max(np.int64(np.floor(room[k] / need)), 0))
+        out[s, a] = served
+        left[s] -= served
+        for k in range(len(room)):
+            room[k] -= served * usage[s, a, k]
+
+
+@njit
+def serve_greedily(scores, counts, budget, usage):
+    """The greedy allocation of every copy.
 
     Args:
         scores: (copy, state, action) the higher the sooner.
@@ -32,36 +66,38 @@ def serve_greedily(scores: Floats, counts: Ints, budget: Floats, usage: Floats) 
     Returns:
         (copy, state, action) numbers of arms, which sum to `counts` over actions.
     """
-    copies, num_actions = np.arange(len(scores)), scores.shape[2]
-    order = np.argsort(-scores.reshape(len(scores), -1), axis=1, kind="stable")
-    left, room = counts.copy(), budget.copy()
     allocation = np.zeros(scores.shape, dtype=np.int64)
-    for column in order.T:
-        state, action = np.divmod(column, num_actions)
-        need = usage[state, action]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fits = np.where(need > 0, np.floor(room / need), np.inf).min(axis=1)
-        fits = np.maximum(fits, 0.0)  # rounding may leave a little less than nothing
-        served = np.minimum(left[copies, state], fits).astype(np.int64)
-        allocation[copies, state, action] = served
-        left[copies, state] -= served
-        room -= served[:, None] * need
+    order = np.empty(scores.shape[1] * scores.shape[2], dtype=np.int64)
+    left = np.empty(counts.shape[1], dtype=np.int64)
+    room = np.empty(budget.shape[1])
+    for e in range(len(scores)):
+        _serve_one(scores[e], counts[e], budget[e], usage, order, left, room, allocation[e])
     return allocation
 
 
-def serve_greedily_fast(scores: Floats, counts: Ints, budget: Floats, usage: Floats) -> Ints:
-    """`serve_greedily`, compiled: the same allocation."""
-    if not can_compile():
-        return serve_greedily(scores, counts, budget, usage)
-    from evenhand.kernels import compiled_copies
+@njit
+def _pay_and_move(transitions, rewards, allocation, counts, key):
+    num_copies, num_states, num_actions = allocation.shape
+    following = np.empty((num_copies, num_states), dtype=np.int64)
+    earned = np.zeros(num_copies)
+    for e in range(num_copies):
+        for s in range(num_states):
+            for a in range(num_actions):
+                earned[e] += allocation[e, s, a] * rewards[s, a]
+        earned[e] /= counts[e].sum()
+        move_crowds(
+            transitions.reshape(1, num_states, num_actions, num_states),
+            allocation[e].reshape(1, num_states, num_actions),
+            key,
+            e,
+            following[e].reshape(1, num_states),
+        )
+    return earned, following
 
-    return np.asarray(compiled_copies.serve_greedily(scores, counts, budget, usage), dtype=np.int64)
 
-
-def step_copies_fast(
-    transitions: Floats, rewards: Floats, usage: Floats, scores: Floats, counts: Ints, budget: Floats, key: np.uint64
-) -> tuple[Ints, Floats, Ints]:
-    """One greedy step of every copy, in one compiled call.
+@njit
+def step_greedily(transitions, rewards, usage, scores, counts, budget, key):
+    """One greedy step of every copy.
 
     Args:
         transitions: (state, action, next_state) probabilities.
@@ -75,21 +111,14 @@ def step_copies_fast(
     Returns:
         The (copy, state, action) allocation, the (copy,) mean reward of the arms, and the (copy, state) next counts.
     """
-    from evenhand.kernels import compiled_copies
+    allocation = serve_greedily(scores, counts, budget, usage)
+    earned, following = _pay_and_move(transitions, rewards, allocation, counts, key)
+    return allocation, earned, following
 
-    return compiled_copies.step_greedily(transitions, rewards, usage, scores, counts, budget, key)  # type: ignore[no-any-return]
 
-
-def step_sampled_fast(
-    transitions: Floats,
-    rewards: Floats,
-    usage: Floats,
-    priorities: Floats,
-    spend: Floats,
-    counts: Ints,
-    key: np.uint64,
-) -> tuple[Ints, Floats, Ints]:
-    """One step of every copy by priority sampling (see `priorities`), in one compiled call.
+@njit
+def step_sampled(transitions, rewards, usage, priorities, spend, counts, key):
+    """One step of every copy by priority sampling (see `priorities`).
 
     Args:
         transitions: (state, action, next_state) probabilities.
@@ -101,8 +130,10 @@ def step_sampled_fast(
         key: the step's key.
 
     Returns:
-        As `step_copies_fast`.
+        As `step_greedily`.
     """
-    from evenhand.kernels import compiled_copies
-
-    return compiled_copies.step_sampled(transitions, rewards, usage, priorities, spend, counts, key)  # type: ignore[no-any-return]
+    allocation = np.zeros(priorities.shape, dtype=np.int64)
+    for e in range(len(priorities)):
+        sample_one(priorities[e], counts[e], spend[e], usage, bits_at(key ^ SAMPLING, np.uint64(e)), allocation[e])
+    earned, following = _pay_and_move(transitions, rewards, allocation, counts, key)
+    return allocation, earned, following

@@ -5,7 +5,7 @@
 F are the closed running sums of a transition row (ArmTables.cumulative), u a counter's uniforms (`randomness`), and the
 actions a those of `greedy_service`, with the policy's keys of each step. O(episodes * steps * arms).
 
-`play` follows every step. `play_changes` goes from change to change (`simulation.events`): at every step each arm
+`play` follows every step. `play_changes` goes from change to change (`simulate_events`): at every step each arm
 *rings* with the largest probability of leaving its state, and the steps until the first arm rings are drawn at once.
 
 Episodes are independent: blocks of them are played by threads, and results do not depend on how many there are.
@@ -13,13 +13,14 @@ Episodes are independent: blocks of them are played by threads, and results do n
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config, njit
 
-from evenhand.kernels.greedy_service import serve, uniform_at
+from evenhand.kernels.compilation import njit
+from evenhand.kernels.greedy_service import make_room, serve, uniform_at
+from evenhand.kernels.randomness import Bits
+from evenhand.parallel import in_order
 from evenhand.typing import Bools, Floats, Indices
 
 BLOCK = 8
@@ -61,238 +62,195 @@ class Totals(NamedTuple):
     """(episode, arm) returns of the first half; of changes the difference of both halves."""
 
 
+class Steps(NamedTuple):
+    """Steps that are played one after the other."""
+
+    weights: Floats
+    """(step,)"""
+
+    keys: Bits
+    """(step,) keys of the moves."""
+
+    policy_keys: Bits
+    """(step, key) the policy's keys: of the order, or of the draw and of the order."""
+
+    first: int
+    """Number of the first of these steps."""
+
+    middle: int
+    """Number of the first step of the second half, at which `first_half` is written; -1 for none."""
+
+
+class Changes(NamedTuple):
+    """Changes that are played one after the other, each episode at its own time."""
+
+    silent: Floats
+    """(type, state) logarithm of the probability that an arm does not ring; 0 if it never does."""
+
+    clocks: Floats
+    """(episode,) steps played so far; added to."""
+
+    keys: Bits
+    """(change, 2) keys of the times and of the moves."""
+
+    policy_keys: Bits
+    """(change, key)"""
+
+    warm: float
+    """Steps that do not count."""
+
+    middle: float
+    """The end of the first half of those that count."""
+
+    horizon: float
+    """Steps per episode."""
+
+
 # -- calling ----------------------------------------------------------------------------------------------------------
 
 
 def in_blocks(play_block: Callable[[int, int], Any], number: int) -> list[Any]:
-    """The results of blocks of episodes, in their order, played by as many threads as Numba may use.
+    """The results of blocks of episodes, in their order, played by threads.
 
     Args:
         play_block: plays the episodes from one number up to another.
         number: of episodes.
     """
     blocks = [(start, min(start + BLOCK, number)) for start in range(0, number, BLOCK)]
-    threads = min(config.NUMBA_NUM_THREADS, len(blocks))  # type: ignore[attr-defined]
-    if threads < 2:
-        return [play_block(*block) for block in blocks]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(play_block, *zip(*blocks, strict=True)))
+    return list(in_order(lambda block: play_block(*block), blocks, 1 if len(blocks) == 1 else None))
 
 
 # -- every step -------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _draw(type_of_arm, sums, states, key, row, drawn):
-    """Write the (arm,) actions drawn from running sums by the counter's uniforms."""
-    base = np.uint64(row) * np.uint64(len(states))
-    for n in range(len(states)):
-        u = uniform_at(key, base + np.uint64(n))
-        action = 0
-        for a in range(sums.shape[2] - 1):
-            action += u >= sums[type_of_arm[n], states[n], a]
-        drawn[n] = action
+@njit
+def _choose(tables, period, states, keys, episode, num_episodes, room):
+    """Choose the actions of one episode; those that the policy draws beforehand are drawn first."""
+    if len(tables.drawn_ranks) > 0:
+        base = np.uint64(episode) * np.uint64(len(states))
+        for n in range(len(states)):
+            u = uniform_at(keys[0], base + np.uint64(n))
+            action = 0
+            for a in range(tables.drawn_sums.shape[3] - 1):
+                action += u >= tables.drawn_sums[period, tables.type_of_arm[n], states[n], a]
+            room.drawn[n] = action
+    serve(tables, period, states, keys[len(keys) - 1], episode, num_episodes, room)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def play(
-    rows, starts, cumulative, rewards, serves, type_of_arm, ranks, drawn_ranks, drawn_sums, usage, idle, limit, least,
-    num_ranks, stop, shuffle, returns, served, used, first_half, states, weights, keys, policy_keys, step, middle,
-    first, size, begin, end
-):  # fmt: skip
+@njit
+def play(dynamics, tables, totals, states, steps, first, begin, end):
     """Play some steps of some episodes of a batch.
 
     Args:
-        rows: (arm,); this and the next four are the fields of `Dynamics`.
-        starts: (episode,).
-        cumulative: (row, state, action, next_state).
-        rewards: (table, row, state, action).
-        serves: (type, state, action).
-        type_of_arm: (arm,) types; this and the next ten are the fields of `RankTables`.
-        ranks: (period, type, state, action).
-        drawn_ranks: (period, type, state, action) or empty.
-        drawn_sums: (period, type, state, action) or empty.
-        usage: (type, state, action, resource).
-        idle: (type, state).
-        limit: (resource,).
-        least: (resource,).
-        num_ranks: number of ranks.
-        stop: whether stopping competes.
-        shuffle: whether equal ranks are in random order.
-        returns: (table, episode, arm); this and the next three are the fields of `Totals`.
-        served: (episode, arm).
-        used: (episode, resource).
-        first_half: (episode, arm).
+        dynamics: tables by which arms move and earn (`Dynamics`).
+        tables: order of service (`RankTables`).
+        totals: sums (`Totals`), which are added to.
         states: (episode, arm) current states; replaced by those after the last step.
-        weights: (step,) weights of these steps.
-        keys: (step,) keys of the moves.
-        policy_keys: (step, key) the policy's keys: of the order, or of the draw and of the order.
-        step: number of the first of these steps.
-        middle: number of the first step of the second half, at which `first_half` is written; -1 for none.
+        steps: the steps (`Steps`).
         first: number of the first episode of the batch.
-        size: episodes of the batch.
         begin: the first episode that is played, within the batch.
         end: the episode after the last.
 
     Returns:
         (type, state, action) visits in the steps whose weight is not 0.
     """
-    num_arms, num_states, num_resources = len(type_of_arm), idle.shape[1], usage.shape[3]
-    candidates = num_arms * ranks.shape[3]
-    work = np.empty((4, max(num_ranks, candidates)), dtype=np.int64)
-    bits, left = np.empty(candidates, dtype=np.uint64), np.empty((2, num_resources))
-    visits = np.zeros(serves.shape, dtype=np.int64)
-    drawn, actions = np.empty(num_arms, dtype=np.int32), np.empty(num_arms, dtype=np.int32)
-    for n in range(num_arms):
-        drawn[n] = -1
-    spent = np.empty(num_resources)
-    has_drawn = len(drawn_ranks) > 0
+    rewards, usage, type_of_arm = dynamics.rewards, tables.usage, tables.type_of_arm
+    num_arms, num_states, num_resources = len(type_of_arm), tables.idle.shape[1], usage.shape[3]
+    room, spent = make_room(tables), np.empty(num_resources)
+    visits = np.zeros(dynamics.serves.shape, dtype=np.int64)
     for e in range(begin, end):
         here = states[e]
-        base = np.uint64(e) * np.uint64(candidates)
-        stop_place = np.uint64(size) * np.uint64(candidates) + np.uint64(e)
         row = np.uint64(first + e) * np.uint64(num_arms)
-        for t in range(len(weights)):
-            table, weight, key = (step + t) % len(ranks), weights[t], keys[t]
-            order = policy_keys[t, policy_keys.shape[1] - 1]
-            own = ranks[table]
-            if has_drawn:
-                _draw(type_of_arm, drawn_sums[table], here, policy_keys[t, 0], e, drawn)
-                own = drawn_ranks[table]
-            serve(
-                type_of_arm, ranks[table], own, drawn, usage, idle, limit, least, num_ranks, here, order, base,
-                stop, shuffle, stop_place, work, bits, left, actions,
-            )  # fmt: skip
-            if step + t == middle:
+        for t in range(len(steps.weights)):
+            weight, step = steps.weights[t], steps.first + t
+            _choose(tables, step % len(tables.ranks), here, steps.policy_keys[t], e, len(states), room)
+            if step == steps.middle:
                 for n in range(num_arms):
-                    first_half[e, n] = returns[0, e, n]
+                    totals.first_half[e, n] = totals.returns[0, e, n]
             for k in range(num_resources):
                 spent[k] = 0.0
             for n in range(num_arms):
-                kind, s, a = type_of_arm[n], here[n], actions[n]
-                place = starts[e] + rows[n]
+                kind, s, a = type_of_arm[n], here[n], room.actions[n]
+                place = dynamics.starts[e] + dynamics.rows[n]
                 for i in range(len(rewards)):
-                    returns[i, e, n] += weight * rewards[i, place, s, a]
-                if serves[kind, s, a]:
-                    served[e, n] += weight
+                    totals.returns[i, e, n] += weight * rewards[i, place, s, a]
+                if dynamics.serves[kind, s, a]:
+                    totals.served[e, n] += weight
                     for k in range(num_resources):
                         spent[k] += usage[kind, s, a, k]
                 if weight > 0:
                     visits[kind, s, a] += 1
-                u = uniform_at(key, row + np.uint64(n))
+                u = uniform_at(steps.keys[t], row + np.uint64(n))
                 arrived = 0
                 for j in range(num_states - 1):
-                    arrived += u >= cumulative[place, s, a, j]
+                    arrived += u >= dynamics.cumulative[place, s, a, j]
                 here[n] = arrived
             for k in range(num_resources):
-                used[e, k] += weight * spent[k]
+                totals.used[e, k] += weight * spent[k]
     return visits
 
 
 # -- from change to change --------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def play_changes(
-    rows, starts, cumulative, rewards, serves, type_of_arm, ranks, drawn_ranks, drawn_sums, usage, idle, limit, least,
-    num_ranks, stop, shuffle, returns, served, used, drift, states, silent, clocks, keys, policy_keys, warm, middle,
-    horizon, first, size, begin, end
-):  # fmt: skip
-    """Play some changes of some episodes of a batch, each of which is at its own time.
+@njit
+def play_changes(dynamics, tables, totals, states, changes, first, begin, end):
+    """Play some changes of some episodes of a batch.
 
     Args:
-        rows: (arm,); this and the next four are the fields of `Dynamics`.
-        starts: (episode,).
-        cumulative: (row, state, action, next_state) running sums of the moves of an arm that rings.
-        rewards: (table, row, state, action).
-        serves: (type, state, action).
-        type_of_arm: (arm,) types; this and the next ten are the fields of `RankTables`.
-        ranks: (period, type, state, action).
-        drawn_ranks: (period, type, state, action) or empty.
-        drawn_sums: (period, type, state, action) or empty.
-        usage: (type, state, action, resource).
-        idle: (type, state).
-        limit: (resource,).
-        least: (resource,).
-        num_ranks: number of ranks.
-        stop: whether stopping competes.
-        shuffle: whether equal ranks are in random order.
-        returns: (table, episode, arm); this and the next three are the fields of `Totals`.
-        served: (episode, arm).
-        used: (episode, resource).
-        drift: (episode, arm) mean reward of the second half less that of the first.
+        dynamics: tables by which arms earn, and move if they ring (`Dynamics`).
+        tables: order of service (`RankTables`).
+        totals: sums (`Totals`), which are added to.
         states: (episode, arm) current states; replaced by those after the last change.
-        silent: (type, state) logarithm of the probability that an arm does not ring; 0 if it never does.
-        clocks: (episode,) steps played so far; added to.
-        keys: (change, 2) keys of the times and of the moves.
-        policy_keys: (change, key) the policy's keys.
-        warm: steps that do not count.
-        middle: the end of the first half of those that count.
-        horizon: steps per episode.
+        changes: the changes (`Changes`).
         first: number of the first episode of the batch.
-        size: episodes of the batch.
         begin: the first episode that is played, within the batch.
         end: the episode after the last.
 
     Returns:
         (type, state, action) weighted visits.
     """
-    num_arms, num_states, num_resources = len(type_of_arm), idle.shape[1], usage.shape[3]
-    candidates = num_arms * ranks.shape[3]
-    work = np.empty((4, max(num_ranks, candidates)), dtype=np.int64)
-    bits, left = np.empty(candidates, dtype=np.uint64), np.empty((2, num_resources))
-    visits = np.zeros(serves.shape)
-    drawn, actions = np.empty(num_arms, dtype=np.int32), np.empty(num_arms, dtype=np.int32)
-    for n in range(num_arms):
-        drawn[n] = -1
-    waits = np.empty(num_arms)
-    has_drawn = len(drawn_ranks) > 0
+    rewards, usage, type_of_arm = dynamics.rewards, tables.usage, tables.type_of_arm
+    num_arms, num_states = len(type_of_arm), tables.idle.shape[1]
+    room, waits, visits = make_room(tables), np.empty(num_arms), np.zeros(dynamics.serves.shape)
+    warm, middle, horizon = changes.warm, changes.middle, changes.horizon
     for e in range(begin, end):
         here = states[e]
-        base = np.uint64(e) * np.uint64(candidates)
-        stop_place = np.uint64(size) * np.uint64(candidates) + np.uint64(e)
         row = np.uint64(first + e) * np.uint64(num_arms)
-        for change in range(len(keys)):
-            if clocks[e] >= horizon:
+        for change in range(len(changes.keys)):
+            clock = changes.clocks[e]
+            if clock >= horizon:
                 break
-            own = ranks[0]
-            if has_drawn:
-                _draw(type_of_arm, drawn_sums[0], here, policy_keys[change, 0], e, drawn)
-                own = drawn_ranks[0]
-            serve(
-                type_of_arm, ranks[0], own, drawn, usage, idle, limit, least, num_ranks, here,
-                policy_keys[change, policy_keys.shape[1] - 1], base, stop, shuffle, stop_place, work, bits, left,
-                actions,
-            )  # fmt: skip
+            _choose(tables, np.int64(0), here, changes.policy_keys[change], e, len(states), room)
             wait = math.inf
             for n in range(num_arms):
-                rate = silent[type_of_arm[n], here[n]]
+                rate = changes.silent[type_of_arm[n], here[n]]
                 waits[n] = math.inf
                 if rate < 0:
-                    waits[n] = math.floor(math.log1p(-uniform_at(keys[change, 0], row + np.uint64(n))) / rate)
+                    waits[n] = math.floor(math.log1p(-uniform_at(changes.keys[change, 0], row + np.uint64(n))) / rate)
                     wait = min(wait, waits[n])
-            until = min(clocks[e] + wait + 1, horizon)
-            early = max(min(until, middle) - max(clocks[e], warm), 0.0) / (horizon - warm)
-            late = max(until - max(clocks[e], middle), 0.0) / (horizon - warm)
-            clocks[e] = until
+            until = min(clock + wait + 1, horizon)
+            early = max(min(until, middle) - max(clock, warm), 0.0) / (horizon - warm)
+            late = max(until - max(clock, middle), 0.0) / (horizon - warm)
+            changes.clocks[e] = until
             weight = early + late
             for n in range(num_arms):
-                kind, s, a = type_of_arm[n], here[n], actions[n]
-                place = starts[e] + rows[n]
+                kind, s, a = type_of_arm[n], here[n], room.actions[n]
+                place = dynamics.starts[e] + dynamics.rows[n]
                 if weight > 0:
                     for i in range(len(rewards)):
-                        returns[i, e, n] += weight * rewards[i, place, s, a]
-                    drift[e, n] += 2 * (late - early) * rewards[0, place, s, a]
+                        totals.returns[i, e, n] += weight * rewards[i, place, s, a]
+                    totals.first_half[e, n] += 2 * (late - early) * rewards[0, place, s, a]
                     visits[kind, s, a] += weight
-                    if serves[kind, s, a]:
-                        served[e, n] += weight
-                        for k in range(num_resources):
-                            used[e, k] += weight * usage[kind, s, a, k]
+                    if dynamics.serves[kind, s, a]:
+                        totals.served[e, n] += weight
+                        for k in range(usage.shape[3]):
+                            totals.used[e, k] += weight * usage[kind, s, a, k]
                 if waits[n] == wait and wait < math.inf:
-                    u = uniform_at(keys[change, 1], row + np.uint64(n))
+                    u = uniform_at(changes.keys[change, 1], row + np.uint64(n))
                     arrived = 0
                     for j in range(num_states):
-                        arrived += u >= cumulative[place, s, a, j]
+                        arrived += u >= dynamics.cumulative[place, s, a, j]
                     if arrived < num_states:  # otherwise it rings and stays
                         here[n] = arrived
     return visits
@@ -301,20 +259,12 @@ def play_changes(
 # -- one step of any policy -------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def step_arms(
-    type_of_arm, cumulative, rewards, usage, valid, serves, starts, states, actions, weight, returns, served, key, first
-):  # fmt: skip
+@njit
+def step_arms(world, states, actions, weight, returns, served, key, first):
     """Move every arm of a batch by given actions.
 
     Args:
-        type_of_arm: (arm,) types; this and the next six are the fields of `stepping.World`.
-        cumulative: (row, state, action, next_state).
-        rewards: (row, state, action).
-        usage: (type, state, action, resource).
-        valid: (type, state, action).
-        serves: (type, state, action).
-        starts: (episode,) or empty.
+        world: tables by which arms move and earn (`stepping.World`).
         states: (episode, arm) current states; replaced by the next ones.
         actions: (episode, arm) chosen actions.
         weight: weight of the rewards of this step.
@@ -327,6 +277,7 @@ def step_arms(
         (episode, resource) usage of the step, and whether every action exists. If not, nothing has moved.
     """
     num_episodes, num_arms = states.shape
+    type_of_arm, valid, usage = world.type_of_arm, world.valid, world.usage
     used = np.zeros((num_episodes, usage.shape[3]))
     for e in range(num_episodes):
         for n in range(num_arms):
@@ -335,17 +286,17 @@ def step_arms(
                 return used, False
     for e in range(num_episodes):
         row = np.uint64(first + e) * np.uint64(num_arms)
-        own = starts[e] if len(starts) else 0
+        own = world.starts[e] if len(world.starts) else 0
         for n in range(num_arms):
             kind, s, a = type_of_arm[n], states[e, n], actions[e, n]
-            returns[e, n] += weight * rewards[own + kind, s, a]
-            if serves[kind, s, a]:
+            returns[e, n] += weight * world.rewards[own + kind, s, a]
+            if world.serves[kind, s, a]:
                 served[e, n] += weight
                 for k in range(usage.shape[3]):
                     used[e, k] += usage[kind, s, a, k]
             u = uniform_at(key, row + np.uint64(n))
             arrived = 0
             for j in range(valid.shape[1] - 1):
-                arrived += u >= cumulative[own + kind, s, a, j]
+                arrived += u >= world.cumulative[own + kind, s, a, j]
             states[e, n] = arrived
     return used, True

@@ -25,7 +25,7 @@ this is the decomposition algorithm for separable convex programs on the base po
 Arms that are identical move as one type with a count: within a type m -> G(m) - m c is convex, so the best prefix
 never cuts through it.
 
-Each function here has a twin in `compiled_fluid`.
+Rank weights of very many arms are tabulated on a grid, and G is linear between: a convex function close to it.
 """
 
 from collections.abc import Callable
@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.kernels.compilation import in_parts, njit
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 ADVANTAGE = 1e-13
@@ -41,15 +42,24 @@ ADVANTAGE = 1e-13
 SAME = 1e-12
 """Relative difference up to which values, and slopes, are equal."""
 
+MOST_TABULATED = 20_000_000
+"""Sums of rank weights in a table."""
+
+SAMPLE = 63
+"""Vertices of which the median is taken for a cut."""
+
 Mass = Callable[[Ints], Floats]
 """The sum of the m smallest rank weights, for many m."""
+
+
+# -- frontiers --------------------------------------------------------------------------------------------------------
 
 
 class Traced(NamedTuple):
     """Frontiers side by side, padded to one length."""
 
     lengths: Ints
-    """(type,) how many vertices each has; above the capacity where they did not fit."""
+    """(type,) number of vertices of each; above the capacity if they did not fit."""
 
     values: Floats
     """(type, vertex) values."""
@@ -64,121 +74,221 @@ class Traced(NamedTuple):
     """(type, vertex, state) the action of the vertex's policy in each state."""
 
 
-# -- frontiers --------------------------------------------------------------------------------------------------------
+class _Types(NamedTuple):
+    """Tables of types; stages are the reward and the use of each resource, which are summed over time alike."""
+
+    transitions: Floats
+    stages: Floats
+    initial: Floats
+    allowed: Bools
+    costs: Floats
+    num_states: Indices
 
 
 def trace_frontiers(
-    transitions: Floats,
-    rewards: Floats,
-    usage: Floats,
-    initial: Floats,
-    allowed: Bools,
+    tables: tuple[Floats, Floats, Floats, Floats, Bools],
+    num_states: Indices,
     prices: Floats,
     discount: float,
     total: float,
     capacity: int,
 ) -> Traced:
-    """The frontiers of many types, in NumPy, all types pivoting at the same time.
+    """Frontiers of many types.
 
     Args:
-        transitions: (type, state, action, next_state) probabilities.
-        rewards: (type, state, action) rewards.
-        usage: (type, state, action, resource) usage.
-        initial: (type, state) distributions of the first state.
-        allowed: (type, state, action) actions that may be taken; in every real state one that costs nothing.
+        tables: (type, state, action, next_state) transitions, (type, state, action) rewards, (type, state, action,
+            resource) usage, (type, state) initial distributions, and (type, state, action) actions that may be taken;
+            every real state has one that costs nothing.
+        num_states: (type,) number of real states of each type.
         prices: (resource,) price of a unit of each resource.
-        discount: what a reward one step later is worth.
-        total: what a reward of 1 at every step is worth.
+        discount: weight of the next step.
+        total: weight of all steps.
         capacity: vertices for which there is room.
     """
-    num_types, num_states, num_actions = rewards.shape
-    # (type, state, action, stage) reward first, then the use of each resource: all are summed over time alike.
+    transitions, rewards, usage, initial, allowed = tables
+    num_types, most = rewards.shape[:2]
     stages = np.concatenate([rewards[..., None], usage], axis=-1)
-    largest = np.abs(rewards * allowed).max(axis=(1, 2)) * total
-    free = allowed & ((usage * prices).sum(axis=-1) == 0)
-    # Phase 1: the best policy that costs nothing, by policy iteration from the first free actions.
-    policy = free.argmax(axis=-1)
-    rows = np.arange(num_types)
+    # Copies, so that Numba always receives the same kind of arrays and compiles once.
+    given = (
+        np.array(table, order="C") for table in (transitions, stages, initial, allowed, usage @ prices, num_states)
+    )
     found = Traced(
-        np.ones(num_types, dtype=np.int64),
+        np.empty(num_types, dtype=np.int64),
         np.zeros((num_types, capacity)),
         np.zeros((num_types, capacity, usage.shape[-1])),
         np.full((num_types, capacity), np.inf),
-        np.zeros((num_types, capacity, num_states), dtype=np.int16),
+        np.zeros((num_types, capacity, most), dtype=np.int16),
     )
-    while True:  # the best policy that costs nothing
-        totals = _evaluate(transitions, stages, policy, discount)
-        gain = np.where(free, _advantages(transitions, stages, totals, discount)[..., 0], -np.inf)
-        better = gain.max(axis=-1) > ADVANTAGE * largest[:, None]
-        if not better.any():
-            break
-        policy = np.where(better, gain.argmax(axis=-1), policy)
-    _store(found, rows, np.zeros(num_types, dtype=np.int64), _ends(initial, totals), policy)
-    # Now the weight g rises from 0, and each type takes the pair that pays first, all types in step; one that has no
-    # pair left has reached its best value.
-    weight = np.zeros(num_types)
-    while True:
-        advantages = _advantages(transitions, stages, totals, discount)
-        gain, cost = advantages[..., 0], advantages[..., 1:] @ prices
-        # Rounding must not pass for a gain: its ratio could be anything.
-        useful = allowed & (gain > ADVANTAGE * largest[:, None, None])
-        ratios = np.where(useful, cost / np.where(useful, gain, 1.0), np.inf).reshape(num_types, -1)
-        # Of equal ratios the first: in whatever order they are taken, they lie on one edge.
-        pair = ratios.argmin(axis=-1)
-        moving = np.flatnonzero(np.isfinite(ratios[rows, pair]))
-        if not len(moving):
-            return found
-        # Ratios can fall back by rounding; slopes of a convex polygon cannot.
-        weight[moving] = np.maximum(weight[moving], ratios[moving, pair[moving]])
-        # Pairs are numbered state by state, action by action.
-        policy[moving, pair[moving] // num_actions] = pair[moving] % num_actions
-        totals = _evaluate(transitions, stages, policy, discount)
-        _extend(found, moving, weight[moving], _ends(initial, totals)[moving], policy[moving], largest[moving])
+    _trace(_Types(*given), np.array(prices), discount, total, found)
+    return found
 
 
-def _evaluate(transitions: Floats, stages: Floats, policy: Ints, discount: float) -> Floats:
-    """(type, state, stage) discounted sums of every stage quantity under a policy (type, state)."""
-    chosen = np.take_along_axis(transitions, policy[:, :, None, None], axis=2)[:, :, 0]
-    now = np.take_along_axis(stages, policy[:, :, None, None], axis=2)[:, :, 0]
-    return np.asarray(np.linalg.solve(np.eye(policy.shape[1]) - discount * chosen, now), dtype=np.float64)
+@njit
+def _trace(types, prices, discount, total, found):
+    most_states, num_actions, width = types.stages.shape[1:]
+    capacity, value_stage = found.values.shape[1], np.int64(0)
+    # Work space; what is beyond the states of a type is multiplied by 0.
+    chosen, matrix, totals = (
+        np.empty(most_states, dtype=np.int64),
+        np.empty((most_states, most_states)),
+        np.zeros((most_states, width)),
+    )
+    for t in range(len(types.num_states)):
+        n = types.num_states[t]
+        transitions, stages, initial = types.transitions[t], types.stages[t], types.initial[t]
+        allowed, costs = types.allowed[t], types.costs[t]
+        policy = chosen[:n]
+        # The size of values, and the first free action of each state.
+        largest = 0.0
+        for s in range(n):
+            policy[s] = -1
+            for a in range(num_actions):
+                if allowed[s, a]:
+                    largest = max(largest, abs(stages[s, a, 0]) * total)
+                    if policy[s] < 0 and costs[s, a] == 0.0:
+                        policy[s] = a
+        # Phase 1: the best policy that costs nothing, by policy iteration among free actions.
+        improved = True
+        while improved:
+            _evaluate(transitions, stages, policy, discount, matrix, totals)
+            improved = False
+            for s in range(n):
+                most = ADVANTAGE * largest
+                for a in range(num_actions):
+                    if allowed[s, a] and costs[s, a] == 0.0:
+                        gain = _advantage(transitions[s, a], stages[s, a], totals, discount, s, value_stage)
+                        if gain > most:
+                            most, improved = gain, True
+                            policy[s] = a
+        length, weight, slope = 1, 0.0, -1.0
+        last = _put(initial, totals, policy, found, t, np.int64(0))
+        # Phase 2: the weight g rises; the pair with the least A_c / A_r is taken into the policy, again and again.
+        while True:
+            lowest, state, action = np.inf, -1, -1
+            for s in range(n):
+                for a in range(num_actions):
+                    if allowed[s, a] and a != policy[s]:
+                        gain = _advantage(transitions[s, a], stages[s, a], totals, discount, s, value_stage)
+                        if gain > ADVANTAGE * largest:
+                            cost = 0.0
+                            for k in range(width - 1):
+                                # A price of 0 needs no sum.
+                                if prices[k] != 0.0:
+                                    more = _advantage(transitions[s, a], stages[s, a], totals, discount, s, k + 1)
+                                    cost += prices[k] * more
+                            if cost / gain < lowest:
+                                lowest, state, action = cost / gain, s, a
+            if state < 0:
+                break
+            # Ratios can fall back by rounding; slopes of a convex polygon cannot.
+            weight = max(weight, lowest)
+            policy[state] = action
+            _evaluate(transitions, stages, policy, discount, matrix, totals)
+            value = 0.0
+            for s in range(n):
+                value += initial[s] * totals[s, 0]
+            # A vertex that rises: on a new edge, or further along the last one, which it then replaces.
+            if value - last > SAME * largest:
+                if length == 1 or weight > slope + SAME * abs(slope):
+                    # Beyond the room nothing is written, but lengths count on, so that the caller can give more.
+                    if length <= capacity:
+                        found.slopes[t, length - 1] = weight
+                    slope = weight
+                    length += 1
+                last = value
+                if length <= capacity:
+                    _put(initial, totals, policy, found, t, length - 1)
+        found.lengths[t] = length
 
 
-def _advantages(transitions: Floats, stages: Floats, totals: Floats, discount: float) -> Floats:
-    """(type, state, action, stage) what one deviation adds to each sum."""
-    ahead = np.einsum("tsaj,tjx->tsax", transitions, totals)
-    return np.asarray(stages + discount * ahead - totals[:, :, None])
+@njit
+def _evaluate(transitions, stages, policy, discount, matrix, totals):
+    """Solve (I - gamma P) totals = stages by elimination; rows are diagonally dominant, so no pivoting."""
+    size, width = len(policy), totals.shape[1]
+    for s in range(size):
+        a = policy[s]
+        for j in range(size):
+            matrix[s, j] = -discount * transitions[s, a, j]
+        matrix[s, s] += 1.0
+        for x in range(width):
+            totals[s, x] = stages[s, a, x]
+    # Forward elimination, with the right-hand sides alongside ...
+    for i in range(size):
+        for s in range(i + 1, size):
+            factor = matrix[s, i] / matrix[i, i]
+            if factor != 0.0:
+                for j in range(i + 1, size):
+                    matrix[s, j] -= factor * matrix[i, j]
+                for x in range(width):
+                    totals[s, x] -= factor * totals[i, x]
+    # ... and back substitution.
+    for i in range(size - 1, -1, -1):
+        for x in range(width):
+            total = totals[i, x]
+            for j in range(i + 1, size):
+                total -= matrix[i, j] * totals[j, x]
+            totals[i, x] = total / matrix[i, i]
 
 
-def _ends(initial: Floats, totals: Floats) -> Floats:
-    return np.asarray(np.einsum("ts,tsx->tx", initial, totals))
+@njit
+def _advantage(row, stage, totals, discount, s, x):
+    """Gain of one deviation in a stage quantity x at state s: now, and by the next states."""
+    ahead = 0.0
+    for j in range(len(totals)):
+        ahead += row[j] * totals[j, x]
+    return stage[x] + discount * ahead - totals[s, x]
 
 
-def _store(found: Traced, rows: Ints, places: Ints, ends: Floats, policy: Ints) -> None:
-    fits = places < found.values.shape[1]
-    rows, places = rows[fits], places[fits]
-    found.values[rows, places] = ends[fits, 0]
-    found.uses[rows, places] = ends[fits, 1:]
-    found.policies[rows, places] = policy[fits]
-
-
-def _extend(found: Traced, rows: Ints, weight: Floats, ends: Floats, policy: Ints, largest: Floats) -> None:
-    """Add a vertex to each of the rows, unless it is the last one again; in line with the last edge it replaces it."""
-    # Without room left, lengths still count, so that the caller knows how much to give.
-    last = np.minimum(found.lengths[rows], found.values.shape[1]) - 1
-    rises = ends[:, 0] - found.values[rows, last] > SAME * largest
-    # Before the first edge any slope is a new one.
-    before = np.where(last > 0, found.slopes[rows, np.maximum(last - 1, 0)], -1.0)
-    opens = rises & (weight > before + SAME * np.abs(before))
-    found.slopes[rows[opens], last[opens]] = weight[opens]
-    found.lengths[rows[opens]] += 1
-    _store(found, rows[rises], found.lengths[rows[rises]] - 1, ends[rises], policy[rises])
+@njit
+def _put(initial, totals, policy, found, t, place):
+    """Write a vertex, and return its value."""
+    value = 0.0
+    for k in range(found.uses.shape[2]):
+        found.uses[t, place, k] = 0.0
+    for s in range(len(policy)):
+        found.policies[t, place, s] = policy[s]
+        value += initial[s] * totals[s, 0]
+        for k in range(found.uses.shape[2]):
+            found.uses[t, place, k] += initial[s] * totals[s, k + 1]
+    found.values[t, place] = value
+    return value
 
 
 # -- levels -----------------------------------------------------------------------------------------------------------
 
 
+class _Curves(NamedTuple):
+    """Frontiers of all types, their numbers of arms, and sums of rank weights."""
+
+    starts: Ints
+    values: Floats
+    slopes: Floats
+    counts: Ints
+    table: Floats
+    unit: int
+    """Arms per entry of the table."""
+    num_arms: int
+
+
+class _Blocks(NamedTuple):
+    """Blocks of types that are cut at the same time, and how each was cut."""
+
+    begins: Ints
+    ends: Ints
+    tops: Ints
+    """(block,) arms above it."""
+    lows: Floats
+    highs: Floats
+    levels: Floats
+    """(block,) the cut."""
+    uppers: Ints
+    ties: Ints
+    arms: Ints
+    """(block,) number of types above the cut, of types at it, and of arms at or above it."""
+
+
 def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, mass: Mass) -> Floats:
-    """(type,) the values that maximise W(v) - sum_n c_n(v_n), the largest such, in NumPy, all blocks at the same time.
+    """(type,) the values that maximise W(v) - sum_n c_n(v_n), the largest such.
 
     Args:
         starts: (type + 1,) where the vertices of each type begin.
@@ -187,91 +297,196 @@ def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, ma
         counts: (type,) arms of each type.
         mass: the sum of the m smallest rank weights.
     """
-    num_types = len(counts)
-    settled = np.empty(num_types)
-    active = np.arange(num_types)
-    block = np.zeros(num_types, dtype=np.int64)  # of each active type; blocks are numbered from 0
-    low, high, top = np.array([-np.inf]), np.array([np.inf]), np.zeros(1, dtype=np.int64)
-    while len(active):
-        # Phase 1: cut every block at a middle vertex, and see who wants to be above that level.
-        pivot, empty = _middle_vertices(starts, values, active, block, low, high)
-        below, above = _marginal_costs(starts, values, slopes, active, pivot[block])
-        # Who wants to be above the pivot's level, counted just below it, and who still does just above it.
-        kept = _best_prefixes(below, counts[active], block, top, mass, np.ones(len(active), dtype=np.bool_))
-        over = _best_prefixes(above, counts[active], block, top, mass, kept)
-        # Who would be above p from below, but not beyond it, settles at p; with no vertex inside, all settle at an end.
-        tied = (kept & ~over) | empty[block]
-        settled[active[tied]] = np.where(kept, pivot[block], low[block])[tied]
-        arms = np.bincount(block, weights=np.where(kept, counts[active], 0), minlength=len(top)).astype(np.int64)
-        # Each block falls into an upper (2b) and a lower (2b + 1) one. The lower keeps more arms on top of it.
-        label = 2 * block + ~kept
-        names, label = np.unique(label[~tied], return_inverse=True)
-        parent, lower = np.divmod(names, 2)
-        low = np.where(lower == 1, low[parent], pivot[parent])
-        high = np.where(lower == 1, pivot[parent], high[parent])
-        top = top[parent] + np.where(lower == 1, arms[parent], 0)
-        active, block = active[~tied], label
-    return np.clip(settled, values[starts[:-1]], values[starts[1:] - 1])  # against rounding
+    num_arms, num_types = int(counts.sum()), len(counts)
+    unit = -(-num_arms // MOST_TABULATED)
+    points = np.minimum(np.arange(-(-num_arms // unit) + 1) * unit, num_arms)
+    # Copies, so that Numba compiles once, whether or not arrays are writable.
+    frontiers = np.array(starts), np.array(values), np.array(slopes)
+    curves = _Curves(*frontiers, np.array(counts), np.require(mass(points), requirements=["C", "W"]), unit, num_arms)
+    settled, order, spare = np.empty(num_types), np.arange(num_types), np.empty(num_types, dtype=np.int64)
+    begins, ends, tops = np.zeros(1, np.int64), np.full(1, num_types), np.zeros(1, np.int64)
+    lows, highs = np.full(1, -np.inf), np.full(1, np.inf)
+    # All blocks of one depth at once; each falls into an upper and a lower one, until none is left.
+    while len(begins):
+        numbers = (np.empty(len(begins), dtype=np.int64) for _ in range(3))
+        blocks = _Blocks(begins, ends, tops, lows, highs, np.empty(len(begins)), *numbers)
+        in_parts(_cut_blocks, 20.0 * (ends - begins).sum(), curves, blocks, order, spare, settled)
+        upper_ends, lower_begins = begins + blocks.uppers, begins + blocks.uppers + blocks.ties
+        up, down = upper_ends > begins, ends > lower_begins
+        # A lower block has more arms on top of it: those that stayed above.
+        tops = np.concatenate([tops[up], (tops + blocks.arms)[down]])
+        lows, highs = np.concatenate([blocks.levels[up], lows[down]]), np.concatenate([highs[up], blocks.levels[down]])
+        begins, ends = np.concatenate([begins[up], lower_begins[down]]), np.concatenate([upper_ends[up], ends[down]])
+    return np.asarray(np.clip(settled, values[starts[:-1]], values[starts[1:] - 1]))  # against rounding
 
 
-def _vertices_of(starts: Ints, active: Ints) -> tuple[Ints, Ints]:
-    """The vertices of some types, and for each vertex the place of its type among them."""
-    lengths = starts[active + 1] - starts[active]
-    owner = np.repeat(np.arange(len(active)), lengths)
-    first = np.cumsum(lengths) - lengths
-    # Runs of consecutive numbers, each from where its type's vertices begin.
-    return np.arange(len(owner)) - first[owner] + starts[active][owner], owner
+@njit
+def _cut_blocks(part, parts, curves, blocks, order, spare, settled):
+    """Cut blocks, each at a level: types above it, at it (settled), below it."""
+    for b in range(part, len(blocks.begins), parts):
+        begin, end, top = blocks.begins[b], blocks.ends[b], blocks.tops[b]
+        low, high = blocks.lows[b], blocks.highs[b]
+        blocks.uppers[b], blocks.ties[b], blocks.arms[b] = 0, end - begin, 0
+        types = order[begin:end]
+        if len(types) == 1:
+            settled[types[0]] = _settle_alone(types[0], curves, top)
+            continue
+        middle = _middle_vertex(types, curves, low, high)
+        level = high if np.isnan(middle) else middle
+        blocks.levels[b] = level
+        # Marginal costs just below and just above the level.
+        costs, above = np.zeros(len(types)), np.zeros(len(types))
+        keep, over = np.empty(len(types), dtype=np.bool_), np.empty(len(types), dtype=np.bool_)
+        for i in range(len(types)):
+            keep[i] = True
+            for v in range(curves.starts[types[i]], curves.starts[types[i] + 1]):
+                if curves.values[v] > level:
+                    break
+                above[i] = curves.slopes[v]
+                if curves.values[v] < level:
+                    costs[i] = curves.slopes[v]
+        blocks.arms[b] = _best_prefix(types, costs, curves, top, keep)
+        # No vertex inside: nothing changes between the ends, so every type is at one of them.
+        if np.isnan(middle):
+            for i in range(len(types)):
+                settled[types[i]] = high if keep[i] else low
+            continue
+        for i in range(len(types)):
+            over[i] = keep[i]
+        _best_prefix(types, above, curves, top, over)
+        # Reorder the block: above the level, at it, below it.
+        place = begin
+        for group in range(3):
+            for i in range(len(types)):
+                if (0 if over[i] else 1 if keep[i] else 2) == group:
+                    spare[place] = types[i]
+                    place += 1
+                    if group == 1:
+                        settled[types[i]] = level
+            if group == 0:
+                blocks.uppers[b] = place - begin
+            elif group == 1:
+                blocks.ties[b] = place - begin - blocks.uppers[b]
+        for i in range(len(types)):
+            types[i] = spare[begin + i]
 
 
-def _middle_vertices(
-    starts: Ints, values: Floats, active: Ints, block: Ints, low: Floats, high: Floats
-) -> tuple[Floats, Bools]:
-    """(block,) the median of the block's vertices strictly inside its interval; the upper end where there is none."""
-    vertices, owner = _vertices_of(starts, active)
-    of_block, level = block[owner], values[vertices]
-    inside = (level > low[of_block]) & (level < high[of_block])
-    of_block, level = of_block[inside], level[inside]
-    ordered = level[np.lexsort((level, of_block))]
-    sizes = np.bincount(of_block, minlength=len(low))
-    first = np.cumsum(sizes) - sizes
-    pivot = high.copy()
-    pivot[sizes > 0] = ordered[(first + sizes // 2)[sizes > 0]]
-    return pivot, sizes == 0
+@njit
+def _mass(curves, arms):
+    """G, linear between the entries of its table."""
+    place = arms // curves.unit
+    rest = arms - place * curves.unit
+    if rest == 0:
+        return curves.table[place]
+    # The last entry is at the number of all arms, perhaps less than a unit beyond the one before.
+    width = min(curves.unit, curves.num_arms - place * curves.unit)
+    return curves.table[place] + rest / width * (curves.table[place + 1] - curves.table[place])
 
 
-def _marginal_costs(
-    starts: Ints, values: Floats, slopes: Floats, active: Ints, levels: Floats
-) -> tuple[Floats, Floats]:
-    """(active type,) marginal costs just below and just above a level: nothing before the first vertex."""
-    vertices, owner = _vertices_of(starts, active)
-    # The slope behind the last vertex that is before the level, and behind the last that is not beyond it.
-    level, first = levels[owner], starts[active]
-    before = np.bincount(owner, weights=values[vertices] < level, minlength=len(active)).astype(np.int64)
-    up_to = np.bincount(owner, weights=values[vertices] <= level, minlength=len(active)).astype(np.int64)
-    below = np.where(before > 0, slopes[np.maximum(first + before - 1, 0)], 0.0)
-    above = np.where(up_to > 0, slopes[np.maximum(first + up_to - 1, 0)], 0.0)
-    return below, above
+@njit
+def _settle_alone(one, curves, top):
+    """The value of a type that is a block by itself, at the mean weight of its ranks."""
+    arms = curves.counts[one]
+    # A type alone moves as one arm at the mean of its weights: m -> G(m) - m c is convex, so it moves whole.
+    weight = (_mass(curves, top + arms) - _mass(curves, top)) / arms
+    v = curves.starts[one]
+    while curves.slopes[v] <= weight:
+        v += 1
+    return curves.values[v]
 
 
-def _best_prefixes(costs: Floats, counts: Ints, block: Ints, top: Ints, mass: Mass, among: Bools) -> Bools:
-    """(active type,) whether it is in the best set of its block, the largest such, within `among`."""
-    # Block by block, candidates first, the cheapest first: then the best set is a prefix, and one cumulative sum does.
-    order = np.lexsort((costs, ~among, block))
-    finite = among[order] & np.isfinite(costs[order])
-    spent = np.where(finite, costs[order], 0.0) * counts[order]
-    size = np.where(among[order], counts[order], 0)
-    first = np.flatnonzero(np.diff(block[order], prepend=-1))
-    of_block = block[order]
-    arms, total = np.cumsum(size), np.cumsum(spent)
-    # Sums within the block: subtract the sum before its first entry.
-    arms -= (arms[first] - size[first])[of_block]
-    total -= (total[first] - spent[first])[of_block]
-    # What a prefix gains: the weights of its ranks, less what it costs; the empty one gains nothing.
-    gain = np.where(finite, mass(top[of_block] + arms) - mass(top)[of_block] - total, -np.inf)
-    best = np.maximum(np.maximum.reduceat(gain, first), 0.0)
-    places = np.arange(len(order))
-    # Of equally good prefixes the longest: the largest solution is the one that is nested in the level.
-    last = np.maximum.reduceat(np.where(gain >= best[of_block], places, -1), first)
-    inside = np.empty(len(order), dtype=np.bool_)
-    inside[order] = places <= last[of_block]
-    return inside
+@njit
+def _middle_vertex(types, curves, low, high):
+    """A level near the median of the vertices strictly inside the interval; nan without any."""
+    # Phase 1: how many there are.
+    number = 0
+    for one in types:
+        for v in range(curves.starts[one], curves.starts[one + 1]):
+            number += low < curves.values[v] < high
+    if number == 0:
+        return np.nan
+    # Phase 2: every so many of them, in order, by insertion; their median is the pivot.
+    sample = np.empty(min(number, SAMPLE))
+    seen, taken = 0, 0
+    for one in types:
+        for v in range(curves.starts[one], curves.starts[one + 1]):
+            value = curves.values[v]
+            if low < value < high:
+                if taken < len(sample) and seen == taken * number // len(sample):
+                    place = taken
+                    while place > 0 and sample[place - 1] > value:
+                        sample[place] = sample[place - 1]
+                        place -= 1
+                    sample[place] = value
+                    taken += 1
+                seen += 1
+    return sample[len(sample) // 2]
+
+
+@njit
+def _best_prefix(types, costs, curves, top, keep):
+    """Mark the types of the best set among those marked, and return its number of arms."""
+    undecided, number = np.empty(len(types), dtype=np.int64), np.int64(0)
+    kept, open_arms = 0, 0
+    for i in range(len(types)):
+        if keep[i]:
+            undecided[number] = i
+            number += 1
+            open_arms += curves.counts[types[i]]
+    # A type that costs at most the least weight left is in; one that costs more than the largest is out.
+    before = number + 1
+    while 0 < number < before:
+        before = number
+        least = _mass(curves, top + kept + 1) - _mass(curves, top + kept)
+        most = _mass(curves, top + kept + open_arms) - _mass(curves, top + kept + open_arms - 1)
+        number = np.int64(0)
+        for place in range(before):
+            i = undecided[place]
+            arms = curves.counts[types[i]]
+            if costs[i] <= least:
+                kept += arms
+                open_arms -= arms
+            elif costs[i] > most:
+                keep[i] = False
+                open_arms -= arms
+            else:
+                undecided[number] = i
+                number += 1
+        if number > 0.9 * before:  # few were decided: sorting is quicker than more rounds
+            break
+    # The others are sorted: the best set is a prefix, of equal ones the longest.
+    _sort(undecided, number, costs)
+    arms, best_arms, best_place = kept, kept, 0
+    total, best, base = 0.0, 0.0, _mass(curves, top + kept)
+    for place in range(number):
+        i = undecided[place]
+        arms += curves.counts[types[i]]
+        total += curves.counts[types[i]] * costs[i]
+        gain = _mass(curves, top + arms) - base - total
+        if gain >= best:
+            best, best_arms, best_place = gain, arms, place + 1
+    for place in range(best_place, number):
+        keep[undecided[place]] = False
+    return best_arms
+
+
+@njit
+def _sort(items, number, keys):
+    """Sort the first items by their keys, by heapsort: it compiles in a fifth of the time of NumPy's sort."""
+    for step in range(number // 2 + number - 1):
+        # First the heap is built from its last parent on, then its largest item goes to the end again and again.
+        building = step < number // 2
+        root = number // 2 - 1 - step if building else 0
+        size = number if building else number - 1 - (step - number // 2)
+        if not building:
+            items[0], items[size] = items[size], items[0]
+        item = items[root]
+        while 2 * root + 1 < size:
+            child = 2 * root + 1
+            if child + 1 < size and keys[items[child + 1]] > keys[items[child]]:
+                child += 1
+            if keys[items[child]] <= keys[item]:
+                break
+            items[root] = items[child]
+            root = child
+        items[root] = item

@@ -15,13 +15,16 @@ Uniform assignment. u[a] of the x arms of a cell get action a: arms are passed o
 probability (left of u[a]) / (left of x), which makes every assignment equally likely. O(E N A).
 """
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import njit
 
-from evenhand.kernels.randomness import GOLDEN, MIX_1, MIX_2, TO_UNIT
+from evenhand.kernels.compilation import njit
+from evenhand.kernels.randomness import GOLDEN, MIX_1, MIX_2, TO_UNIT, Bits
+from evenhand.typing import Floats, Indices, Ints
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def bits_at(key, place):
     """Random bits at a place (randomness.bits_at)."""
     z = key + (place + np.uint64(1)) * GOLDEN
@@ -30,13 +33,13 @@ def bits_at(key, place):
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def uniform_at(key, place):
     """A number in [0, 1) at a place (randomness.uniforms_at)."""
     return np.float64(bits_at(key, place) >> np.uint64(11)) * TO_UNIT
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _fits(need, left):
     for k in range(len(left)):
         if need[k] > left[k]:
@@ -44,7 +47,7 @@ def _fits(need, left):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _sift(bits, members, place, number):
     """Restore the order of a binary heap whose entry at `place` may be larger than those below it."""
     bit, member = bits[place], members[place]
@@ -59,34 +62,63 @@ def _sift(bits, members, place, number):
     bits[place], members[place] = bit, member
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def serve(
-    type_of_arm, ranks, drawn_ranks, drawn, usage, idle, limit, least, num_ranks, states, key, base, stop, shuffle,
-    stop_place, work, bits, left, actions
-):  # fmt: skip
-    """Choose the actions of one episode.
+class Room(NamedTuple):
+    """Work space of one episode."""
+
+    work: Ints
+    """(4, candidate or rank)"""
+
+    bits: Bits
+    """(candidate,)"""
+
+    left: Floats
+    """(2, resource)"""
+
+    drawn: Indices
+    """(arm,) actions drawn beforehand; -1 for none."""
+
+    actions: Indices
+    """(arm,) chosen actions."""
+
+
+@njit
+def make_room(tables):
+    """Work space for the arms of a policy, without drawn actions."""
+    num_arms = len(tables.type_of_arm)
+    candidates = num_arms * tables.ranks.shape[3]
+    work = np.empty((4, max(tables.num_ranks, candidates)), dtype=np.int64)
+    room = Room(
+        work,
+        np.empty(candidates, dtype=np.uint64),
+        np.empty((2, len(tables.limit))),
+        np.empty(num_arms, dtype=np.int32),
+        np.empty(num_arms, dtype=np.int32),
+    )
+    for n in range(num_arms):
+        room.drawn[n] = -1
+    return room
+
+
+@njit
+def serve(tables, period, states, key, episode, num_episodes, room):
+    """Choose the actions of one episode; they are written to `room.actions`.
 
     Args:
-        type_of_arm: (arm,) types.
-        ranks: (type, state, action) rank of each cell, 0 first, -1 never.
-        drawn_ranks: (type, state, action) ranks of cells whose action was drawn, on one scale with `ranks`.
-        drawn: (arm,) actions drawn beforehand; -1 for none.
-        usage: (type, state, action, resource) usage.
-        idle: (type, state) the action of arms that are not served.
-        limit: (resource,) the budget.
-        least: (resource,) the least that any cell with a rank uses.
-        num_ranks: number of ranks.
+        tables: order of service (`RankTables`).
+        period: step of its period.
         states: (arm,) current states.
         key: key of the order of equal ranks.
-        base: place of the first candidate in the counter.
-        stop: whether stopping competes.
-        shuffle: whether equal ranks are in random order; otherwise the first arm comes first.
-        stop_place: place of the candidate that stands for stopping.
-        work: (4, candidate or rank) work space.
-        bits: (candidate,) work space.
-        left: (2, resource) work space.
-        actions: (arm,) where the actions are written.
+        episode: number of the episode within its batch.
+        num_episodes: size of the batch.
+        room: work space, with the drawn actions if there are any.
     """
+    type_of_arm, ranks, usage, limit = tables.type_of_arm, tables.ranks[period], tables.usage, tables.limit
+    drawn_ranks = tables.drawn_ranks[period] if len(tables.drawn_ranks) > 0 else ranks
+    least, num_ranks, stop, shuffle = tables.least, tables.num_ranks, tables.stop, tables.shuffle
+    candidates = len(states) * ranks.shape[2]
+    base = np.uint64(episode) * np.uint64(candidates)
+    stop_place = np.uint64(num_episodes) * np.uint64(candidates) + np.uint64(episode)
+    work, bits, left, drawn, actions = room
     num_actions, num_resources = ranks.shape[2], len(limit)
     # The first candidate of each rank, the next one of the same rank, those of one rank, and flags of served arms.
     head, link, members, served = work[0], work[1], work[2], work[3]
@@ -97,7 +129,7 @@ def serve(
     # Backwards, so that each list is in the order of the arms.
     for n in range(len(states) - 1, -1, -1):
         kind, s = type_of_arm[n], states[n]
-        actions[n] = idle[kind, s]
+        actions[n] = tables.idle[kind, s]
         served[n] = 0
         for a in range(num_actions - 1, -1, -1):
             r = drawn_ranks[kind, s, a] if drawn[n] == a else ranks[kind, s, a]
@@ -156,27 +188,20 @@ def serve(
                 _sift(bits, members, 0, last)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def serve_batch(
-    type_of_arm, ranks, drawn_ranks, usage, idle, limit, least, num_ranks, stop, shuffle, drawn, states, key
-):  # fmt: skip
-    """(episode, arm) actions of a batch at one step; without (episode, arm) drawn actions these are -1."""
-    num_episodes, num_arms = states.shape
-    candidates = num_arms * ranks.shape[2]
-    actions = np.empty((num_episodes, num_arms), dtype=np.int32)
-    work = np.empty((4, max(num_ranks, candidates)), dtype=np.int64)
-    bits, left = np.empty(candidates, dtype=np.uint64), np.empty((2, len(limit)))
-    stop_place = np.uint64(num_episodes) * np.uint64(candidates)
-    for e in range(num_episodes):
-        serve(
-            type_of_arm, ranks, drawn_ranks, drawn[e], usage, idle, limit, least, num_ranks, states[e], key,
-            np.uint64(e) * np.uint64(candidates), stop, shuffle, stop_place + np.uint64(e), work, bits, left,
-            actions[e],
-        )  # fmt: skip
+@njit
+def serve_batch(tables, states, key, drawn):
+    """(episode, arm) actions of a batch at the first step of the period, with (episode, arm) drawn actions or none."""
+    actions, room = np.empty(states.shape, dtype=np.int32), make_room(tables)
+    for e in range(len(states)):
+        for n in range(states.shape[1] if len(drawn) > 0 else 0):
+            room.drawn[n] = drawn[e, n]
+        serve(tables, np.int64(0), states[e], key, e, len(states), room)
+        for n in range(states.shape[1]):
+            actions[e, n] = room.actions[n]
     return actions
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def assign_uniformly(type_of_arm, states, allocation, key):
     """(episode, arm) actions, drawn uniformly within each type and state.
 

@@ -10,6 +10,7 @@ p_i = S - i states behind it, the number of a point is
 since C(r + p, p) - C(r - x + p, p) points agree before i and are smaller at i. O(S) a point, no search.
 """
 
+from collections.abc import Callable
 from math import comb
 
 import numpy as np
@@ -37,34 +38,36 @@ def lattice_points(num_arms: int, num_states: int) -> Ints:
     return np.column_stack([points, num_arms - points.sum(axis=1)])
 
 
-def fitting_amounts(left: Ints, used: Floats, need: Floats, limit: Floats, takes_rest: bool) -> tuple[Ints, Ints]:
-    """(branch,) the least that a cell may have, and how many amounts it may have from there on, in each beginning.
+def list_amounts(
+    needs: Floats, kinds: Ints, arms: Ints, limit: Floats, check: Callable[[float], None], takes_rest: bool = True
+) -> tuple[Indices, Floats]:
+    """(row, cell) all numbers of arms per cell within a budget, cell by cell, and their (row, resource) use.
 
     Args:
-        left: (branch,) arms that have no cell yet.
-        used: (branch, resource) what the others use.
-        need: (resource,) what one arm in the cell uses.
+        needs: (cell, resource) what one arm in each cell uses.
+        kinds: (cell,) the type of each cell, in ascending order.
+        arms: (type,) number of arms.
         limit: (resource,) the budget.
-        takes_rest: whether all that are left must take this cell, for it is the last; where they do not fit, no
-            amount is possible.
+        check: called with the number of rows before they grow; raises if there are too many.
+        takes_rest: whether the last cell of a type takes all arms that are left.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(need > 0, np.floor((limit - used) / need), np.inf).min(axis=1)
-    most = np.minimum(left, room).astype(np.int64)
-    least = left if takes_rest else np.zeros_like(left)
-    return least, np.maximum(most - least + 1, 0)
-
-
-def branches(least: Ints, number: Ints) -> tuple[Ints, Ints]:
-    """(branch,) from which beginning each branch comes, and its amount.
-
-    Args:
-        least: (beginning,) the first amount of each.
-        number: (beginning,) how many amounts there are.
-    """
-    parent = np.repeat(np.arange(len(number)), number)
-    amount = np.arange(len(parent)) - np.repeat(np.cumsum(number) - number, number) + least[parent]
-    return parent, amount
+    chosen, used, left = np.zeros((1, 0), dtype=np.int32), np.zeros((1, len(limit))), np.zeros(1, dtype=np.int64)
+    for i, need in enumerate(needs):
+        if i == 0 or kinds[i - 1] != kinds[i]:
+            left = np.full(len(chosen), arms[kinds[i]], dtype=np.int64)
+        # Every beginning branches into all amounts that the cell may have: up to the arms left and the room in the
+        # budget. If the rest does not fit, the branch ends.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(need > 0, np.floor((limit - used) / need), np.inf).min(axis=1, initial=np.inf)
+        is_last = i + 1 == len(kinds) or kinds[i + 1] != kinds[i]
+        least = left if takes_rest and is_last else np.zeros_like(left)
+        number = np.maximum(np.minimum(left, room).astype(np.int64) - least + 1, 0)
+        check(float(number.sum()))
+        parent = np.repeat(np.arange(len(number)), number)
+        amount = np.arange(len(parent)) - np.repeat(np.cumsum(number) - number, number) + least[parent]
+        chosen = np.column_stack([chosen[parent], amount.astype(np.int32)])
+        used, left = used[parent] + amount[:, None] * need, left[parent] - amount
+    return chosen, used
 
 
 def lattice_index(points: Array) -> Ints:
@@ -107,38 +110,6 @@ def number_points(points: Array, num_arms: Array | np.int64, tables: Ints) -> In
         index += tables[last - s, left] - tables[last - s, after]
         left = after
     return index
-
-
-def interpolate(function: Floats, num_arms: int, points: Ints) -> Floats:
-    """(point,) a function of few arms at the same proportions of many arms, linear on Kuhn's simplices.
-
-    In running sums of the counts the lattice is {0 <= c_1 <= c_2 <= ... <= N}; from the whole parts of scaled sums,
-    one coordinate after the other goes up, the one with the largest remainder first.
-
-    Args:
-        function: (coarse point,) values on the lattice of few arms.
-        num_arms: number of few arms.
-        points: (point, state) the lattice of many arms.
-    """
-    # Running sums of the counts at the scale of few arms.
-    sums = np.cumsum(points[:, :-1], axis=1) * (num_arms / points[0].sum())
-    corner = np.floor(sums)
-    rest = sums - corner
-    order = np.argsort(rest[:, ::-1], axis=1, kind="stable")[:, ::-1]
-    order = rest.shape[1] - 1 - order  # of equal remainders the later coordinate first, so that sums stay ordered
-    # From corner to corner of the simplex, each with the difference of neighbouring remainders as its weight.
-    tables = lattice_tables(num_arms, points.shape[1])
-    rows = np.arange(len(points))
-    value, before = np.zeros(len(points)), np.ones(len(points))
-    for step in range(rest.shape[1] + 1):
-        after = rest[rows, order[:, step]] if step < rest.shape[1] else np.zeros(len(points))
-        whole = np.minimum(corner, num_arms).astype(np.int64)
-        counts = np.diff(whole, axis=1, prepend=0, append=num_arms)
-        value += (before - after) * function[number_points(counts, np.int64(num_arms), tables)]
-        before = after
-        if step < rest.shape[1]:
-            corner[rows, order[:, step]] += 1
-    return value
 
 
 def lattice_neighbours(points: Ints, source: int, target: int) -> Indices:

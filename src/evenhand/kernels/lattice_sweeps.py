@@ -6,22 +6,14 @@ Large work is cut into parts for threads, which do not change the result.
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numba import njit
 
+from evenhand.kernels.compilation import THREADS_FROM, in_parts, njit
 from evenhand.kernels.splits import Bands, Lines, Listed, Steps
-from evenhand.parallel import in_order, num_threads
+from evenhand.parallel import num_threads
 from evenhand.typing import Array, Floats, Indices, Ints
 
 ABREAST = 32
 """Lines that are swept side by side, so that a weight, once loaded, serves them all."""
-
-THREADS_FROM = 2e6
-"""Elementary operations from which a loop uses threads."""
-
-
-def _parts(work: float) -> int:
-    """Parts that work is cut into, one per thread."""
-    return num_threads() if work >= THREADS_FROM else 1
 
 
 # -- splits -----------------------------------------------------------------------------------------------------------
@@ -39,15 +31,15 @@ def sweep_lines(values: Floats, lines: Lines, bands: Bands) -> Floats:
         (batch, point) their expectations.
     """
     result = np.empty_like(values)
-    parts = _parts(values.size * len(bands.weights) / len(bands.first))
-    given = (values, *lines, *bands, result)
-    for _ in in_order(lambda part: _sweep(part, parts, *given), range(parts), parts):
-        pass
+    work = values.size * len(bands.weights) / len(bands.first)
+    in_parts(_sweep, work, values, lines, bands, result)
     return result
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _sweep(part, parts, values, points, line_starts, first, row_starts, weights, result):
+@njit(fastmath={"reassoc", "contract"})
+def _sweep(part, parts, values, lines, bands, result):
+    points, line_starts = lines
+    first, row_starts, weights = bands
     batch = len(values)
     num_lines = len(line_starts) - 1
     groups = (num_lines + ABREAST - 1) // ABREAST
@@ -103,13 +95,11 @@ def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below
         (point, next point) probabilities.
     """
     grown = np.empty((len(leaving), len(below)))
-    parts = _parts(len(leaving) * below.size)
-    for _ in in_order(lambda part: _grow(part, parts, law, rows, leaving, parent, below, grown), range(parts), parts):
-        pass
+    in_parts(_grow, len(leaving) * below.size, law, rows, leaving, parent, below, grown)
     return grown
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _grow(part, parts, law, rows, leaving, parent, below, grown):
     num_next, num_states = below.shape
     for i in range(part, len(leaving), parts):
@@ -123,7 +113,7 @@ def _grow(part, parts, law, rows, leaving, parent, below, grown):
             grown[i, y] = total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(fastmath={"reassoc", "contract"})
 def dot_rows(left, right, i, j):
     """(pair,) the products of rows i of `left` and j of `right`."""
     result = np.empty(len(i))
@@ -159,12 +149,10 @@ def climb_budget(
     depth = int(units.max()) + 1
     best = np.tile(final, (depth, len(gains), 1))
     code = np.zeros(best.shape, dtype=strides.dtype)
-    parts = _parts(10.0 * final.size * len(gains))
-
-    given = (final, gains, units, *steps, strides, best, code)
+    parts = num_threads() if 10.0 * final.size * len(gains) >= THREADS_FROM else 1
 
     def climb(part: int, j: int) -> None:
-        _climb(part, parts, j, *given)
+        _climb(part, parts, j, final, (gains, units, strides), steps, (best, code))
 
     if parts == 1:
         for j in range(1, num_units + 1):
@@ -177,8 +165,11 @@ def climb_budget(
     return best[num_units % depth, 0], code[num_units % depth, 0]
 
 
-@njit(cache=True, nogil=True)
-def _climb(part, parts, j, final, gains, units, run_starts, offsets, begins, ends, strides, best, code):
+@njit
+def _climb(part, parts, j, final, cells, steps, tables):
+    gains, units, strides = cells
+    run_starts, offsets, begins, ends = steps
+    best, code = tables
     depth, num_cells = len(best), len(gains)
     here = j % depth
     for run in range(part, len(run_starts) - 1, parts):
@@ -206,7 +197,7 @@ def _climb(part, parts, j, final, gains, units, run_starts, offsets, begins, end
                 choice[p] = choice_before[p] + stride if better else choice[p]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def decode_climb(points, code, gains, sources, landings, base, tables):
     """(point, cell) amounts of coded choices, their (point,) gains, and the (point,) numbers of the points reached.
 
@@ -264,15 +255,13 @@ def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> 
         (point,) best values, and the (point,) numbers of the first best allocations.
     """
     best, choice = np.empty(len(points)), np.empty(len(points), dtype=np.int64)
-    parts = _parts(points.size * len(listed.gains))
-    given = (points, *listed, tables, values, best, choice)
-    for _ in in_order(lambda part: _best_listed(part, parts, *given), range(parts), parts):
-        pass
+    in_parts(_best_listed, points.size * len(listed.gains), points, listed, tables, values, best, choice)
     return best, choice
 
 
-@njit(cache=True, nogil=True)
-def _best_listed(part, parts, points, takes, shifts, arms, offsets, gains, tables, values, best, choice):
+@njit
+def _best_listed(part, parts, points, listed, tables, values, best, choice):
+    takes, shifts, arms, offsets, gains = listed
     num_points, num_states = points.shape
     for p in range(part, num_points, parts):
         top, first = -np.inf, 0

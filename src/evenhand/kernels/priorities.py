@@ -29,12 +29,12 @@ open cell uses. Between limits the open cells stay the same, and cells are taken
 
 What is taken is exactly what one draw after the other would have taken, since halving only reveals the times bit by bit
 and a limit, once met, stays met. The size m of a block may depend on all that was taken before, so any rule for it
-leaves the law as it is. As many draws as there are arms left surely meet a limit; this is what `sample_by_priority`
-uses. Each limit then takes about log2 N + 2 halvings of S A cells, and there are at most S A limits:
+leaves the law as it is. As many draws as there are arms left surely meet a limit; each limit then takes about
+log2 N + 2 halvings of S A cells, and there are at most S A limits:
 
     O(limits S A log N)  instead of  O(N S A).
 
-Compiled (`compiled_priorities`), a block ends a little before the limit is expected, so that it is mostly taken whole
+In `priority_sampling` a block ends a little before the limit is expected, so that it is mostly taken whole
 and what is left to go is about the square root of what it was; and where a limit is only a few draws away, these are
 made one by one. Every episode draws from a counter of its own (see `randomness`).
 
@@ -45,112 +45,18 @@ merged. What a cell may use is compared plainly, d_c <= b: the caller leaves roo
 import numpy as np
 
 from evenhand.errors import TooLargeError
-from evenhand.kernels.threads import can_compile, threads_for
 from evenhand.typing import Bools, Floats, Ints
 
 LARGEST_LAW = 200_000
 """Allocations, complete or on the way, beyond which an exact law is refused."""
 
 
-# -- drawing ----------------------------------------------------------------------------------------------------------
-
-
-def sample_by_priority(
-    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, rng: np.random.Generator
-) -> Ints:
-    """Algorithm 1 by halving, in NumPy: all episodes at once, each with its own limits.
-
-    Args:
-        priorities: (episode, state, action) scores; those of 0 are never drawn.
-        counts: (episode, state) arms.
-        spend: (episode, resource) what may be spent.
-        usage: (state, action, resource) usage.
-        rng: where the draws come from.
-
-    Returns:
-        (episode, state, action) allocations.
-    """
-    taken = np.zeros(priorities.shape, dtype=np.int64)
-    block = np.zeros(priorities.shape, dtype=np.int64)
-    opened = _open_cells(priorities, counts, spend, usage, taken)
-    while opened.any():
-        arms_left = (counts - taken.sum(axis=2)).sum(axis=1)
-        # 1. Episodes whose block is used up draw a new one, of as many draws as there are arms left: it surely meets a
-        # limit.
-        fresh = ~block.any(axis=(1, 2)) & opened.any(axis=(1, 2))
-        block += _multinomial(np.where(fresh, arms_left, 0), np.where(opened, priorities, 0.0), rng)
-        # 2. Halve time. A single draw is not halved any more: it is taken, whether or not it meets the limit.
-        last = (block.sum(axis=(1, 2)) == 1)[:, None, None]
-        half = np.where(last, block, rng.binomial(block, 0.5))
-        opened_after = _open_cells(priorities, counts, spend, usage, taken + half)
-        limit = (opened_after != opened).any(axis=(1, 2), keepdims=True)
-        # 3. No limit in the first half: take it, and the second half is what is left of the block. A limit: take
-        # nothing, and the first half is the new block.
-        accepted = np.where(last | ~limit, half, 0)
-        block = np.where(limit, half, block) - accepted
-        taken += accepted
-        # Only a single draw can close a cell, since nothing else that meets a limit is ever taken.
-        opened = np.where(last, opened_after, opened)
-    return taken
-
-
-def _open_cells(priorities: Floats, counts: Ints, spend: Floats, usage: Floats, taken: Ints) -> Bools:
-    """(episode, state, action) which cells can still be taken after (episode, state, action) `taken`."""
-    # Rounding must not leave less than nothing, or even the idle action would not fit.
-    left = np.maximum(spend - np.einsum("esa,sak->ek", taken, usage), 0.0)
-    fits = (usage <= left[:, None, None]).all(axis=3)
-    return np.asarray(fits & (priorities > 0) & (taken.sum(axis=2) < counts)[:, :, None])
-
-
-def _multinomial(totals: Ints, weights: Floats, rng: np.random.Generator) -> Ints:
-    """(episode, state, action) how many of (episode,) `totals` draws fall in each cell, in proportion to its weight.
-
-    From the last cell to the first, Bin(what is left, w_c / (w_1 + ... + w_c)): such sums lose nothing to cancellation,
-    and the first open cell takes all that is left.
-    """
-    flat = weights.reshape(len(weights), -1)
-    sums = np.cumsum(flat, axis=1)
-    # A closed cell has share 0; the first open one has share 1, w_1 / w_1.
-    shares = np.divide(flat, sums, out=np.zeros_like(flat), where=flat > 0)
-    numbers = np.zeros(flat.shape, dtype=np.int64)
-    left = totals.copy()
-    for cell in reversed(range(flat.shape[1])):
-        numbers[:, cell] = rng.binomial(left, shares[:, cell])
-        left -= numbers[:, cell]
-    return numbers.reshape(weights.shape)
-
-
-def sample_by_priority_fast(
-    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, key: np.uint64, first: int = 0
-) -> Ints:
-    """Algorithm 1, compiled: the same law as `sample_by_priority`, which stands in without Numba, by other draws.
-
-    Args:
-        priorities: (episode, state, action) scores; those of 0 are never drawn.
-        counts: (episode, state) arms.
-        spend: (episode, resource) what may be spent.
-        usage: (state, action, resource) usage.
-        key: the step's key.
-        first: the number of the first episode of this batch.
-
-    Returns:
-        (episode, state, action) allocations.
-    """
-    if not can_compile():
-        return sample_by_priority(priorities, counts, spend, usage, np.random.default_rng([int(key), first]))
-    from evenhand.kernels import compiled_priorities
-
-    scores, amounts = np.ascontiguousarray(priorities), np.ascontiguousarray(spend)
-    arms, uses = np.ascontiguousarray(counts), np.ascontiguousarray(usage)
-    with threads_for(100.0 * priorities.size):
-        allocation = compiled_priorities.sample_batch(scores, arms, amounts, uses, key, first)
-    return np.asarray(allocation, dtype=np.int64)
-
-
 # -- the exact law ----------------------------------------------------------------------------------------------------
 
 
-def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats) -> tuple[Ints, Floats]:
+def priority_law(
+    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, largest: int = LARGEST_LAW
+) -> tuple[Ints, Floats]:
     """The exact law of an allocation drawn by priorities.
 
     Args:
@@ -158,12 +64,13 @@ def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats)
         counts: (state,) arms.
         spend: (resource,) what may be spent.
         usage: (state, action, resource) usage.
+        largest: number of allocations, complete or on the way, beyond which it is refused.
 
     Returns:
         (choice, state, action) allocations, each once, and their (choice,) probabilities.
 
     Raises:
-        TooLargeError: more than LARGEST_LAW allocations would have to be distinguished.
+        TooLargeError: more than `largest` allocations would have to be distinguished.
     """
     weights = _key_weights(np.repeat(counts, priorities.shape[1]))
     taken, chances = np.zeros((1, *priorities.shape), dtype=np.int64), np.ones(1)
@@ -173,12 +80,20 @@ def priority_law(priorities: Floats, counts: Ints, spend: Floats, usage: Floats)
         shares = np.where(opened, priorities, 0.0)
         shares *= (chances / shares.sum(axis=(1, 2)))[:, None, None]
         taken, chances = _take_one(taken, shares, weights)
-        if len(taken) > LARGEST_LAW:
+        if len(taken) > largest:
             raise TooLargeError(
-                f"the exact law of {counts.sum()} arms has over {LARGEST_LAW} allocations at its {arm + 1}th arm. "
+                f"the exact law of {counts.sum()} arms has over {largest} allocations at its {arm + 1}th arm. "
                 "Draw samples instead."
             )
     return taken, chances
+
+
+def _open_cells(priorities: Floats, counts: Ints, spend: Floats, usage: Floats, taken: Ints) -> Bools:
+    """(episode, state, action) which cells can still be taken after (episode, state, action) `taken`."""
+    # Rounding must not leave less than nothing, or even the idle action would not fit.
+    left = np.maximum(spend - np.einsum("esa,sak->ek", taken, usage), 0.0)
+    fits = (usage <= left[:, None, None]).all(axis=3)
+    return np.asarray(fits & (priorities > 0) & (taken.sum(axis=2) < counts)[:, :, None])
 
 
 # -- merging ----------------------------------------------------------------------------------------------------------

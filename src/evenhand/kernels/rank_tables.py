@@ -61,10 +61,8 @@ class RankTables(NamedTuple):
         """
         from evenhand.kernels.greedy_service import serve_batch
 
-        chosen = np.full(states.shape, -1, dtype=np.int32) if drawn is None else drawn
-        own = self.ranks[0] if drawn is None else self.drawn_ranks[0]
-        tables = (self.type_of_arm, self.ranks[0], own, *self[4:])
-        return np.asarray(serve_batch(*tables, chosen, states, key), dtype=np.int32)
+        chosen = np.empty((0, 0), dtype=np.int32) if drawn is None else drawn
+        return np.asarray(serve_batch(self, states, key, chosen), dtype=np.int32)
 
 
 def rank_tables(
@@ -75,13 +73,14 @@ def rank_tables(
     limit: Floats,
     stop: bool = False,
     shuffle: bool = True,
-    drawn_ranks: Indices | None = None,
-    drawn_sums: Floats | None = None,
+    drawn: tuple[Indices, Floats] | None = None,
 ) -> RankTables:
-    """The tables of a policy without a period; arguments are the fields of `RankTables` without their first axis."""
-    own = ranks[None][:0] if drawn_ranks is None else drawn_ranks[None]
-    sums = np.zeros(own.shape) if drawn_sums is None else drawn_sums[None]
-    ranked = ranks >= 0 if drawn_ranks is None else (ranks >= 0) | (drawn_ranks >= 0)
+    """Tables of a policy without a period.
+
+    Arguments are the fields of `RankTables` without their first axis; `drawn` are `drawn_ranks` and `drawn_sums`.
+    """
+    own, sums = (ranks[None][:0], np.zeros((0, *ranks.shape))) if drawn is None else (drawn[0][None], drawn[1][None])
+    ranked = ranks >= 0 if drawn is None else (ranks >= 0) | (drawn[0] >= 0)
     least = usage[ranked].min(axis=0, initial=np.inf)
     num_ranks = 1 + max(int(ranks.max()), int(own.max(initial=-1)))
     return fixed(RankTables(type_of_arm, ranks[None], own, sums, usage, idle, limit, least, num_ranks, stop, shuffle))
@@ -112,11 +111,12 @@ def fixed(tables: Tables) -> Tables:
         tables: a named tuple of arrays and numbers.
     """
     make: Any = type(tables)
-    made: Tables = make(*(_fixed(field) if isinstance(field, np.ndarray) else field for field in tables))
+    made: Tables = make(*(read_only(field) if isinstance(field, np.ndarray) else field for field in tables))
     return made
 
 
-def _fixed(array: Array) -> Array:
+def read_only(array: Array) -> Array:
+    """A contiguous read-only view, so that loops are compiled for one kind of array."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

@@ -1,7 +1,8 @@
 """Compiled loops over the counts of several types; the mathematics is in `boxes`, NumPy versions in tests/oracles."""
 
 import numpy as np
-from numba import njit
+
+from evenhand.kernels.compilation import njit
 
 LANES = 64
 """Values that are treated side by side, so that a weight, once loaded, serves them all; what they need stays near."""
@@ -10,8 +11,17 @@ LANES = 64
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _expand(starts, columns, weights, first, last, values):
+@njit(fastmath={"contract"})
+def expand(rows, first, last, values):
+    """(lane, outcome, rest) the expectation over the next counts of one type.
+
+    Args:
+        rows: the distributions of the type (`Rows`).
+        first: the first outcome.
+        last: the outcome after the last.
+        values: (lane, point, rest) values.
+    """
+    starts, columns, weights = rows
     lanes, _, rest = values.shape
     result = np.zeros((lanes, last - first, rest))
     for lane in range(lanes):
@@ -33,13 +43,21 @@ def _expand(starts, columns, weights, first, last, values):
     return result
 
 
-def expand(rows, first, last, values):
-    """The expectation over the next counts of one type."""
-    return _expand(*rows, first, last, values)  # type: ignore[call-arg]
+@njit(fastmath={"contract"})
+def best_last(rows, pairs, gains, spans, stride, values, tie):
+    """(lane, point) value of the best pair of the last type, and its code.
 
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _best_last(starts, columns, weights, pair_starts, points, gains, spans, stride, values, tie):
+    Args:
+        rows: the distributions of the type (`Rows`).
+        pairs: its pairs (`Pairs`).
+        gains: (pair,) gain of each.
+        spans: (span, 2) the outcomes that the budget allows, as ranges.
+        stride: of the type in codes.
+        values: (lane, point) values.
+        tie: difference up to which values are equal.
+    """
+    starts, columns, weights = rows
+    pair_starts, points = pairs
     lanes, num_points = values.shape
     best, codes = np.empty((lanes, num_points)), np.empty((lanes, num_points), dtype=np.int64)
     table, top = np.zeros((num_points, LANES)), np.empty((num_points, LANES))
@@ -85,13 +103,23 @@ def _best_last(starts, columns, weights, pair_starts, points, gains, spans, stri
     return best, codes
 
 
-def best_last(rows, pairs, gains, spans, stride, values, tie):
-    """The best pair of the last type."""
-    return _best_last(*rows, *pairs, gains, spans, stride, values, tie)  # type: ignore[call-arg]
+@njit
+def keep_best(pairs, gains, first, last, stride, found_best, kept_best, tie):
+    """Replace values and codes by those of pairs that lead to some outcomes, where these are better.
 
-
-@njit(cache=True, nogil=True)
-def _keep_best(pair_starts, points, gains, first, last, stride, found, found_codes, kept, kept_codes, tie):
+    Args:
+        pairs: the pairs of the type (`Pairs`).
+        gains: (pair,) gain of each.
+        first: the first outcome.
+        last: the outcome after the last.
+        stride: of the type in codes.
+        found_best: (lane, outcome, rest) values and codes behind these outcomes (`Best`).
+        kept_best: (lane, point, rest) the best so far; replaced.
+        tie: difference up to which values are equal.
+    """
+    pair_starts, points = pairs
+    found, found_codes = found_best
+    kept, kept_codes = kept_best
     lanes, _, rest = found.shape
     for lane in range(lanes):
         for o in range(first, last):
@@ -100,7 +128,7 @@ def _keep_best(pair_starts, points, gains, first, last, stride, found, found_cod
                 x, gain, own, some = points[pair], gains[pair], pair * stride, 0
                 for q in range(rest):
                     some += gain + found[lane, to, q] > kept[lane, x, q] + tie
-                # As in `_best_last`: looking is quicker than writing.
+                # As in `best_last`: looking is quicker than writing.
                 if some == 0:
                     continue
                 for q in range(rest):
@@ -110,16 +138,13 @@ def _keep_best(pair_starts, points, gains, first, last, stride, found, found_cod
                     kept_codes[lane, x, q] = own + found_codes[lane, to, q] if better else kept_codes[lane, x, q]
 
 
-def keep_best(pairs, gains, first, last, stride, found, kept, tie):
-    """Let the pairs that lead to some outcomes compete."""
-    _keep_best(*pairs, gains, first, last, stride, *found, *kept, tie)  # type: ignore[call-arg]
-
-
 # -- following and pushing --------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _follow(starts, columns, weights, bases, rests, places, chosen, changes, values, room):
+@njit(fastmath={"reassoc", "contract"})
+def _follow(laws, rests, places, leaves, values, room):
+    starts, columns, weights, bases, _ = laws
+    chosen, changes = leaves
     num_types = len(rests)
     result = np.empty(len(chosen))
     for leaf in range(len(chosen)):
@@ -143,8 +168,10 @@ def _follow(starts, columns, weights, bases, rests, places, chosen, changes, val
     return result
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _push(starts, columns, weights, bases, rests, places, chosen, changes, masses, room):
+@njit(fastmath={"reassoc", "contract"})
+def _push(laws, rests, places, leaves, masses, room):
+    starts, columns, weights, bases, _ = laws
+    chosen, changes = leaves
     num_types = len(rests)
     for leaf in range(len(chosen) + 1):
         # What has gathered behind a beginning that ends here moves on to the beginning before it.
@@ -177,10 +204,10 @@ def follow(laws, leaves, values):
     """The expected value after each leaf."""
     # `follow` reads its values where they are, so their place in the room is left out.
     places = _places(laws) - len(values)
-    return _follow(*laws[:4], laws.rests, places, *leaves, values, np.empty(places[-1]))  # type: ignore[call-arg]
+    return _follow(laws, laws.rests, places, leaves, values, np.empty(places[-1]))
 
 
 def push(laws, leaves, masses):
     """Push the mass at each leaf forward by one step."""
     places = _places(laws)
-    return _push(*laws[:4], laws.rests, places, *leaves, masses, np.zeros(places[-1]))[: places[1]].copy()  # type: ignore[call-arg]
+    return _push(laws, laws.rests, places, leaves, masses, np.zeros(places[-1]))[: places[1]].copy()

@@ -25,14 +25,15 @@ V_tau: three products of S terms, a mean, and 4 eps size for zeros that were lef
 the error of the values, e, which moves an index by e / b, where b is the slope of the advantage at the index. `errors`
 has e relative to the largest size; advantages below e, or below TIE size, count as 0.
 
-`compiled_layers` does the same in loops.
+A layer is a table with one row per charge: the charge, the advantage of each state, and the idle value of each state.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.kernels.whittle_pivots import CROWDED, DONE, TIE
+from evenhand.kernels.compilation import in_parts, njit
+from evenhand.kernels.whittle_pivots import TIE
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -57,8 +58,8 @@ class Layers(NamedTuple):
     errors: Floats
     """(arm,) bound on the error of an advantage, relative to the largest number met."""
 
-    status: Ints
-    """(arm,) DONE, or CROWDED if there were more charges than room."""
+    crowded: Bools
+    """(arm,) whether there were more charges than room."""
 
     @classmethod
     def empty(cls, num_arms: int, num_steps: int, num_states: int) -> "Layers":
@@ -68,150 +69,176 @@ class Layers(NamedTuple):
             regained=np.full((num_arms, 2), -1, dtype=np.int32),
             witnesses=np.full((num_arms, 2), np.nan),
             errors=np.zeros(num_arms),
-            status=np.full(num_arms, DONE, dtype=np.int64),
+            crowded=np.zeros(num_arms, dtype=np.bool_),
         )
 
 
 # -- layers -----------------------------------------------------------------------------------------------------------
 
 
-def index_layers(
-    transitions: Floats, rewards: Floats, num_states: Ints, factor: float, num_steps: int, room: int
-) -> Layers:
-    """The indices of every arm at every step, in NumPy.
+def index_layers(tables: tuple[Floats, Floats, Ints], factor: float, num_steps: int, room: int) -> Layers:
+    """The indices of every arm at every step.
 
     Args:
-        transitions: (arm, state, action, next_state) probabilities, passive first.
-        rewards: (arm, state, action) rewards.
-        num_states: (arm,) how many states are real; the rest is padding.
-        factor: what the next step counts for, gamma.
-        num_steps: how many steps there are.
-        room: most charges a state and step.
+        tables: (arm, state, action, next_state) transitions, passive first; (arm, state, action) rewards; and (arm,)
+            numbers of real states.
+        factor: weight of the next step, gamma.
+        num_steps: number of steps.
+        room: most charges per state and step.
     """
-    found = Layers.empty(len(rewards), num_steps, rewards.shape[1])
-    for arm, n in enumerate(num_states):
-        _walk(arm, transitions[arm, :n, :, :n], rewards[arm, :n], factor, num_steps, room, found)
+    found = Layers.empty(len(tables[1]), num_steps, tables[1].shape[1])
+    work = float(num_steps**2 * (tables[2].astype(np.float64) ** 3).sum())
+    in_parts(_walk, work, tables, float(factor), num_steps, room, found)
     return found
 
 
-def _walk(
-    arm: int, transitions: Floats, rewards: Floats, factor: float, num_steps: int, room: int, found: Layers
-) -> None:
-    n = len(rewards)
-    # Relative to their mean over states, as values are: P_1 - P_0 does not see constants.
-    gain, passive = rewards[:, 1] - rewards[:, 0], rewards[:, 0] - rewards[:, 0].mean()
-    forward, effect = factor * transitions[:, 0].T, factor * (transitions[:, 1] - transitions[:, 0]).T
-    # V_0 = 0 has no kinks: any one charge will do.
-    charges, values = np.array([gain.mean()]), np.zeros((1, n))
-    spread, error, largest = float(np.ptp(rewards)), 0.0, 0.0
-    for step in range(num_steps - 1, -1, -1):
-        # The equations of the file's head, at all charges at once: (charge, state) tables.
-        advantages = gain - charges[:, None] + values @ effect
-        idle = passive + values @ forward
-        charges, advantages, idle = _reach_out(charges, advantages, idle)
-        size = max(spread, float(np.abs(values).max()), float(np.abs(charges).max()))
-        # The bound on rounding of the file's head.
-        error, largest = factor * error + (4 * n + 20) * EPSILON * size, max(largest, size)
-        # Twice, since an advantage is a difference of values.
-        _read_off(arm, step, charges, advantages, max(TIE * size, 2 * error), found)
-        charges, advantages, idle = _add_zeros(charges, advantages, idle, BLUR * size)
-        if len(charges) > room * n * num_steps:
-            found.status[arm] = CROWDED
-            return
-        # V = idle + max(advantage, 0), exact at every charge because all kinks are among them.
-        values = idle + np.maximum(advantages, 0.0)
-        values -= values.mean(axis=1, keepdims=True)
-    found.errors[arm] = 2 * error / largest if largest else 0.0
+@njit
+def _walk(part, parts, tables, factor, num_steps, room, found):
+    for arm in range(part, len(tables[2]), parts):
+        n = tables[2][arm]
+        transitions, rewards = tables[0][arm], tables[1][arm]
+        high, low, base, gain = -np.inf, np.inf, 0.0, 0.0
+        for s in range(n):
+            high, low = max(high, rewards[s, 0], rewards[s, 1]), min(low, rewards[s, 0], rewards[s, 1])
+            base += rewards[s, 0] / n
+            gain += (rewards[s, 1] - rewards[s, 0]) / n
+        # V_0 = 0 has no kinks: any one charge will do.
+        charges, values = np.full(1, gain), np.zeros((1, n))
+        error, largest = 0.0, 0.0
+        for step in range(num_steps - 1, -1, -1):
+            layer = np.empty((len(charges), 1 + 2 * n))
+            for k in range(len(charges)):
+                layer[k, 0] = charges[k]
+                for s in range(n):
+                    passive, active = 0.0, 0.0
+                    for j in range(n):
+                        passive += transitions[s, 0, j] * values[k, j]
+                        active += transitions[s, 1, j] * values[k, j]
+                    layer[k, 1 + s] = rewards[s, 1] - rewards[s, 0] - charges[k] + factor * (active - passive)
+                    layer[k, 1 + n + s] = rewards[s, 0] - base + factor * passive
+            layer = _reach_out(layer)
+            # The size of the layer, and the bound on rounding of the file's head; twice, since an advantage is a
+            # difference of values.
+            size = max(high - low, abs(layer[0, 0]), abs(layer[-1, 0]))
+            for k in range(len(values)):
+                for s in range(n):
+                    size = max(size, abs(values[k, s]))
+            error, largest = factor * error + (4 * n + 20) * EPSILON * size, max(largest, size)
+            _read_off(arm, step, layer, max(TIE * size, 2 * error), found)
+            layer = _add_zeros(layer, BLUR * size)
+            if len(layer) > room * n * num_steps:
+                found.crowded[arm] = True
+                break
+            # V = idle + max(advantage, 0), relative to its mean over states; exact, since all kinks are among the rows.
+            charges, values = layer[:, 0].copy(), np.empty((len(layer), n))
+            for k in range(len(layer)):
+                total = 0.0
+                for s in range(n):
+                    values[k, s] = layer[k, 1 + n + s] + max(layer[k, 1 + s], 0.0)
+                    total += values[k, s]
+                for s in range(n):
+                    values[k, s] -= total / n
+        found.errors[arm] = 2 * error / largest if largest > 0 else 0.0
 
 
-# -- one layer --------------------------------------------------------------------------------------------------------
+@njit
+def _reach_out(layer):
+    """The layer with a row more at each end, if necessary, beyond which no advantage changes its sign."""
+    n, rows = layer.shape[1] // 2, len(layer)
+    # Beyond the ends all advantages fall by 1 per unit of charge, so this is how far the last sign change is.
+    down, up = 0.0, 0.0
+    for s in range(1, n + 1):
+        down, up = max(down, -layer[0, s]), max(up, layer[rows - 1, s])
+    first, total = int(down > 0), rows + int(down > 0) + int(up > 0)
+    wide = np.empty((total, layer.shape[1]))
+    for row in range(total):
+        source = min(max(row - first, 0), rows - 1)
+        shift = -down if row < first else up if row - first == rows else 0.0
+        for i in range(layer.shape[1]):
+            wide[row, i] = layer[source, i] + (shift if i == 0 else -shift if i <= n else 0.0)
+    return wide
 
 
-def _reach_out(charges: Floats, advantages: Floats, idle: Floats) -> tuple[Floats, Floats, Floats]:
-    """More charges at both ends, so that no advantage changes its sign beyond them; advantages fall by 1 there."""
-    # Beyond the ends all advantages fall by 1 a unit of charge, so this is how far the last sign change is.
-    down, up = -float(advantages[0].min()), float(advantages[-1].max())
-    if down > 0:
-        charges = np.append(charges[0] - down, charges)
-        advantages, idle = np.vstack([advantages[0] + down, advantages]), np.vstack([idle[0], idle])
-    if up > 0:
-        charges = np.append(charges, charges[-1] + up)
-        advantages, idle = np.vstack([advantages, advantages[-1] - up]), np.vstack([idle, idle[-1]])
-    return charges, advantages, idle
+# -- indices ----------------------------------------------------------------------------------------------------------
 
 
-def _read_off(arm: int, step: int, charges: Floats, advantages: Floats, tie: float, found: Layers) -> None:
-    """The indices of a layer, and whether some state regains."""
-    passive = advantages <= tie
-    tied, zero = _first_zeros(charges, advantages, passive), _first_zeros(charges, advantages, advantages <= 0)
-    # A range of ties begins where the advantage is as good as 0; but for rounding alone 0 itself is more exact.
-    indices = np.where(zero - tied <= 4 * tie, zero, tied)
-    found.indices[arm, step, : len(indices)] = indices
-    again = np.maximum.accumulate(passive, axis=0) & (advantages > 2 * tie)
-    if found.regained[arm, 0] < 0 and again.any():
-        state = int(np.argmax(again.any(axis=0)))
-        found.regained[arm] = step, state
-        found.witnesses[arm] = indices[state], charges[np.argmax(again[:, state])]
+@njit
+def _read_off(arm, step, layer, tie, found):
+    """Indices of a layer, and whether some state regains."""
+    indices, regained, witness = found.indices[arm, step], found.regained[arm], found.witnesses[arm]
+    for s in range(layer.shape[1] // 2):
+        k, tied = _first_zero(layer, 1 + s, tie)
+        _, zero = _first_zero(layer, 1 + s, 0.0)
+        # A range of ties begins where the advantage is as good as 0; but for rounding alone 0 itself is more exact.
+        indices[s] = zero if zero - tied <= 4 * tie else tied
+        if regained[1] >= 0:
+            continue
+        # A state that regains is reported once, the first of the step nearest to the end.
+        for later in range(k + 1, len(layer)):
+            if layer[later, 1 + s] > 2 * tie:
+                regained[0], regained[1] = step, s
+                witness[0], witness[1] = indices[s], layer[later, 0]
+                break
 
 
-def _first_zeros(charges: Floats, advantages: Floats, passive: Bools) -> Floats:
-    """(state,) where each advantage reaches 0 on its way to the first charge that counts as passive, or this charge."""
-    first, states = passive.argmax(axis=0), np.arange(advantages.shape[1])
-    # An advantage that never gets there counts as there at the last charge.
-    first = np.where(passive.any(axis=0), first, len(charges) - 1)
-    before = np.maximum(first - 1, 0)
-    high, low = advantages[before, states], advantages[first, states]
-    # Linear between neighbouring charges.
-    share = np.where(high > low, np.clip(high / np.where(high > low, high - low, 1.0), 0.0, 1.0), 1.0)
-    return np.asarray(charges[before] + share * (charges[first] - charges[before]))
+@njit
+def _first_zero(layer, column, tie):
+    """The first row with an advantage of at most `tie`, and the charge at which 0 is reached before it."""
+    k = 0
+    while k < len(layer) - 1 and layer[k, column] > tie:
+        k += 1
+    if k == 0 or layer[k - 1, column] <= layer[k, column]:
+        return k, layer[k, 0]
+    share = layer[k - 1, column] / (layer[k - 1, column] - layer[k, column])
+    return k, layer[k - 1, 0] + min(max(share, 0.0), 1.0) * (layer[k, 0] - layer[k - 1, 0])
 
 
-def _add_zeros(charges: Floats, advantages: Floats, idle: Floats, blur: float) -> tuple[Floats, Floats, Floats]:
-    """A charge more wherever an advantage passes through 0 between two charges; all is linear there."""
-    left, right = advantages[:-1], advantages[1:]
-    # Only signs that differ by more than rounding make a crossing.
-    crossing = ((left > blur) & (right < -blur)) | ((left < -blur) & (right > blur))
-    interval, state = np.nonzero(crossing)
-    left, right = left[interval, state], right[interval, state]
-    share = left / (left - right)
-    kept = _apart(interval, share, left, right, charges, blur)
-    interval, state, share = interval[kept], state[kept], share[kept]
-    between = [_between(x, interval, share[:, None]) for x in (advantages, idle)]
-    # By construction; interpolation would leave a rounding error.
-    between[0][np.arange(len(state)), state] = 0.0
-    return (
-        np.insert(charges, interval + 1, _between(charges, interval, share)),
-        np.insert(advantages, interval + 1, between[0], axis=0),
-        np.insert(idle, interval + 1, between[1], axis=0),
-    )
+# -- zeros ------------------------------------------------------------------------------------------------------------
 
 
-def _between(ends: Floats, interval: Ints, share: Floats) -> Floats:
-    """Linear interpolation at a share of an interval."""
-    return np.asarray(ends[interval] + share * (ends[interval + 1] - ends[interval]))
+@njit
+def _add_zeros(layer, blur):
+    """The layer with a row more at each zero of an advantage; all is linear between rows."""
+    rows, n = len(layer), layer.shape[1] // 2
+    # Count first: once the indices have converged there are no new charges.
+    number = 0
+    for i in range(rows - 1):
+        for s in range(1, n + 1):
+            number += _crosses(layer[i, s], layer[i + 1, s], blur)
+    if number == 0:
+        return layer
+    wide, shares, filled = np.empty((rows + number, layer.shape[1])), np.empty(n + 1), 0
+    for i in range(rows):
+        for j in range(layer.shape[1]):
+            wide[filled, j] = layer[i, j]
+        filled += 1
+        if i == rows - 1:
+            break
+        for s in range(1, n + 1):
+            left, right = layer[i, s], layer[i + 1, s]
+            shares[s] = left / (left - right) if _crosses(left, right, blur) else np.inf
+        before = 0.0
+        while True:
+            # The first zero that is not treated yet; of equals the first state.
+            s = 1
+            for other in range(2, n + 1):
+                s = other if shares[other] < shares[s] else s
+            share = shares[s]
+            if share == np.inf:
+                break
+            shares[s] = np.inf
+            zero = layer[i, 0] + share * (layer[i + 1, 0] - layer[i, 0])
+            # An advantage that is mere rounding at the charge before: that charge is the zero already.
+            there = layer[i, s] + before * (layer[i + 1, s] - layer[i, s])
+            if abs(there) > blur and wide[filled - 1, 0] < zero < layer[i + 1, 0]:
+                for j in range(layer.shape[1]):
+                    wide[filled, j] = layer[i, j] + share * (layer[i + 1, j] - layer[i, j])
+                wide[filled, s] = 0.0
+                before, filled = share, filled + 1
+    return wide[:filled]
 
 
-def _apart(interval: Ints, share: Floats, left: Floats, right: Floats, charges: Floats, blur: float) -> Ints:
-    """Zeros to retain, in order: not those whose advantage is mere rounding at the charge before."""
-    kept: list[int] = []
-    zeros = _between(charges, interval, share)
-    for number in np.lexsort((share, interval)):
-        # Compared with the charge before it in the same interval, or with the interval's own beginning.
-        at, before, floor = interval[number], 0.0, charges[interval[number]]
-        if kept and interval[kept[-1]] == at:
-            before, floor = share[kept[-1]], zeros[kept[-1]]
-        there = left[number] + before * (right[number] - left[number])
-        if abs(there) > blur and floor < zeros[number] < charges[at + 1]:
-            kept.append(int(number))
-    return np.array(kept, dtype=np.int64)
-
-
-def index_layers_fast(
-    transitions: Floats, rewards: Floats, num_states: Ints, factor: float, num_steps: int, room: int
-) -> Layers:
-    """`index_layers`, compiled: the same up to rounding."""
-    from evenhand.kernels import compiled_layers
-
-    found = Layers.empty(len(rewards), num_steps, rewards.shape[1])
-    compiled_layers.index_layers(transitions, rewards, num_states, factor, num_steps, room, found)
-    return found
+@njit
+def _crosses(left, right, blur):
+    """True if an advantage passes through 0 by more than rounding."""
+    return (left > blur and right < -blur) or (left < -blur and right > blur)

@@ -41,13 +41,17 @@ A finite horizon is the arm unrolled in time, with rows of 0 at the last step. D
 because all states of one step have equally many steps ahead. So the same formulas hold, with m' (A + gamma 1 w') =
 initial' + gamma total w', where total is the weight of all steps: 1/(1 - gamma) without an end.
 
-`compiled_whittle` does the same with pivots collected in blocks and carried out as one matrix product.
+Pivots are held back: after k of them the tableau is X - sum_j column_j row_j, of which a pivot needs one row and one
+column. After BLOCK pivots they are carried out as one matrix product. That, and building tableaus, is done by NumPy for
+many arms at once; the loop over pivots is compiled.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.kernels.compilation import njit
+from evenhand.parallel import in_order, single_threaded_blas
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 TIE = 1e-12
@@ -63,9 +67,19 @@ FLAT = 1e-13
 FIRM = 1e-11
 """Pivots of an average below this count as 0: the switch splits the arm."""
 
-DONE, CROWDED, STUCK, SPLIT = 0, 1, 2, 3
-"""Ends of a sweep: at all-passive; with more pivots than there was room for; without a state to switch; at a switch
-that splits the arm into several closed classes (it is noted in `switched`, after the last pivot)."""
+ACCURATE = 1e-11
+"""Relative error of a sweep above which it is repeated with a tableau built afresh before nearly every pivot."""
+
+BLOCK = 32
+"""Pivots that are carried out together."""
+
+CHUNK = 1 << 16
+"""Entries of the tableaus that a thread works on at a time."""
+
+DONE, CROWDED, STUCK, SPLIT, STALE, FULL = range(6)
+"""Ends of a sweep: at all-passive; with more pivots than were allowed; without a state to switch; at a switch that
+splits the arm into several closed classes (it is noted in `switched`, after the last pivot). STALE: the tableau must be
+built afresh. FULL: pivots that are held back must be carried out."""
 
 
 class Sweeps(NamedTuple):
@@ -98,7 +112,7 @@ class Sweeps(NamedTuple):
 
     @classmethod
     def empty(cls, num_arms: int, num_states: int, room: int) -> "Sweeps":
-        """Nothing met yet, with room for so many pivots an arm."""
+        """No pivots yet, and room for some per arm."""
         return cls(
             num_pivots=np.zeros(num_arms, dtype=np.int64),
             charges=np.full((num_arms, room), np.nan),
@@ -110,204 +124,312 @@ class Sweeps(NamedTuple):
             status=np.full(num_arms, DONE, dtype=np.int64),
         )
 
+    def widened(self, room: int) -> "Sweeps":
+        """The same with room for more pivots."""
+        more = ((0, 0), (0, room - self.charges.shape[1]))
+        return self._replace(
+            charges=np.pad(self.charges, more, constant_values=np.nan),
+            switched=np.pad(self.switched, more, constant_values=-1),
+        )
+
 
 def probe(num_states: int) -> Floats:
     """(state,) the fixed vector z of the row check: well spread, without structure that a tableau could share."""
     return np.asarray(np.arange(1, num_states + 1) * 0.6180339887498949 % 1.0 - 0.5)
 
 
-# -- the tableau ------------------------------------------------------------------------------------------------------
+class _Arms(NamedTuple):
+    """Arms of a chunk."""
+
+    transitions: Floats
+    """(arm, state, action, next_state)"""
+
+    rewards: Floats
+    """(arm, state, action), relative to the middle of their range: constants change no advantage."""
+
+    initial: Floats
+    """(arm, state)"""
+
+    num_states: Ints
+    """(arm,)"""
+
+    spread: Floats
+    """(arm,) range of the rewards."""
+
+    factor: float
+    total: float
 
 
-class Tableau:
-    """[X | a | b] over a row for the initial law, of one arm and one policy."""
+class _Tableau(NamedTuple):
+    """[X | a | b] over a row for the initial distribution, per arm; and the pivots that are held back."""
 
-    def __init__(self, transitions: Floats, rewards: Floats, initial: Floats, factor: float, total: float) -> None:
-        """Stand at the policy that is active everywhere.
-
-        Args:
-            transitions: (state, action, next_state), passive first.
-            rewards: (state, action).
-            initial: (state,) law of the first state; 0 for an average.
-            factor: what the next step counts for, gamma.
-            total: the weight of all steps.
-        """
-        # Constants change no advantage; without them the rewards round less.
-        self.shift = (rewards.max() + rewards.min()) / 2
-        self.transitions, self.rewards = transitions, rewards - self.shift
-        self.factor, self.total = factor, total
-        n = len(initial)
-        self.states, self.active = np.arange(n), np.ones(n, dtype=np.bool_)
-        self.gain = np.append(self.rewards[:, 1] - self.rewards[:, 0], 0.0)
-        self.effect = factor * (transitions[:, 1] - transitions[:, 0])
-        # The last row is that of the law: m' (A + gamma 1 w') = initial' + gamma total w'.
-        self.left = np.vstack([self.effect, initial + factor * total / n])
-        self.probe = probe(n)
-        # The row check: X (A z) must be D z. A z follows the policy, D z does not depend on it.
-        self.goal = self.effect @ self.probe
-        self.image = self.probe - factor * transitions[:, 1] @ self.probe
-        self.rebuild()
-
-    def rebuild(self) -> None:
-        """Everything afresh from the policy."""
-        n, chosen = len(self.states), self.active.astype(np.int64)
-        # A + gamma 1 w' with w uniform: regular for gamma = 1 too, unless the policy splits the arm.
-        system = np.eye(n) - self.factor * self.transitions[self.states, chosen] + self.factor / n
-        self.X: Floats = np.linalg.solve(system.T, self.left.T).T.astype(np.float64, copy=False)
-        self.a = self.gain + self.X @ self.rewards[self.states, chosen]
-        self.b = np.append(np.ones(n), 0.0) + self.X @ chosen
-
-    def pivots(self) -> Floats:
-        """(state,) what switching each state divides by."""
-        diagonal = self.X[self.states, self.states]
-        return np.where(self.active, 1 + diagonal, 1 - diagonal)
-
-    def switch(self, s: int) -> None:
-        """Pivot on a state."""
-        # Active becomes passive with sign 1, passive active with -1 (see the file's head).
-        sign = 1.0 if self.active[s] else -1.0
-        pivot = 1 + sign * self.X[s, s]
-        column, row = sign * self.X[:, s] / pivot, self.X[s].copy()
-        a, b = self.a[s], self.b[s]
-        self.X -= np.outer(column, row)
-        self.a -= column * a
-        self.b -= column * b
-        # The pivot's own row is divided, not reduced: T[s] - sign T[s, s] T[s] / pivot = T[s] / pivot.
-        self.a[s], self.b[s] = a / pivot, b / pivot
-        self.active[s] = not self.active[s]
-        # Row s of A is now that of the other action, so (A z)[s] changes by D z.
-        self.image[s] += sign * self.goal[s]
-
-    def norm(self) -> float:
-        """1 + the largest row sum of |X|: how much rewards count at most."""
-        return 1 + float(np.abs(self.X[:-1]).sum(axis=1).max())
-
-    def noise(self, s: int, spread: float) -> float:
-        """The relative error of a row, `spread` being the size of the rewards."""
-        row, chosen = self.X[s], self.active.astype(np.int64)
-        error = max(abs(row @ self.image - self.goal[s]), abs(1 + row @ chosen - self.b[s]))
-        if spread:
-            a = self.gain[s] + row @ self.rewards[self.states, chosen]
-            error = max(error, abs(a - self.a[s]) / spread)
-        return float(error / (1 + np.abs(row).sum()))
-
-    @property
-    def use(self) -> float:
-        """Activity of the policy over time."""
-        return float(self.b[-1])
-
-
-# -- sweeps -----------------------------------------------------------------------------------------------------------
+    x: Floats
+    a: Floats
+    b: Floats
+    active: Bools
+    """(arm, state) the policy."""
+    goal: Floats
+    """(arm, state) D z."""
+    image: Floats
+    """(arm, state) A z."""
+    norm: Floats
+    """(arm,) 1 + the largest row sum of |X| at all-active: the most that rewards can count."""
+    fresh: Bools
+    """(arm,) whether there was no pivot since the tableau was built."""
+    columns: Floats
+    """(arm, pivot, state + 1)"""
+    rows: Floats
+    """(arm, pivot, state)"""
 
 
 def sweep_arms(
-    transitions: Floats,
-    rewards: Floats,
-    initial: Floats,
-    num_states: Ints,
+    tables: tuple[Floats, Floats, Floats, Ints],
     factor: float,
     total: float,
-    room: int,
-    allowed: float,
+    most_pivots: int,
+    allowed: tuple[float, ...] = (1e-14, 0.0),
 ) -> Sweeps:
-    """Sweep every arm, in NumPy.
+    """Sweep every arm.
 
     Args:
-        transitions: (arm, state, action, next_state) probabilities, passive first.
-        rewards: (arm, state, action) rewards.
-        initial: (arm, state) laws of the first states; 0 for an average.
-        num_states: (arm,) how many states are real; the rest is padding.
-        factor: what the next step counts for; 1 only for an average or for arms that end.
-        total: the weight of all steps.
-        room: most pivots an arm.
-        allowed: relative error of a row above which the tableau is built afresh.
+        tables: (arm, state, action, next_state) transitions, passive first; (arm, state, action) rewards; (arm, state)
+            distributions of the first states, 0 for an average; and (arm,) numbers of real states.
+        factor: weight of the next step; 1 only for an average or for arms that end.
+        total: weight of all steps.
+        most_pivots: pivots per state after which a sweep ends as CROWDED.
+        allowed: relative errors of a row above which the tableau is built afresh: at first, and then for arms whose
+            sweep was not accurate.
     """
-    met = Sweeps.empty(len(rewards), rewards.shape[1], room)
-    for arm, n in enumerate(num_states):
-        tableau = Tableau(transitions[arm, :n, :, :n], rewards[arm, :n], initial[arm, :n], factor, total)
-        _sweep(arm, tableau, met, allowed)
+    transitions, rewards, initial, sizes = tables
+    num_arms, num_states = rewards.shape[:2]
+    real = (np.arange(num_states) < sizes[:, None])[..., None]
+    high = np.where(real, rewards, -np.inf).max(axis=(1, 2), initial=-np.inf)
+    low = np.where(real, rewards, np.inf).min(axis=(1, 2), initial=np.inf)
+    centred, spread = np.where(real, rewards - ((high + low) / 2)[:, None, None], 0.0), high - low
+    size = max(1, CHUNK // (num_states * num_states))
+
+    def sweep(start: int) -> Sweeps:
+        part = slice(start, start + size)
+        given = np.ascontiguousarray(transitions[part]), centred[part], initial[part], sizes[part], spread[part]
+        return _sweep_chunk(_Arms(*given, float(factor), float(total)), most_pivots * num_states, allowed)
+
+    with single_threaded_blas():
+        found = list(in_order(sweep, range(0, num_arms, size), 1 if num_arms <= size else None))
+    room = max((part.charges.shape[1] for part in found), default=0)
+    parts = [part.widened(room) for part in found] or [Sweeps.empty(0, num_states, 0)]
+    return Sweeps(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+
+
+def _sweep_chunk(arms: _Arms, most_pivots: int, allowed: tuple[float, ...]) -> Sweeps:
+    num_arms, num_states = arms.rewards.shape[:2]
+    # An indexable arm has one pivot per state, and ties a few more.
+    met = Sweeps.empty(num_arms, num_states, min(num_states + 8, most_pivots))
+    tableau = _begin(arms)
+    chosen = np.arange(num_arms)
+    for error in allowed:
+        tableau.active[chosen], met.num_pivots[chosen], met.errors[chosen] = True, 0, 0.0
+        met.indices[chosen], met.regained[chosen], met.witnesses[chosen] = np.nan, -1, np.nan
+        _build(arms, tableau, chosen)
+        tableau.norm[chosen] = 1 + np.abs(tableau.x[chosen, :num_states]).sum(axis=2).max(axis=1, initial=0.0)
+        ahead = chosen
+        while len(ahead):
+            _sweep(ahead, arms, tableau, met, error)
+            crowded = met.status[ahead] == CROWDED
+            room = met.charges.shape[1]
+            if crowded.any() and room < most_pivots:
+                met = met.widened(min(8 * room, most_pivots))
+                met.status[ahead[crowded]] = STALE
+            full, stale = (ahead[met.status[ahead] == status] for status in (FULL, STALE))
+            tableau.x[full] -= tableau.columns[full].swapaxes(1, 2) @ tableau.rows[full]
+            _build(arms, tableau, stale)
+            ahead = np.concatenate([full, stale])
+        chosen = np.flatnonzero((met.errors > ACCURATE) | (met.status != DONE))
     return met
 
 
-def _sweep(arm: int, tableau: Tableau, met: Sweeps, allowed: float) -> None:
-    room, n = met.charges.shape[1], len(tableau.states)
-    spread, norm = float(np.ptp(tableau.rewards)), tableau.norm()
-    # Relative to the largest numbers that rewards and slopes could make in this arm.
-    tie, flat = TIE * spread * norm, min(FLAT * norm, 0.01 / tableau.total)
-    least = PASSIVE * spread * norm
-    seen = met.indices[arm, :n]
-    charge, pivots, error, fresh = -np.inf, 0, 0.0, True
-    while tableau.active.any():
-        s, reached = _next_switch(tableau, charge, flat, tie)
-        if s < 0 or pivots == room:
-            met.status[arm] = STUCK if s < 0 else CROWDED
-            break
-        # A poor row does not justify a pivot: build afresh, and look again for the next switch.
-        if not fresh and tableau.noise(s, spread) > allowed:
-            tableau.rebuild()
-            fresh = True
-            continue
-        charge = reached
-        advantage = (tableau.a - charge * tableau.b)[:-1]
-        # How wrong a sign is at a charge where by theory none is.
-        wrong = float(np.where(tableau.active, -advantage, advantage).max())
-        error = max(error, wrong / (spread * norm)) if spread else error
-        _look(arm, met, seen, tableau.active, advantage, charge, tie, least)
-        # Passive by a tie at an earlier charge, and but for rounding at this one, which is more exact.
-        if tableau.active[s] and (charge - seen[s]) * tableau.b[s] <= tie:
-            seen[s] = charge
-        met.charges[arm, pivots], met.switched[arm, pivots] = charge, s
-        if tableau.factor == 1 and tableau.pivots()[s] <= FIRM:
-            met.status[arm] = SPLIT
-            break
-        tableau.switch(s)
-        fresh = False
-        pivots += 1
-    met.num_pivots[arm], met.errors[arm] = pivots, max(error, abs(tableau.use) / tableau.total)
+# -- the tableau ------------------------------------------------------------------------------------------------------
 
 
-def _next_switch(tableau: Tableau, charge: float, flat: float, tie: float) -> tuple[int, float]:
+def _begin(arms: _Arms) -> _Tableau:
+    """Room for tableaus, and what does not change with the policy."""
+    num_arms, n = arms.rewards.shape[:2]
+    block = min(BLOCK, n + 8)
+    return _Tableau(
+        x=np.empty((num_arms, n + 1, n)),
+        a=np.empty((num_arms, n + 1)),
+        b=np.empty((num_arms, n + 1)),
+        active=np.ones((num_arms, n), dtype=np.bool_),
+        goal=arms.factor * (arms.transitions[:, :, 1] - arms.transitions[:, :, 0]) @ probe(n),
+        image=np.empty((num_arms, n)),
+        norm=np.empty(num_arms),
+        fresh=np.ones(num_arms, dtype=np.bool_),
+        columns=np.zeros((num_arms, block, n + 1)),
+        rows=np.zeros((num_arms, block, n)),
+    )
+
+
+def _build(arms: _Arms, tableau: _Tableau, chosen: Ints) -> None:
+    """Build the tableaus of some arms from their policies."""
+    n, factor = arms.rewards.shape[1], arms.factor
+    active = tableau.active[chosen].astype(np.int64)
+    transitions, rewards = arms.transitions[chosen], arms.rewards[chosen]
+    moves = np.take_along_axis(transitions, active[:, :, None, None], axis=2)[:, :, 0]
+    paid = np.take_along_axis(rewards, active[:, :, None], axis=2)[:, :, 0]
+    # w is uniform on the real states; no state leads to padding, so columns of padding are 0.
+    sizes = arms.num_states[chosen][:, None]
+    uniform = (np.arange(n) < sizes) / sizes
+    system = np.eye(n) - factor * moves + factor * uniform[:, None, :]
+    left = np.empty((len(chosen), n + 1, n))
+    left[:, :n] = factor * (transitions[:, :, 1] - transitions[:, :, 0])
+    left[:, n] = arms.initial[chosen] + factor * arms.total * uniform
+    x = np.linalg.solve(system.swapaxes(1, 2), left.swapaxes(1, 2)).swapaxes(1, 2)
+    tableau.x[chosen] = x
+    tableau.a[chosen] = (x @ paid[..., None])[..., 0]
+    tableau.a[chosen, :n] += rewards[..., 1] - rewards[..., 0]
+    tableau.b[chosen] = (x @ active[..., None])[..., 0]
+    tableau.b[chosen, :n] += 1
+    tableau.fresh[chosen] = True
+    tableau.image[chosen] = probe(n) - factor * (moves @ probe(n))
+
+
+# -- the sweep --------------------------------------------------------------------------------------------------------
+
+
+@njit
+def _sweep(chosen, arms, tableau, met, allowed):
+    """Pivot until all states are passive, or the tableau must be built afresh; arms go on from their last pivot."""
+    for arm in chosen:
+        n = arms.num_states[arm]
+        x, a, b, active = tableau.x[arm], tableau.a[arm], tableau.b[arm], tableau.active[arm]
+        goal, image, seen = tableau.goal[arm], tableau.image[arm], met.indices[arm]
+        columns, rows, last = tableau.columns[arm], tableau.rows[arm], len(a) - 1
+        size = arms.spread[arm] * tableau.norm[arm]
+        # Relative to the largest numbers that rewards and slopes could make in this arm.
+        tie, flat, least = TIE * size, min(FLAT * tableau.norm[arm], 0.01 / arms.total), PASSIVE * size
+        pivots, error, held = met.num_pivots[arm], met.errors[arm], np.int64(0)
+        charge = met.charges[arm, pivots - 1] if pivots > 0 else -np.inf
+        status = DONE
+        while True:
+            left = 0
+            for s in range(n):
+                left += active[s]
+            if left == 0:
+                error = max(error, abs(b[last]) / arms.total)
+                break
+            s, reached = _next_switch(n, active, a, b, charge, flat)
+            if s < 0:
+                status = STUCK
+                break
+            # Of states that meet at one charge, one whose switch does not split the arm.
+            if arms.factor == 1:
+                s = _first_firm(n, arm, tableau, held, (charge, reached, flat, tie), s)
+            if held == len(rows) or pivots == met.charges.shape[1]:
+                status = FULL if held == len(rows) else CROWDED
+                break
+            column, row = columns[held], rows[held]
+            _line(s, x, columns, rows, held)
+            # A poor row does not justify a pivot: build afresh, and look again for the next switch.
+            if (
+                not tableau.fresh[arm]
+                and _noise(n, s, arms.rewards[arm], arms.spread[arm], tableau, arm, row) > allowed
+            ):
+                status = STALE
+                break
+            charge = reached
+            # How wrong a sign is at a charge at which by theory none is; where passive is optimal, and is no longer.
+            for j in range(n):
+                advantage = a[j] - charge * b[j]
+                if size > 0:
+                    error = max(error, (-advantage if active[j] else advantage) / size)
+                if np.isnan(seen[j]):
+                    if advantage <= least:
+                        seen[j] = charge
+                elif met.regained[arm] < 0 and active[j] and advantage > tie:
+                    met.regained[arm] = j
+                    met.witnesses[arm, 0], met.witnesses[arm, 1] = seen[j], charge
+            # Tied before and switching now, but for rounding: the pivot's charge is more exact.
+            if active[s] and (charge - seen[s]) * b[s] <= tie:
+                seen[s] = charge
+            met.charges[arm, pivots], met.switched[arm, pivots] = charge, s
+            sign = 1.0 if active[s] else -1.0
+            pivot = 1 + sign * column[s]
+            if arms.factor == 1 and pivot <= FIRM:
+                status = SPLIT
+                break
+            # Row s of A becomes that of the other action, so (A z)[s] changes by D z.
+            image[s] += sign * goal[s]
+            # X stays as it is; a and b are needed at once and updated. The pivot's own row is divided, not reduced.
+            old_a, old_b = a[s], b[s]
+            for i in range(last + 1):
+                column[i] *= sign / pivot
+                a[i] -= column[i] * old_a
+                b[i] -= column[i] * old_b
+            a[s], b[s] = old_a / pivot, old_b / pivot
+            active[s] = not active[s]
+            tableau.fresh[arm] = False
+            held += 1
+            pivots += 1
+        met.num_pivots[arm], met.errors[arm], met.status[arm] = pivots, error, status
+
+
+@njit
+def _next_switch(n, active, a, b, charge, flat):
     """The state whose advantage reaches 0 next, and the charge at which it does; -1 if there is none."""
-    a, b = tableau.a[:-1], tableau.b[:-1]
-    # Only advantages that move towards 0 from their side reach it.
-    moving = np.where(tableau.active, b, -b) > flat
-    if not moving.any():
-        return -1, charge
-    # A charge before the present one is rounding: charges never fall.
-    reach = np.where(moving, np.maximum(a / np.where(moving, b, 1.0), charge), np.inf)
-    s = int(np.argmin(reach))
-    if tableau.factor == 1:
-        # States that reach 0 at the same charge but for a tie; the first whose switch does not split the arm.
-        tied = moving & (np.where(moving, reach - reach[s], 0.0) * np.abs(b) <= tie)
-        firm = tied & (tableau.pivots() > FIRM)
-        return int(np.argmax(firm if firm.any() else tied)), float(reach[s])
-    return s, float(reach[s])
+    best, best_charge = -1, np.inf
+    for s in range(n):
+        # Only advantages that move towards 0 from their side reach it. A charge before the present one is rounding.
+        if (b[s] if active[s] else -b[s]) > flat:
+            reach = max(a[s] / b[s], charge)
+            if reach < best_charge:
+                best, best_charge = s, reach
+    return best, best_charge
 
 
-def _look(
-    arm: int, met: Sweeps, seen: Floats, active: Bools, advantage: Floats, charge: float, tie: float, least: float
-) -> None:
-    """Note the states for which passive is optimal now, and whether one of them was so before and has ceased to be."""
-    back = active & ~np.isnan(seen) & (advantage > tie)
-    if met.regained[arm] < 0 and back.any():
-        s = int(np.argmax(back))
-        met.regained[arm], met.witnesses[arm] = s, (seen[s], charge)
-    seen[np.isnan(seen) & (advantage <= least)] = charge
+@njit
+def _first_firm(n, arm, tableau, held, limits, first):
+    """Of the states that meet at a charge, the first whose switch does not split the arm, else the first."""
+    charge, reached, flat, tie = limits
+    active, a, b = tableau.active[arm], tableau.a[arm], tableau.b[arm]
+    tied = -1
+    for s in range(n):
+        slope = b[s] if active[s] else -b[s]
+        if slope > flat and (max(a[s] / b[s], charge) - reached) * slope <= tie:
+            diagonal = tableau.x[arm, s, s]
+            for k in range(held):
+                diagonal -= tableau.columns[arm, k, s] * tableau.rows[arm, k, s]
+            if (1 + diagonal if active[s] else 1 - diagonal) > FIRM:
+                return s
+            tied = s if tied < 0 else tied
+    return tied if tied >= 0 else first
 
 
-def sweep_arms_fast(
-    transitions: Floats,
-    rewards: Floats,
-    initial: Floats,
-    num_states: Ints,
-    factor: float,
-    total: float,
-    room: int,
-    allowed: float,
-) -> Sweeps:
-    """`sweep_arms`, compiled: the same up to rounding, and up to the order of switches at one charge."""
-    from evenhand.kernels import compiled_whittle
+@njit
+def _line(s, x, columns, rows, held):
+    """Write the column and the row of a state, less the pivots that are held back, behind these."""
+    column, row = columns[held], rows[held]
+    for i in range(len(column)):
+        column[i] = x[i, s]
+    for j in range(len(row)):
+        row[j] = x[s, j]
+    for k in range(held):
+        of_row, of_column = rows[k, s], columns[k, s]
+        for i in range(len(column)):
+            column[i] -= of_row * columns[k, i]
+        for j in range(len(row)):
+            row[j] -= of_column * rows[k, j]
 
-    met = Sweeps.empty(len(rewards), rewards.shape[1], room)
-    compiled_whittle.sweep_arms(transitions, rewards, initial, num_states, factor, total, allowed, met)
-    return met
+
+@njit
+def _noise(n, s, rewards, spread, tableau, arm, row):
+    """The relative error of a row."""
+    active, image = tableau.active[arm], tableau.image[arm]
+    total, size, reward, activity = -tableau.goal[arm, s], 1.0, 0.0, 1.0
+    for j in range(n):
+        total += row[j] * image[j]
+        size += abs(row[j])
+        reward += row[j] * (rewards[j, 1] if active[j] else rewards[j, 0])
+        activity += row[j] if active[j] else 0.0
+    error = max(abs(total), abs(activity - tableau.b[arm, s]))
+    if spread > 0:
+        error = max(error, abs(rewards[s, 1] - rewards[s, 0] + reward - tableau.a[arm, s]) / spread)
+    return error / size

@@ -13,24 +13,25 @@ Gymnasium knows CountEnv as `evenhand/CountEnv-v0` once this module is imported,
 CountEnv` does. It has no plugins; `evenhand.learning.environments:evenhand/CountEnv-v0` imports the module by itself.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, MultiDiscrete, Space
 from stable_baselines3.common.vec_env import VecEnv
 
 from evenhand.checks import check_positive_int
 from evenhand.display import counted, told_by
 from evenhand.errors import InvalidInputError
-from evenhand.learning.worlds import ArmWorld, CountWorld, Step, Tasks, sampled
+from evenhand.learning.worlds import ArmWorld, Keys, Step, Tasks, sampled, world_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import num_outputs, usage_of
-from evenhand.typing import Array, ArrayLike, Bools, Floats, Ints, Singles
+from evenhand.policies.network import num_draws, num_outputs, observe_arms, serve_chosen, usage_of
+from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Singles
 
 
 def spaces(problem: CoupledMDP | Simulator, rule: AllocationRule) -> tuple[Box, Box]:
@@ -111,12 +112,10 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         try:
             given = np.asarray(action, dtype=np.float32)
         except (TypeError, ValueError):
-            raise InvalidInputError(f"action: expected numbers, got {action!r}") from None
-        if given.shape != self.action_space.shape:
-            raise InvalidInputError(f"action: expected an array of shape {self.action_space.shape}, got {given.shape}")
-        if not np.isfinite(given).all():
-            bad = int(np.flatnonzero(~np.isfinite(given))[0])
-            raise InvalidInputError(f"action: expected finite numbers, and action[{bad}] is {given[bad]}")
+            given = np.full(1, np.nan)
+        if given.shape != self.action_space.shape or not np.isfinite(given).all():
+            expected = f"finite numbers of shape {self.action_space.shape}"
+            raise InvalidInputError(f"action: expected {expected}, got {action!r} of shape {given.shape}")
         return given
 
     def render(self) -> Any:
@@ -186,10 +185,82 @@ class Scene:
 # -- many copies, for Stable-Baselines3 ------------------------------------------------------------------------------
 
 
-class SharedCopies(VecEnv):
-    """Copies of a problem that share everything but their arrays."""
+class Copies(VecEnv):
+    """Copies of a problem that are stepped together and share everything but their arrays.
+
+    The copies' first episodes have different lengths, so that they are not all cut off at the same step.
+    """
 
     render_mode = None
+
+    def __init__(self, num_copies: int, horizon: int, discount: float, observation: Space[Any], action: Space[Any]):
+        """Prepare the copies.
+
+        Args:
+            num_copies: copies to step together.
+            horizon: steps until an episode is cut off.
+            discount: of the returns that are reported.
+            observation: space of observations.
+            action: space of actions.
+        """
+        self.horizon, self.discount = check_positive_int(horizon, "horizon"), discount
+        self.age, self.played = np.zeros((2, check_positive_int(num_copies, "num_copies")), dtype=np.int64)
+        self.sums = np.zeros((2, num_copies))
+        self.outputs: Array = np.zeros(0, dtype=np.float32)
+        super().__init__(num_copies, observation, action)
+
+    @abstractmethod
+    def _seed(self, rng: np.random.Generator) -> None:
+        """Set the seed of all randomness."""
+
+    @abstractmethod
+    def _begin(self, which: Bools) -> None:
+        """Begin an episode in some copies."""
+
+    @abstractmethod
+    def _observe(self) -> Singles:
+        """(copy, input) observations."""
+
+    @abstractmethod
+    def _move(self, outputs: Array) -> tuple[Floats, list[dict[str, Any]]]:
+        """Step every copy: (copy,) mean rewards of the arms, and what else is reported."""
+
+    def reset(self) -> Singles:
+        """Begin an episode in every copy."""
+        # Seeds given before a reset hold for it alone.
+        if self._seeds[0] is not None:
+            self._seed(np.random.default_rng(self._seeds[0]))
+            self._reset_seeds()
+        self._begin(np.ones(self.num_envs, dtype=np.bool_))
+        # Staggered: otherwise all copies would end at once, and a rollout see beginnings only or ends only.
+        self.age = np.arange(self.num_envs) * self.horizon // self.num_envs
+        self.played[:], self.sums[:] = 0, 0.0
+        return self._observe()
+
+    def step_async(self, actions: Array) -> None:
+        """Keep the outputs for `step_wait`."""
+        self.outputs = actions
+
+    def step_wait(self) -> tuple[Singles, Singles, Bools, list[dict[str, Any]]]:
+        """Step every copy; those that reach the horizon begin anew."""
+        rewards, infos = self._move(self.outputs)
+        # Undiscounted for the log, discounted for who wants to compare with values.
+        self.sums += (rewards, self.discount**self.played * rewards)
+        self.age += 1
+        self.played += 1
+        observations, over = self._observe(), self.age >= self.horizon
+        # Final observations are stored for bootstrapping, then the copies begin anew.
+        if over.any():
+            for copy in np.flatnonzero(over):
+                infos[copy] |= {
+                    "TimeLimit.truncated": True,
+                    "terminal_observation": observations[copy],
+                    "episode": {"r": self.sums[0, copy], "l": int(self.played[copy]), "discounted": self.sums[1, copy]},
+                }
+            self._begin(over)
+            self.age[over], self.played[over], self.sums[:, over] = 0, 0, 0.0
+            observations = self._observe()
+        return observations, rewards.astype(np.float32), over, infos
 
     def close(self) -> None:
         """Nothing to close."""
@@ -214,11 +285,8 @@ class SharedCopies(VecEnv):
         return [False] * len(list(self._get_indices(indices)))
 
 
-class BatchedCounts(SharedCopies):
-    """Many copies of a problem for Stable-Baselines3, stepped together in one compiled call.
-
-    The copies' first episodes have different lengths, so that they are not all cut off at the same step.
-    """
+class BatchedCounts(Copies):
+    """Many copies of a problem for Stable-Baselines3, stepped together in one compiled call."""
 
     def __init__(
         self,
@@ -239,63 +307,83 @@ class BatchedCounts(SharedCopies):
             tasks: ranges of arms and budgets to draw from at every restart; by default the problem itself.
             rng: seed or generator.
         """
-        check_positive_int(num_copies, "num_copies")
-        check_positive_int(horizon, "horizon")
-        self.world: CountWorld | ArmWorld = (
-            ArmWorld(problem, num_copies, rule, tasks, rng)
-            if isinstance(problem, Simulator)
-            else CountWorld(problem, num_copies, rule, tasks, rng)
-        )
-        self.horizon = horizon
-        self.age = np.zeros(num_copies, dtype=np.int64)
-        self.played = np.zeros(num_copies, dtype=np.int64)
-        self.sums = np.zeros((2, num_copies))
-        self.outputs: Singles = np.zeros(0, dtype=np.float32)
-        super().__init__(num_copies, *spaces(problem, rule))
+        super().__init__(num_copies, horizon, problem.discount, *spaces(problem, rule))
+        self.world = world_of(problem, num_copies, rule, tasks, rng)
 
-    def reset(self) -> Singles:
-        """Begin an episode in every copy."""
-        # Seeds given before a reset hold for it alone.
-        if self._seeds[0] is not None:
-            self.world.seed(np.random.default_rng(self._seeds[0]))
-            self._reset_seeds()
-        self.world.restart(np.ones(self.num_envs, dtype=np.bool_))
-        # Staggered: otherwise all copies would end at once, and a rollout see beginnings only or ends only.
-        self.age = np.arange(self.num_envs) * self.horizon // self.num_envs
-        self.played[:], self.sums[:] = 0, 0.0
+    def _seed(self, rng: np.random.Generator) -> None:
+        self.world.seed(rng)
+
+    def _begin(self, which: Bools) -> None:
+        self.world.restart(which)
+
+    def _observe(self) -> Singles:
         return self.world.observe()
 
-    def step_async(self, actions: Array) -> None:
-        """Keep the outputs for `step_wait`."""
-        self.outputs = np.asarray(actions, dtype=np.float32)
-
-    def step_wait(self) -> tuple[Singles, Singles, Bools, list[dict[str, Any]]]:
-        """Step every copy; those that reach the horizon begin anew."""
-        done = self.world.step(self.outputs)
-        # Undiscounted for the log, discounted for who wants to compare with values.
-        self.sums += (done.rewards, self.world.discount**self.played * done.rewards)
-        self.age += 1
-        self.played += 1
-        observations = self.world.observe()
-        infos: list[dict[str, Any]] = [{"allocation": each} for each in done.allocation]
-        # Final observations are stored for bootstrapping, then the copies begin anew.
-        over = self.age >= self.horizon
-        if over.any():
-            for copy in np.flatnonzero(over):
-                infos[copy] |= {
-                    "TimeLimit.truncated": True,
-                    "terminal_observation": observations[copy],
-                    "episode": {"r": self.sums[0, copy], "l": int(self.played[copy]), "discounted": self.sums[1, copy]},
-                }
-            self.world.restart(over)
-            self.age[over], self.played[over], self.sums[:, over] = 0, 0, 0.0
-            observations = self.world.observe()
-        return observations, done.rewards.astype(np.float32), over, infos
+    def _move(self, outputs: Array) -> tuple[Floats, list[dict[str, Any]]]:
+        done = self.world.step(np.asarray(outputs, dtype=np.float32))
+        return done.rewards, [{"allocation": each} for each in done.allocation]
 
     def random_moments(self, rng: np.random.Generator) -> tuple[float, float]:
         """Step by random outputs: the mean of single arms' rewards, and of their squares."""
         size = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
         return self.world.moments(self.world.step(rng.uniform(-1, 1, size).astype(np.float32)))
+
+
+class BatchedJoint(Copies):
+    """The paper's Vanilla-DRL for Stable-Baselines3: raw joint states in, arms to serve out.
+
+    The observation is the state of every arm, s / (S - 1); the action, for each of the b units of the budget, the arm
+    that gets it: a softmax over arms each. An arm that is drawn twice is served once. As in the paper no output stands
+    for idling, and the budget is always spent; with `idling` the softmax has one entry more, which serves no arm.
+    """
+
+    def __init__(
+        self, problem: CoupledMDP, num_copies: int, horizon: int, rng: int | np.random.Generator, idling: bool = False
+    ) -> None:
+        """Prepare the copies.
+
+        Args:
+            problem: identical arms with two actions and one resource.
+            num_copies: copies to step together.
+            horizon: steps until an episode is cut off.
+            rng: seed or generator.
+            idling: whether a unit of the budget may be left.
+        """
+        arms, draws = problem.num_arms, num_draws(problem)
+        self.choices = np.full(draws, arms + 1 if idling else arms)
+        observation = Box(0.0, 1.0, (arms,), np.float32)
+        super().__init__(num_copies, horizon, problem.discount, observation, MultiDiscrete(self.choices))
+        self.problem, self.simulator, self.idle = problem, sampled(problem), problem.types.idle[0]
+        self.states = np.zeros((num_copies, arms), dtype=np.int32)
+        self.keys = Keys(rng)
+
+    def _seed(self, rng: np.random.Generator) -> None:
+        self.keys = Keys(rng)
+
+    def _begin(self, which: Bools) -> None:
+        number = int(which.sum())
+        first = self.simulator.begin(number * self.problem.num_arms, self.keys.generator())
+        self.states[which] = first.reshape(number, -1)
+
+    def _observe(self) -> Singles:
+        return observe_arms(self.states, len(self.idle))
+
+    def _serve(self, chosen: Array) -> tuple[Indices, Floats]:
+        """(copy, arm) actions and rewards of one step."""
+        actions = serve_chosen(self.states, np.asarray(chosen, dtype=np.int64), self.idle)
+        following, rewards = self.simulator.step(self.states.reshape(-1), actions.reshape(-1), self.keys.generator())
+        self.states = following.reshape(self.states.shape)
+        return actions, rewards.reshape(self.states.shape)
+
+    def _move(self, outputs: Array) -> tuple[Floats, list[dict[str, Any]]]:
+        actions, rewards = self._serve(outputs)
+        infos = [{"actions": a, "arm_rewards": r} for a, r in zip(actions, rewards, strict=True)]
+        return np.asarray(rewards.mean(axis=1)), infos
+
+    def random_moments(self, rng: np.random.Generator) -> tuple[float, float]:
+        """Step by random choices: the mean of single arms' rewards, and of their squares."""
+        _, rewards = self._serve(rng.integers(0, self.choices[0], (self.num_envs, len(self.choices))))
+        return float(rewards.mean()), float((rewards**2).mean())
 
 
 ENV_ID = "evenhand/CountEnv-v0"

@@ -2,43 +2,121 @@
 
 Rewards are centred and scaled for the learner, r' = (1 - gamma) (r - m) / d with m, d the mean and the spread of
 single arms' rewards under random outputs, so that returns are of order one whatever the units and the number of arms.
+
+A checkpoint is the zip of Stable-Baselines3, with the progress of the run in it:
+
+    *.pth            parameters and optimisers, as Stable-Baselines3 writes them
+    evenhand.json    settings, problem, scaling of rewards, learning curve, counters
+    best.npz         the best network so far
+
+Only tensors, arrays and JSON are read, so that a checkpoint cannot run code. A resumed run continues with the
+parameters and optimisers of the checkpoint on new episodes; the replay memory of SAC and TD3 starts empty.
 """
 
 import dataclasses
 import importlib.util
+import io
 import json
 import random
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.save_util import load_from_zip_file, save_to_zip_file
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
 from evenhand.checks import check_positive_int
 from evenhand.display import heard
 from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError
-from evenhand.learning.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from evenhand.learning.environments import BatchedCounts
-from evenhand.learning.joint_copies import BatchedJoint
+from evenhand.learning.environments import BatchedCounts, BatchedJoint
 from evenhand.learning.learners import Learner, find_learner, network_of
-from evenhand.learning.network_evaluation import Judge, make_joint_judge, make_judge
-from evenhand.learning.settings import Budget, TrainingRun, TrainingSettings, settings
+from evenhand.learning.network_evaluation import JUDGED, NetworkJudge
+from evenhand.learning.settings import Budget, TrainingRun, TrainingSettings
 from evenhand.learning.training import Training
 from evenhand.learning.worlds import Tasks
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted
+from evenhand.model.io import write_atomically
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 
-PROBES = 64
-"""Number of random steps from which rewards are scaled."""
+# -- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+class Checkpoint(NamedTuple):
+    """Content of a checkpoint."""
+
+    facts: dict[str, Any]
+    """Settings and progress of the run."""
+
+    best: Network
+    """Best network so far."""
+
+    parameters: dict[str, Any]
+    """Parameters and optimisers by module."""
+
+    variables: dict[str, torch.Tensor]
+    """Parameters outside of modules, such as the entropy coefficient of SAC."""
+
+    def restore(self, model: BaseAlgorithm) -> None:
+        """Set the parameters, optimisers and counters of a model."""
+        model.set_parameters(self.parameters, exact_match=True, device="cpu")
+        for name, tensor in self.variables.items():
+            getattr(model, name).data = tensor.data
+        model.num_timesteps, model._n_updates = self.facts["steps"], self.facts["updates"]
+
+
+def write_checkpoint(path: Path, model: BaseAlgorithm, best: Network, facts: dict[str, Any]) -> None:
+    """Write a checkpoint completely or not at all.
+
+    Args:
+        path: the file.
+        model: the model in training.
+        best: best network so far.
+        facts: settings and progress of the run.
+    """
+    found = {name: getattr(model, name) for name in model._get_torch_save_params()[1]}
+    variables = {name: tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
+    facts = facts | {"steps": model.num_timesteps, "updates": model._n_updates}
+    archive, network = io.BytesIO(), io.BytesIO()
+    np.savez(network, **best.to_arrays())  # type: ignore[arg-type]  # no array is called allow_pickle
+    save_to_zip_file(archive, params=model.get_parameters(), pytorch_variables=variables or None)
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr("evenhand.json", json.dumps(facts))
+        file.writestr("best.npz", network.getvalue())
+    write_atomically(path, archive.getvalue())
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        InvalidInputError: the file is not a checkpoint, or is damaged.
+    """
+    try:
+        data = path.read_bytes()
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            if file.testzip() is not None:
+                raise ValueError("a checksum differs")
+            facts = json.loads(file.read("evenhand.json"))
+            best = Network.from_arrays(dict(np.load(io.BytesIO(file.read("best.npz")))))
+        _, parameters, variables = load_from_zip_file(io.BytesIO(data), load_data=False, device="cpu")
+        return Checkpoint(facts, best, parameters, variables or {})
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # noqa: BLE001  # a damaged file raises errors of many kinds
+        raise InvalidInputError(f"{path}: not a checkpoint of training ({error!r})") from None
+
+
+# -- the loop --------------------------------------------------------------------------------------------------------
 
 
 class Scaled(VecEnvWrapper):
@@ -62,7 +140,7 @@ class Scaled(VecEnvWrapper):
 class _Monitor(BaseCallback):
     """Evaluates the network at intervals, stores the best one, writes checkpoints, reports progress."""
 
-    def __init__(self, run: TrainingRun, judge: Judge, total: int, facts: dict[str, Any]) -> None:
+    def __init__(self, run: TrainingRun, judge: NetworkJudge, total: int, facts: dict[str, Any]) -> None:
         super().__init__()
         self.run, self.judge, self.total, self.facts = run, judge, total, facts
         self.every, self.progress = max(1, total // run.evaluations), heard(run.progress)
@@ -91,7 +169,7 @@ class _Monitor(BaseCallback):
     def evaluate(self) -> None:
         """Evaluate the network, and write a checkpoint if one is requested."""
         network = network_of(self.model)
-        score = self.judge(network)
+        score = self.judge(network, (self.run.seed, JUDGED))
         torch.set_num_threads(1)
         self.curve.append((self.num_timesteps, score))
         self.logger.record("evenhand/welfare", score)
@@ -152,9 +230,11 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
         settings = as_record(asked, learner, tasks)
         known = settings | {"problem": _signature(problem)}
         checkpoint = _found(asked, json.loads(json.dumps(known)))
-        judge, exact = _judge_of(problem, asked, tasks)
+        judge = NetworkJudge(problem, asked.allocation, tasks)
         # A resumed run continues on other episodes.
-        seed = asked.seed if checkpoint is None else _derived_seed(asked.seed, checkpoint.facts["steps"])
+        seed = asked.seed
+        if checkpoint is not None:
+            seed = int(np.random.SeedSequence([asked.seed, checkpoint.facts["steps"]]).generate_state(1)[0])
         first = _copies(problem, learner, asked, tasks, asked.seed)
         centre, scale = checkpoint.facts["scaling"] if checkpoint is not None else _scaling(first, problem.discount)
         env = Scaled(_copies(problem, learner, asked, tasks, seed), centre, scale)
@@ -163,7 +243,11 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
             model.set_logger(Logger(None, []))  # the default would leave a folder in the system's temporary one
         monitor = _Monitor(asked, judge, total, {"settings": known, "scaling": [centre, scale]})
         if checkpoint is not None:
-            _restore(Path(str(asked.checkpoint)), checkpoint, model, monitor)
+            try:
+                checkpoint.restore(model)
+                monitor.restore(checkpoint)
+            except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+                raise InvalidInputError(f"{asked.checkpoint}: not a checkpoint of training ({error!r})") from None
         if model.num_timesteps < total:
             fresh = model.num_timesteps == 0
             model.learn(
@@ -178,19 +262,7 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
         assert isinstance(problem, CoupledMDP)
         policy = JointNetworkPolicy(problem, monitor.best)
     steps = int(model.num_timesteps)
-    return Training(policy, float(monitor.score), exact, monitor.curve, steps, monitor.seconds, settings, problem)
-
-
-def _restore(path: Path, checkpoint: Checkpoint, model: BaseAlgorithm, monitor: _Monitor) -> None:
-    try:
-        checkpoint.restore(model)
-        monitor.restore(checkpoint)
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise InvalidInputError(f"{path}: not a checkpoint of training ({error!r})") from None
-
-
-def _derived_seed(seed: int, steps: int) -> int:
-    return int(np.random.SeedSequence([seed, steps]).generate_state(1)[0])
+    return Training(policy, float(monitor.score), judge.exact, monitor.curve, steps, monitor.seconds, settings, problem)
 
 
 def _tasks_of(problem: CoupledMDP | Simulator, learner: Learner, asked: TrainingSettings) -> Tasks | None:
@@ -215,56 +287,38 @@ def _copies(
     return BatchedCounts(problem, learner.num_copies, asked.horizon, asked.allocation, tasks, seed)
 
 
-def _judge_of(problem: CoupledMDP | Simulator, asked: TrainingSettings, tasks: Tasks | None) -> tuple[Judge, bool]:
-    """Return the function that evaluates networks, and whether it is exact."""
-    if tasks is None:
-        assert isinstance(problem, CoupledMDP)
-        return make_joint_judge(problem, asked.seed)
-    return make_judge(problem, asked.allocation, tasks, asked.seed)
-
-
 def as_record(asked: TrainingSettings, learner: Learner, tasks: Tasks | None) -> dict[str, Any]:
     """Return the settings for checkpoints and manifests: plain values, with defaults filled in."""
-    found = {setting.name: getattr(asked, setting.name) for setting in settings()}
+    found = {setting.name: getattr(asked, setting.name) for setting in dataclasses.fields(TrainingSettings)}
     found |= {"algorithm": learner.name, "learner": dataclasses.asdict(learner), "hidden": list(asked.hidden)}
     if tasks is None:
         return {name: value for name, value in found.items() if name not in ("allocation", "num_arms", "budget")}
     return found | {"num_arms": list(tasks.num_arms), "budget": [list(ends) for ends in tasks.budget]}
 
 
-def read_tasks(
-    problem: CoupledMDP | Simulator,
-    num_arms: tuple[int, int] | None,
-    budget: Budget | None,
-) -> Tasks:
+def read_tasks(problem: CoupledMDP | Simulator, num_arms: tuple[int, int] | None, budget: Budget | None) -> Tasks:
     """Return the ranges of tasks; by default the problem's own."""
     own = Tasks.of(problem)
-    arms = own.num_arms if num_arms is None else _whole_range(num_arms)
-    if budget is None:
-        return Tasks(arms, own.budget)
-    expected = f"budget: expected {len(own.budget)} ranges (least, most), one per resource, got {budget!r}"
+    ends = own.num_arms if num_arms is None else num_arms
+    if not isinstance(ends, (tuple, list)) or len(ends) != 2:
+        raise InvalidInputError(f"num_arms: expected the smallest and the largest number of arms, got {num_arms!r}")
+    arms = check_positive_int(ends[0], "num_arms"), check_positive_int(ends[1], "num_arms")
     try:
-        pairs = np.atleast_2d(np.asarray(budget, dtype=np.float64))
+        pairs = np.atleast_2d(np.asarray(own.budget if budget is None else budget, dtype=np.float64))
     except (TypeError, ValueError):
-        raise InvalidInputError(expected) from None
+        pairs = np.zeros(0)
     if pairs.shape != (len(own.budget), 2):
-        raise InvalidInputError(expected)
+        raise InvalidInputError(
+            f"budget: expected {len(own.budget)} ranges (least, most), one per resource, got {budget!r}"
+        )
     return Tasks(arms, tuple((float(least), float(most)) for least, most in pairs))
 
 
-def _whole_range(num_arms: object) -> tuple[int, int]:
-    """Return the smallest and the largest number of arms."""
-    ends = num_arms if isinstance(num_arms, (tuple, list)) else ()
-    if len(ends) != 2:
-        raise InvalidInputError(f"num_arms: expected the smallest and the largest number of arms, got {num_arms!r}")
-    return check_positive_int(ends[0], "num_arms"), check_positive_int(ends[1], "num_arms")
-
-
-def _scaling(env: BatchedCounts | BatchedJoint, discount: float) -> tuple[float, float]:
-    """Return the centre and the factor of rewards."""
+def _scaling(env: BatchedCounts | BatchedJoint, discount: float, steps: int = 64) -> tuple[float, float]:
+    """Return the centre and the factor of rewards, from some random steps."""
     rng = np.random.default_rng(0)
     env.reset()
-    moments = np.array([env.random_moments(rng) for _ in range(PROBES)]).mean(axis=0)
+    moments = np.array([env.random_moments(rng) for _ in range(steps)]).mean(axis=0)
     spread = float(np.sqrt(max(moments[1] - moments[0] ** 2, 0.0)))
     # Constant rewards are not scaled by rounding errors.
     is_constant = spread <= 1e-12 * max(abs(moments[0]), 1e-300)

@@ -7,50 +7,30 @@ arms the mean is every Gini (the paper's Theorem 3.4), and every other welfare h
     played   discounted returns on keys that training never sees, the same ones each time, so that networks meet the
              same world
 
-Networks of several seeds are compared by `held_out`: exactly, or on keys that neither training nor any of its looks
-has seen, the same ones for all seeds.
+Networks of several seeds are compared by `held_out`: exactly, or on keys that neither training nor any of its
+evaluations has seen, the same ones for all seeds.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from evenhand.evaluation.exact import exact_values
-from evenhand.learning.worlds import ArmWorld, CountWorld, Tasks
+from evenhand.evaluation.rollout import simulate
+from evenhand.learning.worlds import Tasks, world_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
-from evenhand.reductions.counts import num_count_states
-from evenhand.reductions.joint import Joint, num_joint_states
-from evenhand.simulation.rollout import simulate
+from evenhand.solvers.counts.reduction import num_count_states
+from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.typing import Floats
 
-Judge = Callable[[Network], float]
-"""The mean value of an arm under a network."""
-
-MOST_EXACT = 1_500
-"""Count states up to which a network is evaluated exactly."""
-
-MOST_SAMPLED = 100
-"""The same where the allocation is drawn, and its whole law has to be unrolled."""
-
-MOST_JOINT = 1_500
-"""Joint states up to which a joint network is evaluated exactly."""
-
-HELD_OUT, HELD_OUT_LOOKS = 0x68656C64, 8
-"""The stream of the last look at networks of several seeds, and into how many looks it is cut, to tell its error."""
-
-COPIES = 256
-"""Copies that are simulated if a network is not evaluated exactly."""
-
-JUDGED = 0x6A756467
-"""The stream of the looks of one run, beside its seed."""
-
-LEFT_OUT = 1e-3
-"""The share of all weight that lies beyond the steps that are played."""
+JUDGED, HELD_OUT = 0x6A756467, 0x68656C64
+"""Streams of the evaluations of one run, beside its seed, and of the comparison of several seeds."""
 
 
 def resized(problem: CoupledMDP, num_arms: int, budget: Floats) -> CoupledMDP:
@@ -58,79 +38,65 @@ def resized(problem: CoupledMDP, num_arms: int, budget: Floats) -> CoupledMDP:
     return CoupledMDP(arms=problem.types, budget=budget, discount=problem.discount, counts=np.array([num_arms]))
 
 
-def make_judge(problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tasks, seed: int) -> tuple[Judge, bool]:
-    """The judge of networks on counts, and whether it is exact."""
-    if isinstance(problem, CoupledMDP):
+@dataclass(frozen=True, eq=False)
+class NetworkJudge:
+    """Mean value of an arm under a network."""
+
+    problem: CoupledMDP | Simulator
+    """Identical arms, or a simulator of them."""
+
+    rule: AllocationRule
+    """How outputs become an allocation."""
+
+    tasks: Tasks | None
+    """Ranges of arms and budgets; None for a joint network, which has one task."""
+
+    most_exact: int = 1500
+    """Count states, or joint states, up to which a network is evaluated exactly; at most 100 if the allocation is
+    drawn, because its whole distribution has to be unrolled."""
+
+    copies: int = 256
+    """Copies that are simulated otherwise."""
+
+    @cached_property
+    def _spaces(self) -> list[CoupledMDP] | Joint | None:
+        """The problems, or the joint space, on which networks are evaluated exactly; None if they are simulated."""
+        problem, tasks = self.problem, self.tasks
+        if isinstance(problem, Simulator):
+            return None
+        if tasks is None:
+            return Joint(problem) if num_joint_states(problem) <= self.most_exact else None
         sizes = [resized(problem, arms, budget) for arms, budget in tasks.spread()]
-        most = MOST_EXACT if rule == "greedy" else MOST_SAMPLED
-        if max(num_count_states(size) for size in sizes) <= most:
-            return lambda network: _exact_mean(network, sizes, rule), True
-    return lambda network: _played_mean(network, problem, rule, tasks, (seed, JUDGED)), False
+        most = self.most_exact if self.rule == "greedy" else min(self.most_exact, 100)
+        return sizes if max(num_count_states(size) for size in sizes) <= most else None
 
+    @property
+    def exact(self) -> bool:
+        """True if values are exact."""
+        return self._spaces is not None
 
-def _exact_mean(network: Network, sizes: list[CoupledMDP], rule: AllocationRule) -> float:
-    policies = [CountNetworkPolicy(size, network, rule) for size in sizes]
-    return float(np.mean([exact_values(policy.problem, policy).values[0] for policy in policies]))  # type: ignore[arg-type]
-
-
-def _played_mean(
-    network: Network, problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tasks, stream: Sequence[int]
-) -> float:
-    rng = np.random.default_rng(stream)  # a stream of its own: training never draws from it
-    world: ArmWorld | CountWorld = (
-        ArmWorld(problem, COPIES, rule, tasks, rng)
-        if isinstance(problem, Simulator)
-        else CountWorld(problem, COPIES, rule, tasks, rng)
-    )
-    world.restart(np.ones(COPIES, dtype=np.bool_))
-    total, criterion = 0.0, Discounted(problem.discount)
-    for weight in criterion.time_weights(criterion.judging_steps(LEFT_OUT)).tolist():
-        total += weight * float(world.step(network(world.observe())).rewards.mean())
-    return total
-
-
-def make_joint_judge(problem: CoupledMDP, *stream: int) -> tuple[Judge, bool]:
-    """The judge of joint networks, and whether it is exact."""
-    if num_joint_states(problem) > MOST_JOINT:
-        horizon = Discounted(problem.discount).judging_steps(LEFT_OUT)
-
-        def played(network: Network) -> float:
+    def __call__(self, network: Network, stream: Sequence[int]) -> float:
+        """The mean value of an arm: exact, or on the episodes of a stream that training never draws from."""
+        problem, spaces, criterion = self.problem, self._spaces, Discounted(self.problem.discount)
+        if isinstance(spaces, list):
+            each = [exact_values(size, CountNetworkPolicy(size, network, self.rule)).values[0] for size in spaces]
+            return float(np.mean(each))
+        rng, steps = np.random.default_rng(stream), criterion.judging_steps(1e-3)
+        if self.tasks is None:
+            assert isinstance(problem, CoupledMDP)
             policy = JointNetworkPolicy(problem, network)
-            return float(simulate(problem, policy, COPIES, horizon, np.random.default_rng([*stream, 7])).returns.mean())
+            if spaces is not None:
+                return float(exact_values(problem, policy.on(spaces)).values.mean())
+            return float(simulate(problem, policy, self.copies, steps, rng).returns.mean())
+        world, total = world_of(problem, self.copies, self.rule, self.tasks, rng), 0.0
+        world.restart(np.ones(self.copies, dtype=np.bool_))
+        for weight in criterion.time_weights(steps).tolist():
+            total += weight * float(world.step(network(world.observe())).rewards.mean())
+        return total
 
-        return played, False
-    space = Joint(problem)
-    return lambda network: float(
-        exact_values(problem, JointNetworkPolicy(problem, network).on(space)).values.mean()
-    ), True
-
-
-def held_out(
-    policy: CountNetworkPolicy | JointNetworkPolicy, problem: CoupledMDP | Simulator, settings: dict[str, Any]
-) -> tuple[float, float]:
-    """Value of a network on held-out episodes, and its standard error; exact if possible.
-
-    Args:
-        policy: the network.
-        problem: what it was trained on.
-        settings: of its run, as they are recorded.
-    """
-    network = policy.network
-    assert isinstance(network, Network)
-    if isinstance(policy, JointNetworkPolicy):
-        judges = [make_joint_judge(policy.problem, HELD_OUT, look) for look in range(HELD_OUT_LOOKS)]
-        exactly = judges[0][0] if judges[0][1] else None
-        looks = [judge for judge, _ in judges]
-    else:
-        tasks = Tasks(tuple(settings["num_arms"]), tuple((least, most) for least, most in settings["budget"]))
-        judge, exact = make_judge(problem, policy.rule, tasks, HELD_OUT)
-        exactly = judge if exact else None
-        looks = [_look(problem, policy.rule, tasks, look) for look in range(HELD_OUT_LOOKS)]
-    if exactly is not None:
-        return exactly(network), 0.0
-    found = np.array([look(network) for look in looks])
-    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
-
-
-def _look(problem: CoupledMDP | Simulator, rule: AllocationRule, tasks: Tasks, number: int) -> Judge:
-    return lambda network: _played_mean(network, problem, rule, tasks, (HELD_OUT, number))
+    def held_out(self, network: Network) -> tuple[float, float]:
+        """Value of a network on held-out episodes, in eight parts, and its standard error; exact if possible."""
+        if self.exact:
+            return self(network, ()), 0.0
+        found = np.array([self(network, (HELD_OUT, part)) for part in range(8)])
+        return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))

@@ -11,7 +11,7 @@
 The command line reads this file for its help, so that it loads no numerics.
 """
 
-from dataclasses import KW_ONLY, Field, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -138,11 +138,6 @@ class TrainingRun(TrainingSettings):
         super().__post_init__()
         if self.resume and self.checkpoint is None:
             raise InvalidInputError("resume: a checkpoint is required")
-
-
-def settings() -> tuple[Field[Any], ...]:
-    """Return the fields that a result depends on, in order."""
-    return fields(TrainingSettings)
 
 
 def check_names(names: dict[str, Any]) -> None:

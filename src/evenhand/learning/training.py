@@ -5,37 +5,41 @@ during training the network is evaluated (`network_evaluation`), and a checkpoin
 training returns the best network.
 
 torch and Stable-Baselines3 are loaded when training starts (`loop`).
+
+Several seeds. A run depends on the problem, the settings and its seed alone, so that networks are identical whether
+runs follow each other in this process or are distributed over workers. Each run writes its own checkpoint; finished
+runs are read from theirs when the work is resumed. The best run is selected on held-out episodes
+(`network_evaluation`): the score of a run is the maximum of its own evaluations, which is biased upwards. All
+networks are evaluated on the same episodes there.
 """
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from evenhand.checks import check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling, told_by
-from evenhand.errors import MissingExtraError, NotApplicableError
-from evenhand.kernels.threads import idle_threads_sleep
+from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError
+from evenhand.learning.network_evaluation import NetworkJudge
 from evenhand.learning.settings import TrainingRun, check_names
+from evenhand.learning.worlds import Tasks
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator, check_problem
+from evenhand.parallel import Pool
 from evenhand.planning.plan_file import save_policy
-from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, usage_of
+from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network, usage_of
+from evenhand.typing import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from evenhand.learning.training_runs import TrainingRuns
 
 Problem: TypeAlias = CoupledMDP | Simulator
 
 LIBRARIES = ("torch", "stable_baselines3", "gymnasium")
 """Libraries whose versions are recorded, if they took part."""
-
-Asked = ParamSpec("Asked")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -114,32 +118,7 @@ class Training(Shown):
         save_policy(self.policy.problem, self.policy, path, about)
 
 
-def _asked_by(
-    run: Callable[Asked, TrainingRun],
-) -> Callable[[Callable[[Problem, TrainingRun], Result]], Callable[Concatenate[Problem, Asked], Result]]:
-    """Replace the settings of a function by keywords with the types, defaults and help of their fields."""
-
-    def decorate(
-        function: Callable[[Problem, TrainingRun], Result],
-    ) -> Callable[Concatenate[Problem, Asked], Result]:
-        @wraps(function)
-        def called(problem: Problem, *arguments: Asked.args, **keywords: Asked.kwargs) -> Result:
-            check_names(keywords)
-            return function(problem, run(*arguments, **keywords))
-
-        # `help` and editors show the fields of the settings.
-        asked = inspect.signature(TrainingRun).parameters.values()
-        first = inspect.Parameter("problem", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Problem)
-        called.__signature__ = inspect.Signature([first, *asked], return_annotation=Training)  # type: ignore[attr-defined]
-        helps = [f"    {each.name}: {each.metadata['help']}" for each in fields(TrainingRun)]
-        called.__doc__ = "\n    ".join([inspect.cleandoc(function.__doc__ or "").replace("\n", "\n    "), *helps, ""])
-        return called  # type: ignore[return-value]  # `problem` may be given by name, too; no setting is called so
-
-    return decorate
-
-
-@_asked_by(TrainingRun)
-def train(problem: Problem, run: TrainingRun) -> "Training | TrainingRuns":  # noqa: D417  # the fields of TrainingRun
+def train(problem: Problem, *settings: Any, **keywords: Any) -> "Training | TrainingRuns":  # noqa: D417  # see below
     """Learn a policy from simulation, once or with several seeds.
 
     Example:
@@ -155,30 +134,9 @@ def train(problem: Problem, run: TrainingRun) -> "Training | TrainingRuns":  # n
     Args:
         problem: identical arms, or a simulator of them; the learner sees only what it samples.
     """
+    check_names(keywords)
+    run = TrainingRun(*settings, **keywords)
     check_problem(problem)
-    _check_objective(problem)
-    usage_of(problem)  # refuses arms that are not identical
-    if run.seeds is not None:
-        from evenhand.learning.training_runs import train_runs  # it imports this module
-
-        return train_runs(problem, run, run.seeds)
-    with telling(run.progress) as tell:
-        return train_one(problem, replace(run, progress=tell))
-
-
-def train_one(problem: Problem, run: TrainingRun) -> Training:
-    """Train with one seed.
-
-    Args:
-        problem: identical arms, or a simulator of them.
-        run: the settings.
-    """
-    training: Training = learning_loop().run(problem, run)
-    return training
-
-
-def _check_objective(problem: Problem) -> None:
-    """Raise NotApplicableError unless the criterion is discounted and there are no floors."""
     if problem.criterion.name != "discounted":
         raise NotApplicableError(
             f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "
@@ -186,16 +144,186 @@ def _check_objective(problem: Problem) -> None:
         )
     if problem.has_floors:
         raise NotApplicableError("training does not support floors. Use `solve`, or a model without them.")
+    usage_of(problem)  # refuses arms that are not identical
+    if run.seeds is not None:
+        return train_runs(problem, run, run.seeds)
+    with telling(run.progress) as tell:
+        return _train_one(problem, replace(run, progress=tell))
 
 
-def learning_loop() -> Any:
-    """Return the training loop, or raise MissingExtraError."""
+# `help`, editors and tests see the fields of the settings, with their types, defaults and help.
+train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter("problem", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Problem),
+        *inspect.signature(TrainingRun).parameters.values(),
+    ]
+)
+train.__doc__ = "\n".join(
+    [(train.__doc__ or "").rstrip(), *(f"        {each.name}: {each.metadata['help']}" for each in fields(TrainingRun))]
+)
+
+
+def _train_one(problem: Problem, run: TrainingRun) -> Training:
+    """Train with one seed."""
     try:
-        with idle_threads_sleep():  # torch has its own OpenMP
-            from evenhand.learning import loop
+        from evenhand.learning import loop
     except ModuleNotFoundError as error:
         # Any other missing module is an error of the installation.
-        if (error.name or "").split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
+        if (error.name or "").split(".")[0] in LIBRARIES:
             raise MissingExtraError("training", "rl") from None
         raise
-    return loop
+    return loop.run(problem, run)
+
+
+# -- several seeds ---------------------------------------------------------------------------------------------------
+
+
+class SeedRow(NamedTuple):
+    """One run of several."""
+
+    seed: int
+    """Seed of the run."""
+
+    score: float
+    """Best of its own evaluations."""
+
+    held_out: float
+    """Mean value of an arm on held-out episodes; exact if possible."""
+
+    held_out_stderr: float
+    """Standard error; 0 if exact."""
+
+    steps: int
+    """Simulated steps, over all copies."""
+
+    seconds: float
+    """Duration."""
+
+
+@dataclass(frozen=True)
+class TrainingRuns(Shown):
+    """Training runs with several seeds."""
+
+    runs: tuple[Training, ...]
+    """One run per seed."""
+
+    rows: tuple[SeedRow, ...]
+    """Scores of each run."""
+
+    @property
+    def best(self) -> Training:
+        """Run with the best held-out value."""
+        return self.runs[self.place_of_best]
+
+    @property
+    def place_of_best(self) -> int:
+        """Index of the best run."""
+        values = [float(f"{row.held_out:.9g}") for row in self.rows]  # of equal ones the first seed
+        return values.index(max(values))
+
+    @property
+    def policy(self) -> CountNetworkPolicy | JointNetworkPolicy:
+        """Best network, as a policy for the problem."""
+        return self.best.policy
+
+    def __repr__(self) -> str:
+        row = self.rows[self.place_of_best]
+        sure = "exact" if self.best.exact else f"± {row.held_out_stderr:.2g}"
+        return f"TrainingRuns({counted(len(self.rows), 'seed')}, best {row.seed} with {row.held_out:.6g} ({sure}))"
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """Return a frame with one row per seed: score, held-out value and its error, steps and seconds.
+
+        Args:
+            library: `pandas` or `polars`; by default pandas if it is installed, else polars.
+        """
+        return as_frame({name: [getattr(row, name) for row in self.rows] for name in SeedRow._fields}, library)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the JSON form: one object per seed."""
+        best = self.place_of_best
+        return [{**row._asdict(), "best": place == best} for place, row in enumerate(self.rows)]
+
+    def save(self, path: str | Path, command: str = "") -> None:
+        """Write the best policy, with the table of all seeds in its manifest; `load_policy` reads it, without torch.
+
+        Args:
+            path: the file.
+            command: command line of the training, for the manifest.
+        """
+        self.best.save(path, command, {"seeds": self.to_dict()})
+
+
+def train_runs(problem: Problem, asked: TrainingRun, seeds: int | Sequence[int]) -> TrainingRuns:
+    """Train once per seed; see `training.train`.
+
+    Args:
+        problem: identical arms, or a simulator of them.
+        asked: settings of the runs.
+        seeds: number of seeds, from `asked.seed` on; or the seeds themselves.
+    """
+    runs = [_run_of(seed, asked) for seed in read_seeds(seeds, asked.seed)]
+    with Pool(asked.backend) as sweep, telling(asked.progress) as tell:
+        sweep.check_picklable({"the problem": problem, "the algorithm": asked.algorithm})
+        if not asked.resume:  # from here on a run whose worker dies continues from its own checkpoint
+            for run in runs:
+                if run.checkpoint is not None:
+                    Path(run.checkpoint).unlink(missing_ok=True)
+        found = sweep.map(_train_task, [(problem, run) for run in runs], [f"seed {run.seed}" for run in runs], tell)
+    trained = tuple(_of_problem(training, problem) for training, _, _ in found)
+    rows = [
+        SeedRow(run.seed, one.score, mean, error, one.steps, one.seconds)
+        for run, (one, mean, error) in zip(runs, found, strict=True)
+    ]
+    return TrainingRuns(trained, tuple(rows))
+
+
+def read_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
+    """Return the seeds of several runs.
+
+    Args:
+        seeds: number of seeds, or the seeds themselves.
+        first: first seed, if a number is given.
+    """
+    if not isinstance(seeds, Sequence) or isinstance(seeds, str):
+        return [first + number for number in range(check_positive_int(seeds, "seeds"))]
+    numbers = list(seeds)
+    if not numbers or any(number in numbers[:place] for place, number in enumerate(numbers)):
+        raise InvalidInputError(f"seeds: expected different whole numbers, at least one, got {seeds!r}")
+    return numbers
+
+
+def checkpoint_of(checkpoint: str | Path, seed: int) -> Path:
+    """Return the checkpoint file of one seed."""
+    return Path(f"{checkpoint}.seed-{seed}")
+
+
+def _run_of(seed: int, asked: TrainingRun) -> TrainingRun:
+    """Return the settings of one run."""
+    checkpoint = None if asked.checkpoint is None else checkpoint_of(asked.checkpoint, seed)
+    logs = None if asked.tensorboard is None else Path(asked.tensorboard) / f"seed-{seed}"
+    alone = replace(asked, seeds=None, backend=None, progress=None)
+    return replace(alone, seed=seed, checkpoint=checkpoint, tensorboard=logs, resume=checkpoint is not None)
+
+
+def _train_task(cell: tuple[Problem, TrainingRun], progress: Progress | None = None) -> tuple[Training, float, float]:
+    """Return one run, and the value of its network on held-out episodes with its error."""
+    problem, run = cell
+    training = _train_one(problem, replace(run, progress=progress))
+    policy, known = training.policy, training.settings
+    tasks = None
+    if isinstance(policy, CountNetworkPolicy):
+        tasks = Tasks(tuple(known["num_arms"]), tuple((least, most) for least, most in known["budget"]))
+    assert isinstance(policy.network, Network)
+    return training, *NetworkJudge(problem, run.allocation, tasks).held_out(policy.network)
+
+
+def _of_problem(training: Training, problem: Problem) -> Training:
+    """Return a run with the caller's problem in place of the copy of a worker."""
+    policy = training.policy
+    if policy.problem is problem:
+        return training
+    if isinstance(policy, CountNetworkPolicy):
+        return replace(training, problem=problem, policy=CountNetworkPolicy(problem, policy.network, policy.rule))
+    assert isinstance(problem, CoupledMDP)
+    return replace(training, problem=problem, policy=JointNetworkPolicy(problem, policy.network))

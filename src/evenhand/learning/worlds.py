@@ -5,24 +5,25 @@
     ArmWorld     every arm is followed: a user's own simulator, or the matrices where each arm's reward is wanted
 
 Both draw a *task* for every copy at the start of every episode: the number of arms and the budget, from given ranges.
-Everything random at step t comes from the key bits_at(key, t), so that a world is restored from its arrays and t.
+Everything random comes from `Keys`.
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
+from evenhand import kernels
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInputError
-from evenhand.kernels.count_step import step_crowds_fast
-from evenhand.kernels.env_step import serve_greedily_fast, step_copies_fast, step_sampled_fast
-from evenhand.kernels.priorities import sample_by_priority_fast
 from evenhand.kernels.randomness import bits_at, draw_keys
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import observe, read_priorities, read_scores, usage_of
+from evenhand.policies.network import allocated, observe, read_priorities, read_scores, usage_of
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Singles
+
+Seed: TypeAlias = np.random.Generator | int | None
 
 
 @dataclass(frozen=True)
@@ -90,34 +91,45 @@ class Step:
     """(arm of all copies,) each arm's reward, where arms are followed."""
 
 
+class Keys:
+    """Keys of all that is random, one after another."""
+
+    def __init__(self, rng: Seed) -> None:
+        self.key, self.time = draw_keys(np.random.default_rng(rng), 1)[0], 0
+
+    def next(self) -> np.uint64:
+        """The next key."""
+        self.time += 1
+        return np.uint64(bits_at(self.key, np.array(self.time, dtype=np.uint64)))
+
+    def generator(self) -> np.random.Generator:
+        """A generator of the next key."""
+        return np.random.default_rng(int(self.next()))
+
+
 class _Copies:
     """Base of both simulations: tasks, keys, observations."""
 
-    def __init__(self, usage: Floats, discount: float, tasks: Tasks, num_copies: int, rule: AllocationRule) -> None:
+    def __init__(
+        self, problem: CoupledMDP | Simulator, num_copies: int, rule: AllocationRule, tasks: Tasks | None, rng: Seed
+    ) -> None:
+        usage, tasks = usage_of(problem), tasks or Tasks.of(problem)
         self.usage = np.ascontiguousarray(usage)
-        self.discount, self.num_copies, self.rule, self.tasks = discount, num_copies, rule, tasks
+        self.discount, self.num_copies, self.rule, self.tasks = problem.discount, num_copies, rule, tasks
         if len(tasks.budget) != usage.shape[2]:
             raise InvalidInputError(f"budget: {len(tasks.budget)} ranges for {usage.shape[2]} resources")
         self.num_arms = np.full(num_copies, tasks.num_arms[0], dtype=np.int64)
         self.budget = np.zeros((num_copies, usage.shape[2]))
         self.counts = np.zeros((num_copies, len(usage)), dtype=np.int64)
-        self.time = 0
-        # No key yet; `seed` draws one.
-        self.key = np.uint64(0)
+        self.seed(rng)
 
-    def seed(self, rng: np.random.Generator) -> None:
+    def seed(self, rng: Seed) -> None:
         """Set the seed of all randomness."""
-        self.key, self.time = draw_keys(rng, 1)[0], 0
-
-    def next_key(self) -> np.uint64:
-        """The key of the next thing that is random."""
-        self.time += 1
-        # By place, not by drawing on: the clock alone restores it.
-        return np.uint64(bits_at(self.key, np.array(self.time, dtype=np.uint64)))
+        self.keys = Keys(rng)
 
     def draw_tasks(self, which: Bools) -> np.random.Generator:
         """Draw tasks for the copies that start anew; returns the generator of this restart."""
-        rng = np.random.default_rng(int(self.next_key()))
+        rng = self.keys.generator()
         self.num_arms[which], self.budget[which] = self.tasks.draw(int(which.sum()), rng)
         return rng
 
@@ -140,13 +152,12 @@ class CountWorld(_Copies):
         num_copies: int,
         rule: AllocationRule = "greedy",
         tasks: Tasks | None = None,
-        rng: np.random.Generator | int | None = None,
+        rng: Seed = None,
     ) -> None:
-        super().__init__(usage_of(problem), problem.discount, tasks or Tasks.of(problem), num_copies, rule)
+        super().__init__(problem, num_copies, rule, tasks, rng)
         types = problem.types
         self.transitions, self.rewards = np.ascontiguousarray(types.transitions[0]), types.rewards[0].copy()
         self.initial = types.initial[0]
-        self.seed(np.random.default_rng(rng))
 
     def restart(self, which: Bools) -> None:
         """Draw tasks and first counts."""
@@ -155,17 +166,19 @@ class CountWorld(_Copies):
         # All arms in state 0 move once by the initial law, as in `simulation.counts`.
         crowd[:, 0, 0, 0] = self.num_arms[which]
         law = np.repeat(self.initial[None, None, None], len(self.usage), axis=1)
-        self.counts[which] = step_crowds_fast(np.ascontiguousarray(law), crowd, self.next_key(), 0)[:, 0]
+        self.counts[which] = kernels.step_crowds(np.ascontiguousarray(law), crowd, self.keys.next(), 0)[:, 0]
 
     def step(self, outputs: Singles) -> Step:
         """Allocate, pay and move, all copies at once."""
         tables = self.transitions, self.rewards, self.usage
         if self.rule == "greedy":
             scores = read_scores(outputs, self.usage)
-            allocation, earned, counts = step_copies_fast(*tables, scores, self.counts, self.limit, self.next_key())
+            allocation, earned, counts = kernels.step_greedily(
+                *tables, scores, self.counts, self.limit, self.keys.next()
+            )
         else:
             priorities, spend = read_priorities(outputs, self.limit, self.usage)
-            allocation, earned, counts = step_sampled_fast(*tables, priorities, spend, self.counts, self.next_key())
+            allocation, earned, counts = kernels.step_sampled(*tables, priorities, spend, self.counts, self.keys.next())
         self.counts = counts
         return Step(earned, allocation)
 
@@ -185,15 +198,14 @@ class ArmWorld(_Copies):
         num_copies: int,
         rule: AllocationRule = "greedy",
         tasks: Tasks | None = None,
-        rng: np.random.Generator | int | None = None,
+        rng: Seed = None,
     ) -> None:
-        tasks = tasks or Tasks.of(simulator)
-        check_memory(40.0 * num_copies * tasks.num_arms[1], f"{num_copies} copies of every arm", "Use fewer copies.")
-        super().__init__(simulator.usage, simulator.discount, tasks, num_copies, rule)
+        super().__init__(simulator, num_copies, rule, tasks, rng)
+        most = self.tasks.num_arms[1]
+        check_memory(40.0 * num_copies * most, f"{num_copies} copies of every arm", "Use fewer copies.")
         self.simulator = simulator
         self.states = np.zeros(0, dtype=np.int32)
         self.copy_of_arm = np.zeros(0, dtype=np.int64)
-        self.seed(np.random.default_rng(rng))
 
     def restart(self, which: Bools) -> None:
         """Draw tasks and first states; the arms of other copies stay as they are."""
@@ -214,14 +226,9 @@ class ArmWorld(_Copies):
 
     def step(self, outputs: Singles) -> Step:
         """Allocate by counts, draw who gets what, and let the simulator move every arm."""
-        key = self.next_key()
-        if self.rule == "greedy":
-            allocation = serve_greedily_fast(read_scores(outputs, self.usage), self.counts, self.limit, self.usage)
-        else:
-            priorities, spend = read_priorities(outputs, self.limit, self.usage)
-            allocation = sample_by_priority_fast(priorities, self.counts, spend, self.usage, key)
+        allocation = allocated(self.rule, outputs, self.counts, self.limit, self.usage, self.keys.next())
         # Who within a state gets an action, and what happens to it, is of one generator.
-        rng = np.random.default_rng(int(self.next_key()))
+        rng = self.keys.generator()
         actions = assign_arms(self.copy_of_arm, self.states, allocation, rng)
         self.states, arm_rewards = self.simulator.step(self.states, actions, rng)
         self._count()
@@ -232,6 +239,15 @@ class ArmWorld(_Copies):
         """Mean of the single arms' rewards in a step, and of their squares."""
         assert step.arm_rewards is not None
         return float(step.arm_rewards.mean()), float((step.arm_rewards**2).mean())
+
+
+def world_of(
+    problem: CoupledMDP | Simulator, num_copies: int, rule: AllocationRule, tasks: Tasks | None, rng: Seed
+) -> CountWorld | ArmWorld:
+    """Return copies of a problem: counts if its matrices are known, else all arms of a simulator."""
+    if isinstance(problem, Simulator):
+        return ArmWorld(problem, num_copies, rule, tasks, rng)
+    return CountWorld(problem, num_copies, rule, tasks, rng)
 
 
 def assign_arms(copy_of_arm: Ints, states: Indices, allocation: Ints, rng: np.random.Generator) -> Indices:

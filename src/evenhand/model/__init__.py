@@ -10,22 +10,19 @@ from evenhand._lazy import attach
 
 if TYPE_CHECKING:
     from evenhand.model.arm import Arm, ArmTables
-    from evenhand.model.base_policy import BasePolicy
     from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
     from evenhand.model.coupled import MOST_ARMS, CoupledMDP, usable_amount
     from evenhand.model.criterion import Average, Criterion, Discounted, Finite, Opening, as_criterion, parse_criterion
     from evenhand.model.explanations import explain_by_rank, order_by_rank, policy_family
-    from evenhand.model.io.atomic_write import write_atomically
-    from evenhand.model.io.model_file import load, save
+    from evenhand.model.io.model_file import load, save, write_atomically
     from evenhand.model.io.text_table import SHOWN_FAULTS, as_table, read_table
-    from evenhand.model.labels import Labels, amount_of, listed, one_more
-    from evenhand.model.naming import arm_names, base_names, told_names, type_names
+    from evenhand.model.labels import Labels, amount_of, arm_names, base_names, listed, one_more, told_names, type_names
     from evenhand.model.objective import Objective, read_welfare
-    from evenhand.model.parquet.header import KEY
-    from evenhand.model.parquet.stored import open_arms
-    from evenhand.model.parquet.writer import ArmWriter, write_by_type
+    from evenhand.model.parquet.stored import KEY, open_arms
+    from evenhand.model.parquet.writer import ArmWriter
     from evenhand.model.places import Names, path_of, quoted, with_words
     from evenhand.model.policy import (
+        BasePolicy,
         Capabilities,
         Exchangeable,
         Lawful,

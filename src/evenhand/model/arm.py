@@ -8,21 +8,24 @@ Everything that computes works on ArmTables, so that a step of a million differe
 import hashlib
 import reprlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from functools import cached_property, partial
+from math import floor, gcd, lcm
+from typing import Any
 
 import numpy as np
 
 from evenhand.checks import (
     NEARLY_ONE,
+    SHOWN_PER_ARRAY,
     SUM_TOLERANCE,
     Check,
     Faults,
     check_amounts,
+    check_distributions,
     check_finite,
     check_memory,
-    check_nearly_distributions,
     nearly,
     read_names,
     read_numbers,
@@ -30,21 +33,46 @@ from evenhand.checks import (
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, ModelError
-from evenhand.model.places import Names, with_words, with_words_of_arm
+from evenhand.model.places import AXES, Names, depth_of, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
-
-SHOWN_ARMS = 20
-"""Faulty arms of a large table that are shown in full."""
-
 
 ROOM = 1 + 1e-9
 """A budget times this has room for rounding: three uses of 0.1 fit a budget of 0.3."""
+
+
+MOST_USES, FINEST_STEP = 1000, 10**6
+"""Number of distinct uses of a resource, and largest denominator, up to which a common divisor is computed."""
 
 
 def frozen(array: Array) -> Array:
     """Make an array read-only, and return it."""
     array.flags.writeable = False
     return array
+
+
+def usable_amount(budget: float, uses: Floats) -> float:
+    """Largest amount of a resource that actions can use up: a multiple of the greatest common divisor of all uses.
+
+    Args:
+        budget: amount available per step.
+        uses: (use,) distinct amounts used by actions within the budget.
+
+    Returns:
+        The budget itself if uses have no common divisor, or one so small that it makes no difference.
+    """
+    if len(uses) > MOST_USES:
+        return budget
+    steps = [Fraction(use).limit_denominator(FINEST_STEP) for use in uses.tolist() if use > 0]
+    if not np.allclose([float(step) for step in steps], uses[uses > 0], rtol=1e-12, atol=0):
+        return budget
+    if not steps:
+        return 0.0
+    unit = lcm(*(step.denominator for step in steps))
+    if unit > FINEST_STEP**2:
+        return budget
+    step = gcd(*(int(step * unit) for step in steps)) / unit
+    # Twice the tolerance of `budget_limit`: what fits there must fit here, whatever the division rounds.
+    return min(budget, floor(budget / step * ROOM**2) * step)
 
 
 # -- one arm ---------------------------------------------------------------------------------------------------------
@@ -102,17 +130,12 @@ class Arm(Shown):
             if labels[key] and sizes.get(axis, len(labels[key])) != len(labels[key]):
                 faults.add(key, f"has {counted(len(labels[key]), 'label')} for {counted(sizes[axis], axis)}")
         if faults:
-            raise ModelError(with_words_of_arm(faults.found, self._names()))
+            raise ModelError(with_words_of_arm(faults.found, Names.of(self)))
         if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
-            tell_normalised(with_words_of_arm(rows, self._names()), stacklevel=3)
+            tell_normalised(with_words_of_arm(rows, Names.of(self)), stacklevel=3)
         arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
         for key, value in {**arrays, **labels}.items():
             object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
-
-    def _names(self) -> Names:
-        """Names of the arm and its parts, for faults; the arm may be invalid."""
-        names = Names.of_block({key: getattr(self, key) for key in ("name", "states", "actions")})
-        return replace(names, by_state=_depth(self.usage) > 2)
 
     @property
     def num_states(self) -> int:
@@ -127,11 +150,7 @@ class Arm(Shown):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Arm):
             return NotImplemented
-        arrays = ("transitions", "rewards", "usage", "initial")
-        labels = ("name", "states", "actions")
-        return all(np.array_equal(getattr(self, k), getattr(other, k)) for k in arrays) and all(
-            getattr(self, k) == getattr(other, k) for k in labels
-        )
+        return all(np.array_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -152,19 +171,11 @@ def normalised(rows: Floats) -> Floats:
     return np.where(off, rows / np.where(off, sums, 1.0), rows) if off.any() else rows
 
 
-_AXES = {
-    "transitions": ("state", "action", "next state"),
-    "rewards": ("state", "action"),
-    "usage by action": ("action", "resource"),
-    "usage": ("state", "action", "resource"),
-    "initial": ("state",),
-}
-
 _CHECKS: dict[str, Check] = {
-    "transitions": check_nearly_distributions,
+    "transitions": partial(check_distributions, tolerance=NEARLY_ONE),
     "rewards": check_finite,
     "usage": check_amounts,
-    "initial": check_nearly_distributions,
+    "initial": partial(check_distributions, tolerance=NEARLY_ONE),
 }
 
 
@@ -177,8 +188,8 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
     Where the transitions could not be read, that is the fault to mend first: the sizes of the others say nothing of the
     labels then.
     """
-    by_action = _depth(given["usage"]) < 3
-    axes = _AXES | ({"usage": _AXES["usage by action"]} if by_action else {})
+    by_action = depth_of(given["usage"]) < 3
+    axes = AXES | ({"usage": AXES["usage"][1:]} if by_action else {})
     read = {
         key: read_numbers(value, axes[key], key, faults, _CHECKS[key])
         for key, value in given.items()
@@ -193,9 +204,12 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
         sizes = dict(zip(axes[source], arrays[source].shape, strict=True))
         sizes["next state"] = sizes["state"]
         for key, array in arrays.items():
-            _check_sizes(key, dict(zip(axes[key], array.shape, strict=True)), sizes, source, faults)
+            for axis, size in zip(axes[key], array.shape, strict=True):
+                if size != sizes.get(axis, size):
+                    known = f"there are {sizes[axis]} states" if key == source else f"{source} has {sizes[axis]}"
+                    faults.add(key, f"has {size} {axis}s where {known}")
     if "usage" in arrays:
-        _check_idle(arrays["usage"], faults)
+        check_idle(arrays["usage"], faults)
     # Sizes of the rewards alone may be the mistake itself, and are not compared with labels.
     if faults or source is None:
         return {}, sizes if source == "transitions" else {}
@@ -205,21 +219,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
     return arrays, sizes
 
 
-def _depth(value: object) -> int:
-    depth = 0
-    while isinstance(value, (list, tuple, np.ndarray)) and len(value):
-        depth, value = depth + 1, value[0]
-    return depth
-
-
-def _check_sizes(key: str, got: dict[str, int], want: dict[str, int], source: str, faults: Faults) -> None:
-    for axis, size in got.items():
-        if axis in want and size != want[axis]:
-            known = f"there are {want[axis]} states" if key == source else f"{source} has {want[axis]}"
-            faults.add(key, f"has {size} {axis}s where {known}")
-
-
-def _check_idle(usage: Floats, faults: Faults) -> None:
+def check_idle(usage: Floats, faults: Faults) -> None:
     """In every state some action uses nothing. `usage` may lack its state axis."""
     # Some action must use none of the resources, state by state; without a state axis there is one answer.
     busy = np.atleast_1d(~(usage == 0).all(axis=-1).any(axis=-1))
@@ -229,6 +229,9 @@ def _check_idle(usage: Floats, faults: Faults) -> None:
     for state in np.flatnonzero(busy):
         faults.add(f"usage[{state}]", "no action is idle in this state: one must use nothing of any resource")
 
+
+_ARRAYS = ("transitions", "rewards", "usage", "initial", "num_states", "num_actions")
+_UNNAMED: tuple[str, tuple[str, ...], tuple[str, ...]] = ("", (), ())
 
 # -- many arms -------------------------------------------------------------------------------------------------------
 
@@ -259,49 +262,44 @@ class ArmTables(Sequence[Arm]):
     num_actions: Indices
     """(arm,) number of real actions."""
 
-    labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = field(default=())
-    """(name, states, actions) of each arm, or empty when no arm has any."""
+    labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    """(name, states, actions) of each arm, or empty if no arm has any."""
 
     usable: Bools | None = None
     """(arm, state, action) actions within the shared budget (`within`); None for all."""
 
     @classmethod
-    def stack(cls, arms: Sequence[Arm]) -> "ArmTables":
-        """Pad arms of any sizes to common ones."""
-        if len({arm.usage.shape[2] for arm in arms}) != 1:
+    def stack(cls, arms: "Sequence[Arm | ArmTables]") -> "ArmTables":
+        """Pad arms, or tables of arms, of any sizes to common ones, and put them one after another."""
+        if len(arms) == 1 and isinstance(arms[0], ArmTables):
+            return arms[0]
+        if len({part.usage.shape[-1] for part in arms}) != 1:
             raise InvalidInputError("arms disagree in their number of resources")
-        sizes = np.array([arm.rewards.shape for arm in arms], dtype=np.int32)
-        S, A = (int(size) for size in sizes.max(axis=0))
-        K = arms[0].usage.shape[2]
+        sizes = [1 if isinstance(part, Arm) else len(part) for part in arms]
+        S, A = (max(part.rewards.shape[axis] for part in arms) for axis in (-2, -1))
+        number, K = sum(sizes), arms[0].usage.shape[-1]
         # Eight bytes a number, and for each state-action pair S transitions, K usages and one reward.
-        check_memory(8.0 * len(arms) * S * A * (S + K + 1), f"{len(arms)} arms of up to {S} states", "Use fewer arms.")
-        tables = {
-            "transitions": np.zeros((len(arms), S, A, S)),
-            "rewards": np.zeros((len(arms), S, A)),
-            "usage": np.zeros((len(arms), S, A, K)),
-            "initial": np.zeros((len(arms), S)),
-        }
-        for i, arm in enumerate(arms):
-            s, a = sizes[i]
-            tables["transitions"][i, :s, :a, :s] = arm.transitions
-            tables["rewards"][i, :s, :a] = arm.rewards
-            tables["usage"][i, :s, :a] = arm.usage
-            tables["initial"][i, :s] = arm.initial
-        labels = tuple((arm.name, tuple(arm.states), tuple(arm.actions)) for arm in arms)
-        named = labels if any(name or states or actions for name, states, actions in labels) else ()
+        check_memory(8.0 * number * S * A * (S + K + 1), f"{number} arms of up to {S} states", "Use fewer arms.")
+        shapes = {"transitions": (S, A, S), "rewards": (S, A), "usage": (S, A, K), "initial": (S,)}
+        arrays = {name: np.zeros((number, *shape)) for name, shape in shapes.items()}
+        labels: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+        for part, first, size in zip(arms, np.cumsum([0, *sizes]), sizes, strict=False):
+            for name, array in arrays.items():
+                own = getattr(part, name)
+                array[(slice(first, first + size), *map(slice, own.shape[own.ndim - array.ndim + 1 :]))] = own
+            labels += (
+                [(part.name, tuple(part.states), tuple(part.actions))] if isinstance(part, Arm) else part.all_labels
+            )
         return cls(
-            transitions=tables["transitions"],
-            rewards=tables["rewards"],
-            usage=tables["usage"],
-            initial=tables["initial"],
-            num_states=sizes[:, 0].copy(),
-            num_actions=sizes[:, 1].copy(),
-            labels=named,
+            **arrays,
+            num_states=np.concatenate([np.atleast_1d(part.num_states) for part in arms]).astype(np.int32),
+            num_actions=np.concatenate([np.atleast_1d(part.num_actions) for part in arms]).astype(np.int32),
+            labels=tuple(labels) if any(label != _UNNAMED for label in labels) else (),
         )
 
     def __post_init__(self) -> None:
         # Contiguous, as kernels and fingerprints read them; read-only, as problems share them.
-        for name in ("transitions", "rewards", "usage", "initial", "num_states", "num_actions"):
+        for name in _ARRAYS:
             object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name))))
 
     def __len__(self) -> int:
@@ -317,33 +315,27 @@ class ArmTables(Sequence[Arm]):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
+        name, states, actions = self.all_labels[index]
+        return Arm(**self.arrays_of(index), name=name, states=states, actions=actions)
+
+    def arrays_of(self, index: int) -> dict[str, Any]:
+        """Transitions, rewards, usage and initial distribution of one arm, without padding."""
         s, a = self.num_states[index], self.num_actions[index]
-        name, states, actions = self.labels[index] if self.labels else ("", (), ())
-        return Arm(
-            transitions=self.transitions[index, :s, :a, :s],
-            rewards=self.rewards[index, :s, :a],
-            usage=self.usage[index, :s, :a],
-            initial=self.initial[index, :s],
-            name=name,
-            states=states,
-            actions=actions,
-        )
+        return {
+            "transitions": self.transitions[index, :s, :a, :s],
+            "rewards": self.rewards[index, :s, :a],
+            "usage": self.usage[index, :s, :a],
+            "initial": self.initial[index, :s],
+        }
 
     def __iter__(self) -> Iterator[Arm]:
         return (self[i] for i in range(len(self)))
 
     def select(self, rows: Array) -> "ArmTables":
         """Some of the arms, by their positions; labels come along."""
-        return ArmTables(
-            transitions=self.transitions[rows],
-            rewards=self.rewards[rows],
-            usage=self.usage[rows],
-            initial=self.initial[rows],
-            num_states=self.num_states[rows],
-            num_actions=self.num_actions[rows],
-            labels=tuple(self.labels[i] for i in rows) if self.labels else (),
-            usable=None if self.usable is None else self.usable[rows],
-        )
+        changed = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        labels = tuple(self.labels[i] for i in rows) if self.labels else ()
+        return ArmTables(**changed, labels=labels, usable=None if self.usable is None else self.usable[rows])
 
     def within(self, budget: Floats) -> "ArmTables":
         """The same arms, of whose actions only those are valid that fit the budget if one arm has all of it.
@@ -392,34 +384,6 @@ class ArmTables(Sequence[Arm]):
         """(arm, state, action) whether an action uses anything, that is, serves the arm."""
         return np.asarray(frozen((self.usage > 0).any(axis=-1) & self.real))
 
-    def unrolled(self, num_steps: int) -> "ArmTables":
-        """The same arms in time: state s at step t is number t S + s, S the arm's own number of states.
-
-        After the last step nothing comes: its rows are 0. Labels are left out.
-
-        Args:
-            num_steps: number of steps.
-        """
-        number, S, A, K = (*self.transitions.shape[:3], self.usage.shape[3])
-        # Room for the arm with the most states; one with fewer fills the beginning of its rows.
-        wide = num_steps * S
-        size = 8.0 * number * wide * A * (wide + K + 1)
-        check_memory(size, f"{number} arms unrolled over {num_steps} steps", "Use fewer steps, or a discount.")
-        moves, rewards = np.zeros((number, wide, A, wide)), np.zeros((number, wide, A))
-        usage, start = np.zeros((number, wide, A, K)), np.zeros((number, wide))
-        # Arms of one size are filled together; there are few sizes and may be many arms.
-        for own in np.unique(self.num_states):
-            rows = np.flatnonzero(self.num_states == own)
-            start[rows, :own] = self.initial[rows, :own]
-            for step in range(num_steps):
-                now = slice(step * own, (step + 1) * own)
-                rewards[rows, now], usage[rows, now] = self.rewards[rows, :own], self.usage[rows, :own]
-                # The last step leads nowhere.
-                if step + 1 < num_steps:
-                    moves[rows, now, :, now.stop : now.stop + own] = self.transitions[rows, :own, :, :own]
-        num_states = (self.num_states * num_steps).astype(np.int32)
-        return ArmTables(moves, rewards, usage, start, num_states, self.num_actions)
-
     @cached_property
     def cumulative(self) -> Floats:
         """(arm, state, action, next_state) running sums that reach 1 at the last next state of positive probability.
@@ -438,28 +402,25 @@ class ArmTables(Sequence[Arm]):
         faults = Faults()
         # Checks on the whole arrays find the suspects; words are made for a few of them only.
         suspects = self._suspects()
-        for index in suspects[:SHOWN_ARMS]:
+        for index in suspects[:SHOWN_PER_ARRAY]:
             part = Faults()
-            s, a = self.num_states[index], self.num_actions[index]
-            arrays: dict[str, object] = {
-                "transitions": self.transitions[index, :s, :a, :s],
-                "rewards": self.rewards[index, :s, :a],
-                "usage": self.usage[index, :s, :a],
-                "initial": self.initial[index, :s],
-            }
-            _read_arrays(arrays, part)
+            _read_arrays(self.arrays_of(index), part)
             faults.found.extend(fault.within(f"arms[{index}]") for fault in part.found)
-        if len(suspects) > SHOWN_ARMS:
+        if len(suspects) > SHOWN_PER_ARRAY:
             # One more fault stands for all that are not shown, so that their number is right.
-            more = len(suspects) - SHOWN_ARMS
+            more = len(suspects) - SHOWN_PER_ARRAY
             faults.found.append(Fault("arms", f"... and {more} more arms have faults", stands_for=more))
         return faults
 
     @property
+    def all_labels(self) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+        """(name, states, actions) of each arm, empty texts if no arm has any."""
+        return self.labels or (_UNNAMED,) * len(self)
+
+    @property
     def names(self) -> list[Names]:
         """Names of each arm and its parts."""
-        labels = self.labels or (("", (), ()),) * len(self)
-        return [Names(*label, by_state=True) for label in labels]
+        return [Names(*label, by_state=True) for label in self.all_labels]
 
     def nearly(self) -> list[Fault]:
         """The rows of sound arms whose sum is not 1 for more than rounding, in the words of a model file."""
@@ -467,9 +428,9 @@ class ArmTables(Sequence[Arm]):
         bad = off.any(axis=(1, 2)) | (np.abs(self.initial.sum(axis=-1) - 1) > SUM_TOLERANCE)
         rows = []
         for index in np.flatnonzero(bad).tolist():
-            s, a = self.num_states[index], self.num_actions[index]
-            found = nearly(self.transitions[index, :s, :a, :s], "transitions")
-            rows += [row.within(f"arms[{index}]") for row in found + nearly(self.initial[index, :s], "initial")]
+            own = self.arrays_of(index)
+            found = [row for key in ("transitions", "initial") for row in nearly(own[key], key)]
+            rows += [row.within(f"arms[{index}]") for row in found]
         return with_words(rows, self.names) if rows else []
 
     def _suspects(self) -> list[int]:
@@ -495,23 +456,22 @@ class ArmTables(Sequence[Arm]):
     @cached_property
     def digests(self) -> list[bytes]:
         """A short fingerprint of each arm's numbers, without labels: equal arms have equal fingerprints."""
-        rows = [
-            np.ascontiguousarray(part).reshape(len(self), -1).view(np.uint8)
-            for part in (
-                # Sizes first: padding alone does not tell two states with zeros from one.
-                np.stack([self.num_states, self.num_actions], axis=1),
-                self.transitions + 0.0,  # -0.0 becomes 0.0
-                self.rewards + 0.0,
-                self.usage + 0.0,
-                self.initial + 0.0,
-            )
-        ]
-        # All parts side by side as bytes, one row an arm, so that each arm is hashed by a single call.
-        ends = np.cumsum([0, *(row.shape[1] for row in rows)])
-        whole = np.empty((len(self), ends[-1]), dtype=np.uint8)
-        for (start, stop), row in zip(pairwise(ends), rows, strict=True):
-            whole[:, start:stop] = row
+        # Sizes first: padding alone does not distinguish two states with zeros from one. -0.0 becomes 0.0.
+        parts: list[Array] = [np.stack([self.num_states, self.num_actions], axis=1)]
+        parts += [array + 0.0 for array in (self.transitions, self.rewards, self.usage, self.initial)]
+        # All parts side by side as bytes, one row per arm, so that each arm is hashed by a single call.
+        whole = np.concatenate([part.reshape(len(self), -1).view(np.uint8) for part in parts], axis=1)
         return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in whole]
+
+    @cached_property
+    def dynamics(self) -> list[bytes]:
+        """All numbers of each arm but its initial distribution, without padding: equal if arms move alike."""
+        parts = (self.arrays_of(index) for index in range(len(self)))
+        keys = ("transitions", "rewards", "usage")
+        # The shape distinguishes arms with equal numbers; -0.0 becomes 0.0.
+        return [
+            b"|".join([str(own["usage"].shape).encode(), *((own[k] + 0.0).tobytes() for k in keys)]) for own in parts
+        ]
 
 
 def running_sums(probabilities: Floats) -> Floats:

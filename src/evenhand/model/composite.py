@@ -9,27 +9,27 @@ Both are stateful, so both have `start`. They are exchangeable, and act on count
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from evenhand.checks import as_generator, check_positive_int, check_shape
+from evenhand.checks import as_generator, as_numbers, check_positive_int, check_shape
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
 from evenhand.kernels.rank_tables import RankTables, in_turn
-from evenhand.model.base_policy import check_arrays, described
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import ServiceOrder
 from evenhand.model.policy import (
-    Exchangeable,
     Policy,
     Remembers,
     StatefulPolicy,
     begin,
     capabilities,
     check_acts,
+    check_arrays,
+    described,
     is_exchangeable,
     plays_by_counts,
 )
@@ -131,7 +131,7 @@ class TimeVaryingPolicy(CompositePolicy):
 
     def start(self, num_episodes: int, rng: Rng = None) -> Actor:
         """An actor at the first step."""
-        return self._actor(num_episodes, 0)
+        return _Steps(self, num_episodes, 0)
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
         """An actor that goes on where another one was; its memory is `episodes` and `step`.
@@ -140,18 +140,17 @@ class TimeVaryingPolicy(CompositePolicy):
             memory: how many episodes and how many steps were played.
         """
         read = read_memory(memory, {"episodes": Remembered((), MOST, 1), "step": Remembered((), MOST)})
-        return self._actor(int(read["episodes"]), int(read["step"]))
-
-    def _actor(self, num_episodes: int, step: int) -> Actor:
-        return (_CountSteps if self.plays_by_counts else _Steps)(self.parts, num_episodes, step)
+        return _Steps(self, int(read["episodes"]), int(read["step"]))
 
 
 class _Steps(Actor):
-    """Counts the steps."""
+    """Counts the steps; it also allocates if all parts do."""
 
-    def __init__(self, parts: Sequence[Policy], num_episodes: int, step: int) -> None:
+    def __init__(self, policy: TimeVaryingPolicy, num_episodes: int, step: int) -> None:
         super().__init__(num_episodes)
-        self.parts, self.step = parts, step
+        self.parts, self.step = policy.parts, step
+        if policy.plays_by_counts:
+            self.allocate = partial(self._play, "allocate")
 
     def memory(self) -> Memory:
         """`episodes` and `step`, how many were played."""
@@ -159,30 +158,17 @@ class _Steps(Actor):
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """The actions of this step's part."""
-        actions = self._part.act(states, rng)
+        return self._play("act", states, rng)
+
+    def _play(self, method: str, situation: Array, rng: np.random.Generator) -> Array:
+        # After the last step the parts begin again, as the horizon does.
+        answer: Array = getattr(self.parts[self.step % len(self.parts)], method)(situation, rng)
         self.step += 1  # a step whose part raises was not played
-        return actions
+        return answer
 
     def skip_to(self, step: int) -> None:
         """Go on at this step."""
         self.step = step
-
-    @property
-    def _part(self) -> Policy:
-        # After the last step the parts begin again, as the horizon does.
-        return self.parts[self.step % len(self.parts)]
-
-
-class _CountSteps(_Steps):
-    """Counts the steps, also by counts."""
-
-    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
-        """The allocation of this step's part."""
-        part = self._part
-        assert isinstance(part, Exchangeable)
-        allocation = part.allocate(counts, rng)
-        self.step += 1
-        return allocation
 
 
 # -- one part an episode ---------------------------------------------------------------------------------------------
@@ -217,10 +203,7 @@ class MixturePolicy(CompositePolicy):
             raise InvalidInputError("parts: expected at least one policy, got none")
         for number, part in enumerate(parts):
             check_acts(part, f"parts[{number}]")
-        try:
-            given = np.asarray(shares, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"shares: expected a number for each part, got {shares!r}") from None
+        given = as_numbers(shares, "shares")
         check_shape(given, {"part": len(parts)}, "shares")
         # Shares come from solvers of linear programs, whose sums are 1 only to their tolerance.
         if not (given.min() >= 0 and abs(given.sum() - 1) <= 1e-8):
@@ -265,7 +248,7 @@ class MixturePolicy(CompositePolicy):
 
     def start(self, num_episodes: int, rng: Rng = None) -> Actor:
         """An actor that has drawn a part for each episode."""
-        return self._actor(num_episodes, self.draw(num_episodes, as_generator(rng)), 0)
+        return _Mixed(self, num_episodes, self.draw(num_episodes, as_generator(rng)), 0)
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
         """An actor that goes on where another one was; its memory is `step`, `part`, and that of the parts.
@@ -292,7 +275,7 @@ class MixturePolicy(CompositePolicy):
         # An entry of no part is an error: it may be the memory of another mixture.
         if strange := sorted(set(memory) - known):
             raise PolicyError(f"memory: {strange[0]!r} is nothing that this policy remembers")
-        return self._actor(len(read["part"]), playing, int(read["step"]))
+        return _Mixed(self, len(read["part"]), playing, int(read["step"]))
 
     def _resumed(self, number: int, num_episodes: int, memory: Mapping[str, ArrayLike]) -> Policy:
         """The actor of one part, as it was."""
@@ -309,9 +292,6 @@ class MixturePolicy(CompositePolicy):
         if getattr(actor, "num_episodes", num_episodes) != num_episodes:
             raise PolicyError(f"memory: part {number} plays {num_episodes} episodes, and remembers another number")
         return actor
-
-    def _actor(self, num_episodes: int, playing: "list[_Playing]", step: int) -> Actor:
-        return (_CountMixed if self.plays_by_counts else _Mixed)(self, num_episodes, playing, step)
 
     def draw(self, num_episodes: int, rng: np.random.Generator) -> "list[_Playing]":
         """The episodes that each part plays from now on, with its actor at its first step."""
@@ -379,11 +359,13 @@ class _Playing(NamedTuple):
 
 
 class _Mixed(Actor):
-    """Each episode's own part."""
+    """Each episode's own part; it also allocates if all parts do."""
 
     def __init__(self, mixture: MixturePolicy, num_episodes: int, playing: list[_Playing], step: int) -> None:
         super().__init__(num_episodes)
         self.mixture, self.playing, self.step = mixture, playing, step
+        if mixture.plays_by_counts:
+            self.allocate = partial(self._play, "allocate")
 
     def memory(self) -> Memory:
         """`step`, (episode,) `part`, and under `0.` and so on what the actors of the parts remember."""
@@ -399,11 +381,7 @@ class _Mixed(Actor):
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """The actions of each episode's part."""
-        actions = np.empty_like(states)
-        with self._turn(rng) as playing:
-            for _, rows, actor in playing:
-                actions[rows] = actor.act(states[rows], rng)
-        return actions
+        return self._play("act", states, rng)
 
     def skip_to(self, step: int) -> None:
         """Go on at this step, with all parts."""
@@ -412,34 +390,20 @@ class _Mixed(Actor):
             if (skip := getattr(actor, "skip_to", None)) is not None:
                 skip(step)
 
-    @contextmanager
-    def _turn(self, rng: np.random.Generator) -> Iterator[list[_Playing]]:
-        """Yield the members that act at this step, which ends when all of them have acted."""
+    def _play(self, method: str, situations: Array, rng: np.random.Generator) -> Array:
+        """Actions or allocations of each episode's part."""
         redraw_every = self.mixture.redraw_every
         # Not at step 0: the parts were drawn at the start.
         if redraw_every is not None and self.step and self.step % redraw_every == 0:
             self.playing = self.mixture.draw(self.num_episodes, rng)
             self.skip_to(self.step)  # a part that plays by the step must know which it is
         try:
-            yield self.playing
+            answers = [getattr(actor, method)(situations[rows], rng) for _, rows, actor in self.playing]
         except BaseException:
             self.skip_to(self.step)  # the step was not played: parts that count steps and had acted already go back
             raise
         self.step += 1
-
-
-class _CountMixed(_Mixed):
-    """Each episode's own part, also by counts."""
-
-    def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
-        """The allocation of each episode's part."""
-        answers = []
-        with self._turn(rng) as playing:
-            for _, rows, actor in playing:
-                assert isinstance(actor, Exchangeable)
-                answers.append((rows, actor.allocate(counts[rows], rng)))
-        # The shape of the allocation is known once the first part has answered.
-        allocation = np.zeros((len(counts), *answers[0][1].shape[1:]), dtype=np.int64)
-        for rows, answer in answers:
-            allocation[rows] = answer
-        return allocation
+        whole = np.empty((self.num_episodes, *answers[0].shape[1:]), dtype=answers[0].dtype)
+        for (_, rows, _), answer in zip(self.playing, answers, strict=True):
+            whole[rows] = answer
+        return whole

@@ -4,12 +4,11 @@ import copy
 import hashlib
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from functools import cached_property
-from math import floor, gcd, inf, lcm
-from typing import Any, Literal
+from math import inf
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -30,26 +29,69 @@ from evenhand.checks import (
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, nearest
-from evenhand.model.arm import ROOM, Arm, ArmTables, frozen
+from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, usable_amount
 from evenhand.model.criterion import Criterion, as_criterion
-from evenhand.model.places import Names, called, with_words
+from evenhand.model.places import AXES, Names, called, with_words
 from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 MOST_ARMS = 10**9
 """Maximum number of arms of a problem."""
 
-MOST_USES, FINEST_STEP = 1000, 10**6
-"""Number of distinct uses of a resource, and largest denominator, up to which a common divisor is computed."""
-
-_AXES = ("block", "state", "action", "next_state")
+Kind = TypeVar("Kind")
 
 Over = Literal["arms", "groups"]
 """Members of the welfare: every arm, or every group by its mean value."""
 
 
+_OF_TYPES = ("type_of_block", "types", "type_counts", "type_of_arm", "group_of_type", "type_floors")
+"""Cached properties that depend on which arms are of one type."""
+
+
+class SharedResources(Shown):
+    """The part that every kind of problem has: resources with a budget, and a criterion."""
+
+    budget: Floats
+    discount: float
+    criterion: Criterion
+    resources: Sequence[str] = ()
+
+    @property
+    def num_resources(self) -> int:
+        """Number of resources."""
+        return len(self.budget)
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """Names of the resources; `resource 0` and so on by default."""
+        return tuple(self.resources) or tuple(f"resource {k}" for k in range(self.num_resources))
+
+    @property
+    def named_budget(self) -> dict[str, float]:
+        """Budget under the names of the resources."""
+        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
+
+    @property
+    def budget_limit(self) -> Floats:
+        """(resource,) budget with a tolerance for rounding."""
+        return np.asarray(frozen(self.budget * ROOM))
+
+    def _other_budget(self, budget: Any) -> Floats:
+        """(resource,) another budget, as `CoupledMDP.with_budget` takes it; raises ModelError with every fault."""
+        faults = Faults()
+        amounts = read_amounts(budget, self.resource_names, self.budget, faults)
+        faults.raise_if_any("budget", argument="budget")
+        return amounts
+
+    @property
+    def _in_short(self) -> str:
+        """End of a representation: `1 resource, discount 0.95`."""
+        criterion = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
+        return f"{counted(self.num_resources, 'resource')}, {criterion}"
+
+
 @dataclass(frozen=True, eq=False)
-class CoupledMDP(Shown):
+class CoupledMDP(SharedResources):
     """Arms, their numbers, and the resources that they share at every step.
 
     At every step the chosen actions may use at most `budget` of each resource, summed over all arms.
@@ -104,7 +146,9 @@ class CoupledMDP(Shown):
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         read = read_fields(given, num_blocks, num_resources, faults) | {"arms": tables}
         if faults:
-            faults.found = with_words(faults.found, self._names(), self.resources)
+            names = [Names.of(arm) for arm in self.arms] if isinstance(self.arms, tuple) else []
+            names = self.arms.names if isinstance(self.arms, ArmTables) else names
+            faults.found = with_words(faults.found, names, self.resources)
         faults.raise_if_any()
         # An Arm reports this itself when it is created.
         if isinstance(self.arms, ArmTables):
@@ -126,15 +170,19 @@ class CoupledMDP(Shown):
         chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
         if chosen == self.criterion and over in (None, self.over):
             return self
+        own = getattr(chosen, "discount", self.discount)
+        # Types are cut at groups: nothing that is known of them carries over.
+        forgotten: tuple[str, ...] = _OF_TYPES if over not in (None, self.over) else ()
+        forgotten = (*forgotten, "signature") if own != self.discount else forgotten
+        return self._changed(forgotten, criterion=chosen, discount=own, over=over or self.over)
+
+    def _changed(self, forgotten: Iterable[str], **fields: Any) -> "CoupledMDP":
+        """The problem with other fields; all cached properties but those that depend on them are shared."""
         same = copy.copy(self)
-        if over not in (None, self.over):  # types are cut at groups: nothing that is known of them carries over
-            for known in ("type_of_block", "types", "type_counts", "type_of_arm", "group_of_type", "type_floors"):
-                same.__dict__.pop(known, None)
-            object.__setattr__(same, "over", over)
-        object.__setattr__(same, "criterion", chosen)
-        if (own := getattr(chosen, "discount", self.discount)) != self.discount:
-            same.__dict__.pop("signature", None)
-            object.__setattr__(same, "discount", own)
+        for known in forgotten:
+            same.__dict__.pop(known, None)
+        for name, value in fields.items():
+            object.__setattr__(same, name, value)
         return same
 
     def with_initial_states(self, states: Any) -> "CoupledMDP":
@@ -164,17 +212,10 @@ class CoupledMDP(Shown):
         Raises:
             ModelError: with every fault, in the names of the resources.
         """
-        faults = Faults()
-        amounts = read_amounts(budget, self.resource_names, self.budget, faults)
-        faults.raise_if_any("budget", argument="budget")
+        amounts = self._other_budget(budget)
         if np.array_equal(amounts, self.budget):
             return self
-        same = copy.copy(self)
-        # What depends on the budget is forgotten; all else that is cached is shared.
-        for known in ("budget_limit", "usable_budget", "types", "signature"):
-            same.__dict__.pop(known, None)
-        object.__setattr__(same, "budget", frozen(amounts))
-        return same
+        return self._changed(("usable_budget", "types", "signature"), budget=frozen(amounts))
 
     def with_transitions(self, transitions: Floats) -> "CoupledMDP":
         """Return the problem with other transition probabilities.
@@ -188,18 +229,16 @@ class CoupledMDP(Shown):
         Raises:
             ModelError: a row is not a distribution.
         """
-        check_shape(transitions, dict(zip(_AXES, self.tables.transitions.shape, strict=True)), "transitions")
+        check_shape(
+            transitions,
+            dict(zip(("block", *AXES["transitions"]), self.tables.transitions.shape, strict=True)),
+            "transitions",
+        )
         moved = replace(self.tables, transitions=np.array(transitions, dtype=np.float64))
         moved.find_faults().raise_if_any("transitions")
         # The old type together with the new numbers: equal tables of different old types stay apart.
-        kinds = list(zip(self.type_of_block.tolist(), moved.digests, strict=True))
-        first: dict[object, int] = {}
-        types = np.array([first.setdefault(kind, len(first)) for kind in kinds], dtype=np.int32)
-        same = copy.copy(self)
-        for known in ("types", "signature", "type_of_arm", "type_counts", "group_of_type", "type_floors"):
-            same.__dict__.pop(known, None)
-        object.__setattr__(same, "arms", moved)
-        same.__dict__["type_of_block"] = frozen(types)
+        same = self._changed((*_OF_TYPES, "signature"), arms=moved)
+        same.__dict__["type_of_block"] = _numbered(zip(self.type_of_block.tolist(), moved.digests, strict=True))[1]
         return same
 
     def _read_arms(self, faults: Faults) -> ArmTables | None:
@@ -207,31 +246,20 @@ class CoupledMDP(Shown):
             found = self.arms.find_faults().found
             faults.found.extend(found)
             return self.arms if found else self.arms.tidied()
-        if isinstance(self.arms, Arm):
-            faults.add("arms", "expected a list of arms, got one; write [arm], and counts=[n] for n arms like it")
-            return None
-        if isinstance(self.arms, (str, Mapping)) or not isinstance(self.arms, Iterable):
-            faults.add("arms", f"expected a list of arms, got {type(self.arms).__name__}")
+        if isinstance(self.arms, (Arm, str, Mapping)) or not isinstance(self.arms, Iterable):
+            hint = "; write [arm], and counts=[n] for n arms like it" if isinstance(self.arms, Arm) else ""
+            faults.add("arms", f"expected a list of arms, got {type(self.arms).__name__}{hint}")
             return None
         # An iterator is consumed once.
         object.__setattr__(self, "arms", tuple(self.arms))
-        if strange := [(index, arm) for index, arm in enumerate(self.arms) if not isinstance(arm, Arm)]:
-            for index, arm in strange:
+        for index, arm in enumerate(self.arms):
+            if not isinstance(arm, Arm):
                 faults.add(f"arms[{index}]", f"expected an Arm, got {type(arm).__name__}")
-            return None
         if not self.arms:
             faults.add("arms", "there is none; a problem needs at least one")
-            return None
-        common_resources(self.arms, faults)
+        if not faults:
+            common_resources(self.arms, faults)
         return None if faults else ArmTables.stack(self.arms)
-
-    def _names(self) -> list[Names]:
-        """Names of the arms, for faults."""
-        if isinstance(self.arms, ArmTables):
-            return self.arms.names
-        if not isinstance(self.arms, tuple) or not all(isinstance(arm, Arm) for arm in self.arms):
-            return []
-        return [Names(arm.name, arm.states, arm.actions, by_state=True) for arm in self.arms]
 
     # -- sizes, types, groups ----------------------------------------------------------------------------------------
 
@@ -246,16 +274,6 @@ class CoupledMDP(Shown):
         """Number of arms."""
         return int(self.counts.sum())
 
-    @property
-    def num_resources(self) -> int:
-        """Number of resources."""
-        return len(self.budget)
-
-    @cached_property
-    def budget_limit(self) -> Floats:
-        """(resource,) budget with a tolerance for rounding."""
-        return np.asarray(frozen(self.budget * ROOM))
-
     @cached_property
     def usable_budget(self) -> Floats:
         """(resource,) largest part of the budget that actions can use up: 1 of 1.1 if each takes a whole unit.
@@ -269,34 +287,23 @@ class CoupledMDP(Shown):
     @cached_property
     def type_of_block(self) -> Indices:
         """(block,) type of each block, in order of first appearance."""
-        first: dict[object, int] = {}
         # Arms are of one type by their numbers. A floor distinguishes them, and over groups so does the group.
-        kinds: Sequence[object] = self.tables.digests
-        if self.floors.any():
-            kinds = list(zip(kinds, self.floors.tolist(), strict=True))
-        if self.over == "groups":
-            kinds = list(zip(kinds, self.group_of_block.tolist(), strict=True))
-        types = [first.setdefault(kind, len(first)) for kind in kinds]
-        return np.asarray(frozen(np.array(types, dtype=np.int32)))
+        groups = self.group_of_block.tolist() if self.over == "groups" else [0] * len(self.tables)
+        return _numbered(zip(self.tables.digests, self.floors.tolist(), groups, strict=True))[1]
 
     @cached_property
     def _groups_read(self) -> tuple[tuple[str, ...], Indices]:
         """Names of all groups in order of first appearance, and the (block,) group of each block."""
-        # A block without a group is one by itself: called by its own name where that is unique and no group has it.
-        given = self.groups or ("",) * len(self.tables)
-        named = [label[0] for label in self.tables.labels] or [""] * len(self.tables)
+        # A block without a group is one by itself: called by its own name if that is unique and no group has it.
+        given, named = self.groups or ("",) * len(self.tables), [label[0] for label in self.tables.all_labels]
         times = Counter(name for name, group in zip(named, given, strict=True) if not group)
-        first: dict[str, int] = {}
-        taken = {group for group in given if group}
-        for index, group in enumerate(given):
-            own = named[index] if named[index] and times[named[index]] == 1 else f"arms[{index}]"
-            own = own if own not in taken else f"{own} (arms[{index}])"
-            first.setdefault(group or own, index)
-        names = tuple(first)
-        number = {name: i for i, name in enumerate(names)}
-        starts = {index: number[name] for name, index in first.items()}
-        places = [number[group] if group else starts[index] for index, group in enumerate(given)]
-        return names, np.asarray(frozen(np.array(places, dtype=np.int32)))
+        keys = []
+        for index, (name, group) in enumerate(zip(named, given, strict=True)):
+            own = name if name and times[name] == 1 else f"arms[{index}]"
+            own = own if own not in given else f"{own} (arms[{index}])"
+            keys.append((group, -1) if group else (own, index))
+        found, numbers = _numbered(keys)
+        return tuple(name for name, _ in found), numbers
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -313,35 +320,27 @@ class CoupledMDP(Shown):
         """(type,) group of each type, if welfare is over groups."""
         if self.over != "groups":
             raise InvalidInputError("group_of_type: types are cut at groups only under over = 'groups'")
-        # The first block of each type stands for it; all its blocks have the same group, or floor.
-        _, first = np.unique(self.type_of_block, return_index=True)
-        return np.asarray(frozen(self.group_of_block[first]))
+        return np.asarray(frozen(self.group_of_block[self._first_blocks]))
+
+    @property
+    def _first_blocks(self) -> Ints:
+        """(type,) its first block, which stands for it: all its blocks have the same numbers, group and floor."""
+        return np.unique(self.type_of_block, return_index=True)[1]
 
     @cached_property
     def type_floors(self) -> Floats:
         """(type,) smallest share of time in which each arm of the type is served."""
-        _, first = np.unique(self.type_of_block, return_index=True)
-        return np.asarray(frozen(self.floors[first]))
+        return np.asarray(frozen(self.floors[self._first_blocks]))
 
     @property
     def has_floors(self) -> bool:
         """True if some arm has a floor."""
         return bool(self.floors.any())
 
-    @property
-    def resource_names(self) -> tuple[str, ...]:
-        """Names of the resources; `resource 0` and so on by default."""
-        return tuple(self.resources) or tuple(f"resource {k}" for k in range(self.num_resources))
-
-    @property
-    def named_budget(self) -> dict[str, float]:
-        """Budget under the names of the resources."""
-        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
-
     @cached_property
     def types(self) -> ArmTables:
         """The distinct arms, with the actions that the budget allows."""
-        _, first = np.unique(self.type_of_block, return_index=True)
+        first = self._first_blocks
         types = self.tables if len(first) == len(self.tables) else self.tables.select(first)
         return types.within(self.budget)
 
@@ -396,10 +395,15 @@ class CoupledMDP(Shown):
 
     def __repr__(self) -> str:
         kinds = "identical" if self.is_symmetric else counted(self.num_types, "type")
-        criterion = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
         groups = f", over {len(self.group_names)} groups" if self.over == "groups" else ""
-        arms, resources = counted(self.num_arms, "arm"), counted(self.num_resources, "resource")
-        return f"CoupledMDP({arms}, {kinds}, {resources}, {criterion}{groups})"
+        return f"CoupledMDP({counted(self.num_arms, 'arm')}, {kinds}, {self._in_short}{groups})"
+
+
+def _numbered(kinds: Iterable[Kind]) -> tuple[list[Kind], Indices]:
+    """The distinct kinds in order of first appearance, and the number of each."""
+    first: dict[Kind, int] = {}
+    numbers = [first.setdefault(kind, len(first)) for kind in kinds]
+    return list(first), np.asarray(frozen(np.array(numbers, dtype=np.int32)))
 
 
 # -- reading its fields, each with all its faults --------------------------------------------------------------------
@@ -419,21 +423,25 @@ def read_fields(
     discount, criterion = read_criterion(given["discount"], given["criterion"], faults)
     counts = read_counts(given["counts"], num_blocks, faults)
     groups = _read_groups(given["groups"], num_blocks, faults)
-    read_over(given["over"], faults)
+    if given["over"] not in ("arms", "groups"):
+        faults.add("over", f"expected 'arms' or 'groups', got {reprlib.repr(given['over'])}")
     num_members = None
     if num_blocks is not None and len(counts) == num_blocks and len(groups) in (0, num_blocks):
         # Over groups: each named group once, and every block without one for itself.
         num_groups = len(set(groups) - {""}) + groups.count("") if groups else num_blocks
         num_members = num_groups if given["over"] == "groups" else int(counts.sum())
     read_welfare_text(given["welfare"], num_members, faults)
+    budget = read_budget(given["budget"], num_resources, faults)
+    floors = [0.0] * (num_blocks or 1) if given["floors"] is None else given["floors"]
+    floors = _read_entries(floors, num_blocks, "floors", lambda entry: number_fault(entry, most=1.0), faults)
     return {
         "counts": counts,
-        "budget": read_budget(given["budget"], num_resources, faults),
+        "budget": budget,
         "discount": discount,
         "criterion": criterion,
-        "resources": read_names(given["resources"], num_resources, "resources", faults),
+        "resources": read_names(given["resources"], num_resources or len(budget), "resources", faults),
         "groups": groups,
-        "floors": _read_floors(given["floors"], num_blocks, faults),
+        "floors": np.zeros(num_blocks or 1) if floors is None else np.array(floors, dtype=np.float64),
         "arm_names": read_names(given["arm_names"], int(counts.sum()), "arm_names", faults),
     }
 
@@ -455,24 +463,38 @@ def _entries(value: object) -> list[Any]:
     return list(value) if several else [value]  # type: ignore[call-overload]
 
 
-def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
-    """(block,) arms per block, each an integer of at least 1, in all at most MOST_ARMS."""
-    if value is None:
-        return np.ones(num_blocks or 1, dtype=np.int64)
+def _read_entries(
+    value: object, num_blocks: int | None, place: str, fault_of: Callable[[Any], str], faults: Faults
+) -> list[Any] | None:
+    """Valid entries of a field with one per block; or faults, and None.
+
+    Args:
+        value: entries, or a single one.
+        num_blocks: number of blocks, if known.
+        place: name of the field; in blocks it is that without its last letter.
+        fault_of: returns the message for an invalid entry; empty for a valid one.
+        faults: list to which faults are added.
+    """
     entries = _entries(value)
     if num_blocks is not None and len(entries) != num_blocks:
-        faults.add("counts", f"has {len(entries)} entries for {num_blocks} arms")
-    wrong = [(index, message) for index, entry in enumerate(entries) if (message := whole_fault(entry, most=MOST_ARMS))]
+        faults.add(place, f"has {len(entries)} entries for {num_blocks} arms")
+        return None
+    wrong = [(index, message) for index, entry in enumerate(entries) if (message := fault_of(entry))]
     for index, message in wrong[:SHOWN_PER_ARRAY]:
-        faults.add(f"arms[{index}].count", message)
-    if len(wrong) > SHOWN_PER_ARRAY:
-        more = len(wrong) - SHOWN_PER_ARRAY
-        faults.found.append(Fault("arms", f"... and {more} more such counts", stands_for=more))
-    if wrong:  # placeholders for the later checks
-        return np.ones(len(entries), dtype=np.int64)
-    if (total := sum(map(int, entries))) > MOST_ARMS:
+        faults.add(f"arms[{index}].{place[:-1]}", message)
+    if (more := len(wrong) - SHOWN_PER_ARRAY) > 0:
+        faults.found.append(Fault("arms", f"... and {more} more such {place}", stands_for=more))
+    return None if wrong else entries
+
+
+def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
+    """(block,) arms per block, each an integer of at least 1, in all at most MOST_ARMS; 1 by default."""
+    number = num_blocks or 1
+    given = [1] * number if value is None else value
+    entries = _read_entries(given, num_blocks, "counts", lambda entry: whole_fault(entry, most=MOST_ARMS), faults)
+    if entries is not None and (total := sum(map(int, entries))) > MOST_ARMS:
         faults.add("arms", f"{total} arms in all; at most {MOST_ARMS} are supported")
-    return np.array([int(entry) for entry in entries], dtype=np.int64)
+    return np.array([1] * number if entries is None else [int(entry) for entry in entries], dtype=np.int64)
 
 
 def read_budget(value: object, num_resources: int | None, faults: Faults) -> Floats:
@@ -491,31 +513,6 @@ def read_budget(value: object, num_resources: int | None, faults: Faults) -> Flo
         hint = comma_hint(len(budget), num_resources)
         faults.add("budget", f"has {size} where the arms' usage has {wanted}{hint}")
     return budget
-
-
-def usable_amount(budget: float, uses: Floats) -> float:
-    """Largest amount of a resource that actions can use up: a multiple of the greatest common divisor of all uses.
-
-    Args:
-        budget: amount available per step.
-        uses: (use,) distinct amounts used by actions within the budget.
-
-    Returns:
-        The budget itself if uses have no common divisor, or one so small that it makes no difference.
-    """
-    if len(uses) > MOST_USES:
-        return budget
-    steps = [Fraction(use).limit_denominator(FINEST_STEP) for use in uses.tolist() if use > 0]
-    if not np.allclose([float(step) for step in steps], uses[uses > 0], rtol=1e-12, atol=0):
-        return budget
-    if not steps:
-        return 0.0
-    unit = lcm(*(step.denominator for step in steps))
-    if unit > FINEST_STEP**2:
-        return budget
-    step = gcd(*(int(step * unit) for step in steps)) / unit
-    # Twice the tolerance of `budget_limit`: what fits there must fit here, whatever the division rounds.
-    return min(budget, floor(budget / step * ROOM**2) * step)
 
 
 def read_amounts(value: object, names: Sequence[str], unsaid: Floats, faults: Faults) -> Floats:
@@ -575,12 +572,6 @@ def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple
     return number, read
 
 
-def read_over(value: object, faults: Faults) -> None:
-    """Check for `arms` or `groups`."""
-    if value not in ("arms", "groups"):
-        faults.add("over", f"expected 'arms' or 'groups', got {reprlib.repr(value)}")
-
-
 def read_welfare_text(value: object, number: int | None, faults: Faults) -> None:
     """Check a welfare as text for a number of members; explicit weights only if that number is known."""
     if value is None or (number is None and isinstance(value, str) and "," in value):
@@ -596,26 +587,11 @@ def read_welfare_text(value: object, number: int | None, faults: Faults) -> None
 
 def _read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[str, ...]:
     """(block,) a name or "" each; empty if no block has one."""
-    if not isinstance(value, (list, tuple)):
-        faults.add("groups", f"expected a list of names, got {reprlib.repr(value)}")
+    if not isinstance(value, (list, tuple)) or not value:
+        if not isinstance(value, (list, tuple)):
+            faults.add("groups", f"expected a list of names, got {reprlib.repr(value)}")
         return ()
-    for index, name in enumerate(value):
-        if not isinstance(name, str):
-            faults.add(f"arms[{index}].group", f"expected a name, got {reprlib.repr(name)}")
-    if value and num_blocks is not None and len(value) != num_blocks:
-        faults.add("groups", f"has {len(value)} entries for {num_blocks} arms")
-    return tuple(value) if any(value) else ()
-
-
-def _read_floors(value: object, num_blocks: int | None, faults: Faults) -> Floats:
-    """(block,) shares of time from 0 to 1; 0 by default."""
-    if value is None:
-        return np.zeros(num_blocks or 1)
-    entries = _entries(value)
-    if num_blocks is not None and len(entries) != num_blocks:
-        faults.add("floors", f"has {len(entries)} entries for {num_blocks} arms")
-        return np.zeros(num_blocks)
-    wrong = {index: message for index, entry in enumerate(entries) if (message := number_fault(entry, most=1.0))}
-    for index, message in wrong.items():
-        faults.add(f"arms[{index}].floor", message)
-    return np.array([0.0 if index in wrong else float(entry) for index, entry in enumerate(entries)])
+    found = _read_entries(
+        value, num_blocks, "groups", lambda name: "" if isinstance(name, str) else "expected text", faults
+    )
+    return tuple(found) if found and any(found) else ()

@@ -16,6 +16,7 @@ of use; a floor f on the share of time served requires f total of visits. What s
                              mu.T v + (total - 1) max(d, 0)                     finite, on the problem unrolled in time
 
                          and that of the policy that is greedy in v is at least the same with min in place of max
+    flow                 of the shares of time x_t = q_t / weight_t in each distinct step, a *layer* (`Criterion.flow`)
 
 An *opening* separates the first T steps of discounted time: steps 0 to T - 1 weigh gamma^t, and all later ones are one
 more step, which lasts and weighs gamma^T / (1-gamma). The value is the same; but a budget may then hold in each of the
@@ -28,12 +29,16 @@ the last step has no successor.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenhand.checks import check_fraction, check_positive_int, plain
 from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 MOST_STEPS = 1_000_000
 """Longest finite horizon."""
@@ -93,9 +98,43 @@ class Criterion(ABC):
         return self.num_steps or 1
 
     @property
+    def layer_weights(self) -> Floats:
+        """(layer,) weight of a visit in each distinct step; together the total."""
+        return np.array([self.total]) if self.is_stationary else self.time_weights(self.num_layers)
+
+    @property
+    def flow(self) -> "tuple[sparse.csr_array, Floats]":
+        """Flow of the shares of time x: what arrives in a layer from others, and from the initial distribution.
+
+        sum_a x_t(s, a) = sum_u arrivals[t, u] sum_{s', a} p(s | s', a) x_u(s', a) + start[t] mu(s)
+
+        Returns:
+            (layer, layer) arrivals, and (layer,) start: all 0 if x is the long run, which sums to 1.
+        """
+        from scipy import sparse  # only linear programs need it
+
+        if self.is_stationary:
+            return sparse.csr_array([[self.factor]]), np.array([1 - self.factor])
+        return sparse.csr_array(sparse.eye_array(self.num_layers, k=-1)), np.arange(self.num_layers) == 0
+
+    @property
+    def contracts(self) -> bool:
+        """True if Bellman's operator is one stationary contraction: its factor is below 1."""
+        return self.is_stationary and self.factor < 1
+
+    @property
     def lasts(self) -> bool:
         """True if the last step lasts for ever, discounted as before."""
         return False
+
+    def following(self, ahead: Floats) -> Floats:
+        """(arm, step, state) values of the next step: after the last one nothing, or the same again if it lasts.
+
+        Args:
+            ahead: (arm, step, state) values of each step.
+        """
+        last = ahead[:, -1:] if self.lasts else np.zeros_like(ahead[:, -1:])
+        return np.concatenate([ahead[:, 1:], last], axis=1)
 
     @property
     def is_average(self) -> bool:
@@ -224,6 +263,15 @@ class Opening(Discounted):
     def lasts(self) -> bool:
         """True."""
         return True
+
+    @property
+    def flow(self) -> "tuple[sparse.csr_array, Floats]":
+        """Flow from step to step, and in the step that lasts."""
+        arrivals, start = super().flow
+        arrivals = arrivals.tolil()
+        # q_T = p.gamma (q_{T-1} + q_T), with q_t = gamma^t x_t but q_T = gamma^T / (1-gamma) x_T.
+        arrivals[-1, -2:] = self.rate, self.factor
+        return arrivals.tocsr(), start
 
     def time_weights(self, horizon: int) -> Floats:
         """gamma^t, and the remaining weight for the step that lasts."""

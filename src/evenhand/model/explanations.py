@@ -32,11 +32,6 @@ GAINS_NOTHING = {
 }
 """Reason why a condition has no rank, by the name of the policy."""
 
-MOST_CELLS = 3
-"""Served conditions that a reason names."""
-
-MOST_RANKED_TYPES = 20_000
-"""Types up to which a service order is listed."""
 
 UNRANKED = np.iinfo(np.int32).max
 
@@ -236,15 +231,15 @@ def explain_by_table(decision: DecisionStep, probability: float = 1.0) -> list[s
     return reasons
 
 
-def _served_conditions(decision: DecisionStep, labels: Labels) -> str:
+def _served_conditions(decision: DecisionStep, labels: Labels, most: int = 3) -> str:
     rows = np.flatnonzero(decision.served)
     cells = (decision.types[rows].tolist(), decision.states[rows].tolist(), decision.actions[rows].tolist())
     times = Counter(zip(*cells, strict=True))
     texts = [
         f"{number} {labels.type(kind)} {labels.being(kind, state)} ({labels.doing(kind, action)})"
-        for (kind, state, action), number in times.most_common(MOST_CELLS)
+        for (kind, state, action), number in times.most_common(most)
     ]
-    more = [f"{len(times) - MOST_CELLS} more conditions"] if len(times) > MOST_CELLS else []
+    more = [f"{len(times) - most} more conditions"] if len(times) > most else []
     return ", ".join([*texts, *more]) or "no arm"
 
 
@@ -311,7 +306,7 @@ def order_by_rank(
         num_drawn: number of ranks, the first ones, of drawn actions.
     """
     types = problem.types
-    if len(types) > MOST_RANKED_TYPES:
+    if len(types) > 20_000:
         return ServiceOrder((), f"{how}; there are too many types to list", ranked=True)
     kinds, states = np.indices(types.idle.shape)
     own = ranks.copy()

@@ -11,12 +11,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from evenhand.errors import Fault
 
 Path: TypeAlias = tuple[str | int, ...]
 
 LONGEST_NAME = 60
 """Number of shown letters of a name."""
+
+
+AXES = {
+    "transitions": ("state", "action", "next state"),
+    "rewards": ("state", "action"),
+    "usage": ("state", "action", "resource"),
+    "initial": ("state",),
+}
+"""Axes of the arrays of an arm."""
 
 
 def path_of(place: str) -> Path | None:
@@ -44,20 +55,22 @@ class Names:
     """True if usage has an axis of states."""
 
     @classmethod
-    def of_block(cls, block: object) -> "Names":
-        """Read the names of an arm of a document, which may be invalid.
+    def of(cls, arm: object) -> "Names":
+        """Read the names of an arm, or of its table in a document; either may be invalid."""
+        keys = ("name", "states", "actions", "usage")
+        name, states, actions, usage = (
+            arm.get(key) if isinstance(arm, dict) else getattr(arm, key, None) for key in keys
+        )
+        own = name if isinstance(name, str) else ""
+        return cls(own, _texts(states), _texts(actions), by_state=depth_of(usage) > 2)
 
-        Args:
-            block: the arm.
-        """
-        if not isinstance(block, dict):
-            return cls()
-        name, depth, usage = block.get("name"), 0, block.get("usage")
-        # Depth by the first entries: usage by action is a list of lists, usage by state has one level more.
-        while isinstance(usage, list) and usage:
-            depth, usage = depth + 1, usage[0]
-        states, actions = (_texts(block.get(key)) for key in ("states", "actions"))
-        return cls(name if isinstance(name, str) else "", states, actions, by_state=depth > 2)
+
+def depth_of(value: object) -> int:
+    """Number of axes of nested lists, by their first entries."""
+    depth = 0
+    while isinstance(value, (list, tuple, np.ndarray)) and len(value):
+        depth, value = depth + 1, value[0]
+    return depth
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -119,7 +132,7 @@ def _inside(path: Path, names: Names, resources: tuple[str, ...], message: str) 
     """Place within an arm by its labels; empty if it has none."""
     key, indices = path[0], path[1:]
     # Usage by action lacks the first axis.
-    axes = _AXES.get(str(key), ())[0 if names.by_state or key != "usage" else 1 :]
+    axes = AXES.get(str(key), ())[0 if names.by_state or key != "usage" else 1 :]
     known = {"state": names.states, "action": names.actions, "next state": names.states, "resource": resources}
     if not indices or len(indices) > len(axes):
         return ""
@@ -129,14 +142,6 @@ def _inside(path: Path, names: Names, resources: tuple[str, ...], message: str) 
     parts = [f"{axis} {label or index}" for axis, label, index in zip(axes, labels, indices, strict=False)]
     plain = key == "transitions" and message.startswith("probabilit")  # the message names it
     return ("" if plain else f"{key} of ") + ", ".join(parts)
-
-
-_AXES = {
-    "transitions": ("state", "action", "next state"),
-    "rewards": ("state", "action"),
-    "usage": ("state", "action", "resource"),
-    "initial": ("state",),
-}
 
 
 def _label(labels: Sequence[str], index: str | int) -> str:

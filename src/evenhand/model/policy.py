@@ -1,33 +1,51 @@
-"""Protocols of policies: anything that acts on a batch, and its optional capabilities.
+"""Protocols of policies: anything that acts on a batch, and its optional capabilities; and the contract of actions.
 
-A policy needs one method, `act`; one that remembers may have `start` in its place, and those of the library have both.
-All else is optional: shown by the methods it has, or said by a class attribute where
-no method shows it. Only `capabilities` tests for these:
+A policy needs one method, `act`; a stateful one may have `start` in its place, and those of the library have both.
+All else is optional: shown by the methods it has, or stated by a class attribute if no method shows it. Only
+`capabilities` tests for these:
 
-    Capabilities    a policy has or says                  and so
-    acts            act(states, rng)                      it can be played; states and actions are (episode, arm)
-    starts          start(num_episodes, rng)              it has a memory: each batch of episodes gets a fresh actor
-    resumes         resume(memory)                        that memory can be saved, and taken up again (`acting`)
+    Capabilities    a policy has or states                and so
+    acts            act(states, rng)                      it can be simulated; states and actions are (episode, arm)
+    starts          start(num_episodes, rng)              it is stateful: each batch of episodes gets a fresh actor
+    resumes         resume(memory)                        that memory can be saved and resumed (`stateful_policy`)
     allocates       allocate(counts, rng)                 it needs only how many arms of a type are in each state
-    law             allocation_law(counts)                the law of its allocation is known: it is evaluated exactly
+    law             allocation_law(counts)                the distribution of its allocation is known: evaluated exactly
     table           reduction, probabilities              it is a table over the pairs of a space: exact there
     tabulates       on(space)                             it can be written as such a table
     exchangeable    allocates, `exchangeable = True`      arms of one type are alike to it, and have equal values
     by_counts       allocates, `plays_by_counts = True`   it, or the actors it starts, can be simulated by counts
     saves           `kind`, to_arrays()                   it can be saved
     deterministic   allocates and `deterministic = True`  its allocation is not drawn: all states are tabulated at once
+
+`BasePolicy` is the base class of the library's policies: defaults for being resized and explained. Each of its methods
+is optional for a policy of a user's own, and `described` supplies the defaults:
+
+    resized(problem, types)   the same policy for other numbers of the same types of arms, or another budget
+    explain(decision)         (arm,) the reason for each action
+    ranks_at(decision)        (arm, action) ranks behind it, 0 first and -1 never
+    service_order(step)       the conditions that it serves, the first first
+    decides                   description of how it decides
+
+A policy with a text `kind`, a method `to_arrays()` and a class method `from_arrays(problem, arrays)` can be saved.
+The actions of a policy must be one for each arm, exist in its state, and be within the budget (`check_actions`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from evenhand.errors import PolicyError
+from evenhand.checks import plain
+from evenhand.display import ShownPolicy
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.simulator import Problem
 from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints
+
+if TYPE_CHECKING:
+    from evenhand.model.explanations import DecisionStep, ServiceOrder
 
 
 @runtime_checkable
@@ -262,21 +280,19 @@ def check_acts(policy: object, name: str = "policy") -> None:
         policy: the argument.
         name: the argument.
     """
-    expected = f"{name}: expected an object with a method act(states, rng)"
-    # Each of these mistakes has its own remedy; the order goes from the most particular to the rest.
-    if isinstance(policy, str):
-        raise PolicyError(f"{expected}, got text; make_policy(problem, {policy!r}) makes the policy of a name or file")
-    if isinstance(policy, type):
-        raise PolicyError(f"{expected}, got a class; make an object of it: {policy.__name__}(...)")
-    if isinstance(policy, (Policy, StatefulPolicy)):
+    if isinstance(policy, (Policy, StatefulPolicy)) and not isinstance(policy, type):
         return
-    kind = type(policy).__name__
-    # What `solve` and `train` return is the commonest mistake.
-    if isinstance(getattr(policy, "policy", None), (Policy, StatefulPolicy)):
-        raise PolicyError(f"{expected}, got {kind}; its policy is its attribute `policy`")
-    if callable(policy):
-        raise PolicyError(f"{expected}, got a function; policies.from_function(problem, function) makes a policy of it")
-    raise PolicyError(f"{expected}, got {kind}; see check_policy")
+    kind = policy.__name__ if isinstance(policy, type) else type(policy).__name__
+    hint = "see check_policy"
+    if isinstance(policy, str):
+        hint = f"make_policy(problem, {policy!r}) makes the policy of a name or file"
+    elif isinstance(policy, type):
+        hint = f"make an object of the class: {kind}(...)"
+    elif isinstance(getattr(policy, "policy", None), (Policy, StatefulPolicy)):  # a result of `solve` or `train`
+        hint = "its policy is its attribute `policy`"
+    elif callable(policy):
+        hint = "policies.from_function(problem, function) makes a policy of a function"
+    raise PolicyError(f"{name}: expected an object with a method act(states, rng), got {kind}; {hint}")
 
 
 def is_exchangeable(policy: object) -> bool:
@@ -292,3 +308,192 @@ def plays_by_counts(policy: object) -> bool:
 def begin(policy: Policy | StatefulPolicy, num_episodes: int, rng: np.random.Generator) -> Policy:
     """The actor for a batch of episodes: a fresh one where the policy has a memory, else the policy itself."""
     return policy.start(num_episodes, rng) if isinstance(policy, StatefulPolicy) else policy
+
+
+# -- defaults of policies of the library -----------------------------------------------------------------------------
+
+
+class BasePolicy(ShownPolicy):
+    """Defaults of a policy that is neither resized nor has an order of service."""
+
+    @property
+    def decides(self) -> str:
+        """Description of how it decides."""
+        return f"by the rule of {type(self).__name__}"
+
+    @property
+    def depends_on_step(self) -> bool:
+        """True if its decisions depend on the step, and not on the states alone."""
+        return _has_horizon(self)
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
+        """Return the same policy for other numbers of the same types of arms.
+
+        Args:
+            problem: the other problem.
+            types: (type,) the policy's type of each of the problem's types; matched by default.
+
+        Raises:
+            NotApplicableError: it is a table that has no entry for them.
+        """
+        raise NotApplicableError("the plan is a table for just the numbers of arms and the budget that it was made for")
+
+    def does_same(self, other: object) -> bool:
+        """Return whether another policy surely makes the same decisions."""
+        return False
+
+    def explain(self, decision: "DecisionStep") -> list[str]:
+        """(arm,) the reason for each action."""
+        name = type(self).__name__
+        return decision.each(f"chosen by the policy ({name})", f"not chosen by the policy ({name})")
+
+    def ranks_at(self, decision: "DecisionStep") -> Indices | None:
+        """(arm, action) ranks behind a decision, 0 first and -1 never; None if there are none."""
+        return None
+
+    def service_order(self, step: int = 0) -> "ServiceOrder | None":
+        """Return the conditions that it serves, the first first; None if it has no order of its own."""
+        return None
+
+
+class _Described(BasePolicy):
+    """A user's own policy, with defaults for the methods that it lacks."""
+
+    def __init__(self, policy: object) -> None:
+        self.policy = policy
+
+    @property
+    def decides(self) -> str:
+        """Name of the rule."""
+        return f"by the rule of {type(self.policy).__name__}"
+
+    @property
+    def depends_on_step(self) -> bool:
+        """Whether actions depend on the step."""
+        return _has_horizon(self.policy)
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
+        """Return the policy for other numbers of arms, by its own method if it has one."""
+        method = getattr(self.policy, "resized", super().resized)
+        resized: Policy | StatefulPolicy = method(problem, types)
+        return resized
+
+    def explain(self, decision: "DecisionStep") -> list[str]:
+        """Return a reason per arm, by the policy's own method if it has one."""
+        name = type(self.policy).__name__
+        if (method := getattr(self.policy, "explain", None)) is not None:
+            return list(method(decision))
+        return decision.each(f"chosen by the policy ({name})", f"not chosen by the policy ({name})")
+
+
+def _has_horizon(policy: object) -> bool:
+    """True if a stateful policy was made for a finite horizon."""
+    problem = getattr(policy, "problem", None)
+    return (
+        isinstance(policy, StatefulPolicy)
+        and isinstance(problem, CoupledMDP)
+        and problem.criterion.num_steps is not None
+    )
+
+
+def described(policy: object) -> BasePolicy:
+    """Return a policy with all methods of this module: itself, or with defaults if it is a user's own."""
+    return policy if isinstance(policy, BasePolicy) else _Described(policy)
+
+
+def check_arrays(arrays: Mapping[str, Array], optional: Sequence[str] = (), **expected: str) -> None:
+    """Raise PolicyError if arrays have other names, types or numbers of axes than expected.
+
+    Args:
+        arrays: from a file.
+        optional: names that may be missing.
+        **expected: for each name the kinds of its dtype and its possible numbers of axes, such as `iu2` or `f12`.
+    """
+    if not set(expected) - set(optional) <= set(arrays) <= set(expected):
+        raise PolicyError(f"it must have the arrays {', '.join(expected)}, and has {', '.join(sorted(arrays))}")
+    for name, array in arrays.items():
+        if array.dtype.kind not in expected[name] or str(array.ndim) not in expected[name]:
+            raise PolicyError(f"its array {name} has an invalid type or shape")
+
+
+# -- the contract of actions -----------------------------------------------------------------------------------------
+
+
+def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indices:
+    """The actions as an array of indices, if they are one for each arm of each episode.
+
+    Args:
+        actions: what a policy answered.
+        states: (episode, arm) states for which it acted.
+        step: the step, for messages; None if it is not known.
+    """
+    actions = np.asarray(actions)
+    if actions.dtype == np.bool_:  # a mask of who is served is a natural answer where there are two actions
+        actions = actions.astype(np.int32)
+    if actions.shape != states.shape or actions.dtype.kind not in "iu":
+        raise PolicyError(
+            f"{_when(step)}act: expected whole numbers of shape (episode={states.shape[0]}, arm={states.shape[1]}), "
+            f"got {actions.dtype} of shape {actions.shape}"
+        )
+    if actions.dtype.itemsize > 4:
+        actions = np.clip(actions, -1, np.iinfo(np.int32).max)  # other numbers are not actions either
+    return np.ascontiguousarray(actions, dtype=np.int32)
+
+
+def check_actions(problem: Problem, states: Indices, actions: Indices, step: int | None = 0) -> None:
+    """Raise PolicyError if some action does not exist in its arm's state, or an episode used more than there is.
+
+    Args:
+        problem: the problem.
+        states: (episode, arm) where the arms are.
+        actions: (episode, arm) what was chosen.
+        step: the step, for messages; None if it is not known.
+    """
+    kinds, types = problem.type_of_arm, problem.types
+    if actions.min() < 0 or actions.max() >= types.real.shape[2] or not types.real[kinds, states, actions].all():
+        raise PolicyError(missing_action(problem, states, actions, step))
+    check_budget(problem, types.usage[kinds, states, actions].sum(axis=1), step)
+
+
+def missing_action(problem: Problem, states: Indices, actions: Indices, step: int | None, first: int = 0) -> str:
+    """Words for the first action that does not exist.
+
+    Args:
+        problem: the problem.
+        states: (episode, arm) where the arms are.
+        actions: (episode, arm) what was chosen.
+        step: when; None where that is not known.
+        first: the number of the first episode.
+    """
+    known = problem.types.num_actions[problem.type_of_arm]
+    episode, arm = (int(i) for i in np.argwhere((actions < 0) | (actions >= known))[0])
+    return (
+        f"{_when(step, first + episode, arm)}the policy chose action {actions[episode, arm]}, "
+        f"which does not exist in state {states[episode, arm]} (there are 0 to {known[arm] - 1})"
+    )
+
+
+def check_budget(problem: Problem, spent: Floats, step: int | None, first: int = 0) -> None:
+    """Raise PolicyError if some episode used more than there is.
+
+    Args:
+        problem: the problem.
+        spent: (episode, resource) what was used.
+        step: when; None where that is not known.
+        first: the number of the first episode.
+    """
+    # Sums in another order may differ in the last bits from those the policy made.
+    over = spent > problem.budget_limit * (1 + 1e-9)
+    if over.any():
+        episode, resource = (int(i) for i in np.argwhere(over)[0])
+        raise PolicyError(
+            f"{_when(step, first + episode)}the policy used {plain(spent[episode, resource])} of "
+            f"{problem.resource_names[resource]}, whose budget is {plain(problem.budget[resource])}"
+        )
+
+
+def _when(step: int | None, episode: int | None = None, arm: int | None = None) -> str:
+    """Beginning of a message: `step 3, episode 7: `."""
+    places = (("step", step), ("episode", episode), ("arm", arm))
+    texts = [f"{name} {number}" for name, number in places if number is not None]
+    return f"{', '.join(texts)}: " if texts else ""

@@ -6,13 +6,14 @@ fit, is taken by its name; an arm without any match keeps its place, which is ho
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.naming import base_names, type_names
+from evenhand.model.labels import base_names, type_names
 from evenhand.model.policy import Tabulated
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.typing import Ints
@@ -125,17 +126,15 @@ def subproblem(problem: CoupledMDP, types: Sequence[int], counts: Ints, budget: 
         counts: (type,) arms of each.
         budget: (resource,) the budget.
     """
-    over_groups = problem.over == "groups"
-    return CoupledMDP(
+    return replace(
+        problem,
         arms=problem.types.select(np.asarray(types)),
         budget=np.asarray(budget, dtype=np.float64),
-        discount=problem.discount,
         counts=np.asarray(counts),
-        resources=problem.resources,
-        groups=[problem.group_names[problem.group_of_type[kind]] for kind in types] if over_groups else (),
+        groups=[_groups(problem)[kind] for kind in types],
         floors=problem.type_floors[np.asarray(types)],
-        criterion=problem.criterion,
-        over=problem.over,
+        welfare=None,
+        arm_names=(),
     )
 
 
@@ -150,7 +149,7 @@ class _Match:
 
     def __init__(self, made_for: CoupledMDP, problem: CoupledMDP) -> None:
         self.both = made_for, problem
-        self.moves = _moves(made_for), _moves(problem)
+        self.moves = made_for.types.dynamics, problem.types.dynamics
         self.names = base_names(made_for), base_names(problem)
         self.groups = _groups(made_for), _groups(problem)
         self.known = tuple(set(moves) for moves in self.moves)
@@ -204,17 +203,6 @@ class _Match:
     def _sizes(self, which: int, kind: int) -> tuple[int, int]:
         types = self.both[which].types
         return int(types.num_states[kind]), int(types.num_actions[kind])
-
-
-def _moves(problem: CoupledMDP) -> list[bytes]:
-    """(type,) all numbers of an arm but where it starts, without padding: that differs between problems."""
-    tables = problem.types
-    arrays = tables.transitions + 0.0, tables.rewards + 0.0, tables.usage + 0.0  # -0.0 becomes 0.0
-    found = []
-    for kind, (S, A) in enumerate(zip(tables.num_states.tolist(), tables.num_actions.tolist(), strict=True)):
-        parts = arrays[0][kind, :S, :A, :S], arrays[1][kind, :S, :A], arrays[2][kind, :S, :A]
-        found.append(b"|".join([f"{S} {A}".encode(), *(part.tobytes() for part in parts)]))
-    return found
 
 
 def _groups(problem: CoupledMDP) -> Sequence[str]:

@@ -10,17 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from evenhand.checks import Faults, check_memory, check_over, check_positive_int
-from evenhand.display import Shown, counted
+from evenhand.checks import Faults, check_amounts, check_memory, check_over, read_numbers, whole_fault
+from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.model.arm import ROOM, frozen
-from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, read_budget, read_criterion
+from evenhand.model.arm import ArmTables, check_idle, frozen
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_budget, read_criterion
 from evenhand.model.criterion import Criterion, as_criterion
-from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints
+from evenhand.model.places import AXES, depth_of
+from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 Sample: TypeAlias = Callable[[Indices, Indices, np.random.Generator], tuple[Array, Array]]
 """(states, actions, rng) -> (next states, rewards), all of them (arm,); every arm moves independently of the others."""
@@ -29,56 +30,11 @@ First: TypeAlias = Callable[[int, np.random.Generator], Array]
 """(number, rng) -> (number,) first states."""
 
 
-# -- what is known of an arm without tables --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class SampledArm:
-    """Known facts of the one type of arm of a simulator."""
-
-    usage: Floats
-    """(1, state, action, resource) usage."""
-
-    valid: Bools
-    """(1, state, action) what the budget allows."""
-
-    labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
-    """Neither it nor its states and actions have names."""
-
-    def __len__(self) -> int:
-        return 1
-
-    @cached_property
-    def real(self) -> Bools:
-        """(1, state, action) all of them are."""
-        return np.ones(self.usage.shape[:3], dtype=np.bool_)
-
-    @cached_property
-    def served(self) -> Bools:
-        """(1, state, action) whether the action uses anything."""
-        return np.asarray((self.usage > 0).any(axis=-1))
-
-    @cached_property
-    def idle(self) -> Indices:
-        """(1, state) the first action that uses nothing."""
-        return np.asarray((~self.served).argmax(axis=-1), dtype=np.int32)
-
-    @property
-    def num_states(self) -> Indices:
-        """(1,) how many states there are."""
-        return np.array(self.usage.shape[1:2], dtype=np.int32)
-
-    @property
-    def num_actions(self) -> Indices:
-        """(1,) how many actions there are."""
-        return np.array(self.usage.shape[2:3], dtype=np.int32)
-
-
 # -- the simulator ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Simulator(Shown):
+class Simulator(SharedResources):
     """Identical arms given by a function that samples what happens to them.
 
     It may be called with any number of arms at once, those of many copies of the problem together. `train` learns a
@@ -124,90 +80,79 @@ class Simulator(Shown):
         for name in ("sample", "first"):
             if not callable(getattr(self, name)):
                 faults.add(name, "expected a function")
-        # Sizes that could not be read become 1, so that reading goes on.
-        arms = _read_number(self.num_arms, "num_arms", faults)
-        states = _read_number(self.num_states, "num_states", faults)
-        usage = _read_usage(self.usage, states, faults)
-        # Not written in a file, so a decimal comma cannot have cut a number in two.
-        budget = read_budget(self.budget, None if usage is None else usage.shape[2], faults)
+        for name in ("num_arms", "num_states"):
+            if message := whole_fault(getattr(self, name), most=MOST_ARMS):
+                faults.add(name, message)
+        by_action = depth_of(self.usage) < 3
+        usage = read_numbers(self.usage, AXES["usage"][by_action:], "usage", faults, check_amounts)
+        if usage is not None:
+            check_idle(usage, faults)
+        budget = read_budget(self.budget, None if usage is None else usage.shape[-1], faults)
         discount, criterion = read_criterion(self.discount, self.criterion, faults)
-        # All faults first: what is read below stands in for what could not be read.
+        if usage is not None and not by_action and not faults and len(usage) != self.num_states:
+            faults.add("usage", f"has {len(usage)} states where num_states is {self.num_states}")
         faults.raise_if_any()
         assert usage is not None
-        read: dict[str, Any] = {"num_arms": arms, "num_states": states, "usage": frozen(usage), "discount": discount}
-        read["criterion"] = criterion
-        for name, value in (read | {"budget": frozen(budget)}).items():
+        # The same in every state: repeated, so that usage has one form everywhere.
+        usage = np.repeat(usage[None], self.num_states, axis=0) if by_action else usage
+        read = {"usage": frozen(usage), "budget": frozen(budget), "discount": discount, "criterion": criterion}
+        for name, value in read.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        sizes = (self.num_states, "state"), (self.num_actions, "action"), (len(self.budget), "resource")
-        each = ", ".join(counted(*size) for size in sizes)
-        worth = f"discount {self.discount:g}" if self.criterion.name == "discounted" else self.criterion.name
-        return f"Simulator({counted(self.num_arms, 'arm')}, identical, {each}, {worth})"
+        sizes = f"{counted(self.num_states, 'state')}, {counted(self.num_actions, 'action')}"
+        return f"Simulator({counted(self.num_arms, 'arm')}, identical, {sizes}, {self._in_short})"
 
     # -- what a problem has, for arms that are alike -----------------------------------------------------------------
+
+    over: ClassVar[Over] = "arms"
+    """Welfare is over the arms."""
+
+    group_names: ClassVar[tuple[str, ...]] = ("",)
+    """All arms are one group, which has no name."""
+
+    num_types: ClassVar[int] = 1
+    """All arms are of one type."""
+
+    is_symmetric: ClassVar[bool] = True
+    """All arms are identical."""
+
+    has_floors: ClassVar[bool] = False
+    """No arm has a floor."""
 
     @property
     def num_actions(self) -> int:
         """Actions of an arm."""
         return int(self.usage.shape[1])
 
-    @property
-    def budget_limit(self) -> Floats:
-        """(resource,) the budget with room for rounding."""
-        # As in `CoupledMDP.budget_limit`: sums of usage are rounded.
-        return np.asarray(self.budget * ROOM)
-
-    @property
-    def num_resources(self) -> int:
-        """Number of resources."""
-        return len(self.budget)
-
-    @property
-    def named_budget(self) -> dict[str, float]:
-        """The budget of each resource, by its name."""
-        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
-
-    @property
-    def resource_names(self) -> tuple[str, ...]:
-        """`resource 0` and so on."""
-        return tuple(f"resource {k}" for k in range(self.num_resources))
-
     @cached_property
-    def types(self) -> SampledArm:
-        """Known facts of the arms."""
-        usage = np.asarray(frozen(self.usage[None]))
-        return SampledArm(usage, np.asarray(frozen(np.asarray((usage <= self.budget_limit).all(axis=-1)))))
+    def types(self) -> ArmTables:
+        """The one type of arm, by its usage; it has no transitions and rewards."""
+        (S, A, _), sizes = self.usage.shape, np.array(self.usage.shape[:2], dtype=np.int32)
+        nothing = np.zeros((1, S, A, 0)), np.zeros((1, S, A))
+        return ArmTables(*nothing, self.usage[None], np.zeros((1, S)), sizes[:1], sizes[1:]).within(self.budget)
 
     @property
-    def tables(self) -> SampledArm:
+    def tables(self) -> ArmTables:
         """The same: there is one block of arms."""
         return self.types
 
     @property
-    def num_types(self) -> int:
-        """All arms are identical."""
-        return 1
-
-    @property
     def affordable(self) -> Bools:
-        """(1, state, action) whether what the action uses is within the budget, were all of it one arm's."""
+        """(1, state, action) whether the action of one arm alone is within the budget."""
         return self.types.valid
 
     @property
-    def is_symmetric(self) -> bool:
-        """All arms are identical."""
-        return True
-
-    @property
     def type_counts(self) -> Ints:
-        """(1,) how many arms there are."""
+        """(1,) number of arms."""
         return np.array([self.num_arms], dtype=np.int64)
 
     @property
     def type_of_block(self) -> Indices:
-        """(1,) there is one block of arms, of the one type."""
+        """(1,) the one type."""
         return np.zeros(1, dtype=np.int32)
+
+    group_of_type = type_of_block
 
     @cached_property
     def type_of_arm(self) -> Indices:
@@ -217,28 +162,8 @@ class Simulator(Shown):
 
     @property
     def type_floors(self) -> Floats:
-        """(1,) there are none."""
+        """(1,) no floor."""
         return np.zeros(1)
-
-    @property
-    def has_floors(self) -> bool:
-        """There are none."""
-        return False
-
-    @property
-    def over(self) -> Over:
-        """Welfare is over the arms: they are alike, and in no groups."""
-        return "arms"
-
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """All arms are one group, which has no name."""
-        return ("",)
-
-    @property
-    def group_of_type(self) -> Indices:
-        """(1,) the one group."""
-        return np.zeros(1, dtype=np.int32)
 
     # -- the same arms, otherwise; and their steps -------------------------------------------------------------------
 
@@ -246,8 +171,7 @@ class Simulator(Shown):
         """The same arms and budget under another criterion.
 
         Args:
-            criterion: `discounted`, `average`, `finite:T`, or an object, whose own discount then counts; as it is when
-                absent.
+            criterion: `discounted`, `average`, `finite:T`, or an object with its own discount; by default unchanged.
             over: `arms`; a simulator has no groups.
         """
         # Criteria are the only thing that may change; there are no groups to weigh.
@@ -320,15 +244,13 @@ def check_problem(problem: object, order: str = "") -> None:
     """
     if isinstance(problem, (CoupledMDP, Simulator)):
         return
-    expected = "problem: expected a problem (CoupledMDP, or Simulator)"
+    kind = f"the class {problem.__name__}" if isinstance(problem, type) else type(problem).__name__
+    hint = ""
     if isinstance(problem, (str, PathLike)):
-        raise InvalidInputError(f"{expected}, got text; load({str(problem)!r}) reads a model file")
-    kind = problem.__name__ if isinstance(problem, type) else type(problem).__name__
-    if isinstance(problem, type):
-        raise InvalidInputError(f"{expected}, got the class {kind}")
-    if callable(getattr(problem, "act", None)) or callable(getattr(problem, "start", None)):
-        raise InvalidInputError(f"{expected}, got a policy, {kind}" + (f"; the order is {order}" if order else ""))
-    raise InvalidInputError(f"{expected}, got {'None' if problem is None else kind}")
+        hint = f"; load({str(problem)!r}) reads a model file"
+    elif order and (hasattr(problem, "act") or hasattr(problem, "start")):
+        hint = f", a policy; the order is {order}"
+    raise InvalidInputError(f"problem: expected a problem (CoupledMDP, or Simulator), got {kind}{hint}")
 
 
 def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
@@ -348,37 +270,3 @@ def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
         message = f"{what} needs transition probabilities and rewards, and a simulator only samples them"
         raise NotApplicableError(f"{message}. {instead}" if instead else message)
     return problem
-
-
-# -- reading its parts -----------------------------------------------------------------------------------------------
-
-
-def _read_number(value: object, name: str, faults: Faults) -> int:
-    """A whole number from 1."""
-    try:
-        return check_positive_int(value, name, MOST_ARMS)
-    except InvalidInputError as error:
-        faults.add(name, str(error).removeprefix(f"{name}: "))
-        # A size that lets reading go on, so that later faults are found as well.
-        return 1
-
-
-def _read_usage(value: ArrayLike, num_states: int, faults: Faults) -> Floats | None:
-    """(state, action, resource) usage, from one that may be the same in every state."""
-    try:
-        usage = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        faults.add("usage", "expected numbers [action][resource] or [state][action][resource]")
-        return None
-    if usage.ndim == 2:
-        # The same in every state: repeated, so that all who read it see one form.
-        usage = np.repeat(usage[None], num_states, axis=0)
-    if usage.ndim != 3 or len(usage) != num_states or 0 in usage.shape:
-        faults.add("usage", f"expected [action][resource] or [state][action][resource], got shape {np.shape(value)}")
-        return None
-    if not (np.isfinite(usage).all() and (usage >= 0).all()):
-        faults.add("usage", "amounts must be finite and not negative")
-        return None
-    if not (usage == 0).all(axis=2).any(axis=1).all():
-        faults.add("usage", "every state needs an idle action that uses nothing")
-    return usage

@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,7 @@ from evenhand.model.io.text_table import SHOWN_FAULTS, Table, as_table, raise_fa
 from evenhand.model.places import quoted
 from evenhand.typing import Indices, Ints
 
-MAX_DIGITS = 100
-"""Digits up to which a text is read as an integer; Python raises an error at some thousands."""
+_COLUMNS = ("arm", "state", "type", "group")
 
 SHOWN_NAMES = 12
 """Known names that are listed in a message on an unknown one."""
@@ -109,174 +108,118 @@ class _Reader:
     """Finds arms row by row, and collects faults."""
 
     def __init__(self, problem: CoupledMDP, table: Table) -> None:
-        self.problem, self.table = problem, table
-        self.faults: list[Fault] = []
+        self.problem, self.table, self.faults = problem, table, list[Fault]()
         self.seen: dict[str, str] = {}
-        self._chosen: dict[tuple[str, str], list[int] | str] = {}
-        known = zip(problem.arm_names, np.repeat(np.arange(len(problem.counts)), problem.counts), strict=False)
-        self.block_of_arm = {name: int(block) for name, block in known}
+        self.types = problem.type_of_block.tolist()
+        self.names = [name for name, _, _ in problem.tables.all_labels]
+        self._of_type = cache(self._find_type)
+        # A block of one arm with a unique name, which is also the name of the arm; else the names of the problem.
+        times, counts = Counter(self.names), problem.counts.tolist()
+        named = enumerate(zip(self.names, counts, strict=True))
+        self.block_of_arm = {name: b for b, (name, count) in named if name and count == 1 and times[name] == 1}
+        self.block_of_arm |= zip(problem.arm_names, np.repeat(np.arange(len(counts)), counts).tolist(), strict=False)
+        known = list(dict.fromkeys(name or str(t) for t, name in zip(self.types, self.names, strict=True)))
+        more = f" and {len(known) - SHOWN_NAMES} more" if len(known) > SHOWN_NAMES else ""
+        self.known_types = ", ".join(known[:SHOWN_NAMES]) + more
         self.is_complete = self._check_columns()
 
     def _check_columns(self) -> bool:
         given = self.table.columns
-        needed = ["arm", "state"] + (["type"] if self._needs_type else [])
+        # A type is required unless there is one only, or arms have names: unknown names are reported row by row.
+        named = any(name in self.block_of_arm for name in given.get("arm", ()))
+        needed = ["arm", "state"] + ([] if self.problem.is_symmetric or named else ["type"])
         for column in (column for column in needed if column not in given):
             near = nearest(column, given)
             hint = f" Did you mean {near}?" if near else ""
-            why = f", and there are {self.problem.num_types} types ({self._known_types})" if column == "type" else ""
+            why = f", and there are {self.problem.num_types} types ({self.known_types})" if column == "type" else ""
             listed = ", ".join(given) or "none"
             self.faults.append(Fault("", f"there is no column {column}{why}. The columns are: {listed}.{hint}"))
         if not self.table.rows and not self.faults:
             self.faults.append(Fault("", "there is no arm in it"))
         return not self.faults
 
-    @property
-    def _needs_type(self) -> bool:
-        """True if a column of types is required: not if there is one type, or if arms have names."""
-        if self.problem.is_symmetric or "arm" not in self.table.columns:
-            return not self.problem.is_symmetric
-        # One known name suffices; unknown names are reported row by row.
-        return not any(name in self.block_of_arm or name in self.single_blocks for name in self.table.columns["arm"])
-
-    @cached_property
-    def block_names(self) -> list[str]:
-        """(block,) names of the blocks."""
-        return [label[0] for label in self.problem.tables.labels] or [""] * len(self.problem.counts)
-
-    @cached_property
-    def single_blocks(self) -> dict[str, int]:
-        """Blocks of one arm with a unique name, which is also the name of the arm."""
-        times = Counter(self.block_names)
-        return {
-            name: block
-            for block, name in enumerate(self.block_names)
-            if name and self.problem.counts[block] == 1 and times[name] == 1
-        }
-
-    @property
-    def _known_types(self) -> str:
-        names = list(
-            dict.fromkeys(name or str(t) for t, name in zip(self._type_numbers, self.block_names, strict=True))
-        )
-        more = len(names) - SHOWN_NAMES
-        return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-    @property
-    def _type_numbers(self) -> list[int]:
-        return [int(t) for t in self.problem.type_of_block]
-
     def read(self, place: int) -> tuple[str, int, int]:
         """Return the name, the block and the state of one row."""
         row, before = self.table.rows[place], len(self.faults)
-        name, state = self.table.columns["arm"][place], self.table.columns["state"][place]
+        name, state, kind, group = (self.table.columns.get(key, {place: ""})[place] for key in _COLUMNS)
         if not name:
             self.faults.append(Fault(row, "has no arm"))
-        elif name in self.seen:
+        elif self.seen.setdefault(name, row) != row:
             self.faults.append(Fault(row, f"arm {quoted(name)} is also in {self.seen[name]}"))
-        else:
-            self.seen[name] = row
-        blocks = self._blocks(name, place, row)
-        if not blocks:
+        blocks = self._blocks(name, kind, group)
+        if isinstance(blocks, str):
+            self.faults.append(Fault(row, blocks))
             return name, 0, 0  # placeholders: the faults are raised
-        number = self._state(blocks[0], state, row)
-        if len(self.faults) > before or number is None:
+        number = self._state(blocks[0], state)
+        if isinstance(number, str):
+            self.faults.append(Fault(row, number))
+        if len(self.faults) > before or isinstance(number, str):
             return name, 0, 0
-        return name, self._one_of(blocks, number), number
+        # The block that starts in the state, else the first.
+        starts = (block for block in blocks if self.problem.tables.initial[block, number] == 1)
+        return name, next(starts, blocks[0]), number
 
-    def _blocks(self, name: str, place: int, row: str) -> list[int]:
-        """Return the blocks to which the arm may belong; none if there is a fault."""
-        kind = self.table.columns["type"][place] if "type" in self.table.columns else ""
-        group = self.table.columns["group"][place] if "group" in self.table.columns else ""
+    def _blocks(self, name: str, kind: str, group: str) -> list[int] | str:
+        """Return the blocks to which the arm may belong, or the fault."""
         own = self.block_of_arm.get(name)
         if kind:
             found = self._of_type(kind, group)
-            if isinstance(found, str):
-                self.faults.append(Fault(row, found))
-                return []
             # A known arm stays in its block if its type allows it.
-            return [own] if own in found else found
-        if own is not None or name in self.single_blocks:
-            return [own if own is not None else self.single_blocks[name]]
+            return [own] if not isinstance(found, str) and own in found else found
+        if own is not None:
+            return [own]
         if self.problem.is_symmetric:
-            return list(range(len(self.problem.counts)))  # the state decides
-        message = f"has no type, and {quoted(name)} is not the name of a known arm; types are {self._known_types}"
-        self.faults.append(Fault(row, message))
-        return []
+            return list(range(len(self.types)))  # the state decides
+        return f"has no type, and {quoted(name)} is not the name of a known arm; types are {self.known_types}"
 
-    def _of_type(self, kind: str, group: str) -> list[int] | str:
+    def _find_type(self, kind: str, group: str) -> list[int] | str:
         """Return the blocks of a type, which differ at most in their initial states; or the fault."""
-        if (kind, group) not in self._chosen:
-            self._chosen[kind, group] = self._choose(kind, group)
-        return self._chosen[kind, group]
-
-    def _choose(self, kind: str, group: str) -> list[int] | str:
-        problem, names = self.problem, self.block_names
+        problem = self.problem
         # Names before numbers: a block may be called "2".
-        found = [block for block, name in enumerate(names) if name == kind]
+        found = [block for block, name in enumerate(self.names) if name == kind]
+        found = found or [block for block, number in enumerate(self.types) if number == _whole(kind)]
         if not found:
-            found = [block for block, number in enumerate(self._type_numbers) if number == _whole(kind)]
-        if not found:
-            near = self._nearest(kind, [name for name in names if name])
-            hint = f" Did you mean {quoted(near)}?" if near else ""
-            new = "" if near else ". Arms of a new type need a block in the model (or records to fit), and a new plan"
-            return f"type {quoted(kind)} is not in the plan or model.{hint} Known are {self._known_types}{new}"
-        # Without a group, blocks of one name may differ in their initial states only.
+            hint = self._hint(kind, [name for name in self.names if name])
+            new = "" if hint else ". Arms of a new type need a block in the model (or records to fit), and a new plan"
+            return f"type {quoted(kind)} is not in the plan or model.{hint} Known are {self.known_types}{new}"
+        groups = [problem.group_names[number] for number in problem.group_of_block]
         if group:
-            groups = [problem.group_names[number] for number in problem.group_of_block]
             found = [block for block in found if groups[block] == group]
             if not found:
                 return f"there are no arms of type {quoted(kind)} in group {quoted(group)}"
-        kinds = sorted({self._type_numbers[block] for block in found})
-        if len(kinds) > 1 and not _differ_only_in_start(problem, found):
+        moves = problem.tables.select(np.array(found)).dynamics
+        alike = {
+            (move, float(problem.floors[block]), groups[block] if problem.over == "groups" else "")
+            for block, move in zip(found, moves, strict=True)
+        }
+        kinds = sorted({self.types[block] for block in found})
+        if len(kinds) > 1 and len(alike) > 1:
             listed = ", ".join(map(str, kinds))
             return f"type {quoted(kind)} may be any of the types number {listed}: give the number, or a column group"
         return found
 
-    def _state(self, block: int, given: str, row: str) -> int | None:
-        """Return the number of a state by its name or number; None if there is a fault."""
-        labels = self.problem.tables.labels[block][1] if self.problem.tables.labels else ()
-        size = int(self.problem.tables.num_states[block])
+    def _state(self, block: int, given: str) -> int | str:
+        """Return the number of a state by its name or number, or the fault."""
+        labels, size = self.problem.tables.all_labels[block][1], int(self.problem.tables.num_states[block])
         if given in labels:
             return labels.index(given)
         if 0 <= (number := _whole(given)) < size:
             return number
         if not given:
-            self.faults.append(Fault(row, "has no state"))
-            return None
-        near = self._nearest(given, labels)
-        hint = f" Did you mean {quoted(near)}?" if near else ""
+            return "has no state"
         known = ", ".join(labels[:SHOWN_NAMES]) if labels else f"0 to {size - 1}"
-        whose = f" of type {quoted(self.block_names[block])}" if self.block_names[block] else ""
-        self.faults.append(Fault(row, f"{quoted(given)} is not a state{whose}.{hint} Known are {known}"))
-        return None
+        whose = f" of type {quoted(self.names[block])}" if self.names[block] else ""
+        return f"{quoted(given)} is not a state{whose}.{self._hint(given, labels)} Known are {known}"
 
-    def _nearest(self, name: str, known: Sequence[str]) -> str | None:
-        """Nearest known name, for faults that are shown: the search takes long for very many."""
-        return nearest(name, known) if len(self.faults) < SHOWN_FAULTS else None
-
-    def _one_of(self, blocks: Sequence[int], state: int) -> int:
-        """Return the block that starts in a state, else the first."""
-        starts = (block for block in blocks if self.problem.tables.initial[block, state] == 1)
-        return next(starts, blocks[0])
-
-
-def _differ_only_in_start(problem: CoupledMDP, blocks: Sequence[int]) -> bool:
-    first, tables = blocks[0], problem.tables
-    same_moves = all(
-        tables.num_states[block] == tables.num_states[first]
-        and tables.num_actions[block] == tables.num_actions[first]
-        and np.array_equal(tables.transitions[block], tables.transitions[first])
-        and np.array_equal(tables.rewards[block], tables.rewards[first])
-        and np.array_equal(tables.usage[block], tables.usage[first])
-        for block in blocks[1:]
-    )
-    same_group = problem.over != "groups" or len({int(problem.group_of_block[block]) for block in blocks}) == 1
-    return same_moves and same_group and len({float(problem.floors[block]) for block in blocks}) == 1
+    def _hint(self, name: str, known: Sequence[str]) -> str:
+        """The nearest known name, for faults that are shown: the search takes long for very many."""
+        near = nearest(name, known) if len(self.faults) < SHOWN_FAULTS else None
+        return f" Did you mean {quoted(near)}?" if near else ""
 
 
 def _whole(text: str) -> int:
-    """Parse an integer; -1 for any other text, or too many digits."""
-    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else -1
+    """Parse an integer; -1 for any other text, or one of 20 digits or more."""
+    return int(text) if text.isdecimal() and len(text) < 20 else -1
 
 
 @lru_cache(maxsize=20_000)  # the names are the same at every step
@@ -300,17 +243,12 @@ def with_initial_states(problem: CoupledMDP, given: Any) -> CoupledMDP:
     tables = problem.tables.select(blocks)
     initial = np.zeros_like(tables.initial)
     initial[np.arange(len(blocks)), states] = 1.0
-    return CoupledMDP(
+    return replace(
+        problem,
         arms=replace(tables, initial=initial),
-        budget=problem.budget,
-        discount=problem.discount,
         counts=counts.astype(np.int64),
-        resources=problem.resources,
         # Groups by name: the parts of a block without one must stay together.
         groups=[problem.group_names[number] for number in problem.group_of_block[blocks]],
         floors=problem.floors[blocks],
-        criterion=problem.criterion,
-        over=problem.over,
-        welfare=problem.welfare,
         arm_names=[found.names[row] for row in order],
     )

@@ -17,14 +17,14 @@ JSON. The generator belongs to the caller, who keeps `rng.bit_generator.state` b
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
 from evenhand.errors import InvalidInputError, PolicyError
-from evenhand.model.base_policy import BasePolicy
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.policy import BasePolicy
 from evenhand.model.simulator import Problem, Simulator
 from evenhand.typing import ArrayLike, Indices, Ints, Rng
 
@@ -113,7 +113,12 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
 
 
 class Actor(ABC):
-    """Plays one batch of episodes for a policy that remembers."""
+    """Plays one batch of episodes for a policy that remembers.
+
+    Two optional methods serve `act` at a later step of a plan: `skip_to(step)` if the memory is the step alone, and
+    `advance(states, steps, rng)`, which plays steps as if the arms stayed in their states. By default they are played
+    one by one.
+    """
 
     def __init__(self, num_episodes: int) -> None:
         self.num_episodes = check_positive_int(num_episodes, "num_episodes")
@@ -217,28 +222,19 @@ def read_memory(
     # Lengths that the caller does not know are learned from the first array that has the axis.
     known, read = dict(sizes or {}), {}
     for name, like in expected.items():
-        if name in memory:
-            array, fault = _read_numbers(memory[name], like, known)
-            faults += [f"memory: {name!r} {fault}"] if fault else []
-            read[name] = array
+        try:
+            array = np.array(memory.get(name, ()))
+        except ValueError:  # lists of different lengths
+            array = np.zeros(0)
+        lengths = dict(zip(like.axes, array.shape, strict=False))
+        valid = array.ndim == len(like.axes) and array.size and array.dtype.kind in "iu"
+        valid = valid and all(known.setdefault(axis, length) == length for axis, length in lengths.items())
+        if name in memory and not (valid and like.least <= array.min() <= array.max() < like.below):
+            axes = ", ".join(f"{axis}={known.get(axis, 'any')}" for axis in like.axes)
+            numbers = f"whole numbers from {like.least} to {like.below - 1} of the axes ({axes})"
+            faults.append(f"memory: {name!r} should be {numbers}, and is {array.dtype} of shape {array.shape}")
+        else:
+            read[name] = array.astype(np.int64)
     if faults:
         raise PolicyError("\n".join(faults))
     return read
-
-
-def _read_numbers(value: ArrayLike, like: Remembered, known: dict[str, int]) -> tuple[Ints, str]:
-    """The array, and what is wrong with it, if anything; lengths of axes are noted."""
-    empty = np.zeros(0, dtype=np.int64)
-    try:
-        array: Any = np.array(value)
-    except ValueError:
-        return empty, "has lists of different lengths"
-    if array.ndim != len(like.axes) or array.size == 0 or array.dtype.kind not in "iu":
-        shape = f"of the axes ({', '.join(like.axes)})" if like.axes else "a single number"
-        return empty, f"should be whole numbers, {shape}, and is {array.dtype} of shape {array.shape}"
-    for axis, length in zip(like.axes, array.shape, strict=True):
-        if known.setdefault(axis, length) != length:
-            return empty, f"has {length} {axis}s where there are {known[axis]}"
-    if array.min() < like.least or array.max() >= like.below:
-        return empty, f"has numbers that are not from {like.least} to {like.below - 1}"
-    return array.astype(np.int64), ""

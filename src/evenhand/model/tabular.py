@@ -1,7 +1,7 @@
 """The tabular Markov decision process, where reductions and solvers meet.
 
 Only feasible state-action pairs exist. Pairs are numbered state by state: those of state x are offsets[x] to
-offsets[x+1] - 1. Many pairs lead to the same law of the next state (in machine replacement a replaced machine
+offsets[x+1] - 1. Many pairs lead to the same distribution of the next state (in machine replacement a replaced machine
 moves like a new one), so a pair names an *outcome*, and the distribution is stored once per outcome:
 
     P(x' | pair) = kernel[outcomes[pair], x'].
@@ -11,35 +11,13 @@ Applying the transition operator to a value function is then one small product a
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from evenhand.model.criterion import Criterion
 from evenhand.typing import Bools, Floats, Ints
-
-
-class Kernel(Protocol):
-    """Transition operator: sparse matrices, and those of `kernels.products`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(outcomes, states)."""
-        ...
-
-    @property
-    def T(self) -> Any:  # noqa: N802  # as arrays spell it
-        """The transpose."""
-        ...
-
-    def __matmul__(self, vector: Floats) -> Any:
-        """(outcome,) expectations of a (state,) value function."""
-        ...
-
-    def __getitem__(self, outcomes: Ints) -> Any:
-        """(outcome, state) some rows, as a sparse matrix."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +37,11 @@ class TabularMDP:
     outcomes: Ints
     """(pair,) the row of `kernel` that a pair leads to."""
 
-    kernel: Kernel
-    """(outcome, state) law of the next state: a sparse matrix, or an operator that behaves like one."""
+    kernel: Any
+    """(outcome, state) distribution of the next state: a sparse matrix, or an operator of `kernels.products`."""
 
     initial: Floats
-    """(state,) law of the first state."""
+    """(state,) distribution of the first state."""
 
     criterion: Criterion
     """Value of rewards over time."""
@@ -88,7 +66,7 @@ class TabularMDP:
 
     @cached_property
     def reachable(self) -> Bools:
-        """(state,) whether the state can ever be reached from the initial law, under any policy."""
+        """(state,) whether the state can ever be reached from the initial distribution, under any policy."""
         return self.reached_from(self.initial > 0)
 
     def reached_from(self, seen: Bools) -> Bools:
@@ -111,5 +89,5 @@ class TabularMDP:
 
     @cached_property
     def transitions(self) -> sparse.csr_array:
-        """(pair, state) the law of the next state, spelt out for every pair."""
+        """(pair, state) the distribution of the next state for every pair."""
         return sparse.csr_array(self.kernel[self.outcomes])

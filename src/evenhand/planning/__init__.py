@@ -1,7 +1,9 @@
-"""Decide: which policies there are, and which is best.
+"""Planning: methods and policies for a problem, their comparison, and plans.
 
-check -> Check (what a model says, and what looks odd), roster (every policy that has a name), compare -> Comparison,
-solve -> Solution, budget_sweep (several budgets), saved (policies as files).
+solve, bound, compare, price_of_fairness    -> Solution, FluidSolution, Comparison, PriceOfFairness
+check, backtest                             -> Check, Backtest
+load_plan, save_solution, save_policy       plan files; a Plan acts, explains and describes itself
+REGISTRY                                    all named policies
 """
 
 from typing import TYPE_CHECKING
@@ -10,11 +12,9 @@ from evenhand._lazy import attach
 
 if TYPE_CHECKING:
     from evenhand.planning.budget_sweep import BudgetComparison, BudgetSweep, Step
-    from evenhand.planning.check import SHOWN_OF_A_KIND
+    from evenhand.planning.check import SHOWN, look_alike
     from evenhand.planning.compare import Comparison, Row
-    from evenhand.planning.effort import limited_effort
-    from evenhand.planning.exact import plan_lattice
-    from evenhand.planning.lint_rules import look_alike
+    from evenhand.planning.methods import plan_lattice
     from evenhand.planning.plan import Plan, load_plan, load_policy, plan_of, save_solution
     from evenhand.planning.plan_file import OtherDynamicsWarning, read_contents, save_policy
     from evenhand.planning.plan_summary import (
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
         worth_of_more,
     )
     from evenhand.planning.policy_registry import REGISTRY, find_policy
-    from evenhand.planning.policy_scoring import Column, Judge, law_of, mix
-    from evenhand.planning.relaxation import budget_worth, build_policy, fluid_policies, fluid_policy, relax, tightest
+    from evenhand.planning.policy_scoring import PolicyScorer, ScoredPolicy, choice_of, mix
+    from evenhand.planning.relaxation import budget_worth, build_policy, fluid_policy, relax, tightest
     from evenhand.planning.shipped import manifests, shipped_network
     from evenhand.planning.solution import Samples, Solution
     from evenhand.planning.solve import METHODS, choose_method
     from evenhand.planning.stored_models import save_indices
-    from evenhand.planning.task import SolveMethod, Stopwatch, Task
+    from evenhand.planning.task import SolveMethod, Stopwatch, Task, limited_effort
     from evenhand.planning.trajectory_forecast import heads_interval
 
 __getattr__, __dir__ = attach(__name__, __file__)

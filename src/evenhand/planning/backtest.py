@@ -1,43 +1,38 @@
 """Backtest: the policy of the records in the model that was fitted to them, beside what really came.
 
-The policy is the shares of actions by type and state (`fitting.shares`). `planning.courses` follows every arm under it
-from where it was first seen, exactly, and compares the expected with the recorded figures. Then the same
+The policy is the shares of actions by type and state (`fitting.transition_counts`). `trajectory_forecast` follows every
+arm under it from where it was first seen, exactly, and compares the expected with the recorded figures. Then the same
 policy, and others, are evaluated as plans from where all arms were first seen: over as many steps as the longest record
-of an arm, or by another criterion. The shares couple no arms and keep no budget, so they are evaluated arm by arm
-(`evaluation.independent`).
+of an arm, or by another criterion. The shares couple no arms and have no budget, so they are evaluated arm by arm
+(`evaluation.exact`).
 
 Intervals are about chance alone: how differently the same fleet could have fared under the same shares and the same
 model. The shares and the model are estimates from these very records. So what is put to the test is not the level of
 the figures but what was assumed: that the state is enough, and that neither wear nor policy changed over time.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from evenhand.checks import check_fraction
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
 from evenhand.errors import InvalidInputError
-from evenhand.evaluation.evaluate import Evaluation
-from evenhand.evaluation.evaluate import evaluate as evaluate_policy
-from evenhand.evaluation.independent import independent_values
-from evenhand.fitting.behaviour_policy import BehaviourPolicy
+from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.evaluation.exact import independent_values
 from evenhand.fitting.log import Log
 from evenhand.fitting.result import FitResult
+from evenhand.fitting.transition_counts import BehaviourPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.places import quoted
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
-from evenhand.planning.plan import load_plan
-from evenhand.planning.policy_argument import Several, read_policies
-from evenhand.planning.policy_registry import NamedPolicy, is_file
+from evenhand.planning.compare import EvaluateOptions
+from evenhand.planning.policy_registry import NamedPolicy, Several, read_policies
 from evenhand.planning.trajectory_forecast import Course, Forecast, follow
-from evenhand.typing import Floats, Ints, Rng
+from evenhand.typing import Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,13 +158,13 @@ class Backtest(Shown):
             "policy": {
                 "constant_in_time": True,
                 "shares": self.shares.shares.tolist(),
-                "errors": _without_nan(self.shares.errors),
+                "errors": _json(self.shares.errors),
                 "decisions": self.shares.numbers.tolist(),
             },
             "steps": self.steps.tolist(),
             "arms": self.present.tolist(),
             **{
-                name: _forecast_as_dict(getattr(self, name))
+                name: {key: _json(values) for key, values in vars(getattr(self, name)).items()}
                 for name in ("served", "so_far", "rewards", "occupied", "totals", "total_rewards")
             },
             "used": self.used.tolist(),
@@ -180,22 +175,8 @@ class Backtest(Shown):
         }
 
 
-def _read(problem: CoupledMDP | FitResult, log: Log | None) -> tuple[CoupledMDP, Log]:
-    if isinstance(problem, FitResult):
-        return problem.problem, problem.log if log is None else log
-    if log is None:
-        raise InvalidInputError(
-            "backtest: expected what `fit` returns, or a problem and its records: backtest(problem, log)"
-        )
-    return problem, log
-
-
-def _forecast_as_dict(found: Forecast) -> dict[str, Any]:
-    return {name: _without_nan(getattr(found, name)) for name in ("seen", "mean", "lower", "upper")}
-
-
-def _without_nan(values: Floats) -> Any:
-    # JSON has no word for not-a-number.
+def _json(values: Floats) -> Any:
+    """Values as lists, with None for what is not a number."""
     found = values.astype(object)
     found[~np.isfinite(values)] = None
     return found.tolist()
@@ -204,14 +185,13 @@ def _without_nan(values: Floats) -> Any:
 def backtest(
     problem: CoupledMDP | FitResult,
     log: Log | None = None,
-    policies: Several | None = None,
+    policies: "Several | None" = None,
     *,
     welfare: str | Welfare | None = None,
     criterion: str | None = None,
     over: str | None = None,
     level: float = 0.95,
-    num_episodes: int = 1000,
-    rng: Rng = 0,
+    **options: Unpack[EvaluateOptions],
 ) -> Backtest:
     """Simulate the behaviour policy of the records in a model, and compare it with the records.
 
@@ -223,8 +203,7 @@ def backtest(
         criterion: criterion of the policies; by default `finite:T` over the longest record of an arm.
         over: `arms` or `groups`; by default the problem's own.
         level: the probability of the intervals.
-        num_episodes: how often other policies are played, where they are not evaluated exactly.
-        rng: seed of the playing, or a generator.
+        options: `num_episodes` and `rng` of `evaluate`, for policies that are not evaluated exactly.
 
     Raises:
         TableError: the records have types, states or actions that the model does not have.
@@ -244,19 +223,24 @@ def backtest(
         >>> eh.backtest(fitted)
         Backtest(7 steps, 2 arms, 100 % of steps within)
     """
-    # The records, as a course for each arm; then what they are worth, and what others would be.
-    problem, log = _read(problem, log)
-    # Intervals of probability 1 would be endless.
-    check_fraction(level, "level", below_one=True)
+    if isinstance(problem, FitResult):
+        log, problem = log or problem.log, problem.problem
+    if log is None:
+        raise InvalidInputError(
+            "backtest: expected what `fit` returns, or a problem and its records: backtest(problem, log)"
+        )
+    check_fraction(level, "level", below_one=True)  # intervals of probability 1 would be endless
     if not log.regular:
         raise InvalidInputError(
             "backtest: the times of the records are not whole steps apart, and a policy acts step by step"
         )
     course = Course(problem, log)
-    # Expected and seen, step by step; then values from where all arms began.
     forecast = follow(course, level)
-    evaluated = _judged(course, criterion, over)
-    beside = [] if policies is None else _beside(evaluated, policies, welfare, num_episodes, rng)
+    evaluated = _evaluated(course, criterion, over)
+    worth = [_worth_of_records(evaluated, course, welfare)]
+    for name, chosen in {} if policies is None else read_policies(policies, evaluated).items():
+        policy = chosen.build(evaluated, welfare) if isinstance(chosen, NamedPolicy) else chosen
+        worth.append(_worth_of(name, evaluated, evaluate(evaluated, policy, welfare, **options)))
     return Backtest(
         types=log.types,
         states=log.states,
@@ -264,159 +248,85 @@ def backtest(
         shares=course.shares,
         problem=problem,
         criterion=evaluated.criterion.name,
-        worth=(_worth_of_shares(evaluated, course, welfare), *beside),
+        worth=tuple(worth),
         level=level,
         **forecast,
     )
 
 
-# What it is worth
+# -- the value of the policy of the records, and of others -----------------------------------------------------------
 
 
-def _judged(course: Course, criterion: str | None, over: str | None) -> CoupledMDP:
+def _evaluated(course: Course, criterion: str | None, over: str | None) -> CoupledMDP:
     """The model with the arms of the records, each from its first row, for as long as the longest was recorded."""
-    log = course.log
-    # (arm,) each by its first row.
-    arms = log.arm[course.first]
-    kinds = log.type_of[arms]
-    names = [
-        # The block that the type was matched with gives the name that the model knows.
-        course.problem.tables.labels[course.blocks[kind][0]][0] if course.problem.tables.labels else ""
-        for kind in kinds
-    ]
+    problem, log, arms = course.problem, course.log, course.log.arm[course.first]
+    labels = problem.tables.labels
+    # The block that a type was matched with gives the name that the model knows.
+    names = [labels[course.blocks[kind][0]][0] if labels else "" for kind in course.type]
     rows: dict[str, list[Any]] = {
         "arm": [log.arms[arm] for arm in arms],
         "state": [log.states[state] for state in log.state[course.first]],
     }
     # With one type the column would say nothing, and its name may be another than the model's.
-    if len(course.blocks) > 1 or not course.problem.is_symmetric:
+    if len(course.blocks) > 1 or not problem.is_symmetric:
         rows["type"] = names
-    if log.group_of is None:
-        # The group of an arm affects its weight, so it is not guessed.
-        _refuse_unsaid_groups(course.problem, names, over)
-    else:
+    if log.group_of is not None:
         rows["group"] = [log.groups[log.group_of[arm]] for arm in arms]
-    return course.problem.with_initial_states(rows).with_criterion(criterion or f"finite:{course.span}", over)
-
-
-def _refuse_unsaid_groups(problem: CoupledMDP, names: list[str], over: str | None) -> None:
-    """Raise where an arm may be of several groups of the model, and its group matters."""
-    if (over or problem.over) != "groups" or not problem.tables.labels:
-        return
-    for name in dict.fromkeys(names):
-        blocks = [block for block, label in enumerate(problem.tables.labels) if label[0] == name]
-        if len({int(problem.group_of_block[block]) for block in blocks}) > 1:
+    elif (over or problem.over) == "groups":  # the group of an arm affects its weight, so it is not guessed
+        groups: dict[str, set[int]] = {}
+        for label, group in zip(labels or (), problem.group_of_block.tolist(), strict=False):
+            groups.setdefault(label[0], set()).add(group)
+        if unclear := [name for name in dict.fromkeys(names) if len(groups.get(name, ())) > 1]:
             raise InvalidInputError(
-                f"backtest: the model has arms {quoted(name)} in several groups: name the column of groups"
+                f"backtest: the model has arms {quoted(unclear[0])} in several groups: name the column of groups"
             )
+    return problem.with_initial_states(rows).with_criterion(criterion or f"finite:{course.span}", over)
 
 
-def _worth_of_shares(evaluated: CoupledMDP, course: Course, welfare: str | Welfare | None) -> Worth:
+def _worth_of_records(evaluated: CoupledMDP, course: Course, welfare: str | Welfare | None) -> Worth:
     # (type, state, action) over the model's states: those that the records do not know are idle.
-    shares = np.zeros(evaluated.types.rewards.shape)
-    named = {course.log.types[kind]: kind for kind in range(len(course.blocks))}
-    # A single type needs no name to be found.
-    only = 0 if len(course.blocks) == 1 else None
-    for t in range(evaluated.num_types):
-        kind = named.get(_type_name(evaluated, t), only)
-        assert kind is not None
+    shares = np.where(np.arange(evaluated.types.rewards.shape[2]) == evaluated.types.idle[..., None], 1.0, 0.0)
+    named = {name: kind for kind, name in enumerate(course.log.types)}
+    for t, name in enumerate(_type_names(evaluated)):
+        kind = 0 if len(course.blocks) == 1 else named[name]
         _, states, actions = course.blocks[kind]
-        idle = _idle(evaluated, t)
-        shares[t, np.arange(evaluated.types.num_states[t]), idle] = 1.0
-        # In the states of the records, their own shares take the place of idling.
         shares[t, states] = 0.0
         shares[t][np.ix_(states, actions)] = course.shares.shares[kind]
-    found = independent_values(evaluated, shares)
-    objective = Objective.of_types(evaluated, welfare)
-    # `used` is over all time; the budget is a step's.
-    return _worth(evaluated, "records", objective, found.values, found.served, found.used / evaluated.criterion.total)
-
-
-def _idle(evaluated: CoupledMDP, kind: int) -> Ints:
-    """(state,) the first action that uses nothing."""
-    s, a = evaluated.types.num_states[kind], evaluated.types.num_actions[kind]
-    return np.asarray(np.argmax((evaluated.types.usage[kind, :s, :a] == 0).all(axis=-1), axis=-1))
-
-
-def _type_name(problem: CoupledMDP, kind: int) -> str:
-    return problem.types.labels[kind][0] if problem.types.labels else ""
-
-
-def _worth(
-    evaluated: CoupledMDP, name: str, objective: Objective, values: Floats, served: Floats, used: Floats
-) -> Worth:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # A resource without a budget counts as unused.
-        shares = np.where(evaluated.budget > 0, used / evaluated.budget, 0.0)
-    groups = (
-        dict(zip(evaluated.group_names, objective.members(values).tolist(), strict=True))
-        if evaluated.over == "groups"
-        else {}
-    )
+    found, objective = independent_values(evaluated, shares), Objective.of_types(evaluated, welfare)
+    # The use is over all time, the budget is a step's; a resource without a budget counts as unused.
+    budget = evaluated.budget * evaluated.criterion.total
+    used = np.divide(found.used, budget, out=np.zeros(len(budget)), where=budget > 0)
+    members = objective.members(found.values).tolist()
     return Worth(
-        name,
-        objective(values),
+        "records",
+        objective(found.values),
         0.0,
-        _by_name(evaluated, values),
-        _by_name(evaluated, served),
-        dict(zip(evaluated.resource_names, shares.tolist(), strict=True)),
-        groups,
+        _by_name(evaluated, found.values[evaluated.type_of_arm]),
+        _by_name(evaluated, found.served[evaluated.type_of_arm]),
+        dict(zip(evaluated.resource_names, used.tolist(), strict=True)),
+        dict(zip(evaluated.group_names, members, strict=True)) if evaluated.over == "groups" else {},
     )
 
 
-def _by_name(evaluated: CoupledMDP, figures: Floats) -> dict[str, float]:
-    """Means over the arms of each name: types that differ only in where they start belong together."""
-    sums: dict[str, tuple[float, int]] = {}
-    # Weighted by the number of arms: types of one name differ in size.
-    for t, (figure, count) in enumerate(zip(figures.tolist(), evaluated.type_counts.tolist(), strict=True)):
-        total, number = sums.get(_type_name(evaluated, t), (0.0, 0))
-        sums[_type_name(evaluated, t)] = total + count * figure, number + count
-    return {name: total / number for name, (total, number) in sums.items()}
-
-
-def _beside(
-    evaluated: CoupledMDP, policies: Several, welfare: str | Welfare | None, num_episodes: int, rng: Rng
-) -> list[Worth]:
-    """Other policies, for the same arms from the same states."""
-    found = []
-    # Plans from files are fitted to these arms first; names are made for them.
-    for name, chosen in read_policies(_opened(policies, evaluated), evaluated).items():
-        policy = chosen.build(evaluated, welfare) if isinstance(chosen, NamedPolicy) else chosen
-        judgement = evaluate_policy(evaluated, policy, welfare, num_episodes=num_episodes, rng=rng)
-        found.append(_of_evaluation(name, evaluated, judgement))
-    return found
-
-
-def _opened(policies: Any, evaluated: CoupledMDP) -> Several:
-    """The same, with saved plans made to fit: they are for the same kinds of arms, but begin elsewhere."""
-    if isinstance(policies, Mapping):
-        return {name: _open(one, evaluated) for name, one in policies.items()}
-    if isinstance(policies, (str, PathLike)):
-        policies = [policies]
-    if not isinstance(policies, (list, tuple)):
-        return policies  # type: ignore[no-any-return]  # one policy, or what has one
-    named = {str(one): _open(one, evaluated) for one in policies if isinstance(one, (str, PathLike))}
-    # Under the names that the user typed, if all were typed; else as `read_policies` calls them.
-    return named if len(named) == len(policies) else [_open(one, evaluated) for one in policies]
-
-
-def _open(policy: Any, evaluated: CoupledMDP) -> "Policy | StatefulPolicy | Any":
-    is_saved = isinstance(policy, PathLike) or (isinstance(policy, str) and is_file(policy))
-    return load_plan(policy).fitted(evaluated) if is_saved else policy
-
-
-def _of_evaluation(name: str, evaluated: CoupledMDP, found: Evaluation) -> Worth:
-    values, served = found.unit_values, found.unit_served
-    if not found.by_type:
-        kinds, counts = evaluated.type_of_arm, evaluated.type_counts
-        # By arm: means over the arms of each type.
-        values, served = (np.bincount(kinds, weights=figure) / counts for figure in (values, served))
+def _worth_of(name: str, evaluated: CoupledMDP, found: Evaluation) -> Worth:
     return Worth(
         name,
         found.welfare,
         found.welfare_stderr,
-        _by_name(evaluated, values),
-        _by_name(evaluated, served),
+        _by_name(evaluated, found.values),
+        _by_name(evaluated, found.unit_served[evaluated.type_of_arm] if found.by_type else found.unit_served),
         dict(zip(evaluated.resource_names, found.budget_used.tolist(), strict=True)),
-        dict(found.groups) if found.groups else {},
+        dict(found.groups or {}),
     )
+
+
+def _type_names(problem: CoupledMDP) -> list[str]:
+    return [label[0] for label in problem.types.labels] if problem.types.labels else [""] * problem.num_types
+
+
+def _by_name(evaluated: CoupledMDP, figures: Floats) -> dict[str, float]:
+    """Means of (arm,) figures by name: types that differ only in their initial states belong together."""
+    names = _type_names(evaluated)
+    unique = list(dict.fromkeys(names))
+    place = np.array([unique.index(name) for name in names])[evaluated.type_of_arm]
+    return dict(zip(unique, (np.bincount(place, weights=figures) / np.bincount(place)).tolist(), strict=True))

@@ -25,10 +25,9 @@ import numpy as np
 from evenhand.display import Shown, counted, in_turn
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
-from evenhand.model.base_policy import described
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, StatefulPolicy
+from evenhand.model.objective import Objective, read_welfare
+from evenhand.model.policy import Policy, StatefulPolicy, described
 from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison
 from evenhand.planning.mixture_search import AS_GOOD
@@ -163,9 +162,7 @@ def solve_budgets(
         NotApplicableError: an existing plan was made for other arms.
         InvalidInputError: an existing plan misses the floors of the problem.
     """
-    # Every budget is read before any is solved, so that a fault in the last one costs nothing.
-    problems = [evaluated.with_budget(budget) for budget in _several(budgets)]
-    order = _smaller_first(problems)
+    problems, order = _read(evaluated, budgets)
     known = [_figured(plan, evaluated, welfare, seed) for plan in method.plans]
     found: dict[int, Solution] = {}
     made_for: dict[int, CoupledMDP | None] = {}
@@ -210,8 +207,7 @@ def compare_budgets(
         compare_one: comparison under one budget.
         progress: called with the current task and the share done.
     """
-    problems = [evaluated.with_budget(budget) for budget in _several(budgets)]
-    order = _smaller_first(problems)
+    problems, order = _read(evaluated, budgets)
     found: dict[int, Comparison] = {}
     best: dict[int, tuple[str, Evaluation]] = {}
     for turn, number in enumerate(order):
@@ -238,26 +234,18 @@ def budget_in_words(problem: CoupledMDP) -> str:
     return ",".join(f"{amount:.10g}" for amount in problem.budget)
 
 
-def _several(budgets: Sequence[Budget]) -> Sequence[Budget]:
+def _read(evaluated: CoupledMDP, budgets: Sequence[Budget]) -> tuple[list[CoupledMDP], list[int]]:
+    """The problem under each budget, and an order in which no budget comes before one that it contains."""
     if isinstance(budgets, (str, Mapping)) or not isinstance(budgets, (Sequence, np.ndarray)) or not len(budgets):
         raise InvalidInputError(f"budgets: expected a list of budgets, as in [[3, 5], [4, 5]], got {budgets!r}")
-    return budgets
-
-
-def _smaller_first(problems: Sequence[CoupledMDP]) -> list[int]:
-    """An order in which no budget comes before one that it contains."""
+    problems = [evaluated.with_budget(budget) for budget in budgets]
     # By sum: what a budget contains has no larger sum, and among equals the earlier comes first.
-    return sorted(range(len(problems)), key=lambda i: (float(problems[i].budget.sum()), i))
+    return problems, sorted(range(len(problems)), key=lambda i: float(problems[i].budget.sum()))
 
 
 def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
-    """Return whether what keeps one budget keeps the other."""
+    """Return whether the budget of one problem is nowhere larger than that of the other."""
     return bool((smaller.budget <= larger.budget).all())
-
-
-def _within(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
-    """Return whether a budget is smaller than another somewhere, and nowhere larger."""
-    return _fits(smaller, larger) and not _fits(larger, smaller)
 
 
 def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare | None, seed: int) -> Solution:
@@ -275,8 +263,12 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
     made = plan_of(plan) if isinstance(plan, Solution) else plan
     own = problem.with_budget(made.problem.budget)
     policy = made.policy if made.problem.signature == own.signature else made.fitted(own)
-    objective, about = Objective.of_types(own, welfare), made.about
-    if policy is made.policy and about.get("values") is not None and _is_judged_by(made, objective, own):
+    about, weighed_by = made.about, read_welfare(own, welfare)
+    # Figures are reused if they are those of this criterion, welfare, members and floors.
+    asked = {"welfare": weighed_by.name, "criterion": own.criterion.name, "over": own.over}
+    same_members = own.over != "groups" or np.array_equal(made.problem.group_of_type, own.group_of_type)
+    same = asked.items() <= about.items() and same_members and np.array_equal(made.problem.floors, own.floors)
+    if same and policy is made.policy and about.get("values") is not None:
         by_type, values = about["by"] == "type", np.asarray(about["values"])
         figures = about["value"], about["upper_bound"], about["stderr"]
     else:
@@ -288,7 +280,7 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
     return Solution(
         method=str(about.get("method", "")),
         reason="known beforehand",
-        objective=objective if by_type else Objective.of_arms(own, welfare),
+        objective=(Objective.of_types if by_type else Objective.of_arms)(own, weighed_by),
         welfare=figures[0],
         upper_bound=figures[1],
         unit_values=values,
@@ -297,16 +289,6 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
         problem=own,
         seconds={},
         welfare_stderr=figures[2],
-    )
-
-
-def _is_judged_by(plan: Plan, objective: Objective, problem: CoupledMDP) -> bool:
-    """Return whether the figures of a plan are those of an objective: criterion, welfare, members and floors."""
-    asked = {"welfare": objective.welfare.name, "criterion": problem.criterion.name, "over": problem.over}
-    return (
-        asked.items() <= plan.about.items()
-        and (problem.over != "groups" or np.array_equal(plan.problem.group_of_type, problem.group_of_type))
-        and np.array_equal(plan.problem.floors, problem.floors)
     )
 
 
@@ -358,7 +340,10 @@ def _step_to(
     since: int | None = None
     for row in range(number):
         # The largest below: a later row replaces an earlier one unless it is contained in it.
-        if _fits(problems[row], problems[number]) and (since is None or not _within(problems[row], problems[since])):
+        inside = (
+            since is not None and _fits(problems[row], problems[since]) and not _fits(problems[since], problems[row])
+        )
+        if _fits(problems[row], problems[number]) and not inside:
             since = row
     if since is None:
         return None

@@ -26,11 +26,11 @@ from evenhand.errors import InfeasibleError, NotConvergedError
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import Welfare
-from evenhand.planning.policy_scoring import Column, Judge, law_of
+from evenhand.planning.policy_scoring import PolicyScorer, ScoredPolicy, choice_of
 from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy
 from evenhand.policies.fluid import fair_index
-from evenhand.solvers._highs import LinearProgram, solve_program
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_model
+from evenhand.solvers.highs import LinearProgram, solve_program
 from evenhand.typing import Floats
 
 MARGIN = 2.0
@@ -41,15 +41,15 @@ STEPS, MOST_COLUMNS = 8, 40
 
 
 def floor_columns(
-    problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, judge: Judge, columns: Sequence[Column]
-) -> list[Column]:
+    problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, scorer: PolicyScorer, columns: Sequence[ScoredPolicy]
+) -> list[ScoredPolicy]:
     """Columns with which some mixture of all is within the floors.
 
     Args:
         problem: the problem.
         relaxed: the solution of its relaxation.
         welfare: what is maximised.
-        judge: plays policies.
+        scorer: plays policies.
         columns: those that there are already.
 
     Raises:
@@ -57,9 +57,9 @@ def floor_columns(
         NotConvergedError: no mixture was found that meets all floors with a margin for the error.
     """
     _check_servable(problem)
-    added = _raise_floors(problem, relaxed, welfare, judge)
-    master = _FloorMaster(problem, relaxed, judge.by_type)
-    # Column generation: the master says what service should be paid, and a policy that is paid so joins.
+    added = _raise_floors(problem, relaxed, welfare, scorer)
+    master = _FloorMaster(problem, relaxed, scorer.by_type)
+    # ScoredPolicy generation: the master says what service should be paid, and a policy that is paid so joins.
     while len(added) < MOST_COLUMNS:
         try:
             pay, lacking = master.solve([*columns, *added])
@@ -68,7 +68,9 @@ def floor_columns(
         if not lacking:
             return added
         policy = fair_index(problem, relaxed.weights, relaxed.prices, pay)
-        added.append(judge(f"fair-index, paid for service {len(added)}", policy, law_of(problem, relaxed.occupancy)))
+        added.append(
+            scorer(f"fair-index, paid for service {len(added)}", policy, choice_of(problem, relaxed.occupancy))
+        )
     raise NotConvergedError(
         f"no mixture of {len(columns) + len(added)} policies meets the floors with a margin for the error of "
         "simulation, though the relaxation does. Lower the floors a little, or raise the budget."
@@ -89,15 +91,19 @@ def _check_servable(problem: CoupledMDP) -> None:
         )
 
 
-def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, judge: Judge) -> list[Column]:
+def _raise_floors(
+    problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare, scorer: PolicyScorer
+) -> list[ScoredPolicy]:
     """Policies of relaxations whose floors are raised by what the last one lacked."""
     # Beyond so many arms occupancy-priority, which looks at every arm, would take too long.
     model, name = model_of(problem), "occupancy-priority" if problem.num_arms <= MOST_FOLLOWED else "fair-index"
-    floors, played = problem.type_floors, list[Column]()
+    floors, played = problem.type_floors, list[ScoredPolicy]()
     for step in range(STEPS):
-        policy, law = build_policy(problem, relaxed, name), law_of(problem, relaxed.occupancy)
-        played.append(judge(f"{name}, floors raised {step} times" if step else f"{name}, within floors", policy, law))
-        served, error = _by_types(problem, judge.by_type, played[-1])
+        policy, choice = build_policy(problem, relaxed, name), choice_of(problem, relaxed.occupancy)
+        played.append(
+            scorer(f"{name}, floors raised {step} times" if step else f"{name}, within floors", policy, choice)
+        )
+        served, error = _by_types(problem, scorer.by_type, played[-1])
         # Positive where the share, less its margin, is below the floor.
         short = problem.type_floors + MARGIN * error - served
         if (short <= 0)[problem.type_floors > 0].all():
@@ -111,7 +117,7 @@ def _raise_floors(problem: CoupledMDP, relaxed: FluidSolution, welfare: Welfare,
     return played
 
 
-def _by_types(problem: CoupledMDP, by_type: bool, column: Column) -> tuple[Floats, Floats]:
+def _by_types(problem: CoupledMDP, by_type: bool, column: ScoredPolicy) -> tuple[Floats, Floats]:
     """(type,) shares of time served, and their errors: the least and the largest of a type's arms, if they differ."""
     if by_type:
         return column.shares_served, column.served_error
@@ -134,21 +140,24 @@ class _FloorMaster:
         rewards = np.abs(problem.types.rewards).max() * problem.criterion.total
         self.penalty = 10.0 * float(self.weights.max() * rewards) or 1.0
 
-    def solve(self, columns: list[Column]) -> tuple[Floats, bool]:
+    def solve(self, columns: list[ScoredPolicy]) -> tuple[Floats, bool]:
         """(type,) the pay for being served, and whether some floor is not met.
 
         As long as some is not, the penalty for it, and so the pay, rises.
         """
         # Variables: the share of each policy, then the lack of each floor. Rows: the floors, then that shares sum to 1.
-        number, rows = len(columns), len(self.floored)
-        worth = np.array([self.weights @ self._values(column) for column in columns])
-        served = np.column_stack([self._surely_served(column) for column in columns])
-        matrix = np.vstack([np.hstack([served, np.eye(rows)]), np.append(np.ones(number), np.zeros(rows))])
+        number, rows, floored = len(columns), len(self.floored), self.floored
+        served = np.zeros((rows, number))
+        for place, column in enumerate(columns):
+            share, error = _by_types(self.problem, self.by_type, column)
+            served[:, place] = (share - MARGIN * error)[floored]
+        values = [one.values if self.by_type else mean_by_type(self.problem, one.values) for one in columns]
+        ones = np.append(np.ones(number), np.zeros(rows))
         optimum = solve_program(
             LinearProgram(
-                gains=np.concatenate([worth, np.full(rows, -self.penalty)]),
-                matrix=sparse.csc_array(matrix),
-                row_lower=np.append(self.problem.type_floors[self.floored], 1.0),
+                gains=np.append(np.array(values) @ self.weights, np.full(rows, -self.penalty)),
+                matrix=sparse.csc_array(np.vstack([np.hstack([served, np.eye(rows)]), ones])),
+                row_lower=np.append(self.problem.type_floors[floored], 1.0),
                 row_upper=np.append(np.full(rows, np.inf), 1.0),
                 lower=np.zeros(number + rows),
                 upper=np.full(number + rows, np.inf),
@@ -156,16 +165,9 @@ class _FloorMaster:
         )
         pay = np.zeros(self.problem.num_types)
         # A higher floor costs welfare, so its dual is not positive; the pay is that cost.
-        pay[self.floored] = np.maximum(-optimum.duals[:rows], 0.0)
+        pay[floored] = np.maximum(-optimum.duals[:rows], 0.0)
         lacking = bool((optimum.primal[number:] > 1e-9).any())
         if lacking:
             self.penalty *= 4.0
         # From a type's share of time to one weighted step of one arm, which is what arms are paid for.
         return pay / (self.problem.type_counts * self.problem.criterion.total), lacking
-
-    def _values(self, column: Column) -> Floats:
-        return column.values if self.by_type else mean_by_type(self.problem, column.values)
-
-    def _surely_served(self, column: Column) -> Floats:
-        served, error = _by_types(self.problem, self.by_type, column)
-        return np.asarray((served - MARGIN * error)[self.floored])

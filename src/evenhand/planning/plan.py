@@ -22,17 +22,16 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.model.base_policy import described
 from evenhand.model.composite import components, is_mixture, is_time_varying, redraw_period, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, policy_family, queue_places, served_places
 from evenhand.model.io import is_stored
 from evenhand.model.labels import Labels, amount_of, quantity
-from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin
+from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin, described
 from evenhand.model.same_arms import subproblem
 from evenhand.model.simulator import Problem
 from evenhand.model.state_table import ObservedStates, find_arms, in_order
-from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, read_policy, save_policy
+from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, save_policy
 from evenhand.planning.solution import Solution
 from evenhand.policies.resize import is_enough, resized_or_reordered
 from evenhand.typing import Floats, Indices, Ints, Rng
@@ -194,11 +193,11 @@ def load_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] =
         >>> round(eh.evaluate(problem, eh.load_policy("plan.zip", problem)).welfare, 4)
         14.0793
     """
-    policy, other_dynamics = read_policy(source, problem, kinds)
-    if other_dynamics:
+    found = read_contents(source, kinds, problem)
+    if found.other_dynamics:
         text = "this network was trained on arms with other transitions, rewards or first states"
         warnings.warn(text, OtherDynamicsWarning, stacklevel=2)
-    return policy
+    return found.policy
 
 
 def load_plan(source: Source, kinds: Sequence[SavableKind] = ()) -> "Plan":
@@ -225,7 +224,8 @@ def load_plan(source: Source, kinds: Sequence[SavableKind] = ()) -> "Plan":
         from evenhand.planning.stored_models import load_table_plan
 
         return load_table_plan(source)  # type: ignore[return-value, arg-type]  # documented above
-    return Plan(*read_contents(source, kinds), source=str(source) if named else "PLAN")
+    found = read_contents(source, kinds)
+    return Plan(found.policy, found.problem, found.about, str(source) if named else "PLAN")
 
 
 def plan_of(solution: Solution) -> "Plan":
@@ -313,21 +313,21 @@ class Plan(Shown):
         steps = steps_of(parts[chosen.place])
         policy = steps[step % len(steps)]
         decision = _decide(policy, placed, (starting, acting), step, chosen.drawn.name)
+        usage = decision.problem.types.usage[decision.types, decision.states, decision.actions]
         ranks = described(policy).ranks_at(decision)
         line, priority = queue_places(decision, ranks), served_places(decision, ranks)
-        restart = f"the plan's last step is {len(steps) - 1}; it begins again, with step {step % len(steps)}"
+        note = placed.note
+        if is_time_varying(parts[chosen.place]) and step >= len(steps):
+            restart = f"the plan's last step is {len(steps) - 1}; it begins again, with step {step % len(steps)}"
+            note = f"{note}; {restart}" if note else restart
         depends_on_step = redraw_period(placed.policy) is not None or described(parts[chosen.place]).depends_on_step
         return Decisions(
             rows=_rows(placed, decision, described(policy).explain(decision)),
-            used=dict(zip(self.problem.resource_names, _use(decision).tolist(), strict=True)),
+            used=dict(zip(self.problem.resource_names, np.round(usage.sum(axis=0), 9).tolist(), strict=True)),
             budget=dict(zip(self.problem.resource_names, given.tolist(), strict=True)),
             step=step if depends_on_step else None,
             part=chosen.drawn if self.is_mixture else None,
-            note="; ".join(
-                filter(
-                    None, [placed.note, restart if is_time_varying(parts[chosen.place]) and step >= len(steps) else ""]
-                )
-            ),
+            note=note,
             # From the order of the problem back to the rows of the table.
             line=tuple(line[place] for place in placed.places.tolist()),
             priority=tuple(priority[place] for place in placed.places.tolist()),
@@ -398,12 +398,9 @@ class Plan(Shown):
 
 def _nth_draw(rng: np.random.Generator, number: int) -> float:
     """The draw after a number of others, without drawing those if the generator can advance."""
-    advance = getattr(rng.bit_generator, "advance", None)
-    if advance is not None:
-        advance(number)
-        return float(rng.random())
-    while number > 0:
-        number -= len(rng.random(min(number, 10**6)))
+    if (advance := getattr(rng.bit_generator, "advance", None)) is None:
+        return float(rng.random(number + 1)[-1])
+    advance(number)
     return float(rng.random())
 
 
@@ -503,19 +500,18 @@ def _decide(
     states = placed.states
     starting, rng = streams
     actor = begin(policy, 1, starting)
-    if (advance := getattr(actor, "advance", None)) is not None:
-        advance(states[None], step, rng)
-    elif (skip := getattr(actor, "skip_to", None)) is not None:
+    if (skip := getattr(actor, "skip_to", None)) is not None:
         skip(step)
+    elif (advance := getattr(actor, "advance", None)) is not None:
+        advance(states[None], step, rng)
+    elif isinstance(policy, StatefulPolicy):
+        if step > 100_000:
+            raise InvalidInputError(f"step: {type(policy).__name__} plays all steps before it; expected at most 100000")
+        for _ in range(step):
+            actor.act(states[None], rng)
     before = copy.deepcopy(rng)  # explanations repeat the draw
     actions = np.asarray(actor.act(states[None], rng)[0], dtype=np.int32)
     return DecisionStep(placed.problem, states, actions, step, policy_family(name), before, actor)
-
-
-def _use(decision: DecisionStep) -> Floats:
-    """(resource,) use, without the rounding errors of sums."""
-    usage = decision.problem.types.usage[decision.types, decision.states, decision.actions]
-    return np.asarray(np.round(usage.sum(axis=0), 9))
 
 
 def _rows(placed: _PlacedArms, decision: DecisionStep, reasons: Sequence[str]) -> tuple[Decision, ...]:

@@ -1,18 +1,18 @@
 """Plan files: a policy as arrays, with the problem it was made for and a manifest, in one zip archive.
 
-    manifest.json   format, schema, versions; the form of the policy; facts of its problem; facts of the plan; of every
-                    array its shape, dtype and SHA-256; SHA-256 of the other parts
+    manifest.json   format, schema, versions; the form of the policy; facts of its problem; facts of the plan; the
+                    SHA-256 of every other member
     NAME.npy        one array each, never pickled
     model.npz       the problem, with its labels, criterion and groups; absent for a simulator
     arms.json       the names of its arms, if they have any
 
-The form of a policy is its `kind`; a composite also has the forms of its parts. Arrays of parts that agree in form are
-stacked, or concatenated with their lengths (`part.NAME`); those of other parts are numbered (`0.NAME`). A class of a
-user's own is known by its `kind` alone and must be given by the reader: a file cannot ask for anything to be imported.
+The form of a policy is its `kind`; a composite also has the forms of its `parts`, whose arrays have their number in
+front of their names (`0.NAME`). A class of a user's own is known by its `kind` alone and must be given by the reader: a
+file cannot ask for anything to be imported.
 
-A file is not trusted. Sizes are checked before anything is unpacked, hashes before anything is parsed, headers before
-anything is allocated, and every policy checks its own arrays. A table plays the very problem that it was made for,
-under any criterion; a network plays all problems with arms of the same shape.
+A file is not trusted. Sizes are checked before anything is unpacked, hashes before anything is parsed, nothing is
+unpickled, and every policy checks its own arrays. A table plays the very problem that it was made for, under any
+criterion; a network plays all problems with arms of the same shape.
 """
 
 import hashlib
@@ -20,13 +20,11 @@ import io
 import json
 import re
 import zipfile
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,7 +33,6 @@ from evenhand.checks import check_memory, why_unreadable
 from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError, PolicyError
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import MOST_STEPS
 from evenhand.model.io import load, to_npz, write_atomically
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, capabilities
 from evenhand.model.simulator import Problem, Simulator, needs_tables
@@ -49,21 +46,17 @@ FORMAT, SCHEMA = "evenhand-policy", 1
 MANIFEST, MODEL, ARMS = "manifest.json", "model.npz", "arms.json"
 
 MOST_MANIFEST = 1_000_000
-"""Bytes of the largest manifest."""
-
-MOST_ARRAYS, MOST_AXES, MOST_DEPTH = 1000, 8, 3
-"""Arrays of one policy, axes of an array, and composites within composites."""
+"""Bytes of the largest manifest: that of some ten thousand arrays."""
 
 Source: TypeAlias = str | PathLike[str] | bytes | BinaryIO
 """A file by its name, its bytes, or a binary stream."""
 
 Form: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, Array]
-Found = TypeVar("Found")
 
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_PATH = re.compile(r"((part|\d{1,4})\.){0,3}[A-Za-z][A-Za-z0-9_]{0,63}(\.lengths){0,3}")
+_MEMBER = re.compile(rf"model\.npz|arms\.json|(\d{{1,5}}\.){{0,3}}{_NAME.pattern}\.npy")
 
 
 class OtherDynamicsWarning(UserWarning):
@@ -77,10 +70,13 @@ class PlanContents(NamedTuple):
     """The policy."""
 
     problem: CoupledMDP
-    """The problem that it was made for."""
+    """The problem that it plays: by default the one that it was made for."""
 
     about: dict[str, Any]
     """Facts of the plan."""
+
+    other_dynamics: bool
+    """True for a network that was trained on arms with other transitions or rewards."""
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -111,39 +107,34 @@ def save_policy(
     if not _transfers(policy):
         problem = needs_tables(problem, "a saved policy", "A trained network is saved without them.")
     form, arrays = _encode(policy)
-    bodies = {f"{name}.npy": _npy(array) for name, array in arrays.items()} | _carried(problem)
-    manifest = {
-        "format": FORMAT,
-        "schema": SCHEMA,
-        "versions": {"evenhand": __version__, "numpy": np.__version__},
-        **form,
-        "problem": _identity(problem, _transfers(policy)),
-        "about": about or {},
-        "carries": {name: _digest(bodies[name]) for name in (MODEL, ARMS) if name in bodies},
-        "arrays": {
-            name: {"shape": list(array.shape), "dtype": array.dtype.str, "sha256": _digest(bodies[f"{name}.npy"])}
-            for name, array in arrays.items()
+    bodies = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
+    if isinstance(problem, CoupledMDP):  # nothing is stored of a simulator, which is a user's function
+        bodies[MODEL] = to_npz(problem)
+        if problem.arm_names:
+            bodies[ARMS] = json.dumps(list(problem.arm_names)).encode()
+    manifest = json.dumps(
+        {
+            "format": FORMAT,
+            "schema": SCHEMA,
+            "versions": {"evenhand": __version__, "numpy": np.__version__},
+            **form,
+            "problem": _identity(problem, _transfers(policy)),
+            "about": about or {},
+            "sha256": {name: hashlib.sha256(body).hexdigest() for name, body in bodies.items()},
         },
-    }
+        indent=1,
+    ).encode()
+    if len(manifest) > MOST_MANIFEST:
+        raise NotApplicableError(f"a policy of {len(arrays)} arrays cannot be saved: its manifest would be too large")
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, body in {MANIFEST: json.dumps(manifest, indent=1).encode(), **bodies}.items():
+    with zipfile.ZipFile(archive, "w") as file:
+        for name, body in {MANIFEST: manifest, **bodies}.items():
             # A fixed date: the same contents are the same file.
-            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            file.writestr(entry, body)
+            file.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), body, zipfile.ZIP_DEFLATED)
     if isinstance(path, (str, PathLike)):
         write_atomically(Path(path), archive.getvalue())
     else:
         path.write(archive.getvalue())
-
-
-def _carried(problem: Problem) -> dict[str, bytes]:
-    """The problem and the names of its arms; nothing of a simulator, which is a user's function."""
-    if isinstance(problem, Simulator):
-        return {}
-    names = {ARMS: json.dumps(list(problem.arm_names)).encode()} if problem.arm_names else {}
-    return {MODEL: to_npz(problem)} | names
 
 
 def _transfers(policy: object) -> bool:
@@ -152,7 +143,7 @@ def _transfers(policy: object) -> bool:
 
 
 def _encode(policy: Policy | StatefulPolicy) -> tuple[Form, Arrays]:
-    """The form of a policy, and its arrays."""
+    """The form of a policy, and its arrays with those of its parts."""
     own, name = capabilities(policy).saves, type(policy).__name__
     if own is None or not callable(getattr(type(policy), "from_arrays", None)):
         raise NotApplicableError(
@@ -161,92 +152,59 @@ def _encode(policy: Policy | StatefulPolicy) -> tuple[Form, Arrays]:
         )
     if not isinstance(own.kind, str) or not _KIND.fullmatch(own.kind):
         raise NotApplicableError(f"{name}.kind: expected a text such as 'first-worn-out', got {own.kind!r}")
-    form: Form = {"kind": own.kind}
-    arrays = _checked_arrays(own.to_arrays(), name)
-    if not isinstance(policy, CompositePolicy):
-        return form, arrays
-    forms, parts = zip(*(_encode(part) for part in policy.parts), strict=True)
-    stacked = _stack(parts) if all(each == forms[0] for each in forms) else None
-    if stacked is not None:
-        return form | {"part": forms[0], "number": len(parts)}, arrays | stacked
-    if len(parts) > MOST_ARRAYS:
-        raise NotApplicableError(f"a policy of over {MOST_ARRAYS} different parts cannot be saved")
-    numbered = {f"{i}.{name}": array for i, part in enumerate(parts) for name, array in part.items()}
-    return form | {"parts": list(forms)}, arrays | numbered
-
-
-def _checked_arrays(given: object, name: str) -> Arrays:
-    if not isinstance(given, Mapping) or len(given) > MOST_ARRAYS:
-        raise NotApplicableError(f"{name}.to_arrays(): expected arrays by name, at most {MOST_ARRAYS}, got {given!r}")
+    given: object = own.to_arrays()
+    if not isinstance(given, Mapping):
+        raise NotApplicableError(f"{name}.to_arrays(): expected arrays by name, got {given!r}")
     arrays = {key: np.asarray(array) for key, array in given.items()}
     for key, array in arrays.items():
         if not isinstance(key, str) or not _NAME.fullmatch(key):
             raise NotApplicableError(f"{name}.to_arrays(): names consist of letters, digits and _, unlike {key!r}")
-        if array.dtype.kind not in "biuf" or array.ndim > MOST_AXES:
-            raise NotApplicableError(
-                f"{name}.to_arrays(): '{key}' must be numbers with at most {MOST_AXES} axes, and is {array.dtype} of "
-                f"shape {array.shape}"
-            )
-    return arrays
-
-
-def _stack(parts: Sequence[Arrays]) -> Arrays | None:
-    """Arrays of all parts in one; None if they differ in names, types or axes."""
-    found: Arrays = {}
-    for name in {name: None for part in parts for name in part}:
-        pieces = [part[name] for part in parts if name in part]
-        if len(pieces) < len(parts) or len({(piece.dtype, piece.shape[1:], piece.ndim) for piece in pieces}) > 1:
-            return None
-        if len({piece.shape for piece in pieces}) == 1:
-            found[f"part.{name}"] = np.stack(pieces)
-        else:
-            found[f"part.{name}"] = np.concatenate(pieces)
-            found[f"part.{name}.lengths"] = np.array([len(piece) for piece in pieces])
-    return found
+        if array.dtype.kind not in "biuf":
+            raise NotApplicableError(f"{name}.to_arrays(): '{key}' must be numbers, and is {array.dtype}")
+    form: Form = {"kind": own.kind}
+    if isinstance(policy, CompositePolicy):
+        encoded = [_encode(part) for part in policy.parts]
+        form["parts"] = [inner for inner, _ in encoded]
+        arrays |= {f"{i}.{key}": array for i, (_, part) in enumerate(encoded) for key, array in part.items()}
+    return form, arrays
 
 
 def _npy(array: Array) -> bytes:
     body = io.BytesIO()
-    np.lib.format.write_array(body, np.asarray(array, order="C"), version=(1, 0), allow_pickle=False)
+    np.lib.format.write_array(body, np.asarray(array, order="C"), allow_pickle=False)
     return body.getvalue()
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_policy(
-    source: Source, problem: Problem, kinds: Sequence[SavableKind] = ()
-) -> tuple[Policy | StatefulPolicy, bool]:
-    """Read a policy for a problem, and whether it is a network that was trained on other dynamics.
-
-    Args:
-        source: the file.
-        problem: the problem to play.
-        kinds: classes of policies of your own, if the file holds such.
-
-    Raises:
-        PolicyError: the file is damaged, or the policy was made for another problem; says how they differ.
-    """
-    classes = _known_classes(kinds)
-    return _guarded(source, lambda file: _read(file, problem, classes)[:2])
-
-
-def read_contents(source: Source, kinds: Sequence[SavableKind] = ()) -> PlanContents:
-    """Read a policy with the problem that its file carries.
+def read_contents(source: Source, kinds: Sequence[SavableKind] = (), problem: Problem | None = None) -> PlanContents:
+    """Read a policy for a problem.
 
     Args:
         source: the file.
         kinds: classes of policies of your own, if the file holds such.
+        problem: the problem to play; by default the one that the file carries.
 
     Raises:
-        PolicyError: the file is damaged, or carries no problem.
+        PolicyError: the file is damaged or carries no problem, or the policy was made for another problem; says how
+            they differ.
     """
     classes = _known_classes(kinds)
-    return _guarded(source, lambda file: _read(file, None, classes)[2])
+    name = str(source) if isinstance(source, (str, PathLike)) else str(getattr(source, "name", "the plan"))
+    try:
+        with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
+            return _read(file, problem, classes)
+    except Warning:  # if a user made them errors
+        raise
+    except EvenhandError as error:
+        raise PolicyError(f"{name}: {error}") from None
+    except OSError as error:
+        raise PolicyError(f"{name}: cannot be read: {why_unreadable(Path(name), error)}") from None
+    except MemoryError:
+        raise PolicyError(f"{name}: cannot be read: there is not enough memory for it") from None
+    except Exception:  # noqa: BLE001  # the file is not trusted, and libraries fail in many ways
+        raise PolicyError(f"{name}: it is not a policy file, or it is damaged, encrypted or too deep") from None
 
 
 def rebuilt(policy: Policy | StatefulPolicy, problem: CoupledMDP) -> Policy | StatefulPolicy:
@@ -274,16 +232,15 @@ def _known_classes(kinds: Sequence[SavableKind]) -> dict[str, Any]:
     return found
 
 
-def _read(
-    file: zipfile.ZipFile, problem: Problem | None, classes: dict[str, Any]
-) -> tuple[Policy | StatefulPolicy, bool, PlanContents]:
+def _read(file: zipfile.ZipFile, problem: Problem | None, classes: dict[str, Any]) -> PlanContents:
     manifest = _read_manifest(file)
-    arrays = {name: _read_array(file, name, facts) for name, facts in manifest["arrays"].items()}
-    carried = {name: _read_part(file, name, digest) for name, digest in manifest["carries"].items()}
-    made_for = manifest["problem"]
-    # The problem that the file carries; without one, only `problem` can be played.
-    here = _carried_problem(carried) if problem is None else problem
-    same_dynamics = True
+    bodies = {name: _unpack(file, name) for name in manifest["sha256"]}
+    for name, digest in manifest["sha256"].items():
+        if hashlib.sha256(bodies[name]).hexdigest() != digest:
+            raise PolicyError(f"its member {name} is not the one its manifest describes (hash differs)")
+    arrays = {name.removesuffix(".npy"): _read_array(name, bodies[name]) for name in bodies if name.endswith(".npy")}
+    made_for, same_dynamics = manifest["problem"], True
+    here = _carried_problem(bodies) if problem is None else problem
     if _transfers(classes.get(manifest["kind"])):
         same_dynamics = _check_arm(made_for, here)
     else:
@@ -295,14 +252,12 @@ def _read(
             raise PolicyError("its manifest does not say for which objective it was made")
         here = here.with_criterion(criterion, over)
         _check_same(made_for, here)
-    policy = _decode(manifest, here, arrays, classes)
-    about = manifest.get("about")
-    whole = PlanContents(policy, here, about if isinstance(about, dict) else {})  # type: ignore[arg-type]
-    return policy, not same_dynamics, whole
+    policy, about = _decode(manifest, here, arrays, classes), manifest.get("about")
+    return PlanContents(policy, here, about if isinstance(about, dict) else {}, not same_dynamics)  # type: ignore[arg-type]
 
 
 def _read_manifest(file: zipfile.ZipFile) -> dict[str, Any]:
-    """The manifest, if it is well-formed and lists exactly the parts of the archive, which fit into memory."""
+    """The manifest, if it is well-formed and lists exactly the members of the archive, which fit into memory."""
     if MANIFEST not in file.namelist():
         raise PolicyError("it is not an evenhand policy: it has no manifest")
     if file.getinfo(MANIFEST).file_size > MOST_MANIFEST:
@@ -312,57 +267,30 @@ def _read_manifest(file: zipfile.ZipFile) -> dict[str, Any]:
         raise PolicyError("it is not an evenhand policy")
     if manifest.get("schema") != SCHEMA:
         raise PolicyError(f"its schema is {manifest.get('schema')}; this version reads {SCHEMA}")
-    if not isinstance(manifest.get("problem"), dict):
-        raise PolicyError("its manifest does not say for which problem it was made")
-    arrays, carries = manifest.get("arrays"), manifest.get("carries")
-    if not isinstance(arrays, dict) or not all(_PATH.fullmatch(name) for name in arrays):
-        raise PolicyError("its manifest does not describe its arrays")
-    if not isinstance(carries, dict) or not set(carries) <= {MODEL, ARMS}:
-        raise PolicyError("its manifest does not describe the problem it carries")
-    if not isinstance(manifest.get("kind"), str):
-        raise PolicyError("its manifest does not say of which kind its policy is")
-    if sorted(file.namelist()) != sorted([MANIFEST, *carries, *(f"{name}.npy" for name in arrays)]):
-        raise PolicyError("its parts are not those its manifest lists")
+    for key, kind in (("problem", dict), ("sha256", dict), ("kind", str)):
+        if not isinstance(manifest.get(key), kind):
+            raise PolicyError(f"its manifest lacks '{key}', or it is invalid")
+    listed = manifest["sha256"]
+    if not all(map(_MEMBER.fullmatch, listed)) or sorted(file.namelist()) != sorted([MANIFEST, *listed]):
+        raise PolicyError("its members are not those its manifest lists")
     check_memory(3.0 * sum(entry.file_size for entry in file.infolist()), str(file.filename), "It is damaged.")
     return manifest
 
 
-def _read_array(file: zipfile.ZipFile, name: str, facts: object) -> Array:
-    if not isinstance(facts, dict) or not isinstance(facts.get("sha256"), str):
-        raise PolicyError(f"its manifest does not say the sha256 of its array {name}")
-    body = _read_part(file, f"{name}.npy", facts["sha256"])
-    stream = io.BytesIO(body)
+def _unpack(file: zipfile.ZipFile, name: str) -> bytes:
+    """A member, unpacked no further than the size it claims, however long its stream is."""
+    with file.open(name) as stream:
+        return stream.read(file.getinfo(name).file_size + 1)
+
+
+def _read_array(name: str, body: bytes) -> Array:
     try:
-        # The header before the numbers: it may claim any size, and objects, which could run code.
-        if np.lib.format.read_magic(stream) != (1, 0):
-            raise ValueError
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        array: Array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
     except Exception:  # noqa: BLE001  # NumPy evaluates the header as a literal, which fails in many ways
         raise PolicyError(f"its array {name} is not a valid array file") from None
-    if list(shape) != facts.get("shape") or dtype.str != facts.get("dtype"):
-        raise PolicyError(f"its array {name} has another shape or type than its manifest says")
-    if dtype.kind not in "biuf" or len(shape) > MOST_AXES or min(shape, default=0) < 0:
+    if array.dtype.kind not in "biuf":
         raise PolicyError(f"its array {name} is not an array of numbers")
-    if prod(shape) * dtype.itemsize != len(body) - stream.tell():
-        raise PolicyError(f"its array {name} has another size than its header says")
-    array: Array = np.frombuffer(body, dtype, offset=stream.tell()).reshape(shape, order="F" if fortran else "C")
-    return array.copy()
-
-
-def _read_part(file: zipfile.ZipFile, name: str, sha256: object) -> bytes:
-    body = _unpack(file, name)
-    if _digest(body) != sha256:
-        raise PolicyError(f"its part {name} is not the one its manifest describes (hash differs)")
-    return body
-
-
-def _unpack(file: zipfile.ZipFile, name: str) -> bytes:
-    """A part, unpacked no further than the size it claims, however long its stream is."""
-    entry = file.getinfo(name)
-    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise PolicyError(f"its part {name} has an unknown compression")
-    with file.open(entry) as stream:
-        return stream.read(entry.file_size + 1)
+    return array
 
 
 def _parse(body: bytes, what: str) -> Any:
@@ -372,40 +300,40 @@ def _parse(body: bytes, what: str) -> Any:
         raise PolicyError(f"its {what} is not valid JSON") from None
 
 
-def _carried_problem(carried: dict[str, bytes]) -> CoupledMDP:
-    if MODEL not in carried:
+def _carried_problem(bodies: Mapping[str, bytes]) -> CoupledMDP:
+    if MODEL not in bodies:
         raise PolicyError("it carries no model: it was made for a simulator. load_policy(path, problem) reads it")
-    problem = load(io.BytesIO(carried[MODEL]), "npz")
-    if ARMS not in carried:
+    problem = load(io.BytesIO(bodies[MODEL]), "npz")
+    if ARMS not in bodies:
         return problem
-    names = _parse(carried[ARMS], "list of arms")
+    names = _parse(bodies[ARMS], "list of arms")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise PolicyError("its list of arms is not a list of names")
     return replace(problem, arm_names=names)
 
 
-def _decode(
-    form: Form, problem: Problem, arrays: Arrays, classes: dict[str, Any], depth: int = 0
-) -> Policy | StatefulPolicy:
+def _decode(form: Form, problem: Problem, arrays: Arrays, classes: dict[str, Any]) -> Policy | StatefulPolicy:
     """The policy of a form and its arrays."""
-    kind = form.get("kind")
-    if not isinstance(kind, str) or not _KIND.fullmatch(kind) or depth > MOST_DEPTH:
-        raise PolicyError("it does not say of which kind its policy is")
-    if kind not in classes:
+    kind, forms = form.get("kind"), form.get("parts", [])
+    if not isinstance(kind, str) or kind not in classes:
         raise PolicyError(
             f"its policy is of the kind '{kind}', which is not known: if it is your own, "
             "load_plan(path, kinds=[...]) or load_policy(path, problem, kinds=[...]) reads it with its class"
         )
-    maker, own = classes[kind], {name: array for name, array in arrays.items() if "." not in name}
-    extra: list[Any] = []
-    if isinstance(maker, type) and issubclass(maker, CompositePolicy):
-        forms, parts = _part_arrays(form, {name: array for name, array in arrays.items() if "." in name})
-        decoded = [_decode(each, problem, part, classes, depth + 1) for each, part in zip(forms, parts, strict=True)]
-        extra = [decoded]
-    elif len(own) < len(arrays):
-        raise PolicyError(f"a policy of the kind '{kind}' has no parts")
+    maker = classes[kind]
+    is_composite = isinstance(maker, type) and issubclass(maker, CompositePolicy)
+    if not isinstance(forms, list) or not all(isinstance(one, dict) for one in forms) or is_composite != bool(forms):
+        raise PolicyError(f"the parts of its policy of the kind '{kind}' are invalid")
+    own: Arrays = {}
+    inner: list[Arrays] = [{} for _ in forms]
+    for path, array in arrays.items():
+        place, _, name = path.partition(".") if "." in path else ("", "", path)
+        if place and int(place) >= len(inner):
+            raise PolicyError(f"its array {path} belongs to no part")
+        (inner[int(place)] if place else own)[name] = array
+    parts = [_decode(one, problem, part, classes) for one, part in zip(forms, inner, strict=True)]
     try:
-        policy = maker.from_arrays(problem, own, *extra)
+        policy = maker.from_arrays(problem, own, *([parts] if is_composite else []))
     except EvenhandError:
         raise
     except Exception as error:
@@ -418,57 +346,7 @@ def _decode(
     return policy
 
 
-def _part_arrays(form: Form, arrays: Arrays) -> tuple[list[Form], list[Arrays]]:
-    """The forms and the arrays of the parts of a composite."""
-    forms, part, number = form.get("parts"), form.get("part"), form.get("number")
-    if isinstance(part, dict) and type(number) is int and 1 <= number <= MOST_STEPS:
-        return [part] * number, _unstack(number, arrays)
-    if not isinstance(forms, list) or not 1 <= len(forms) <= MOST_ARRAYS or not all(isinstance(f, dict) for f in forms):
-        raise PolicyError("it does not say what its parts are")
-    parts: list[Arrays] = [{} for _ in forms]
-    for path, array in arrays.items():
-        place, _, name = path.partition(".")
-        if not place.isdecimal() or int(place) >= len(parts):
-            raise PolicyError(f"its array {path} belongs to no part")
-        parts[int(place)][name] = array
-    return forms, parts
-
-
-def _unstack(number: int, arrays: Arrays) -> list[Arrays]:
-    """Arrays of each part, from those of `_stack`."""
-    parts: list[Arrays] = [{} for _ in range(number)]
-    for path, array in arrays.items():
-        lengths = arrays.get(f"{path}.lengths")
-        if path.removesuffix(".lengths") in arrays and path.endswith(".lengths"):
-            continue
-        if not path.startswith("part.") or array.ndim == 0:
-            raise PolicyError(f"its array {path} belongs to no part")
-        if lengths is None and len(array) != number:
-            raise PolicyError(f"its array {path} has {len(array)} parts, not {number}")
-        if lengths is None:
-            pieces: Sequence[Array] = [np.asarray(piece) for piece in array]
-        else:
-            if lengths.shape != (number,) or lengths.dtype.kind not in "iu" or lengths.min() < 0:
-                raise PolicyError(f"the lengths of its array {path} are invalid")
-            if lengths.sum() != len(array):
-                raise PolicyError(f"the lengths of its array {path} do not add up")
-            pieces = np.split(array, np.cumsum(lengths)[:-1])
-        for part, piece in zip(parts, pieces, strict=True):
-            part[path.removeprefix("part.")] = piece
-    return parts
-
-
 # -- the problem that a policy was made for --------------------------------------------------------------------------
-
-DIFFERENCES = {
-    "num_arms": "it is for {} arms, and here are {}",
-    "num_types": "its arms are of {} types, and here of {}",
-    "num_states": "its arms have {} states, and here {}",
-    "num_actions": "its arms have {} actions, and here {}",
-    "budget": "its budget is {}, and here {}",
-    "discount": "its discount is {}, and here {}",
-}
-"""Differences between the problem of a policy and another, in words."""
 
 
 def _identity(problem: Problem, transfers: bool = False) -> dict[str, Any]:
@@ -483,7 +361,7 @@ def _identity(problem: Problem, transfers: bool = False) -> dict[str, Any]:
             "signature": problem.signature,
             "num_types": problem.num_types,
             # Equal numbers may be of another type under other groups or floors.
-            "types": _digest(problem.type_of_block.astype("<i4").tobytes()),
+            "types": hashlib.sha256(problem.type_of_block.astype("<i4").tobytes()).hexdigest(),
             # A hundred are enough for a message; the signature decides.
             "num_states": [int(s) for s in problem.types.num_states[:100]],
             "num_actions": [int(a) for a in problem.types.num_actions[:100]],
@@ -503,24 +381,18 @@ def _arm_facts(problem: Problem) -> dict[str, Any]:
     return {**shape, "states": states, "actions": actions, "usage": usage.tolist(), "digest": digest}
 
 
+def _differences(made_for: dict[str, Any], here: dict[str, Any], names: Sequence[str]) -> str:
+    pairs = [(name, made_for.get(name), here[name]) for name in names]
+    return "; ".join(f"{name} was {then}, here {now}" for name, then, now in pairs if then != now)
+
+
 def _check_same(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     """Raise PolicyError if a policy was made for another problem."""
     here = _identity(problem)
-    if made_for.get("signature") == here["signature"] and made_for.get("num_types") == here["num_types"]:
-        if made_for.get("types") == here["types"]:
-            return
-        raise PolicyError("made for another problem (other groups or floors tell its arms apart in another way)")
-    differing = [name for name in DIFFERENCES if made_for.get(name) != here[name]]
-    details = "; ".join(
-        DIFFERENCES[name].format(_in_text(made_for.get(name)), _in_text(here[name])) for name in differing
-    )
-    raise PolicyError(f"made for another problem ({details or 'other transitions, rewards, usage or initial states'})")
-
-
-def _in_text(fact: Any) -> str:
-    if isinstance(fact, list):
-        return " and ".join(map(_in_text, dict.fromkeys(fact))) if fact else "none"
-    return f"{fact:.10g}" if isinstance(fact, (int, float)) and not isinstance(fact, bool) else str(fact)
+    if _differences(made_for, here, ("signature", "num_types", "types")):
+        facts = ("num_arms", "num_types", "num_states", "num_actions", "budget", "discount")
+        others = "other transitions, rewards, usage, initial states, groups or floors"
+        raise PolicyError(f"made for another problem ({_differences(made_for, here, facts) or others})")
 
 
 def _check_arm(made_for: dict[str, Any], problem: Problem) -> bool:
@@ -528,41 +400,10 @@ def _check_arm(made_for: dict[str, Any], problem: Problem) -> bool:
     trained_on, here = made_for.get("arm"), _arm_facts(problem)
     if not isinstance(trained_on, dict):
         raise PolicyError("its manifest does not say on which arms it was trained")
-    faults = []
-    for name in ("num_states", "num_actions", "num_resources", "states", "actions"):
-        one, other = trained_on.get(name), here[name]
-        # Labels need agree only if both sides have some.
-        if one != other and (name.startswith("num_") or (one and other)):
-            faults.append(f"{name} was {one}, here {other}")
-    if not faults and trained_on.get("usage") != here["usage"]:
-        faults = ["actions use other amounts of the resources"]
-    if faults:
-        raise PolicyError(f"trained for another kind of arm ({'; '.join(faults)})")
+    # Labels need agree only if both sides have some.
+    labels = [name for name in ("states", "actions") if trained_on.get(name) and here[name]]
+    faults = _differences(trained_on, here, ("num_states", "num_actions", "num_resources", *labels))
+    if faults or trained_on.get("usage") != here["usage"]:
+        faults = faults or "actions use other amounts of the resources"
+        raise PolicyError(f"trained for another kind of arm ({faults})")
     return not (trained_on.get("digest") and here["digest"] and trained_on["digest"] != here["digest"])
-
-
-# -- errors ----------------------------------------------------------------------------------------------------------
-
-
-def _guarded(source: Source, read: Callable[[zipfile.ZipFile], Found]) -> Found:
-    """Read an archive; whatever a damaged file raises becomes a PolicyError with its name."""
-    name = str(source) if isinstance(source, (str, PathLike)) else str(getattr(source, "name", "the plan"))
-    stream: Any = io.BytesIO(source) if isinstance(source, bytes) else source
-    try:
-        with zipfile.ZipFile(stream) as file:
-            return read(file)
-    except Warning:  # if a user made them errors
-        raise
-    except EvenhandError as error:
-        raise PolicyError(f"{name}: {error}") from None
-    except OSError as error:
-        reason = why_unreadable(Path(name), error)
-        raise PolicyError(f"{name}: cannot be read: {reason}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError):
-        raise PolicyError(f"{name}: cannot be read: it is not a policy file, or a damaged one") from None
-    except MemoryError:
-        raise PolicyError(f"{name}: cannot be read: there is not enough memory for it") from None
-    except Exception as error:  # noqa: BLE001  # the file is not trusted
-        packed = isinstance(error, NotImplementedError) or "password" in str(error)
-        reason = "its parts are encrypted or packed in an unknown way" if packed else "it is damaged"
-        raise PolicyError(f"{name}: not a policy file that can be read: {reason}") from None

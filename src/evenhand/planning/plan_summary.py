@@ -6,29 +6,29 @@ service,
 
     share(t, s, a) = visits of (t, s) in which a is given / visits of (t, s),
 
-weighted over time as the criterion weights rewards. A mixture is described by the conditions that its parts have in
-common, and by those in which they differ.
+weighted over time as the criterion weights rewards. A mixture is described by the first conditions that its parts have
+in common, and by those that come next in each part.
 """
 
 import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand.display import counted
+from evenhand.evaluation import simulate, simulate_counts
 from evenhand.evaluation.standard_errors import CONFIDENCE
-from evenhand.model.base_policy import described
 from evenhand.model.composite import is_time_varying, redraw_period
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Finite
 from evenhand.model.explanations import ServedCondition, ServiceOrder
 from evenhand.model.labels import Labels, amount_of, listed, one_more, quantity
-from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
+from evenhand.model.policy import Policy, StatefulPolicy, described, plays_by_counts
 from evenhand.planning.plan import Plan
-from evenhand.simulation import simulate, simulate_counts
 
 ARM_STEPS, STEPS = 2e4, 60
 """Steps of arms, and steps of an episode, for which a policy without ranks is simulated."""
@@ -36,29 +36,14 @@ ARM_STEPS, STEPS = 2e4, 60
 MOST_ARMS = 2_000
 """Arms up to which it is simulated arm by arm; beyond, by counts if it can be."""
 
-LEAST_PRESENCE, LEAST_SHARE = 1e-3, 5e-3
-"""Share of time in a condition, and share of it with service, below which a simulated condition is left out."""
-
-NOTABLE = 0.02
-"""Difference of shares from the mixture's that is notable for a part."""
-
 SHORT, LONG = 3, 12
 """Conditions in the short and in the long form."""
-
-MOST_TYPES, MOST_STATES = 30, 8
-"""Rows and columns of the picture."""
 
 SHADES, WIDTH = "█▓▒░", 110
 """Shades from the first to the last in the order, and characters of a line."""
 
 SLOPE_OF_BOUND = "the gain of a plan may be larger or smaller: solve again with that budget"
 """Remark beside the slope of a bound."""
-
-ZERO_PRICE = 1e-6
-"""Share of the welfare below which a price counts as 0: the tolerance of the relaxation."""
-
-Cell = tuple[int, int, int]
-
 
 # -- the order of service --------------------------------------------------------------------------------------------
 
@@ -85,24 +70,26 @@ def _simulated_order(problem: CoupledMDP, policy: Policy | StatefulPolicy, how: 
     if isinstance(criterion, Finite) and criterion.steps > STEPS:
         criterion, how = replace(criterion, steps=STEPS), f"{how}, in its first {STEPS} steps"
     steps = STEPS if criterion.is_stationary else criterion.num_layers
+    problem = problem.with_criterion(criterion)
     episodes = int(np.clip(ARM_STEPS / (problem.num_arms * steps), 4, 50))
     # One reward function per cell, 1 there and 0 elsewhere: returns are then visits.
     cells = np.zeros((S * A, *types.valid.shape))
     for number, (state, action) in enumerate(np.ndindex(S, A)):
         cells[number, :, state, action] = 1.0
     if problem.num_arms > MOST_ARMS:
-        by_type = simulate_counts(problem, policy, episodes, steps, 0, criterion=criterion, rewards=cells)
+        by_type = simulate_counts(problem, policy, episodes, steps, 0, rewards=cells)
         visits = by_type.returns.mean(axis=1).T
     else:
-        by_arm = simulate(problem, policy, episodes, steps, 0, criterion=criterion, rewards=cells).returns.mean(axis=1)
+        by_arm = simulate(problem, policy, episodes, steps, 0, rewards=cells).returns.mean(axis=1)
         visits = np.stack([by_arm[:, problem.type_of_arm == kind].mean(axis=1) for kind in range(problem.num_types)])
     visits = visits.reshape(problem.num_types, S, A)
     present = visits.sum(axis=2)
     shares = np.where(types.served, visits, 0.0) / np.where(present > 0, present, 1.0)[:, :, None]
-    frequent = present > LEAST_PRESENCE * present.sum(axis=1, keepdims=True)
+    # Conditions are left out if arms are hardly ever in them, or hardly ever served there.
+    frequent = (present > 1e-3 * present.sum(axis=1, keepdims=True)) & (shares.max(axis=2) > 5e-3)
     rows = [
         ServedCondition(0, kind, state, int(shares[kind, state].argmax()), float(shares[kind, state].max()))
-        for kind, state in np.argwhere(frequent & (shares.max(axis=2) > LEAST_SHARE)).tolist()
+        for kind, state in np.argwhere(frequent).tolist()
     ]
     # Two digits decide the order: the simulation has no more.
     rows.sort(key=lambda row: (-round(row.share or 0.0, 2), row.kind, row.state))
@@ -185,66 +172,16 @@ def parts_of(plan: Plan, step: int = 0) -> tuple[list[PartWords], list[str]]:
     """Return the parts of a plan, the largest share first, and the levels that all of them begin with."""
     labels, parts = Labels(plan.problem), plan.parts
     orders = [order_of(part.policy, plan.problem, step) for part in parts]
-    if not plan.is_mixture:
-        texts, common = [short_words(orders[0], labels)], list[str]()
-    elif all(not order.ranked and order.rows for order in orders):
-        texts, common = _words_by_share(orders, [part.drawn.share for part in parts], labels)
-    else:
-        texts, common = _words_by_rank(orders, labels)
+    common: list[str] = []
+    if plan.is_mixture and all(order.ranked and order.rows for order in orders):
+        levels = zip(*(levels_of(order, labels, shares=False) for order in orders), strict=False)
+        alike = takewhile(lambda level: len(set(level)) == 1, levels)
+        common = [level_words(level[0]) for level in alike]
+    texts = [short_words(order, labels, len(common)) for order in orders]
+    if plan.is_mixture:
+        texts = [f"{text}; {order.how}" if order.rows else text for text, order in zip(texts, orders, strict=True)]
     rows = zip(parts, texts, orders, strict=True)
     return [PartWords(*part.drawn, text, order) for part, text, order in rows], common
-
-
-def _words_by_rank(orders: Sequence[ServiceOrder], labels: Labels) -> tuple[list[str], list[str]]:
-    """Conditions that each part serves after the levels that all begin with, and those levels."""
-    common, levels = 0, list[list[tuple[str, ...]]]([[]])
-    if all(order.ranked and order.rows for order in orders):
-        levels = [levels_of(order, labels, shares=False) for order in orders]
-        while common < min(map(len, levels)) and len({own[common] for own in levels}) == 1:
-            common += 1
-    texts = [short_words(order, labels, common) for order in orders]
-    texts = [f"{text}; {order.how}" if order.rows else text for text, order in zip(texts, orders, strict=True)]
-    return texts, [level_words(level) for level in levels[0][:common]]
-
-
-def _words_by_share(
-    orders: Sequence[ServiceOrder], shares: Sequence[float], labels: Labels
-) -> tuple[list[str], list[str]]:
-    """Conditions that each part serves more or less often than the mixture, and those that this serves most often."""
-    found: dict[Cell, list[float]] = {}
-    for place, order in enumerate(orders):
-        for row in order.rows:
-            found.setdefault((row.kind, row.state, row.action), [0.0] * len(orders))[place] = row.share or 0.0
-    mean = {cell: float(np.dot(own, shares)) for cell, own in found.items()}
-
-    def served(cell: Cell, times: str) -> str:
-        kind, state, action = cell
-        return f"{labels.type(kind)} {labels.being(kind, state)} ({labels.doing(kind, action)}, {times})"
-
-    most = sorted(mean, key=lambda cell: (-round(mean[cell], 2), cell))
-    differences: list[str] = []
-    texts: list[str] = []
-    for place, order in enumerate(orders):
-        how, best = _differences({cell: own[place] - mean[cell] for cell, own in found.items()})
-        cells = [served(cell, f"{often(found[cell][place])}, on average {often(mean[cell])}") for cell in best]
-        text = f"{how} {', '.join(cells)}".strip()
-        # Two parts may differ in rarer conditions only.
-        repeated = cells and text in differences
-        like = f", and differs from part {differences.index(text) + 1} in what is rarer" if repeated else ""
-        differences.append(text)
-        texts.append(f"{text}{like}; {order.how}")
-    return texts, [served(cell, often(mean[cell])) for cell in most[:SHORT]]
-
-
-def _differences(more: dict[Cell, float]) -> tuple[str, list[Cell]]:
-    """Direction and conditions of a part's largest differences: large ones before small, more before less."""
-    for least, adverb in ((NOTABLE, ""), (LEAST_SHARE, "a little ")):
-        for sign, direction in ((1, "more often"), (-1, "less often")):
-            notable = [cell for cell, by in more.items() if sign * by >= least]
-            if notable:
-                notable.sort(key=lambda cell, sign=sign: (-round(sign * more[cell], 2), cell))  # type: ignore[misc]
-                return f"{adverb}{direction}", notable[:2]
-    return "each condition about as often as on average, if not at the same times", []
 
 
 def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: float) -> list[str]:
@@ -262,8 +199,9 @@ def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: f
     texts = []
     for name, price in rows:
         rise = f"at most {price:.4f}" if price >= 5e-5 else "less than 0.0001"
-        text = "nothing" if price <= ZERO_PRICE * max(1.0, abs(scale)) else f"the bound rises by {rise}"
-        texts.append(f"{one_more(name, amounts[name])}: {text}")
+        # The tolerance of the relaxation is about 1e-6 of the welfare.
+        text = "nothing" if price <= 1e-6 * max(1.0, abs(scale)) else f"the bound rises by {rise}"
+        texts.append(f"{one_more(name)}: {text}")
     return texts
 
 
@@ -271,26 +209,25 @@ def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: f
 
 
 def picture(order: ServiceOrder, problem: CoupledMDP) -> list[str]:
-    """Return a line per type and a column per state, with the place in the order and the action; empty if too large."""
+    """Return a line per type and a column per state, with the place in the order and the action.
+
+    Empty if it would be too large, or types differ in their states.
+    """
     labels, types = Labels(problem), problem.types
-    if not order.rows or problem.num_types > MOST_TYPES or types.valid.shape[1] > MOST_STATES:
+    if not order.rows or problem.num_types > 30 or types.valid.shape[1] > 8:
+        return []
+    names = [[labels.state(kind, state) for state in range(types.num_states[kind])] for kind in range(len(types))]
+    if any(own != names[0] for own in names):
         return []
     last = max(row.level for row in order.rows)
     cells = {(row.kind, row.state): _cell(row, labels, last, order) for row in order.rows}
-    # One heading for all rows if all types have the same states; else each cell names its own.
-    names = [[labels.state(kind, state) for state in range(types.num_states[kind])] for kind in range(len(types))]
-    alike = all(own == names[0] for own in names)
-    lines = [["", *names[0]]] if alike else []
     rows: dict[tuple[str, ...], list[int]] = {}
-    for kind, own in enumerate(names):
-        texts = [cells.get((kind, state), "·") for state in range(len(own))]
-        texts = texts if alike else [f"{name}: {text}" for name, text in zip(own, texts, strict=True)]
+    for kind in range(len(types)):
+        texts = [cells.get((kind, state), "·") for state in range(len(names[0]))]
         rows.setdefault((labels.base(kind), *texts), []).append(kind)
-    lines += [[labels.types(kinds), *texts] for (_, *texts), kinds in rows.items()]
-    width = max(len(line) for line in lines)
-    full = [line + [""] * (width - len(line)) for line in lines]
-    widths = [max(len(line[column]) for line in full) for column in range(width)]
-    return ["  ".join(text.ljust(size) for text, size in zip(line, widths, strict=True)).rstrip() for line in full]
+    lines = [["", *names[0]], *([labels.types(kinds), *texts] for (_, *texts), kinds in rows.items())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(text.ljust(size) for text, size in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
 def _cell(row: ServedCondition, labels: Labels, last: int, order: ServiceOrder) -> str:
@@ -310,12 +247,17 @@ def show_plan(plan: Plan, step: int = 0) -> str:
     parts, common = parts_of(plan, step)
     lines = [*_wrapped(_title(plan)), "", *_certificate(plan)]
     if plan.is_mixture:
-        lines += ["", *_mixture_lines(plan, parts, common)]
+        lines += ["", f"One of {len(parts)} ways to serve, {drawn_words(plan)}:"]
+        if common:
+            beginning = listed(common[:LONG]) + (" ..." if len(common) > LONG else "")
+            lines += _wrapped(f"all of them serve first {beginning}; then", "  ", "    ")
+        for part, times in zip(parts, part_frequencies(plan), strict=True):
+            lines += _wrapped(f"{part.number}. {times}: {part.words}", "  ", "     ")
     seen: dict[tuple[str, ...], int] = {}
     for part in parts[:SHORT]:
-        drawn = picture(part.order, plan.problem) or [part.order.how]
+        drawn = tuple(picture(part.order, plan.problem) or _list_of_levels(part.order, Labels(plan.problem)))
         # A picture that was drawn for an earlier part is not repeated.
-        lines += ["", *_part_lines(plan, part, len(parts) > 1, step, seen.setdefault(tuple(drawn), part.number))]
+        lines += ["", *_part_lines(plan, part, step, drawn, seen.setdefault(drawn or (part.order.how,), part.number))]
     if len(parts) > SHORT:
         lines += ["", f"... and {counted(len(parts) - SHORT, 'part')} of smaller shares"]
     if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
@@ -378,24 +320,10 @@ def part_frequencies(plan: Plan) -> list[str]:
     return often_each([part.drawn.share for part in plan.parts], what)
 
 
-def _mixture_lines(plan: Plan, parts: Sequence[PartWords], common: Sequence[str]) -> list[str]:
-    lines = [f"One of {len(parts)} ways to serve, {drawn_words(plan)}:"]
-    if common:
-        beginning = listed(common[:LONG]) + (" ..." if len(common) > LONG else "")
-        lines += _wrapped(f"{beginning_words(parts)} {beginning}; then", "  ", "    ")
-    for part, times in zip(parts, part_frequencies(plan), strict=True):
-        lines += _wrapped(f"{part.number}. {times}: {part.words}", "  ", "     ")
-    return lines
-
-
-def beginning_words(parts: Sequence[PartWords]) -> str:
-    """Return the words before what parts have in common."""
-    return "all of them serve first" if parts[0].order.ranked else "all of them serve most"
-
-
-def _part_lines(plan: Plan, part: PartWords, several: bool, step: int, like: int) -> list[str]:
-    labels, order = Labels(plan.problem), part.order
-    of = f", part {part.number}" if several else ""
+def _part_lines(plan: Plan, part: PartWords, step: int, drawn: Sequence[str], like: int) -> list[str]:
+    """The heading and the picture of a part; `like` is the first part with the same picture."""
+    order = part.order
+    of = f", part {part.number}" if plan.is_mixture else ""
     when = f" at step {step}" if order.ranked and varies_by_step(plan) else ""
     if not order.rows:
         return [f"Who comes first{of}{when}: {order.how}"]
@@ -406,25 +334,19 @@ def _part_lines(plan: Plan, part: PartWords, several: bool, step: int, like: int
         head = f"Who comes first{of}{when} ({order.how}; 1 is served first{left}, · never):"
     else:
         head = f"Who is served how often{of}{when} ({order.how}, as simulated from the plan's start; · hardly ever):"
-    lines = [head, *(f"  {line}" for line in picture(order, plan.problem))]
+    lines = [head, *(f"  {line}" for line in drawn)]
     if order.ranked and order.num_ranks > len({row.level for row in order.rows}):
         lines.append("  (a missing number is of an action that a condition gets if the first is not available)")
-    if several and len(lines) > 1:
-        return lines
-    lines += [""] if len(lines) > 1 else []
-    levels = dict(zip(dict.fromkeys(map(order.place_text, order.rows)), levels_of(order, labels), strict=True))
-    for place, conditions in list(levels.items())[:LONG]:
-        lines += _level_lines(place, conditions)
-    return lines + ([f"  ... {len(levels) - LONG} more"] if len(levels) > LONG else [])
+    return lines
 
 
-def _level_lines(place: str, conditions: Sequence[str]) -> list[str]:
-    if len(conditions) == 1:
-        return _wrapped(f"{place}. {conditions[0]}", "  ", "     ")
-    lines = [f"  {place}. all of these alike:"]
-    for text in conditions[:LONG]:
-        lines += _wrapped(f"- {text}", "     ", "       ")
-    return lines + ([f"     ... {len(conditions) - LONG} more"] if len(conditions) > LONG else [])
+def _list_of_levels(order: ServiceOrder, labels: Labels) -> list[str]:
+    """The levels one below the other, in place of a picture that would be too large."""
+    places = list(dict.fromkeys(map(order.place_text, order.rows)))
+    lines = []
+    for place, conditions in zip(places[:LONG], levels_of(order, labels), strict=False):
+        lines += _wrapped(f"{place}. {level_words(conditions)}", "", "   ")
+    return lines + ([f"... {len(places) - LONG} more"] if len(places) > LONG else [])
 
 
 def varies_by_step(plan: Plan) -> bool:

@@ -1,6 +1,6 @@
 """Fast evaluation of policies on common random numbers: the columns of a mixture.
 
-Exactly where the count space is small and the policy's law is known; else by playing, with a control variate. For any
+Exactly if the count space is small and the policy's choices are known; else by playing, with a control variate. For any
 function h of an arm's state and A(s, a) = r(s, a) + gamma sum_j p(j | s, a) h(j) - h(s), discounted sums telescope:
 
     E sum_t gamma^t r(s_t, a_t)  =  mu.h + E sum_t gamma^t A(s_t, a_t)
@@ -8,9 +8,9 @@ function h of an arm's state and A(s, a) = r(s, a) + gamma sum_j p(j | s, a) h(j
 so A may be played in place of r. With h the values of an arm that does what the policy does to it, the chance of the
 arm's moves is gone from A, and what is left is the noise of competing for the budget: variances fall several times.
 What lies beyond the horizon is estimated by h, and by as much A a step as there was before it: A is not 0 in the long
-run, but does not grow. So a horizon may leave out LEFT_OUT of all time; discounts very near 1 leave out more.
+run, but does not grow. So a horizon may leave out 0.001 of all time; discounts very near 1 leave out more.
 
-What a policy does to an arm lies between two laws: that of the relaxation, and that of an arm which gets all it wants
+What a policy does to an arm lies between two choices: that of the relaxation, and that of an arm that gets all it wants
 (arms without weight are not served by the relaxation, but by what the others leave). Both are played at once, on the
 same moves, and for each type that h = (1 - b) h_relaxed + b h_free is taken which leaves the least noise; b is the
 slope of one return against their difference, in tenths, so that what it owes to chance is nothing beside the error.
@@ -18,9 +18,9 @@ slope of one return against their difference, in tenths, so that what it owes to
 With a finite horizon values differ from step to step, and rewards are played as they are. An average is played until
 arms have forgotten their start, and has control variates of its own (`evaluation.long_run`).
 
-Values are rounded to DIGITS digits, so that no choice depends on rounding errors.
+Values are rounded to ten digits, so that no choice depends on rounding errors.
 
-The value depends on the scorer and the policy alone, so that several are evaluated in parallel (`judge_all`).
+The value depends on the scorer and the policy alone, so that several are evaluated in parallel (`score_all`).
 """
 
 from collections.abc import Sequence
@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.errors import NotApplicableError, NotConvergedError, TooLargeError
+from evenhand.evaluation import simulate, simulate_counts
 from evenhand.evaluation.evaluate import knows_types, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
@@ -39,40 +40,21 @@ from evenhand.model.composite import MixturePolicy, components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
 from evenhand.parallel import Pool
-from evenhand.planning.effort import current_effort
-from evenhand.reductions.counts import num_count_states
-from evenhand.simulation import simulate, simulate_counts
+from evenhand.planning.task import current_effort
+from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.single_arm import action_values
 from evenhand.typing import Floats, Progress, Rng
 
-QUICK = 1e6
-"""Operations that exact values may always take here: a fraction of a second, for there are many policies."""
+LONG_RUNS, LONG_RUN, LONGEST = 24, 200, 2e5
+"""Least number of episodes of a long run, its least steps if time is short, and its most steps or changes: many
+policies are evaluated, and slow ones may be left out."""
 
-LEAST_LONG_RUNS, LEAST_LONG_RUN = 24, 200
-"""Episodes of a long run at the least, and its steps, where time is short: fewer would show the start."""
-
-LONGEST = 2e5
-"""Steps, or changes, of a long run at the most: many policies are evaluated, and slow ones may be left out."""
-
-LENGTHENED, LEAST_LENGTHENED = 20.0, 2e6
-"""Largest number of arm steps of a long run, as a multiple of the planned number, and the number always allowed:
-a tenth of a second."""
-
-LEFT_OUT = 1e-3
-"""The share of all time that need not be played, because the control variate knows it nearly."""
-
-FEWEST_HURRIED = 2
-"""Episodes at the least where time is short."""
-
-FEWEST = 60
-"""Episodes from which a slope is estimated; with fewer it is 0."""
-
-DIGITS = 10
-"""Digits of values, relative to the largest."""
+LENGTHENED = 20.0
+"""Largest number of arm-steps of a long run, as a multiple of the planned number."""
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ScoredPolicy:
     """A policy with what it is worth to each unit: the types, or the arms."""
 
     name: str
@@ -81,7 +63,7 @@ class Column:
     policy: Policy | StatefulPolicy
     """The policy."""
 
-    law: Floats
+    choice: Floats
     """(type, state, action) the relaxation's choice that it follows more or less; or with a step in front."""
 
     returns: Floats
@@ -119,23 +101,23 @@ class Column:
         """(unit,) standard errors of the shares of time."""
         return np.zeros(self.served.shape[1]) if self.exact else standard_errors(self.served)
 
-    def pooled(self, other: "Column") -> "Column":
+    def pooled(self, other: "ScoredPolicy") -> "ScoredPolicy":
         """The same policy with the episodes of both."""
         if self.exact or other.exact:
             return self if self.exact else other
         returns, served = (
             np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("returns", "served")
         )
-        return Column(self.name, self.policy, self.law, returns, served)
+        return ScoredPolicy(self.name, self.policy, self.choice, returns, served)
 
 
 def _settled(values: Floats) -> Floats:
     unit = float(np.abs(values).max()) or 1.0
-    return np.asarray(np.round(values / unit, DIGITS) * unit)
+    return np.asarray(np.round(values / unit, 10) * unit)
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class PolicyScorer:
     """Evaluates policies, all on the same episodes."""
 
     problem: CoupledMDP
@@ -156,29 +138,31 @@ class Judge:
     most_episodes: int = 500
     """Episodes at the most."""
 
-    left_out: float = LEFT_OUT
-    """The share of all time that is not played."""
-
-    pace: float = 1.0
-    """The share of the steps of a long run that is played where time is short; other criteria are played whole."""
-
-    lengthening: float = LENGTHENED
-    """Largest number of arm steps of a long run, as a multiple of that of an evaluation."""
+    left_out: float = 1e-3
+    """The share of all time that is not played, because the control variate knows it nearly."""
 
     thorough: bool = False
     """True if long runs from different starts must agree."""
 
+    hurried: bool = False
+    """True if time is short: long runs are shorter, and not compared with others."""
+
+    slope_episodes: float = 60
+    """Episodes from which the second control variate is used; its slope is 0 with fewer."""
+
     @cached_property
     def horizon(self) -> int:
-        """Steps an episode; of an average, those with which to begin."""
+        """Steps per episode; of an average, those with which to begin."""
         steps = self.problem.criterion.judging_steps(self.left_out)
-        return min(steps, max(int(self.pace * steps), LEAST_LONG_RUN)) if self.problem.criterion.is_average else steps
+        if not self.hurried or not self.problem.criterion.is_average:
+            return steps
+        return min(steps, max(int(self.arm_steps / (LONG_RUNS * self.problem.num_arms)), LONG_RUN))
 
     def episodes(self, by_counts: bool, steps: float | None = None) -> int:
         """Return the number of episodes, by counts or per arm; of so many steps, or of the horizon."""
         width = self.problem.types.valid.size if by_counts else self.problem.num_arms
         # Long runs are few and dear, but their spread must be known.
-        least = max(self.least_episodes, LEAST_LONG_RUNS) if self.problem.criterion.is_average else self.least_episodes
+        least = max(self.least_episodes, LONG_RUNS) if self.problem.criterion.is_average else self.least_episodes
         return int(np.clip(self.arm_steps / (width * (steps or self.horizon)), least, max(self.most_episodes, least)))
 
     @property
@@ -186,45 +170,33 @@ class Judge:
         """Simulated steps of arms that a policy takes arm by arm: more than `arm_steps` if arms are many."""
         return float(self.episodes(by_counts=False)) * self.horizon * self.problem.num_arms
 
-    def limited(self, arm_steps: float) -> "Judge":
-        """The same with no more steps than these, but for two episodes: fewer have no known error.
-
-        Where time is that short, long runs are not compared with others from another start.
-        """
-        share = arm_steps / self.work
-        if share >= 1:
+    def limited(self, arm_steps: float) -> "PolicyScorer":
+        """Return a scorer with no more steps than these, but for two episodes: fewer have no known error."""
+        if arm_steps >= self.work:
             return self
-        # A step costs about as much with few episodes as with many, so that long runs must be shorter, too.
-        return replace(
-            self,
-            arm_steps=arm_steps,
-            least_episodes=FEWEST_HURRIED,
-            pace=self.pace * share,
-            lengthening=2.0,
-            thorough=False,
-        )
+        return replace(self, arm_steps=arm_steps, least_episodes=2, hurried=True)
 
-    def __call__(self, name: str, policy: Policy | StatefulPolicy, law: Floats, rng: Rng = None) -> Column:
+    def __call__(self, name: str, policy: Policy | StatefulPolicy, choice: Floats, rng: Rng = None) -> ScoredPolicy:
         """Evaluate a policy.
 
         Args:
             name: for people.
             policy: what acts.
-            law: (type, state, action) what it does, more or less; or (type, step, state, action).
+            choice: (type, state, action) what it does, more or less; or (type, step, state, action).
             rng: seed or generator; by default that of all policies.
         """
         native, alike = knows_types(self.problem, policy), treats_alike(self.problem, policy)
-        small = native and self._is_small and is_quick(self.problem, policy, self.arm_steps, QUICK)
-        if small and (found := self._exactly(name, policy, law)) is not None:
+        small = native and self._is_small and is_quick(self.problem, policy, self.arm_steps, 1e6)
+        if small and (found := self._exactly(name, policy, choice)) is not None:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
         by_counts = native and self.by_type and many and plays_by_counts(policy)
         pools = (self.by_type or alike) and not by_counts  # equal arms have equal values: their mean is known better
         if self.problem.criterion.is_average:
-            return self._in_the_long_run(Asked(name, policy, law, rng), by_counts, pools)
+            return self._in_the_long_run(Candidate(name, policy, choice, rng), by_counts, pools)
         play = simulate_counts if by_counts else simulate
         episodes = self.episodes(by_counts)
-        rewards, start = self._controls(law, episodes)
+        rewards, start = self._controls(choice, episodes)
         seed = self.seed if rng is None else rng
         rollout = play(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
         more = self.problem.criterion.total / float(self.problem.criterion.time_weights(self.horizon).sum())
@@ -235,57 +207,57 @@ class Judge:
         slopes = _slopes(played)
         played, known = _mixed(played, slopes), _mixed(known, slopes)
         beyond = (1 - 1 / more) * np.abs(played.mean(axis=0))
-        return Column(name, policy, law, played + known, served, beyond=beyond)
+        return ScoredPolicy(name, policy, choice, played + known, served, beyond=beyond)
 
-    def _in_the_long_run(self, asked: "Asked", by_counts: bool, pools: bool) -> Column:
+    def _in_the_long_run(self, asked: "Candidate", by_counts: bool, pools: bool) -> ScoredPolicy:
         """The same of an average."""
         seed = self.seed if asked.rng is None else asked.rng
-        most_work = max(self.lengthening * max(self.arm_steps, self.work), LEAST_LENGTHENED)
+        # A tenth of a second is always allowed.
+        most_work = max((2.0 if self.hurried else LENGTHENED) * max(self.arm_steps, self.work), 2e6)
         run = play_long_run(
             self.problem,
             asked.policy,
             lambda steps: self.episodes(by_counts, steps),
             seed,
             by_counts,
-            usual=self.horizon,
             # Those that remember must be played step by step.
-            limits=LongRunLimits(LONGEST, most_work, self.thorough),
+            limits=LongRunLimits(LONGEST, most_work, self.thorough and not self.hurried, self.horizon),
         )
         returns, served = run.estimates, run.rollout.served
         if pools:
             returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
-        return Column(asked.name, asked.policy, asked.law, returns, served)
+        return ScoredPolicy(asked.name, asked.policy, asked.choice, returns, served)
 
     @cached_property
     def _is_small(self) -> bool:
         return num_count_states(self.problem) * self.problem.criterion.num_layers <= current_effort().exact_states
 
-    def _exactly(self, name: str, policy: Policy | StatefulPolicy, law: Floats) -> Column | None:
-        """Exact values, where the law of the policy is known."""
+    def _exactly(self, name: str, policy: Policy | StatefulPolicy, choice: Floats) -> ScoredPolicy | None:
+        """Exact values, if the distribution of the policy's actions is known."""
         try:
             found = exact_values(self.problem, policy)
         except (NotApplicableError, TooLargeError):
             return None
         if found.by_type == self.by_type:
-            return Column(name, policy, law, found.values[None], found.served[None], exact=True)
+            return ScoredPolicy(name, policy, choice, found.values[None], found.served[None], exact=True)
         if self.by_type:
             return None
         kinds = self.problem.type_of_arm
-        return Column(name, policy, law, found.values[None, kinds], found.served[None, kinds], exact=True)
+        return ScoredPolicy(name, policy, choice, found.values[None, kinds], found.served[None, kinds], exact=True)
 
     def _of_units(self, figures: Floats) -> Floats:
         """(..., unit) of (..., type) figures."""
         return figures if self.by_type else figures[..., self.problem.type_of_arm]
 
-    def _controls(self, law: Floats, episodes: int) -> tuple[Floats, Floats]:
+    def _controls(self, choice: Floats, episodes: int) -> tuple[Floats, Floats]:
         """(table, type, state, action) what is played in place of rewards, and (table, type) what is known before."""
         problem, criterion = self.problem, self.problem.criterion
         if not criterion.is_stationary:
             return problem.types.rewards[None], np.zeros((1, problem.num_types))
-        usual = _values_of(problem, law, criterion.factor)
+        usual = _values_of(problem, choice, criterion.factor)
         # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.
         whole = (criterion.beyond(self.horizon) or 0.0) <= self.left_out * criterion.total
-        both = episodes >= FEWEST and whole
+        both = episodes >= self.slope_episodes and whole
         found = [_telescoped(problem, ahead) for ahead in ([usual, self._free] if both else [usual])]
         return np.stack([gains for gains, _ in found]), np.stack([start for _, start in found])
 
@@ -299,7 +271,7 @@ class Judge:
         return np.asarray(np.where(types.valid.any(axis=2), best, 0.0))
 
 
-class Asked(NamedTuple):
+class Candidate(NamedTuple):
     """A policy that is to be evaluated."""
 
     name: str
@@ -308,7 +280,7 @@ class Asked(NamedTuple):
     policy: Policy | StatefulPolicy
     """The policy."""
 
-    law: Floats
+    choice: Floats
     """(type, state, action) what it does, more or less; or with a step in front."""
 
     rng: Rng = None
@@ -319,44 +291,44 @@ _Seen = tuple[Floats, Floats, bool, Floats | None]
 """Computed fields of a column: returns, served, exact, beyond."""
 
 
-def judge_all(
-    sweep: Pool, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
-) -> list[Column]:
+def score_all(
+    sweep: Pool, scorers: Sequence[PolicyScorer], asked: Sequence[Candidate], progress: Progress | None = None
+) -> list[ScoredPolicy]:
     """Evaluate policies, several at a time.
 
     Args:
         sweep: where they are evaluated.
-        judges: (policy,) by whom.
+        scorers: (policy,) by whom.
         asked: (policy,) the policies.
         progress: called with the current task and the share done.
 
     Raises:
         NotConvergedError: some policy takes too long to reach its long run.
     """
-    found = judge_those_that_settle(sweep, judges, asked, progress)
+    found = score_settled(sweep, scorers, asked, progress)
     for column in found:
         if isinstance(column, NotConvergedError):
             raise column
-    return [column for column in found if isinstance(column, Column)]
+    return [column for column in found if isinstance(column, ScoredPolicy)]
 
 
-def judge_those_that_settle(
-    sweep: Pool, judges: Sequence[Judge], asked: Sequence[Asked], progress: Progress | None = None
-) -> list[Column | NotConvergedError]:
+def score_settled(
+    sweep: Pool, scorers: Sequence[PolicyScorer], asked: Sequence[Candidate], progress: Progress | None = None
+) -> list[ScoredPolicy | NotConvergedError]:
     """The same, with the error in place of the column of a policy that takes too long to reach its long run."""
     names = [one.name for one in asked]
-    found = sweep.map(_judge, list(zip(judges, asked, strict=True)), names, progress)
+    found = sweep.map(_score, list(zip(scorers, asked, strict=True)), names, progress)
     return [
-        seen if isinstance(seen, NotConvergedError) else Column(one.name, one.policy, one.law, *seen)
+        seen if isinstance(seen, NotConvergedError) else ScoredPolicy(one.name, one.policy, one.choice, *seen)
         for one, seen in zip(asked, found, strict=True)
     ]
 
 
-def _judge(cell: tuple[Judge, Asked], progress: Progress | None = None) -> _Seen | NotConvergedError:
+def _score(cell: tuple[PolicyScorer, Candidate], progress: Progress | None = None) -> _Seen | NotConvergedError:
     """One policy: a cell; what travels back is what was not known before."""
-    judge, asked = cell
+    scorer, asked = cell
     try:
-        column = judge(*asked)
+        column = scorer(*asked)
     except NotConvergedError as error:
         return error
     return column.returns, column.served, column.exact, column.beyond
@@ -385,16 +357,16 @@ def _slopes(returns: Floats) -> Floats:
     return np.asarray(np.round(np.clip(along / np.where(spread > 0, spread, np.inf), 0.0, 1.0), 1))
 
 
-def _values_of(problem: CoupledMDP, law: Floats, factor: float) -> Floats:
-    """(type, state) the values of arms that follow a law on their own."""
+def _values_of(problem: CoupledMDP, choice: Floats, factor: float) -> Floats:
+    """(type, state) the values of arms that follow a choice on their own."""
     types = problem.types
-    rewards = (law * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)
-    moves = np.einsum("tsa,tsaj->tsj", law, types.transitions)
+    rewards = (choice * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)
+    moves = np.einsum("tsa,tsaj->tsj", choice, types.transitions)
     systems = np.eye(moves.shape[1]) - factor * moves
     return np.asarray(np.linalg.solve(systems, rewards[..., None])[..., 0])
 
 
-def law_of(problem: CoupledMDP, occupancy: Floats) -> Floats:
+def choice_of(problem: CoupledMDP, occupancy: Floats) -> Floats:
     """The choice of an occupancy measure, idling where it never goes; (type, state, action), or with a step.
 
     Args:
@@ -410,7 +382,7 @@ def law_of(problem: CoupledMDP, occupancy: Floats) -> Floats:
     return np.where(seen, visits / np.where(seen, sums, 1.0), idle)
 
 
-def mix(columns: Sequence[Column], shares: Floats) -> Policy | StatefulPolicy:
+def mix(columns: Sequence[ScoredPolicy], shares: Floats) -> Policy | StatefulPolicy:
     """One policy of columns and shares; parts that are mixtures themselves are taken apart.
 
     Args:

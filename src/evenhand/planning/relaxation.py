@@ -14,6 +14,7 @@ from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedErr
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion, Opening
 from evenhand.model.objective import Objective, read_welfare
+from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
@@ -55,7 +56,7 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
 
 
 def bound(
-    problem: CoupledMDP,
+    problem: CoupledMDP | StoredArms,
     welfare: str | Welfare | None = None,
     *,
     criterion: str | Criterion | None = None,
@@ -65,7 +66,7 @@ def bound(
     """Bound the welfare of every policy by the fair fluid relaxation: budgets hold in expectation only.
 
     Args:
-        problem: the problem.
+        problem: the problem, or an opened Parquet model, which is read into memory.
         welfare: the welfare, as text or object; by default the problem's own.
         criterion: criterion, as text or object; by default the problem's own.
         over: welfare over `arms` or `groups`; by default the problem's own.
@@ -80,6 +81,8 @@ def bound(
         >>> round(found.upper_bound, 3), found.prices.shape
         (14.134, (1,))
     """
+    if isinstance(problem, StoredArms):
+        problem = problem.problem()
     return relax(needs_tables(problem, "bound").with_criterion(criterion, over), welfare, tolerance)
 
 
@@ -166,20 +169,6 @@ def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
     criterion, steps = problem.criterion, len(relaxed.prices)
     weights = Opening(problem.discount, steps - 1) if criterion.is_stationary else criterion
     return np.asarray(weights.time_weights(steps) @ relaxed.prices)
-
-
-def fluid_policies(problem: CoupledMDP, relaxed: FluidSolution) -> dict[str, Policy | StatefulPolicy]:
-    """The policies that a solution of the relaxation gives, by name.
-
-    Args:
-        problem: the problem.
-        relaxed: a solution of its relaxation.
-    """
-    found: dict[str, Policy | StatefulPolicy] = {}
-    for name in ("occupancy-priority", "fair-index", "re-solving"):
-        with contextlib.suppress(NotApplicableError, TooLargeError):
-            found[name] = build_policy(problem, relaxed, name)
-    return found
 
 
 def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | StatefulPolicy:

@@ -1,25 +1,65 @@
 """Solution of a problem: a policy, its values and the certificate."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from evenhand.display import FrameLibrary, Shown, as_frame, told_by
-from evenhand.evaluation.evaluate import evaluate, per_arm, unit_columns
+from evenhand.errors import ContradictionError
+from evenhand.evaluation.evaluate import evaluate
 from evenhand.evaluation.inequality import gini_coefficient
+from evenhand.evaluation.result import per_arm, unit_columns
 from evenhand.evaluation.standard_errors import CONFIDENCE, bias_error, standard_errors, welfare_error
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import weight_of_worst
-from evenhand.planning.certificate import check_bound, rounding
 from evenhand.planning.relaxation import resource_prices
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+# -- the certificate: rounding, and the check that no welfare exceeds its proved bound ------------------------------
+
+SIGNIFICANT = 4.0
+"""Standard errors beyond which a welfare above its bound contradicts it."""
+
+
+def rounding(problem: CoupledMDP) -> float:
+    """Largest error of a value by rounding: 16 units in the last place of the largest value, per step."""
+    criterion = problem.criterion
+    memory = 1 / (1 - criterion.factor) if criterion.factor < 1 else np.inf
+    steps = min(memory, 1000.0) if criterion.is_stationary else criterion.num_layers
+    largest = float(np.abs(problem.types.rewards).max()) * criterion.total
+    return 16.0 * steps * float(np.finfo(float).eps) * largest
+
+
+def check_bound(problem: CoupledMDP, welfare: float, stderr: float, num_episodes: int | None, bound: float) -> None:
+    """Raise Contradiction if a welfare lies above its bound by more than chance and rounding explain.
+
+    Args:
+        problem: the problem.
+        welfare: exact, or an estimate.
+        stderr: its standard error; 0 if it is exact.
+        num_episodes: episodes behind the standard error; None if it is exact.
+        bound: upper bound on the welfare of every policy.
+    """
+    # With few episodes their spread is uncertain itself: as rare as SIGNIFICANT errors are with many.
+    quantile = stats.t.isf(stats.norm.sf(SIGNIFICANT), max((num_episodes or np.inf) - 1, 1)) if stderr else 0.0
+    # Estimates extrapolate beyond their horizon; exact values are as exact as linear programs.
+    close = 1e-5 if stderr else 1e-8
+    if welfare - bound > stderr * float(quantile) + close * abs(bound) + rounding(problem):
+        error = f" ± {stderr:.2g}" if stderr else ""
+        raise ContradictionError(
+            f"the welfare {welfare:.9g}{error} lies above its proved bound {bound:.9g}, so one of them is wrong. This "
+            "is an error of the library: please report it with the model."
+        )
 
 
 # -- standard errors -------------------------------------------------------------------------------------------------
@@ -59,26 +99,18 @@ class Samples:
         error = welfare_error(objective, values, self.shares, self.returns)
         return float(np.hypot(error, bias_error(objective, values, self.beyond)))
 
-    def unit_errors(self) -> Floats:
-        """(unit,) standard errors of the values; 0 where they are exact."""
-        # Parts were played apart: variances add up, each by the square of its share.
-        chance = sum(
-            ((share * standard_errors(part)) ** 2 for share, part in zip(self.shares, self.returns, strict=True)),
-            np.zeros(len(self.beyond)),
-        )
-        return np.asarray(np.hypot(np.sqrt(chance), self.beyond))
-
-    def member_errors(self, objective: Objective) -> Floats:
-        """(member,) standard errors of the values of arms or groups; arms of one group were played together.
+    def errors(self, of: Callable[[Floats], Floats] = lambda values: values) -> Floats:
+        """Standard errors of linear figures of the values; 0 where they are exact.
 
         Args:
-            objective: whose members they are.
+            of: (..., unit) values to (..., figure); by default the values themselves.
         """
+        # Figures first, then the error: units of one part were played together, and their errors do not add up. Parts
+        # were played apart: variances add up, each by the square of its share.
         parts = zip(self.shares, self.returns, strict=True)
-        # Groups first, then the error: arms of one group are correlated, and errors of arms would not add up.
-        chance = [(share * standard_errors(objective.members(part))) ** 2 for share, part in parts]
-        unplayed = objective.members(self.beyond)
-        return np.asarray(np.hypot(np.sqrt(sum(chance, np.zeros(len(unplayed)))), unplayed))
+        unplayed = of(self.beyond)
+        chance = sum(((share * standard_errors(of(part))) ** 2 for share, part in parts), np.zeros(len(unplayed)))
+        return np.asarray(np.hypot(np.sqrt(chance), unplayed))
 
 
 # -- the solution ----------------------------------------------------------------------------------------------------
@@ -277,4 +309,4 @@ class Solution(Shown):
         # Episodes of a redrawn mixture are not stored.
         if not self.groups or self.unit_stderr is None or self.samples is None:
             return None
-        return self.samples.member_errors(self.objective)
+        return self.samples.errors(self.objective.members)

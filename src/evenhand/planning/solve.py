@@ -17,7 +17,7 @@ count space is small).
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -33,81 +33,74 @@ from evenhand.errors import (
 )
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.naming import type_names
+from evenhand.model.labels import type_names
 from evenhand.model.objective import read_welfare
 from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
-from evenhand.planning import exact, heuristic_methods
+from evenhand.planning import methods
 from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
-from evenhand.planning.task import SolveMethod, Task
-from evenhand.reductions.counts import num_count_states
-from evenhand.reductions.joint import Joint, num_joint_states
+from evenhand.planning.task import SolveMethod, Task, current_effort
 from evenhand.solvers.counts import CountPlan, TypedPlan, plan_types
 from evenhand.solvers.counts.plan import MOST_OPERATIONS as REFUSED
+from evenhand.solvers.counts.reduction import num_count_states
+from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values
 from evenhand.typing import Progress, Rng
 
 if TYPE_CHECKING:
     from evenhand.planning.budget_sweep import Budget, BudgetRow, BudgetSweep
 
-MOST_COUNT_STATES, MOST_JOINT_STATES, MOST_OPERATIONS = 20_000, 70_000, 1e12
-"""Sizes up to which `auto` takes an exact method: minutes, not hours. The first two are for tables, the last is for
-what is computed without them: the counts of identical arms, or of several types."""
-
-ROUNDING = 1e-10
-"""Share of the largest attainable value up to which a best value counts as 0."""
-
 SWEEPS = 50
 """Steps of a finite horizon that cost as much as an endless one, which takes many sweeps to settle."""
 
 METHODS: dict[str, Callable[[Task], Solution]] = {
-    "counts": exact.by_counts,
-    "joint": exact.by_joint,
-    "count-lp": exact.by_count_lp,
-    "joint-lp": exact.by_joint_lp,
-    "whittle": heuristic_methods.by_whittle,
-    "fluid": heuristic_methods.by_fluid,
+    "counts": methods.by_counts,
+    "joint": methods.by_joint,
+    "count-lp": methods.by_count_lp,
+    "joint-lp": methods.by_joint_lp,
+    "whittle": methods.by_whittle,
+    "fluid": methods.by_fluid,
 }
-"""Every method that has a name."""
+"""All methods by name."""
 
 
-_OF_SAMPLES = (
-    "Use train, which learns from samples, or compare: it plays baselines, networks and scores of your own "
-    "(policies.ExchangeablePriority)."
-)
+class SolveOptions(TypedDict, total=False):
+    """Keyword arguments of `solve` in its overloads."""
+
+    criterion: str | Criterion | None
+    over: str | None
+    rng: Rng
+    progress: Progress | bool | None
+    backend: str | Pool | None
+
+
+Model: TypeAlias = CoupledMDP | StoredArms
+ByName: TypeAlias = str | Welfare | None
 
 
 @overload
 def solve(
-    problem: CoupledMDP | StoredArms,
-    welfare: str | Welfare | None = None,
+    problem: Model,
+    welfare: ByName = None,
     method: str | SolveMethod = "auto",
     *,
-    criterion: str | Criterion | None = None,
-    over: str | None = None,
     budgets: None = None,
-    rng: Rng = 0,
-    progress: Progress | bool | None = None,
-    backend: str | Pool | None = None,
+    **options: Unpack[SolveOptions],
 ) -> Solution: ...
 
 
 @overload
 def solve(
-    problem: CoupledMDP | StoredArms,
-    welfare: str | Welfare | None = None,
+    problem: Model,
+    welfare: ByName = None,
     method: str | SolveMethod = "auto",
     *,
-    criterion: str | Criterion | None = None,
-    over: str | None = None,
     budgets: "Sequence[Budget]",
-    rng: Rng = 0,
-    progress: Progress | bool | None = None,
-    backend: str | Pool | None = None,
+    **options: Unpack[SolveOptions],
 ) -> "BudgetSweep[BudgetRow]": ...
 
 
@@ -167,58 +160,36 @@ def solve(
     if isinstance(problem, StoredArms):
         model = problem.with_criterion(criterion, over)  # type: ignore[arg-type]  # checked where it is read
         if model.is_large and model.over == "arms" and not model.has_floors and budgets is None:
-            return _relaxed(model, welfare, settings, heard(progress), backend)  # type: ignore[return-value]
+            from evenhand.planning.stored_models import solve_stored
+
+            return solve_stored(model, welfare, settings, heard(progress), backend)  # type: ignore[return-value]
         problem = model.problem()
-    evaluated = needs_tables(problem, "solve", _OF_SAMPLES).with_criterion(criterion, over)
+    advice = "Use train, which learns from samples, or compare, which plays baselines and policies of your own."
+    evaluated = needs_tables(problem, "solve", advice).with_criterion(criterion, over)
+    weighed_by, seed = read_welfare(evaluated, welfare), as_seed(rng)  # streams are split from the seed repeatedly
     if budgets is not None:
         from evenhand.planning.budget_sweep import solve_budgets  # it calls `solve` per budget
 
         if backend is not None:
             raise InvalidInputError("backend: several budgets are solved in this process")
-        return solve_budgets(
-            evaluated, budgets, read_welfare(evaluated, welfare), settings, heard(progress), as_seed(rng)
-        )
-    _check_place(backend, settings)
-    task = Task(
-        evaluated,
-        read_welfare(evaluated, welfare),
-        settings.tolerance,
-        heard(progress),
-        rng=as_seed(rng),  # the streams of a method are split from it again and again
-        candidates=dict(settings.candidates),
-        seconds=settings.seconds,
-        redraw_every=settings.redraw_every,
-        sweep=Pool(backend),
-    )
-    check_sound(evaluated, task.welfare)
-    with task.sweep:
-        return _told_of_place(task, _found(task, settings.name))
-
-
-def _relaxed(
-    model: StoredArms,
-    welfare: str | Welfare | None,
-    settings: SolveMethod,
-    progress: Progress | None,
-    backend: str | Pool | None,
-) -> object:
-    """The relaxation of a large opened model."""
-    from evenhand.planning.stored_models import TOLERANCE, solve_stored
-
-    others = {"candidates": settings.candidates, "seconds": settings.seconds, "redraw_every": settings.redraw_every}
-    given = [name for name, value in others.items() if value]
-    if given or settings.name not in ("auto", "fluid"):
-        raise NotApplicableError(
-            f"{(given or [settings.name])[0]}: not for a large opened model, whose relaxation is solved"
-        )
-    tolerance = TOLERANCE if settings.tolerance == SolveMethod().tolerance else settings.tolerance
-    return solve_stored(model, welfare, tolerance, progress, backend)
-
-
-def _found(task: Task, method: str) -> Solution:
-    """The plan for the model itself."""
-    _check_positive(task)
-    return _with_redraw_note(task, _solve(task, method))
+        return solve_budgets(evaluated, budgets, weighed_by, settings, heard(progress), seed)
+    if backend is not None:
+        if settings.name in METHODS and settings.name != "fluid":
+            raise InvalidInputError(
+                f"backend: the method {settings.name} runs in this process; only the method fluid runs elsewhere"
+            )
+        Pool(backend).check_picklable({f"the policy {name}": one for name, one in settings.candidates.items()})
+    check_sound(evaluated, weighed_by)
+    with Pool(backend) as pool:
+        task = Task(evaluated, weighed_by, settings, heard(progress), rng=seed, sweep=pool)
+        _check_positive(task)
+        solution = _solve(task)
+    notes = ""
+    if settings.redraw_every is not None and solution.welfare_without_redraw is None:
+        notes += "; no redraw, since it is not a mixture of fluid policies"
+    if not pool.used and not pool.is_default:
+        notes += f"; nothing ran on {pool.name}, since no policies were tried"
+    return replace(solution, reason=solution.reason + notes) if notes else solution
 
 
 def _check_positive(task: Task) -> None:
@@ -229,7 +200,7 @@ def _check_positive(task: Task) -> None:
     best = task.by_types.members(best_values(problem.types, problem.affordable, problem.criterion))
     least = int(np.argmin(np.where(np.isnan(best), np.inf, best)))
     size = float(np.abs(problem.types.rewards).max()) * problem.criterion.total
-    if best[least] <= ROUNDING * size:
+    if best[least] <= 1e-10 * size:
         names = list(problem.group_names) if problem.over == "groups" else type_names(problem)
         raise OutOfDomainError(
             f"{welfare.name} needs positive values, and {names[least]} has at most {best[least] + 0.0:.6g}. "
@@ -237,47 +208,23 @@ def _check_positive(task: Task) -> None:
         )
 
 
-def _solve(task: Task, method: str) -> Solution:
+def _solve(task: Task) -> Solution:
+    name = task.method.name
     if task.candidates:
         return METHODS["fluid"](replace(task, reason="candidates compete"))
-    if method == "auto":
-        chosen = _choose(task.problem)
-        ready = replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
-        try:
-            return METHODS[chosen.method](ready)
-        except NotConvergedError as error:
-            if chosen.method == "fluid":
-                raise
-            reason = f"{chosen.reason}, but {chosen.method} did not converge ({str(error).partition('. ')[0]})"
-            return METHODS["fluid"](replace(task, reason=reason))
-    if method not in METHODS:
-        raise UnknownNameError("method", method, ["auto", *METHODS])
-    return METHODS[method](task)
-
-
-def _with_redraw_note(task: Task, solution: Solution) -> Solution:
-    """Add to the reason if a redraw was requested and the policy is not a mixture."""
-    if task.redraw_every is None or solution.welfare_without_redraw is not None:
-        return solution
-    return replace(solution, reason=f"{solution.reason}; no redraw, since it is not a mixture of fluid policies")
-
-
-def _check_place(backend: str | Pool | None, method: SolveMethod) -> None:
-    """Refuse a backend that the method does not use, and policies that cannot be sent to it."""
-    if backend is None:
-        return
-    if method.name in METHODS and method.name != "fluid":
-        raise InvalidInputError(
-            f"backend: the method {method.name} runs in this process; only the method fluid runs elsewhere"
-        )
-    Pool(backend).check_picklable({f"the policy {name}": policy for name, policy in method.candidates.items()})
-
-
-def _told_of_place(task: Task, solution: Solution) -> Solution:
-    """Say so where a place was named and nothing had to run there."""
-    if task.sweep.used or task.sweep.is_default:
-        return solution
-    return replace(solution, reason=f"{solution.reason}; nothing ran on {task.sweep.name}, for no policies were tried")
+    if name != "auto":
+        if name not in METHODS:
+            raise UnknownNameError("method", name, ["auto", *METHODS])
+        return METHODS[name](task)
+    chosen = _choose(task.problem)
+    ready = replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
+    try:
+        return METHODS[chosen.method](ready)
+    except NotConvergedError as error:
+        if chosen.method == "fluid":
+            raise
+        reason = f"{chosen.reason}, but {chosen.method} did not converge ({str(error).partition('. ')[0]})"
+        return METHODS["fluid"](replace(task, reason=reason))
 
 
 # -- choosing a method -----------------------------------------------------------------------------------------------
@@ -317,7 +264,7 @@ def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -
 
 def _choose(problem: CoupledMDP) -> _Choice:
     # By sizes, and by plans that are not begun: nothing is built to choose.
-    counts, joint = num_count_states(problem), num_joint_states(problem)
+    effort, counts, joint = current_effort(), num_count_states(problem), num_joint_states(problem)
     steps = problem.criterion.num_layers
     sizes = f"the count space has {size_in_words(counts)} states; the product space has {size_in_words(joint)} states"
     if steps > 1:
@@ -328,33 +275,29 @@ def _choose(problem: CoupledMDP) -> _Choice:
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"
         try:
-            plan, limit = _fitting_plan(lambda: exact.plan_lattice(problem))
+            plan, limit = _fitting_plan(lambda: methods.plan_lattice(problem))
             if plan is not None:
                 return _Choice("counts", f"{alike}, and the count space has {size_in_words(counts)} states", plan)
             return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method ({limit})")
         except NotApplicableError:  # the long run may depend on the start: tables can tell
-            if work * counts > MOST_COUNT_STATES:
+            if work * counts > effort.count_states:
                 raise
             return _Choice("counts", f"{alike}, and {sizes}")
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
     # Several types: by counts, unless the arms are so few that their product space is smaller still.
     limit = "counts: no fewer states than joint"
     if counts <= joint:
-        typed, limit = _fitting_types(problem, counts)
+        typed, limit = _fitting_plan(lambda: plan_types(problem), 200.0 * counts)
         if typed is not None:
             return _Choice("counts", f"{kinds}, and {sizes}", typed_plan=typed)
     refused = Joint.accepts(problem)
-    if work * joint <= MOST_JOINT_STATES and refused is None:
-        return _Choice("joint", f"{kinds}, and the product space has {size_in_words(joint)} states")
-    steps_told = "" if work == 1 else f", each counted {work:.3g} times for {steps} steps"
-    advice = (
-        f"joint: {refused}"
-        if refused
-        else f"joint: {size_in_words(joint)} states{steps_told}, above {MOST_JOINT_STATES}{_lifted('joint')}"
-    )
-    return _Choice(
-        "fluid", f"{kinds}, and {sizes}: too many for an exact method in reasonable time ({limit}; {advice})"
-    )
+    if refused is None:
+        if work * joint <= effort.joint_states:
+            return _Choice("joint", f"{kinds}, and the product space has {size_in_words(joint)} states")
+        times = "" if work == 1 else f", each counted {work:.3g} times for {steps} steps"
+        refused = f"{size_in_words(joint)} states{times}, above {effort.joint_states}{_lifted('joint')}"
+    why = f"too many for an exact method in reasonable time ({limit}; joint: {refused})"
+    return _Choice("fluid", f"{kinds}, and {sizes}: {why}")
 
 
 def _lifted(method: str) -> str:
@@ -365,26 +308,20 @@ def _lifted(method: str) -> str:
 Plan = TypeVar("Plan", CountPlan, TypedPlan)
 
 
-def _fitting_plan(make: Callable[[], Plan]) -> tuple[Plan | None, str]:
+def _fitting_plan(make: Callable[[], Plan], least_bytes: float = 0.0) -> tuple[Plan | None, str]:
     """A dynamic program, if it fits in memory and in reasonable time; else the limit that it exceeds."""
-    try:
-        plan = make()
-    except TooLargeError as error:
-        return None, f"counts: {str(error).partition('. ')[0]}"
-    # Half of the memory: the tables are not all that a run needs.
-    if not fits_in_memory(plan.size_in_bytes, 0.5):
-        need, free = human_bytes(plan.size_in_bytes), human_bytes(available_memory())
-        lifted = _lifted("counts") if fits_in_memory(plan.size_in_bytes) else ""
-        return None, f"counts: {need} of memory, above half of the {free} that are free{lifted}"
-    if plan.operations >= MOST_OPERATIONS:
+    need, allowed, plan = least_bytes, 1.0, None
+    if fits_in_memory(need, allowed):  # else it is not even worth a plan
+        try:
+            plan = make()
+        except TooLargeError as error:
+            return None, f"counts: {str(error).partition('. ')[0]}"
+        need, allowed = plan.size_in_bytes, 0.5  # the tables are not all that a run needs
+    if plan is None or not fits_in_memory(need, allowed):
+        lifted = _lifted("counts") if fits_in_memory(need) else ""
+        free = human_bytes(available_memory())
+        return None, f"counts: {human_bytes(need)} of memory, above {allowed:.0%} of the {free} that are free{lifted}"
+    if plan.operations >= current_effort().operations:
         lifted = _lifted("counts") if plan.operations <= REFUSED else ""
-        return None, f"counts: {plan.operations:.1g} operations, above {MOST_OPERATIONS:.1g}{lifted}"
+        return None, f"counts: {plan.operations:.1g} operations, above {current_effort().operations:.1g}{lifted}"
     return plan, ""
-
-
-def _fitting_types(problem: CoupledMDP, states: float) -> tuple[TypedPlan | None, str]:
-    """The dynamic program on the counts of several types, likewise."""
-    if not fits_in_memory(200.0 * states, 1.0):  # not even worth a plan
-        need, free = human_bytes(200.0 * states), human_bytes(available_memory())
-        return None, f"counts: {need} of memory at least, above the {free} that are free"
-    return _fitting_plan(lambda: plan_types(problem))

@@ -3,7 +3,7 @@
 `solve` returns the fair fluid relaxation, whose dual prices and weights (the derivative of the welfare with respect to
 the value of each row) define the index policy `fair-index`. A plan is a table with one row per row of the model:
 
-    metadata  `evenhand`: JSON with version, plan: {policy, prices, largest_weight, criterion, budget}, model: its path
+    metadata  `evenhand`: JSON with version, plan: {policy, prices, criterion, budget}, model: its path
     columns   row, name; weight if the policy is fair-index; other results
 
 `load_plan` reads it, and `act` decides one step for all arms of the model.
@@ -20,8 +20,7 @@ import numpy as np
 
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, NotApplicableError, TableError
-from evenhand.evaluation.block_evaluation import evaluate_blocks, objective_of
-from evenhand.evaluation.block_simulation import BlockPolicy, BlockSimulation
+from evenhand.evaluation.block_evaluation import BlockPolicy, RankedArms, evaluate_blocks, objective_of
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.model.arm import ROOM
 from evenhand.model.io import Location, is_stored
@@ -31,25 +30,20 @@ from evenhand.model.parquet import (
     KEY,
     MOST_FAULTS,
     VERSION,
-    FileRows,
-    RowFaults,
     RowRange,
     StoredArms,
     TableWriter,
-    batches_of,
     list_column,
     needs_pyarrow,
     open_arms,
-    parts_of,
-    schema_of,
     write_rows,
 )
 from evenhand.model.welfare import Welfare, check_welfare, is_named
 from evenhand.parallel import Pool, Report
 from evenhand.planning.policy_registry import find_policy
-from evenhand.planning.task import gap_share
+from evenhand.planning.task import SolveMethod, gap_share
 from evenhand.policies.index import RowIndices
-from evenhand.solvers.block_relaxation import solve_blocks
+from evenhand.solvers.fluid import solve_blocks
 from evenhand.typing import Floats, Indices, Progress, Rng
 
 TOLERANCE = 1e-4
@@ -150,7 +144,7 @@ class Relaxation(Shown):
 def solve_stored(
     model: StoredArms,
     welfare: str | Welfare | None = None,
-    tolerance: float = TOLERANCE,
+    method: SolveMethod = SolveMethod(),  # noqa: B008  # frozen
     progress: Report | None = None,
     backend: str | Pool | None = None,
 ) -> Relaxation:
@@ -159,12 +153,17 @@ def solve_stored(
     Args:
         model: arms without floors, with welfare over arms.
         welfare: the mean, rank-weighted, a power mean, or leximin with one resource; by default the model's.
-        tolerance: relative gap to stop at.
+        method: auto or fluid, with a tolerance; other settings need the model in memory and are refused.
         progress: called with the current activity and the completed share.
         backend: where blocks are computed; results do not depend on it.
     """
+    others = {"candidates": method.candidates, "seconds": method.seconds, "redraw_every": method.redraw_every}
+    given = [name for name, value in others.items() if value]
+    if given or method.name not in ("auto", "fluid"):
+        raise NotApplicableError(f"{(given or [method.name])[0]}: not for a large opened model; read it (load)")
     if model.over == "groups" or model.has_floors:
         raise NotApplicableError("welfare over groups and floors are solved in memory: read the model (load)")
+    tolerance = TOLERANCE if method.tolerance == SolveMethod().tolerance else method.tolerance
     objective = objective_of(model, welfare)
     if not is_named(objective.welfare):  # rank-weighted or a power mean: valid for some values is valid for all
         check_welfare(objective.welfare, model.num_arms).raise_if_any()
@@ -177,21 +176,15 @@ def solve_stored(
         found = solve_blocks(model, objective.welfare, pool, tolerance, tell)
     total = model.criterion.total
     allowance = model.budget * total
+    shared = ("welfare", "upper_bound", "gap", "values", "weights", "rounds", "num_blocks", "seconds")
     return Relaxation(
         model=model,
         objective=objective,
-        welfare=found.welfare,
-        upper_bound=found.upper_bound,
-        gap=found.gap,
-        values=found.values,
-        weights=found.weights,
         prices=dict(zip(model.resource_names, (found.prices * total).tolist(), strict=True)),
         budget_used=np.where(allowance > 0, found.use / np.where(allowance > 0, allowance, 1.0), 0.0).tolist(),
-        policy=BlockPolicy("fair-index", tuple(found.prices.tolist()), float(found.weights.max())),
-        rounds=found.rounds,
-        num_blocks=found.num_blocks,
+        policy=BlockPolicy("fair-index", tuple(found.prices.tolist()), found.weights),
         backend=pool.name,
-        seconds=found.seconds,
+        **{name: getattr(found, name) for name in shared},
     )
 
 
@@ -207,7 +200,6 @@ def evaluate_stored(
     rng: Rng = 0,
     progress: Progress | None = None,
     backend: str | Pool | None = None,
-    out: Location | None = None,
 ) -> Evaluation:
     """Simulate a policy on an opened model, block by block.
 
@@ -220,13 +212,11 @@ def evaluate_stored(
         rng: seed or generator.
         progress: called with the current activity and the completed share.
         backend: where blocks are computed; results do not depend on it.
-        out: a file `.parquet` or a folder for value, error and share of time served per row.
     """
-    weights = None
     if isinstance(policy, (str, os.PathLike)) and is_stored(policy):
         policy = load_table_plan(policy, model.path)
     if isinstance(policy, (Relaxation, TablePlan)):
-        weights, policy = policy.weights, policy.policy
+        policy = policy.policy
     elif isinstance(policy, str):
         policy = BlockPolicy(find_policy(policy).name)
     if not isinstance(policy, BlockPolicy):
@@ -234,7 +224,7 @@ def evaluate_stored(
             "policy: a large opened model takes whittle, random, never-act, or a relaxation or plan of that model; "
             "read the model into memory for others"
         )
-    return evaluate_blocks(model, policy, welfare, num_episodes, horizon, rng, backend, progress, weights, out)
+    return evaluate_blocks(model, policy, welfare, num_episodes, horizon, rng, backend, progress)
 
 
 # -- check ------------------------------------------------------------------------------------------------------------
@@ -271,10 +261,8 @@ class StoredCheck(Shown):
     @property
     def resources(self) -> list[dict[str, Any]]:
         """Name, budget and largest use of each resource."""
-        columns = (self.model.resource_names, self.model.budget.tolist(), self.most_used.tolist())
-        return [
-            {"name": name, "budget": budget, "most_used": most} for name, budget, most in zip(*columns, strict=True)
-        ]
+        rows = zip(self.model.resource_names, self.model.budget.tolist(), self.most_used.tolist(), strict=True)
+        return [dict(zip(("name", "budget", "most_used"), row, strict=True)) for row in rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -301,9 +289,10 @@ class StoredCheck(Shown):
         found = []
         if self.num_unserved:
             found.append(f"{counted(self.num_unserved, 'arm')} can never be served within the budget")
-        for name, budget, most in zip(self.model.resource_names, self.model.budget, self.most_used, strict=True):
-            if most <= budget * ROOM:
-                found.append(f"{name}: the budget never binds; all arms together use at most {most:g}")
+        for one in self.resources:
+            if one["most_used"] <= one["budget"] * ROOM:
+                use = f"all arms together use at most {one['most_used']:g}"
+                found.append(f"{one['name']}: the budget never binds; {use}")
         if self.num_normalised:
             rows = counted(self.num_normalised, "row")
             found.append(f"{rows} with probabilities that did not quite sum to 1 were divided by their sums")
@@ -374,7 +363,6 @@ def plan_metadata(policy: BlockPolicy, model: StoredArms) -> dict[bytes, bytes]:
     plan = {
         "policy": policy.name,
         "prices": list(policy.prices),
-        "largest_weight": policy.largest_weight,
         "criterion": model.criterion.name,
         "budget": model.budget.tolist(),
     }
@@ -435,9 +423,6 @@ class TablePlan(Shown):
     model: StoredArms
     """The model, with the budget and the criterion of the plan."""
 
-    weights: Floats | None = field(default=None, repr=False)
-    """(row,) welfare weights of the relaxation, for fair-index."""
-
     def act(
         self,
         states: Any,
@@ -462,29 +447,30 @@ class TablePlan(Shown):
         model = self.model if budget is None else self.model.with_budget(budget)
         places = _read_states(states, model)
         with Pool(backend) as pool:
-            simulation = BlockSimulation(model, self.policy, pool, self.weights, places)
-            if len(wrong := np.concatenate(simulation.ask("invalid"))):
-                faults = [Fault(f"row {arm + 1}, state", f"unknown state {places[arm]}") for arm in wrong[:MOST_FAULTS]]
-                raise TableError(faults, "states")
-            actions, used, served = simulation.act(rng)
+            arms = RankedArms(model, self.policy, pool)
+        wrong = np.flatnonzero((places < 0) | (places >= arms.types.num_states[arms.type_of_arm]))
+        if len(wrong):
+            faults = [Fault(f"row {arm + 1}, state", f"unknown state {places[arm]}") for arm in wrong[:MOST_FAULTS]]
+            raise TableError(faults, "states")
+        actions, used, served = arms.act(places, rng)
         _write_actions(out, model, places, actions)
         amounts = [float(f"{amount:.12g}") for amount in used]
         by_name = dict(zip(model.resource_names, amounts, strict=True))
         return TableDecisions(model.num_arms, served, by_name, model.named_budget, str(out))
 
 
-def _said(path: Location) -> dict[str, Any]:
-    """The metadata of a table."""
+def _read_table(path: Location, columns: Sequence[str]) -> Any:
+    """Those of the columns that a Parquet file or folder has, with its metadata."""
     needs_pyarrow()
-    faults: list[Fault] = []
-    found = schema_of(parts_of(Path(path))[0][0], faults)
-    if found is None:
-        raise TableError(faults)
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
     try:
-        said = json.loads((found[0].metadata or {}).get(KEY, b"{}"))
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
+        found = ds.dataset(path, format="parquet")
+        table = found.to_table(columns=[name for name in columns if name in found.schema.names])
+        return table.replace_schema_metadata(found.schema.metadata)
+    except (OSError, pa.ArrowException) as error:
+        raise TableError([Fault(str(path), f"cannot be read as Parquet: {error}")]) from None
 
 
 def load_table_plan(path: Location, model: Location | None = None) -> TablePlan:
@@ -497,41 +483,23 @@ def load_table_plan(path: Location, model: Location | None = None) -> TablePlan:
     Raises:
         InvalidInputError: the table is not a plan, or its model is missing or has another number of rows.
     """
-    said = _said(path)
-    plan = said.get("plan")
-    if said.get("version") != VERSION or not isinstance(plan, dict):
-        raise InvalidInputError(f"{path}: not a plan for an opened model; write one with solve or indices")
-    policy = BlockPolicy(plan["policy"], tuple(plan.get("prices", ())), float(plan.get("largest_weight", 1.0)))
-    opened = open_arms(said["model"] if model is None else model).with_criterion(plan["criterion"])
-    opened = replace(opened, budget=np.array(plan["budget"], dtype=np.float64))
+    table = _read_table(path, ["weight"])
+    try:
+        said = json.loads((table.schema.metadata or {}).get(KEY, b"{}"))
+        plan = said["plan"]
+        policy = BlockPolicy(plan["policy"], tuple(plan["prices"]))
+        place, criterion, budget = said["model"], plan["criterion"], np.array(plan["budget"], dtype=np.float64)
+    except (ValueError, TypeError, KeyError):
+        raise InvalidInputError(f"{path}: not a plan for an opened model; write one with solve or indices") from None
+    opened = replace(open_arms(place if model is None else model).with_criterion(criterion), budget=budget)
     if policy.name != "fair-index":
         return TablePlan(policy, opened)
-    columns = [column.to_numpy(zero_copy_only=False) for column in _column(path, "weight")]
-    weights = np.concatenate(columns).astype(np.float64) if columns else np.zeros(0)
+    weights = table["weight"].to_numpy().astype(np.float64) if table.num_columns else np.zeros(0)
     if len(weights) != opened.num_rows or not np.isfinite(weights).all():
         raise TableError(
             [Fault(str(path), f"expected a finite weight for each of the {opened.num_rows} rows of its model")]
         )
-    return TablePlan(policy, opened, weights)
-
-
-def _pieces(path: Location) -> list[FileRows]:
-    faults: list[Fault] = []
-    found = [(str(file), schema_of(file, faults)) for file in parts_of(Path(path))[0]]
-    if faults:
-        raise TableError(faults, str(path))
-    return [FileRows(file, 0, schema[1]) for file, schema in found if schema is not None]
-
-
-def _column(path: Location, name: str) -> list[Any]:
-    """Arrow arrays of one column of a table; none if it has no such column."""
-    found = []
-    for piece in _pieces(path):
-        faults = RowFaults(piece.path)
-        found += [batch.column(name) for _, batch in batches_of(piece, [name], faults) if name in batch.schema.names]
-        if faults.found:
-            raise TableError(faults.found, str(path))
-    return found
+    return TablePlan(replace(policy, weights=weights), opened)
 
 
 def _read_states(states: Any, model: StoredArms) -> Indices:
@@ -541,46 +509,52 @@ def _read_states(states: Any, model: StoredArms) -> Indices:
         if places.shape != (model.num_arms,) or places.dtype.kind not in "iu":
             raise InvalidInputError(f"states: expected integers of shape (arm={model.num_arms},), got {places.shape}")
         return places.astype(np.int32)
+    table = _read_table(states, ["arm", "state"])
+    if "state" not in table.column_names:
+        raise TableError([Fault(f"{states}, state", "the column is missing")])
+    if table.num_rows != model.num_arms:
+        raise TableError([Fault(str(states), f"has {table.num_rows} rows, but the model has {model.num_arms} arms")])
+    given = table["state"].to_pylist()
+    known = {name: number for number, name in enumerate(model.states)}
+    places = np.array([_state_number(state, known) for state in given], dtype=np.int32)
+    faults = [
+        Fault(f"{states}, row {row + 1}, state", f"unknown state {given[row]!r}")
+        for row in np.flatnonzero(places < 0)[:MOST_FAULTS].tolist()
+    ]
+    names = _names(model)
+    if "arm" in table.column_names and names is not None:
+        pairs = enumerate(zip(table["arm"].to_pylist(), names.to_pylist(), strict=True))
+        faults += [
+            Fault(f"{states}, row {row + 1}, arm", f"{arm!r} instead of {name!r}; states are in the order of the arms")
+            for row, (arm, name) in pairs
+            if arm != name
+        ][:5]
+    if faults:
+        raise TableError(faults, str(states))
+    return places
+
+
+def _state_number(state: Any, known: Mapping[str, int]) -> int:
+    """Number of a state, from its label or number; -1 if it is unknown."""
+    if isinstance(state, int):
+        return state
+    return known.get(state, int(state) if isinstance(state, str) and state.isdecimal() else -1)
+
+
+def _names(model: StoredArms) -> Any:
+    """(arm,) Arrow array of the names of the arms; None if they have none, or a row stands for several."""
     import pyarrow as pa
 
-    columns = _column(states, "state")
-    if not columns:
-        raise TableError([Fault(f"{states}, state", "the column is missing")])
-    column = pa.chunked_array(columns)
-    faults, rows = RowFaults(str(states)), np.arange(len(column))
-    if len(column) != model.num_arms:
-        raise TableError([Fault(str(states), f"has {len(column)} rows, but the model has {model.num_arms} arms")])
-    given, wanted = _column(states, "arm"), list(model.read_column("name")) if model.ends is None else []
-    if given and wanted:
-        names, expected = (np.array(pa.chunked_array(part).to_pylist(), dtype=object) for part in (given, wanted))
-        for place in np.flatnonzero(names != expected)[:5].tolist():
-            faults.add(
-                place,
-                "arm",
-                f"{names[place]!r} instead of {expected[place]!r}; states must be in the order of the arms",
-            )
-    null = np.asarray(column.is_null())
-    faults.flag(rows, null, "state", "is null")
-    if pa.types.is_integer(column.type):
-        places = column.fill_null(0).to_numpy()
-    else:
-        known = {name: number for number, name in enumerate(model.states)}
-        texts = column.cast(pa.string()).to_pylist()
-        places = np.array([known.get(text, int(text) if text and text.isdecimal() else -1) for text in texts])
-        labels = ", ".join(known) or "numbers from 0"
-        faults.flag(rows, (places < 0) & ~null, "state", f"unknown state; known are {labels}")
-    if faults.found:
-        raise TableError(faults.found[:MOST_FAULTS], str(states))
-    return places.astype(np.int32)
+    names = list(model.read_column("name")) if model.ends is None else []
+    return pa.chunked_array(names).cast(pa.string()).combine_chunks() if names else None
 
 
 def _write_actions(out: Location, model: StoredArms, places: Indices, actions: Indices) -> None:
     import pyarrow as pa
 
-    names = list(model.read_column("name")) if model.ends is None else []
     columns: dict[str, Any] = {"arm": pa.array(np.arange(len(places)))}
-    if names:
-        columns["name"] = pa.chunked_array(names).cast(pa.string()).combine_chunks()
+    if (names := _names(model)) is not None:
+        columns["name"] = names
     for key, numbers, labels in (("state", places, model.states), ("action", actions, model.actions)):
         columns[key] = pa.array(np.array(labels, dtype=object)[numbers], pa.string()) if labels else pa.array(numbers)
     with TableWriter(out) as writer:

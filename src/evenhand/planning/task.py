@@ -1,7 +1,9 @@
 """Task of a method: problem, welfare and settings."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,6 @@ from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
-from evenhand.planning.effort import Effort, current_effort
 from evenhand.solvers.counts import CountPlan, TypedPlan
 from evenhand.typing import Progress, Rng
 
@@ -24,6 +25,83 @@ WORTH_TELLING = 0.01
 
 DEFAULT_TOLERANCE = 1e-8
 """Relative gap at which exact methods stop."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Limits of simulation, search and exact methods."""
+
+    arm_steps: float = 2e6
+    """Arm-steps by which a candidate policy is evaluated during the search."""
+
+    report_steps: float = 1.5e7
+    """Arm-steps on which the plan is reported."""
+
+    inequality_steps: float = 2e6
+    """Arm-steps on which the realised inequality is estimated."""
+
+    exact_states: int = 500
+    """Count states, over all steps, up to which candidates are evaluated exactly rather than simulated."""
+
+    count_states: int = 20_000
+    """States of the count space up to which `auto` solves it by tables: minutes, not hours."""
+
+    joint_states: int = 70_000
+    """States of the product space up to which `auto` solves it."""
+
+    operations: float = 1e12
+    """Operations up to which `auto` solves counts without tables."""
+
+    tabulated_pairs: float = 25_000
+    """Pairs of count states and decisions of several types, at all steps, up to which the explicit table is quicker."""
+
+    tabulated_states: int = 6_000
+    """Count states up to which an average that is refused without tables is tried by them."""
+
+    optimum_states: int = 3_000
+    """States of the count or product space up to which `compare` computes the optimum."""
+
+    rounds: int = 30
+    """Maximal number of rounds of column generation."""
+
+    polish: float = 8.0
+    """Arm-steps on which the parts of the mixture are evaluated again, as a multiple of `arm_steps`."""
+
+    least_gap: float = 1e-4
+    """Relative gap at which the search ends: policies of single arms do not come nearer."""
+
+    least_gain: float = 2e-4
+    """Gain of a few rounds together, as a share of the bound, below which the search ends."""
+
+    least_share: float = 1e-2
+    """Share below which a part is left out of the mixture; with floors 0.0001 of this, since they may need it."""
+
+    memory: float = 0.25
+    """Share of the free memory for evaluated policies."""
+
+
+_effort: ContextVar[Effort] = ContextVar("effort", default=Effort())  # noqa: B039  # frozen
+
+
+def current_effort() -> Effort:
+    """Return the effort of this context."""
+    return _effort.get()
+
+
+@contextmanager
+def limited_effort(**changes: Any) -> Iterator[None]:
+    """Change fields of `Effort` within a `with` block.
+
+    As in `with limited_effort(arm_steps=1e5): solve(problem)`.
+
+    Args:
+        changes: fields and their values.
+    """
+    token = _effort.set(replace(_effort.get(), **changes))
+    try:
+        yield
+    finally:
+        _effort.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +162,8 @@ class Task:
     welfare: Welfare
     """The welfare."""
 
-    tolerance: float
-    """The relative gap to stop at."""
+    method: SolveMethod
+    """The method and its settings."""
 
     progress: Progress | None
     """Called with the current task and the share done."""
@@ -97,25 +175,31 @@ class Task:
     """Of the simulations that some methods need."""
 
     plan: CountPlan | None = None
-    """The dynamic program of identical arms, where it was planned to choose the method."""
+    """The dynamic program of identical arms, if it was planned to choose the method."""
 
     typed_plan: TypedPlan | None = None
     """The same for several types."""
-
-    candidates: dict[str, Policy | StatefulPolicy] = field(default_factory=dict)
-    """Policies that compete with those of the method fluid."""
-
-    seconds: float | None = None
-    """Time limit of the search; by default none."""
-
-    redraw_every: int | None = None
-    """Steps after which a mixture is drawn again; by default never."""
 
     sweep: Pool = field(default_factory=Pool)
     """Backend on which policies are tried."""
 
     effort: Effort = field(default_factory=current_effort)
-    """Amount of simulation of the method fluid."""
+    """Limits of simulation and search."""
+
+    @property
+    def tolerance(self) -> float:
+        """Relative gap to stop at."""
+        return self.method.tolerance
+
+    @property
+    def seconds(self) -> float | None:
+        """Time limit of the method fluid; None if there is none."""
+        return self.method.seconds
+
+    @property
+    def candidates(self) -> Mapping[str, Policy | StatefulPolicy]:
+        """Policies that compete with those of the method fluid."""
+        return self.method.candidates
 
     @property
     def by_types(self) -> Objective:

@@ -1,11 +1,11 @@
-"""The courses of arms under the shares of actions in their records: what is to be expected, step by step.
+"""Expected trajectories under the logged (behaviour) policy, step by step, beside the recorded ones.
 
 No arm looks at another, so each is a Markov chain,
 
     P[s, s'] = sum_a share[s, a] p[s, a, s']
 
-started where the arm was first seen and followed for as long as it was. Its law is pushed forward exactly. With a
-figure f(s, a) of a step (was it served; what was it worth) and G the sum of them so far, the moments come along:
+started where the arm was first seen and followed for as long as it was. Its distribution mu is propagated exactly. With
+a figure f(s, a) of a step (was it served; its reward) and G the sum of them so far, the moments come along:
 
     mu'(s') = sum_{s,a} share p mu(s)
     m'(s')  = sum_{s,a} share p (m(s) + f mu(s))                                    m(s) = E[G; s]
@@ -26,21 +26,20 @@ recorded at t, or gets a decision, as often as those under observation. The deno
 random, too: the mean is the ratio R / N of expected sums, and its variance that of sum (f - R / N) (delta method).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from evenhand.checks import Faults, check_memory
 from evenhand.errors import InvalidInputError, TableError
-from evenhand.fitting.behaviour_policy import decisions_of, recorded_shares
 from evenhand.fitting.log import Log
+from evenhand.fitting.transition_counts import decisions_of, recorded_shares
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.places import quoted
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Ints
 
 EXACT_UP_TO = 2000
 """Arms at a step up to which the quantiles of how many are served are exact."""
@@ -54,13 +53,13 @@ class Forecast:
     """(...,) recorded figures."""
 
     mean: Floats
-    """(...,) what was to be expected."""
+    """(...,) expected figures."""
 
     lower: Floats
     """(...,) lower end of the prediction interval."""
 
     upper: Floats
-    """(...,) to here."""
+    """(...,) its upper end."""
 
     @property
     def inside(self) -> Bools:
@@ -69,27 +68,11 @@ class Forecast:
         return np.asarray((self.seen >= self.lower - room) & (self.seen <= self.upper + room))
 
 
-# The records, in the numbers of the model
-
-
-class _Model(NamedTuple):
-    """The chain of one type of the records, in the order of the records' states and actions."""
-
-    shares: Floats
-    """(state, action)"""
-
-    transitions: Floats
-    """(state, action, next_state)"""
-
-    rewards: Floats
-    """(state, action)"""
-
-    usage: Floats
-    """(state, action, resource)"""
+# -- the records, in the numbers of the model ------------------------------------------------------------------------
 
 
 class Course:
-    """Records of the arms, with equal arms grouped."""
+    """Records of the arms, and the model in the order of their states and actions."""
 
     def __init__(self, problem: CoupledMDP, log: Log) -> None:
         """Match names.
@@ -98,31 +81,41 @@ class Course:
             problem: the model.
             log: the records.
         """
-        self.problem = problem
+        self.problem, tables = problem, problem.tables
         self.blocks = _find_blocks(problem, log)
+        pairs = [(block, np.ix_(states, actions)) for block, states, actions in self.blocks]
+        self.transitions = np.stack([tables.transitions[b][np.ix_(s, a, s)] for b, s, a in self.blocks])
+        """(type, state, action, next_state)"""
+        self.rewards = np.stack([tables.rewards[block][pair] for block, pair in pairs])
+        """(type, state, action)"""
+        self.usage = np.stack([tables.usage[block][pair] for block, pair in pairs])
+        """(type, state, action, resource)"""
         self.stops = self._stops(log)
+        """(type, state) whether a record ends because the arm enters the state, which no action leaves."""
         self.log = log = _until_stop(log, self.stops)
         self.shares = recorded_shares(log)
-        self.models = [self._model(kind) for kind in range(len(log.types))]
-        # Arms may begin between the steps of others: each is counted from the whole step of its first row.
-        first = log.time[self.first][np.cumsum(self.begins) - 1]
-        # Whole steps since then; times are read from dates, and may be off by rounding.
+        self.begins: Bools = np.append(True, log.arm[1:] != log.arm[:-1])
+        """(row,) whether it is the first of its arm."""
+        self.first: Ints = np.flatnonzero(self.begins)
+        self.last: Ints = np.append(self.first[1:], len(log.arm)) - 1
+        """(arm,) the numbers of its first and last rows."""
+        self.arm_of_row: Ints = np.cumsum(self.begins) - 1
+        self.type: Ints = log.type_of[log.arm[self.first]].astype(np.int64)
+        """(arm,)"""
+        # Whole steps since the whole step of the first row of the arm; times from dates may be off by rounding.
+        first = log.time[self.first][self.arm_of_row]
         self.time: Ints = (np.floor(first + 1e-6) + np.rint(log.time - first)).astype(np.int64)
+        """(row,)"""
+        self.length = int(self.time.max()) + 1
         self.is_decision = decisions_of(log)
+        self.is_stop: Bools = self.stops[log.type_of[log.arm], log.state]
+        """(row,) whether the record ends there because of the state."""
         if not self.is_decision.any():
             raise InvalidInputError(
                 "backtest: no arm has two rows with an action in the first; there is nothing to backtest"
             )
 
-    def _model(self, kind: int) -> _Model:
-        tables, (block, states, actions) = self.problem.tables, self.blocks[kind]
-        # Tables are padded and in the model's order; here they are in the records' order, and no larger than these.
-        pairs = np.ix_(states, actions)
-        transitions = tables.transitions[block][np.ix_(states, actions, states)]
-        return _Model(self.shares.shares[kind], transitions, tables.rewards[block][pairs], tables.usage[block][pairs])
-
     def _stops(self, log: Log) -> Bools:
-        """(type, state) whether a record ends because the arm enters the state, which no action leaves."""
         stops = np.zeros((len(log.types), len(log.states)), dtype=np.bool_)
         tables = self.problem.tables
         for kind, (block, states, _) in enumerate(self.blocks):
@@ -135,29 +128,9 @@ class Course:
         goes_on = np.bincount(log.state[~last], minlength=len(log.states)) > 0
         return np.asarray(stops & (early | ~goes_on))
 
-    @cached_property
-    def is_stop(self) -> Bools:
-        """(row,) whether the record ends there because of the state."""
-        return np.asarray(self.stops[self.log.type_of[self.log.arm], self.log.state])
-
-    @cached_property
-    def begins(self) -> Bools:
-        """(row,) whether it is the first of its arm."""
-        return np.append(True, self.log.arm[1:] != self.log.arm[:-1])
-
-    @cached_property
-    def first(self) -> Ints:
-        """(arm,) the number of its first row."""
-        return np.flatnonzero(self.begins)
-
-    @cached_property
-    def last(self) -> Ints:
-        """(arm,) the number of its last row."""
-        return np.append(self.first[1:], len(self.log.arm)) - 1
-
     @property
     def span(self) -> int:
-        """Steps from the first row of an arm to its last, at the most."""
+        """Largest number of steps from the first row of an arm to its last."""
         return int((self.time[self.last] - self.time[self.first]).max())
 
     @cached_property
@@ -166,16 +139,11 @@ class Course:
 
         Alike are arms of one type and first state, with rows at the same times; with gaps each is its own.
         """
-        begin, end = self.time[self.first], self.time[self.last]
-        rows = self.last - self.first
-        decided = np.add.reduceat(self.is_decision, self.first)
+        begin, end, rows = self.time[self.first], self.time[self.last], self.last - self.first
         # Without gaps: a row at every step, and a decision in all but the last.
-        whole = (rows == end - begin) & (decided == rows)
-        # -1 for whole records, which may be alike; a number of its own for every other.
+        whole = (rows == end - begin) & (np.add.reduceat(self.is_decision, self.first) == rows)
         own = np.where(whole, -1, np.arange(len(begin)))
-        arm = self.log.arm[self.first]
-        stopped = self.is_stop[self.last]
-        keys = np.stack([self.log.type_of[arm], self.log.state[self.first], begin, end, own, stopped], axis=1)
+        keys = np.column_stack([self.type, self.log.state[self.first], begin, end, own, self.is_stop[self.last]])
         _, one, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         return number.reshape(-1), one
 
@@ -186,18 +154,9 @@ def _until_stop(log: Log, stops: Bools) -> Log:
     before = np.cumsum(stopped) - stopped
     first = np.flatnonzero(np.append(True, log.arm[1:] != log.arm[:-1]))
     seen = before == before[first][np.searchsorted(first, np.arange(len(before)), side="right") - 1]
-    if seen.all():
-        return log
-    return replace(
-        log,
-        arm=log.arm[seen],
-        time=log.time[seen],
-        state=log.state[seen],
-        action=log.action[seen],
-        row=log.row[seen],
-        reward=None if log.reward is None else log.reward[seen],
-        used=None if log.used is None else log.used[seen],
-    )
+    rows = {name: getattr(log, name) for name in ("arm", "time", "state", "action", "row", "reward", "used")}
+    seen_rows: dict[str, Any] = {name: None if column is None else column[seen] for name, column in rows.items()}
+    return replace(log, **seen_rows)
 
 
 def _find_blocks(problem: CoupledMDP, log: Log) -> list[tuple[int, Ints, Ints]]:
@@ -219,7 +178,6 @@ def _find_blocks(problem: CoupledMDP, log: Log) -> list[tuple[int, Ints, Ints]]:
                 faults.add(
                     f"arms {quoted(name)}", f"the model has no {kind} {quoted(missing)}, and the records have it"
                 )
-            # A stand-in for what is missing, which has been noted.
             numbers.append(np.array([place.get(label, 0) for label in own], dtype=np.int64))
         found.append((block, numbers[0], numbers[1]))
     if faults:
@@ -227,338 +185,196 @@ def _find_blocks(problem: CoupledMDP, log: Log) -> list[tuple[int, Ints, Ints]]:
     return found
 
 
-# Following the arms
+def _observation(course: Course) -> Floats:
+    """(3, step, class) probabilities of a row after the first, of a decision, and of the end of a record.
+
+    0 or 1 up to the last row of a class; estimated beyond the end of records that a state ended.
+    """
+    number_of, one = course.kinds
+    found = np.zeros((3, course.length, len(one)))
+    chosen = np.isin(course.arm_of_row, one)  # one arm represents each class
+    for place, rows in enumerate((chosen & ~course.begins, chosen & course.is_decision)):
+        found[place, course.time[rows], number_of[course.arm_of_row[rows]]] = 1.0
+    stopped = np.flatnonzero(course.is_stop[course.last[one]])
+    if len(stopped):
+        end, step = course.time[course.last[one[stopped]]], np.arange(course.length)[:, None]
+        beyond = np.stack([step > end, step >= end, step >= end])
+        found[:, :, stopped] = np.where(beyond, _usual(course)[:, :, course.type[one[stopped]]], found[:, :, stopped])
+    return found
 
 
-class _Figure(NamedTuple):
-    """A figure of steps as matrices of a chain: what it does to the moments."""
+def _usual(course: Course) -> Floats:
+    """(3, step, type) shares of rows, of decisions, and of ends among the arms under observation."""
+    kind = course.type[course.arm_of_row]
+    begin, end, survives = course.time[course.first], course.time[course.last], ~course.is_stop[course.last]
+    rows, decisions, ends, under = np.zeros((4, course.length + 1, len(course.log.types)))
+    np.add.at(rows, (course.time[~course.is_stop], kind[~course.is_stop]), 1)
+    np.add.at(decisions, (course.time[course.is_decision], kind[course.is_decision]), 1)
+    np.add.at(ends, (end[survives], course.type[survives]), 1)
+    np.add.at(under, (begin, course.type), 1)
+    # If a record ends by its state, the arm is not under observation in its last row.
+    np.add.at(under, (end + survives, course.type), -1)
+    under = under.cumsum(axis=0)
+    shares = [
+        np.divide(part, whole, out=np.full(under.shape, default), where=whole > 0)
+        # Records are taken to be whole at steps that no arm has reached.
+        for part, whole, default in ((rows, under, 1.0), (decisions, under - ends, 1.0), (ends, under, 0.0))
+    ]
+    return np.stack(shares)[:, :-1]
 
-    once: Floats
-    """(state, next_state) sum_a share p f."""
 
-    squared: Floats
-    """(state, next_state) sum_a share p f^2."""
-
-
-class _Chain(NamedTuple):
-    """One type under its shares."""
-
-    on: Floats
-    """(state, next_state) a step under the shares."""
-
-    missed: Floats
-    """(state, next_state) a step that was not recorded: idle."""
-
-    figures: tuple[_Figure, ...]
-    """One for each action but the idle one, then the reward, the number of decisions, and the sum of these two."""
-
-    @classmethod
-    def of(cls, model: _Model) -> "_Chain":
-        """The chain of a type."""
-        steps = model.shares[..., None] * model.transitions
-        # The idle action is the first of the records, and is not reported.
-        actions = [steps[:, a] for a in range(1, steps.shape[1])]
-        # f and f^2 of the head, summed over actions.
-        reward, both = (
-            _Figure(*(np.einsum("sa,saz->sz", figure**power, steps) for power in (1, 2)))
-            for figure in (model.rewards, model.rewards + 1)
-        )
-        on = steps.sum(axis=1)
-        # An action is taken or not, and so is a decision: f = f^2.
-        figures = (*(_Figure(one, one) for one in actions), reward, _Figure(on, on), both)
-        return cls(on, model.transitions[:, 0], figures)
+# -- expected figures ------------------------------------------------------------------------------------------------
 
 
 def follow(course: Course, level: float) -> dict[str, Any]:
-    """All that is seen and expected, step by step: fields of a `Backtest`.
+    """Recorded and expected figures, step by step: fields of a `Backtest`.
 
     Args:
         course: the records.
         level: the probability of intervals.
     """
     log, (number_of, one) = course.log, course.kinds
-    num_steps, A, S = int(course.time.max()) + 1, len(log.actions), len(log.states)
-    sizes = np.bincount(number_of, minlength=len(one))
-    F = A + 2  # a figure for each action but the idle one, and three for the mean reward
-    # The law, and for each figure m and q: (class, state) each.
-    check_memory(8.0 * len(one) * S * (1 + 2 * F), f"the courses of {len(one)} kinds of arms", "Backtest fewer arms.")
-    crowd = _Crowd(course, one, sizes, F, num_steps)
-    seen = _by_step(course, number_of, one, num_steps)
-    walk = _Walk(num_steps, len(log.types), F, S)
-    # Enter, look, end, decide, move, sum up: what is noted at a step is before its move, sums are after it.
-    for step in range(num_steps):
-        crowd.enter(step)
-        walk.note_states(step, crowd, seen.recorded[step])
-        crowd.close(step, seen.recorded[step], seen.censored[step])
-        walk.note_decisions(step, crowd, seen.decided[step])
-        crowd.move(step, seen.decided[step])
-        walk.sum_up(step, crowd)
-    return _fields(course, walk, level)
+    steps, T, A, S = course.length, len(log.types), len(log.actions), len(log.states)
+    size = 8.0 * len(one) * S * (2 * steps + 4 * (A + 2))
+    check_memory(size, f"the courses of {len(one)} kinds of arms", "Backtest fewer arms.")
+    sizes, kind, observation = np.bincount(number_of, minlength=len(one)), course.type[one], _observation(course)
+    present, acting = np.zeros((2, steps, len(one), S))
+    so_far = np.zeros((steps, T, A + 2, 2))
+    for t in range(T):
+        own = np.flatnonzero(kind == t)
+        walk = _walk(course, t, one[own], sizes[own], observation[:, :, own])
+        present[:, own], acting[:, own], so_far[:, t] = walk
+    states = np.stack([sizes @ present, sizes @ (present * (1 - present))], axis=-1)  # a state is entered or not
+    shares = course.shares.shares
+    chances = np.einsum("tcs,csa->tca", acting, shares[kind][:, :, 1:])
+    # E f^0, which is the chance of a decision, E f and E f^2 of each class and step.
+    worths = np.stack([(shares * course.rewards**power).sum(axis=-1) for power in range(3)])
+    there, mean, second = np.einsum("tcs,pcs->ptc", acting, worths[:, kind])
+    rate = _ratio(mean @ sizes, there @ sizes)[:, None]
+    beyond = second - 2 * rate * mean + rate**2 * there - (mean - rate * there) ** 2
+    reward = np.stack([rate[:, 0], np.maximum(beyond, 0.0) @ sizes], axis=-1)
+    # The mean reward of a type: the ratio of sums R / N, with the variance of R - N R / N.
+    total = so_far[-1]
+    gained, number, both = np.moveaxis(total[:, -3:], 1, 0)
+    rates = _ratio(gained[:, 0], number[:, 0])
+    spread = gained[:, 1] - rates * (both[:, 1] - gained[:, 1] - number[:, 1]) + rates**2 * number[:, 1]
+    mean_rewards = np.stack([rates, np.maximum(spread, 0.0)], axis=-1)
 
-
-class _BySteps(NamedTuple):
-    """(step, class) probabilities of what the records have of arms of each class: 0 or 1 up to their last rows."""
-
-    recorded: Floats
-    """Of a row after the first."""
-
-    decided: Floats
-    """Of a decision."""
-
-    censored: Floats
-    """Of the end of a record, given that it reached the step."""
-
-
-def _by_step(course: Course, number_of: Ints, one: Ints, num_steps: int) -> _BySteps:
-    """Read what is known of each class, and estimate it beyond the end of records that a state ended."""
-    # One arm represents each class.
-    chosen = np.zeros(len(course.first), dtype=np.bool_)
-    chosen[one] = True
-    arm_of_row = np.cumsum(course.begins) - 1
-    rows = np.flatnonzero(chosen[arm_of_row])
-    recorded, decided, censored = np.zeros((3, num_steps, len(one)))
-    later = rows[~course.begins[rows]]
-    recorded[course.time[later], number_of[arm_of_row[later]]] = 1.0
-    made = rows[course.is_decision[rows]]
-    decided[course.time[made], number_of[arm_of_row[made]]] = 1.0
-    stopped = np.flatnonzero(course.is_stop[course.last[one]])
-    if len(stopped):
-        usual = _usual(course, num_steps)
-        kind = course.log.type_of[course.log.arm[course.first[one[stopped]]]]
-        end, step = course.time[course.last[one[stopped]]], np.arange(num_steps)[:, None]
-        for known, rates, beyond in zip(
-            (recorded, decided, censored), usual, (step > end, step >= end, step >= end), strict=True
-        ):
-            known[:, stopped] = np.where(beyond, rates[:, kind], known[:, stopped])
-    return _BySteps(recorded, decided, censored)
-
-
-def _usual(course: Course, num_steps: int) -> tuple[Floats, Floats, Floats]:
-    """(step, type) shares of rows, of decisions, and of ends among the arms under observation."""
-    kind = course.log.type_of[course.log.arm]
-    begin, end, survives = course.time[course.first], course.time[course.last], ~course.is_stop[course.last]
-    shape = (num_steps + 1, len(course.log.types))
-    rows, decisions, ends, under = np.zeros((4, *shape))
-    np.add.at(rows, (course.time[~course.is_stop], kind[~course.is_stop]), 1)
-    np.add.at(decisions, (course.time[course.is_decision], kind[course.is_decision]), 1)
-    np.add.at(ends, (end[survives], kind[course.last[survives]]), 1)
-    np.add.at(under, (begin, kind[course.first]), 1)
-    # Where a record ends by its state, the arm is not under observation in its last row.
-    np.add.at(under, (end + survives, kind[course.last]), -1)
-    under = under.cumsum(axis=0)
-    shares = (
-        np.divide(part, whole, out=np.full(shape, default), where=whole > 0)
-        # Where no arm is left to tell, records are taken to be whole.
-        for part, whole, default in ((rows, under, 1.0), (decisions, under - ends, 1.0), (ends, under, 0.0))
-    )
-    found, made, ended = (share[:-1] for share in shares)
-    return found, made, ended
-
-
-class _Crowd:
-    """Distributions of the states of all kinds of arms whose records go on, and moments of their figures so far."""
-
-    def __init__(self, course: Course, one: Ints, sizes: Ints, num_figures: int, num_steps: int) -> None:
-        first = course.first[one]
-        self.sizes = sizes
-        self.type: Ints = course.log.type_of[course.log.arm[first]].astype(np.int64)
-        self.begin = course.time[first]
-        # A record that a state ended might have been longer.
-        self.end = np.where(course.is_stop[course.last[one]], num_steps, course.time[course.last[one]])
-        self.start: Indices = course.log.state[first]
-        self.stops = course.stops[self.type]
-        self.chains = [_Chain.of(model) for model in course.models]
-        self.models = course.models
-        shape = (len(one), len(course.log.states))
-        self.law = np.zeros(shape)
-        self.moments = np.zeros((2, num_figures, *shape))
-        """(power, figure, class, state) m and q of the head."""
-        self.closed = np.zeros((2, num_figures, len(one)))
-        """(power, figure, class) the same over records that have ended."""
-
-    def enter(self, step: int) -> None:
-        """Arms whose first row is at this step begin where they were."""
-        new = np.flatnonzero(self.begin == step)
-        self.law[new, self.start[new]] = 1.0
-
-    def close(self, step: int, recorded: Floats, censored: Floats) -> None:
-        """Records end: all that are seen in a state that ends them, and others with the chance of censoring."""
-        # First rows are not among those recorded, and may end a record as any other.
-        seen = np.where(self.begin == step, 1.0, recorded)
-        share = np.where(self.stops, seen[:, None], censored[:, None])
-        self.closed += (self.moments * share).sum(axis=-1)
-        self.moments *= 1 - share
-        self.law *= 1 - share
-
-    def move(self, step: int, decided: Floats) -> None:
-        """Every arm that is not at its end makes a step, and its figures add up."""
-        going = (self.begin <= step) & (step < self.end)
-        for kind, chain in enumerate(self.chains):
-            own = np.flatnonzero(going & (self.type == kind))
-            # Arms with a decision at this step follow the shares, those without one idle. Figures stay as they are
-            # then, but go along with the state.
-            share, law, moments = decided[own, None], self.law[own], self.moments[:, :, own]
-            self.law[own], self.moments[:, :, own] = self._acted(law * share, moments * share, chain)
-            if (share < 1).any():
-                self.law[own] += (law * (1 - share)) @ chain.missed
-                self.moments[:, :, own] += (moments * (1 - share)) @ chain.missed
-
-    @staticmethod
-    def _acted(law: Floats, moments: Floats, chain: _Chain) -> tuple[Floats, Floats]:
-        new = moments @ chain.on
-        for number, figure in enumerate(chain.figures):
-            new[0, number] += law @ figure.once
-            new[1, number] += 2 * moments[0, number] @ figure.once + law @ figure.squared
-        return law @ chain.on, new
-
-
-class _Walk:
-    """Expected figures per step, with variances."""
-
-    def __init__(self, num_steps: int, num_types: int, num_figures: int, num_states: int) -> None:
-        self.coins: list[tuple[Floats, Ints]] = []
-        self.reward = np.zeros((num_steps, 2))
-        """(step,) the mean reward of a decision, and the variance of the sum of what is beyond it."""
-        self.states = np.zeros((num_steps, num_states, 2))
-        self.so_far = np.zeros((num_steps, num_types, num_figures, 2))
-
-    def note_states(self, step: int, crowd: _Crowd, recorded: Floats) -> None:
-        """The chances of those who have a row at the step."""
-        law = crowd.law * recorded[:, None]
-        # A state is entered or not: the variance of a coin.
-        self.states[step, :, 0], self.states[step, :, 1] = crowd.sizes @ law, crowd.sizes @ (law * (1 - law))
-
-    def note_decisions(self, step: int, crowd: _Crowd, decided: Floats) -> None:
-        """The chances of those who get a decision at the step."""
-        law = crowd.law * decided[:, None]
-        chances, moments = [], np.zeros((3, len(law)))
-        for kind, model in enumerate(crowd.models):
-            own = np.flatnonzero((decided > 0) & (crowd.type == kind))
-            # (class, action) chances of each action, and how many arms have them.
-            chances.append(np.column_stack([law[own] @ model.shares[:, 1:], crowd.sizes[own]]))
-            # E f^0, which is the chance of a decision, E f and E f^2.
-            moments[:, own] = [law[own] @ (model.shares * model.rewards**power).sum(axis=1) for power in range(3)]
-        together = np.concatenate(chances)
-        self.coins.append((together[:, :-1], together[:, -1].astype(np.int64)))
-        there, mean, second = moments
-        number = crowd.sizes @ there
-        rate = crowd.sizes @ mean / number if number > 0 else 0.0
-        # Var (f - rate) = E (f - rate)^2 - (E (f - rate))^2, arm by arm; rounding may leave a little below 0.
-        beyond = second - 2 * rate * mean + rate**2 * there - (mean - rate * there) ** 2
-        self.reward[step] = rate, crowd.sizes @ np.maximum(beyond, 0.0)
-
-    def sum_up(self, step: int, crowd: _Crowd) -> None:
-        """The moments of all figures so far, by type."""
-        once, twice = crowd.closed + crowd.moments.sum(axis=-1)
-        # Over all states an arm may be in by now: E G^2 - (E G)^2.
-        spread = np.maximum(twice - once**2, 0.0)
-        for kind in range(self.so_far.shape[1]):
-            own = crowd.type == kind
-            self.so_far[step, kind, :, 0] = once[:, own] @ crowd.sizes[own]
-            self.so_far[step, kind, :, 1] = spread[:, own] @ crowd.sizes[own]
-
-    def mean_rewards(self) -> Floats:
-        """(type, 2) the mean reward of a decision, and the variance of the sum of what is beyond it."""
-        reward, number, both = np.moveaxis(self.so_far[-1, :, -3:], 1, 0)
-        rate = np.divide(reward[:, 0], number[:, 0], out=np.zeros(len(number)), where=number[:, 0] > 0)
-        covariance = (both[:, 1] - reward[:, 1] - number[:, 1]) / 2
-        spread = reward[:, 1] - 2 * rate * covariance + rate**2 * number[:, 1]
-        return np.stack([rate, np.maximum(spread, 0.0)], axis=-1)
-
-
-# Forecast
-
-
-def _fields(course: Course, walk: _Walk, level: float) -> dict[str, Any]:
-    """The fields of a Backtest that are about the records."""
-    log, rows = course.log, course.is_decision
-    num_steps, A, S, T = len(walk.coins), len(log.actions), len(log.states), len(log.types)
-    acting = slice(A - 1)  # the figures of actions
-    kind, action, time = log.type_of[log.arm[rows]], log.action[rows], course.time[rows]
-    served = np.zeros((num_steps, T, A))
-    # What was seen: counted by step, type and action.
-    np.add.at(served, (time, kind, action), 1.0)
-    worth = np.stack([model.rewards for model in course.models])[kind, log.state[rows], action]
-    # The recorded reward; without one, the model's.
-    if log.reward is not None:
-        worth = np.where(np.isfinite(log.reward[rows]), log.reward[rows], worth)
-    worst, best = _extremes(course, kind, worth)
-    present = np.bincount(time, minlength=num_steps)
-    # Steps without a decision are left out.
-    observed = np.flatnonzero(present)
-    earned = np.bincount(time, weights=worth, minlength=num_steps)
-    numbers = np.maximum(np.bincount(kind, minlength=T), 1)
-    later = ~course.begins
-    occupied = np.zeros((num_steps, S))
-    np.add.at(occupied, (course.time[later], log.state[later]), 1.0)
-    total = walk.so_far[-1]
-    by_type = np.bincount(kind, weights=worth, minlength=T) / numbers
-    # Variances of sums are divided by the square of the number, means are divided already.
-    scale = np.stack([np.ones(T), numbers.astype(np.float64) ** 2], axis=-1)
-    whole = np.stack([np.ones(len(observed)), present[observed].astype(np.float64) ** 2], axis=-1)
+    seen = _Recorded(course)
+    at, acts = np.flatnonzero(seen.decisions), slice(A - 1)  # steps without a decision are left out
+    count, arms = seen.decisions[at].astype(np.float64), np.maximum(seen.by_type, 1)
+    least, most = seen.extremes
+    served = seen.served[:, :, 1:]
     return {
-        "steps": observed,
-        "present": present[observed],
-        "served": _coins(served.sum(axis=1)[observed, 1:], [walk.coins[step] for step in observed], level),
-        "so_far": _normal(
-            served.sum(axis=1)[:, 1:].cumsum(axis=0), walk.so_far.sum(axis=1)[:, acting], level, observed, least=0.0
-        ),
-        "rewards": _normal(
-            earned[observed] / present[observed],
-            walk.reward[observed] / whole,
-            level,
-            least=worst.min(),
-            most=best.max(),
-        ),
-        "occupied": _normal(occupied[observed], walk.states[observed], level, least=0.0),
-        "totals": _normal(served.sum(axis=0)[:, 1:], total[:, acting], level, least=0.0),
-        "total_rewards": _normal(by_type, walk.mean_rewards() / scale, level, least=worst, most=best),
-        "used": _used(course, num_steps)[observed],
+        "steps": at,
+        "present": seen.decisions[at],
+        "served": _heads(served.sum(axis=1)[at], chances[at], sizes, level),
+        "so_far": _normal(served.sum(axis=1).cumsum(axis=0)[at], so_far.sum(axis=1)[at, acts], level, (0.0, np.inf)),
+        "rewards": _normal(seen.earned[at] / count, _scaled(reward[at], count), level, (least.min(), most.max())),
+        "occupied": _normal(seen.occupied[at], states[at], level, (0.0, np.inf)),
+        "totals": _normal(served.sum(axis=0), total[:, acts], level, (0.0, np.inf)),
+        "total_rewards": _normal(seen.gained / arms, _scaled(mean_rewards, arms), level, (least, most)),
+        "used": seen.used[at],
     }
 
 
-def _used(course: Course, num_steps: int) -> Floats:
-    """(step, resource) what the actions of the records use, by the model."""
-    log, rows = course.log, np.flatnonzero(course.is_decision)
-    used = np.zeros((num_steps, course.problem.num_resources))
-    for kind, model in enumerate(course.models):
-        own = rows[log.type_of[log.arm[rows]] == kind]
-        np.add.at(used, course.time[own], model.usage[log.state[own], log.action[own]])
-    return used
+def _walk(course: Course, kind: int, one: Ints, sizes: Ints, observation: Floats) -> tuple[Floats, Floats, Floats]:
+    """Distributions of states with a row and with a decision, and moments of the sums of figures, of a type.
+
+    Args:
+        course: the records.
+        kind: the type.
+        one: (class,) an arm of each of its classes.
+        sizes: (class,) numbers of arms.
+        observation: (3, step, class) as of `_observation`.
+
+    Returns:
+        Twice (step, class, state), and (step, figure, 2) means and variances: a figure for each action but the idle
+        one, the reward, the number of decisions, and the sum of these two.
+    """
+    shares, moves, rewards = course.shares.shares[kind], course.transitions[kind], course.rewards[kind]
+    steps, n, (S, A) = course.length, len(one), shares.shape
+    taken = shares[..., None] * moves
+    actions = np.broadcast_to(np.eye(A)[1:, None], (A - 1, S, A))
+    figures = np.concatenate([actions, [rewards, np.ones((S, A)), rewards + 1]])
+    on, idle = taken.sum(axis=1), moves[:, 0]
+    once, twice = (np.einsum("fsa,saz->fsz", figures**power, taken) for power in (1, 2))
+    begin, start, last = course.time[course.first[one]], course.log.state[course.first[one]], course.last[one]
+    # A record that a state ended might have been longer.
+    end = np.where(course.is_stop[last], steps, course.time[last])
+    present, acting = np.zeros((2, steps, n, S))
+    so_far = np.zeros((steps, len(figures), 2))
+    mu, (m, q), closed = np.zeros((n, S)), np.zeros((2, len(figures), n, S)), np.zeros((2, len(figures), n))
+    for step, (recorded, decided, censored) in enumerate(np.moveaxis(observation, 1, 0)):
+        new = begin == step
+        mu[new, start[new]] = 1.0
+        present[step] = mu * recorded[:, None]
+        # Records end: all that are seen in a state that ends them, a first row too, and others by censoring.
+        left = 1 - np.where(course.stops[kind], np.where(new, 1.0, recorded)[:, None], censored[:, None])
+        closed += np.stack([(m * (1 - left)).sum(axis=-1), (q * (1 - left)).sum(axis=-1)])
+        mu, m, q = mu * left, m * left, q * left
+        acting[step] = mu * decided[:, None]
+        # Arms with a decision follow the shares, those without one idle, those at their ends stay as they are.
+        going = (begin <= step) & (step < end)
+        act, wait, stay = (weight[:, None] for weight in (going * decided, going * (1 - decided), 1.0 - going))
+        q = (q * act) @ on + (q * wait) @ idle + q * stay + 2 * (m * act) @ once + (mu * act) @ twice
+        m = (m * act) @ on + (m * wait) @ idle + m * stay + (mu * act) @ once
+        mu = (mu * act) @ on + (mu * wait) @ idle + mu * stay
+        sums, squares = closed[0] + m.sum(axis=-1), closed[1] + q.sum(axis=-1)
+        so_far[step] = np.stack([sums @ sizes, np.maximum(squares - sums**2, 0.0) @ sizes], axis=-1)
+    return present, acting, so_far
 
 
-def _extremes(course: Course, kind: Indices, worth: Floats) -> tuple[Floats, Floats]:
-    """(type,) the least and the greatest reward of a step, in the model or in the records: no mean lies beyond them."""
-    worst = np.array([model.rewards.min() for model in course.models])
-    best = np.array([model.rewards.max() for model in course.models])
-    np.minimum.at(worst, kind, worth)
-    np.maximum.at(best, kind, worth)
-    return worst, best
+class _Recorded:
+    """Recorded figures."""
+
+    def __init__(self, course: Course) -> None:
+        log, rows, later = course.log, course.is_decision, ~course.begins
+        steps, T, A = course.length, len(log.types), len(log.actions)
+        kind, state, action, time = (
+            course.type[course.arm_of_row[rows]],
+            log.state[rows],
+            log.action[rows],
+            course.time[rows],
+        )
+        self.served = np.zeros((steps, T, A))
+        np.add.at(self.served, (time, kind, action), 1.0)
+        self.occupied = np.zeros((steps, len(log.states)))
+        np.add.at(self.occupied, (course.time[later], log.state[later]), 1.0)
+        self.used = np.zeros((steps, course.problem.num_resources))
+        np.add.at(self.used, time, course.usage[kind, state, action])
+        # The recorded reward; without one, the model's.
+        worth = course.rewards[kind, state, action]
+        if log.reward is not None:
+            worth = np.where(np.isfinite(log.reward[rows]), log.reward[rows], worth)
+        self.decisions, self.by_type = np.bincount(time, minlength=steps), np.bincount(kind, minlength=T)
+        self.earned, self.gained = np.bincount(time, worth, steps), np.bincount(kind, worth, T)
+        # (type,) no mean lies beyond the least and the largest reward of a step, in the model or in the records.
+        self.extremes = course.rewards.min(axis=(1, 2)), course.rewards.max(axis=(1, 2))
+        np.minimum.at(self.extremes[0], kind, worth)
+        np.maximum.at(self.extremes[1], kind, worth)
 
 
-def _normal(
-    seen: Floats,
-    moments: Floats,
-    level: float,
-    rows: Any = slice(None),
-    least: float | Floats = -np.inf,
-    most: float | Floats = np.inf,
-) -> Forecast:
-    """A forecast from (..., 2) means and variances, within what can be."""
-    mean, spread = moments[rows, ..., 0], np.sqrt(moments[rows, ..., 1])
-    reach = stats.norm.ppf(0.5 + level / 2) * spread
-    # An interval is cut at what can be: no count is negative, no mean beyond the extremes.
-    return Forecast(seen[rows], mean, np.maximum(mean - reach, least), np.minimum(mean + reach, most))
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    return np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0)
 
 
-def _coins(seen: Floats, coins: Sequence[tuple[Floats, Ints]], level: float) -> Forecast:
-    """A forecast of how many of unequal coins show heads, (step, action)."""
-    mean = np.array([sizes @ chances for chances, sizes in coins]).reshape(seen.shape)
-    ends = np.zeros((2, *seen.shape))
-    for step, (chances, sizes) in enumerate(coins):
-        for place in range(seen.shape[1]):
-            ends[:, step, place] = heads_interval(chances[:, place], sizes, level)
-    return Forecast(seen, mean, ends[0], ends[1])
+def _scaled(moments: Floats, number: Floats | Ints) -> Floats:
+    """(..., 2) means as they are, and variances of sums as those of means over a number."""
+    return moments / np.stack([np.ones(len(number)), np.asarray(number, dtype=np.float64) ** 2], axis=-1)
+
+
+def _normal(seen: Floats, moments: Floats, level: float, within: tuple[float | Floats, float | Floats]) -> Forecast:
+    """A forecast from (..., 2) means and variances, within what is possible."""
+    mean, reach = moments[..., 0], stats.norm.ppf(0.5 + level / 2) * np.sqrt(moments[..., 1])
+    return Forecast(seen, mean, np.maximum(mean - reach, within[0]), np.minimum(mean + reach, within[1]))
+
+
+def _heads(seen: Floats, chances: Floats, sizes: Ints, level: float) -> Forecast:
+    """A forecast of the number of heads of unequal coins, from their (step, class, action) chances."""
+    ends = [[heads_interval(own, sizes, level) for own in coins.T] for coins in chances]
+    lower, upper = np.moveaxis(np.array(ends).reshape(*seen.shape, 2), -1, 0)
+    return Forecast(seen, np.einsum("c,tca->ta", sizes, chances), lower, upper)
 
 
 def heads_interval(chances: Floats, sizes: Ints, level: float) -> tuple[float, float]:
@@ -569,6 +385,7 @@ def heads_interval(chances: Floats, sizes: Ints, level: float) -> tuple[float, f
         sizes: (kind,) how many coins there are of each kind.
         level: its probability, at least.
     """
+    chances, sizes = np.minimum(chances[chances > 0], 1.0), sizes[chances > 0]
     number = int(sizes.sum())
     tail = (1 - level) / 2
     if number > EXACT_UP_TO:
@@ -576,11 +393,11 @@ def heads_interval(chances: Floats, sizes: Ints, level: float) -> tuple[float, f
         spread = float(np.sqrt(sizes @ (chances * (1 - chances))))
         low, high = sizes @ chances + np.array([-1, 1]) * (stats.norm.ppf(1 - tail) * spread + 0.5)
         return max(float(np.floor(low)), 0.0), min(float(np.ceil(high)), float(number))
-    law = np.ones(1)
+    distribution = np.ones(1)
     for chance, size in zip(chances.tolist(), sizes.tolist(), strict=True):
         heads = np.array([1 - chance, chance]) if size == 1 else stats.binom.pmf(np.arange(size + 1), size, chance)
-        # The law of a sum is the convolution of the laws.
-        law = np.convolve(law, heads)
-    below = np.cumsum(law)
+        # The distribution of a sum is the convolution of the distributions.
+        distribution = np.convolve(distribution, heads)
+    below = np.cumsum(distribution)
     room = 1e-12  # a quantile does not hang on the last bit of a sum
     return float(np.searchsorted(below, tail + room, "left")), float(np.searchsorted(below, 1 - tail - room, "left"))

@@ -16,12 +16,11 @@ from evenhand.policies.index import whittle
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
-from evenhand.reductions.counts import CountChoices, CountTable, TypedChoices
-from evenhand.reductions.joint import JointTable
+from evenhand.solvers.counts.reduction import CountChoices, CountTable, TypedChoices
+from evenhand.solvers.joint import JointTable
 
 if TYPE_CHECKING:
     from evenhand.policies.baselines import means_when_idle, values_when_idle
-    from evenhand.policies.fluid import service_scores
     from evenhand.policies.index import indices_of
     from evenhand.policies.network import (
         LEAST_PRIORITY,

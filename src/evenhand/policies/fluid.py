@@ -21,7 +21,7 @@ policies only lean towards it. `planning.mixture_search` finds mixtures that sat
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 
@@ -31,10 +31,10 @@ from evenhand.checks import as_numbers, check_memory, check_positive_int, check_
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.kernels.rank_tables import RankTables, rank_tables
-from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.composite import TimeVaryingPolicy, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
+from evenhand.model.policy import BasePolicy, check_arrays
 from evenhand.model.same_arms import matched_types, table_rows
 from evenhand.model.stateful_policy import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
 from evenhand.policies.priority import (
@@ -45,7 +45,7 @@ from evenhand.policies.priority import (
     serveable_cells,
     value_noise,
 )
-from evenhand.reductions.counts import count_states
+from evenhand.solvers.counts.reduction import count_states
 from evenhand.solvers.single_arm import SingleArms, action_values, gains_at
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
 
@@ -55,17 +55,8 @@ LEAST_WEIGHT = 1e-6
 FREE = 1e4
 """Puts what costs nothing before all that costs something, on a logarithmic scale."""
 
-SPREAD = 4.0
-"""The grid of prices reaches from the relaxation's price divided by this to the price times this."""
-
 LOOK_AHEAD = 20.0
 """Steps for which re-solving under the average balances use and budget; as a discount of 0.95 would."""
-
-UNSEEN = -1
-"""The place of prices before the first search."""
-
-MOST_POINTS = 10_000
-"""Largest number of prices per resource that a file may ask for."""
 
 
 # -- fair-index: the order of service at given prices ----------------------------------------------------------------
@@ -102,46 +93,38 @@ def _read(
     return as_numbers(weights, "weights"), as_numbers(prices, "prices"), pay
 
 
-def service_scores(problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None = None) -> Floats:
-    """(type, state, action) whole numbers in the order of service; 0 where nothing is gained.
-
-    With a finite horizon (step, type, state, action). The actions that are best at the prices come before all others;
-    within each kind worth per price decides. Only the order matters, so worth of any size, down to arms of hardly any
-    weight, is distinguished. At the relaxation's own prices some actions are worth exactly their price: best but for
-    rounding is best, worth equal but for rounding is equal.
-    """
-    scores = [scores for scores, _ in _service(problem, weights, prices, floor_prices)]
-    return scores[0] if problem.criterion.is_stationary else np.stack(scores)
-
-
 def _service(
     problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None
 ) -> list[tuple[Floats, Bools]]:
-    """The scores of each step, and where the action is the best at the prices and gains something."""
-    types, steps = problem.types, problem.criterion.num_steps
+    """(type, state, action) scores of each step, and where the action is the best at the prices and gains something.
+
+    Scores are whole numbers in the order of service, 0 where nothing is gained. The actions that are best at the prices
+    come before all others; within each kind worth per price decides. Only the order matters, so worth of any size, down
+    to arms of hardly any weight, is distinguished. At the relaxation's own prices some actions are worth exactly their
+    price: best but for rounding is best, worth equal but for rounding is equal.
+    """
+    types, steps, stationary = problem.types, problem.criterion.num_layers, problem.criterion.is_stationary
     check_shape(weights, {"type": len(types)}, "weights")
-    by_step = steps is not None and prices.ndim == 2
+    by_step = not stationary and prices.ndim == 2
     shape: dict[str, int | None] = {"step": steps} if by_step else {}
     check_shape(prices, {**shape, "resource": problem.num_resources}, "prices")
     # Arms without weight wait until the others have what they need, but are served then.
     weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
     worth = action_values(types, weights, prices, problem.criterion, floor_prices)
-    best = np.where(types.valid if steps is None else types.valid[:, None], worth, -np.inf).max(axis=-1)
-    if steps is None:
-        return [_order(problem, weights, prices, floor_prices, worth, best)]
+    if stationary:
+        return [_order(*fair_worth(problem, weights, prices, floor_prices, worth))]
     # A finite horizon: step t looks at the best values of step t + 1, and at nothing after the last.
+    best = np.where(types.valid[:, None], worth, -np.inf).max(axis=-1)
     ahead = np.concatenate([best[:, 1:], np.zeros_like(best[:, :1])], axis=1)
+    every = np.broadcast_to(prices, (steps, problem.num_resources))
     return [
-        _order(problem, weights, prices[step] if by_step else prices, floor_prices, worth[:, step], ahead[:, step])
+        _order(*fair_worth(problem, weights, every[step], floor_prices, worth[:, step], ahead[:, step]))
         for step in range(steps)
     ]
 
 
-def _order(
-    problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None, worth: Floats, ahead: Floats
-) -> tuple[Floats, Bools]:
-    """The scores of one step, from (type, state, action) action values and (type, state) values of the next step."""
-    log_worth, preferred = _log_worths(problem, weights, prices, floor_prices, worth, ahead)
+def _order(log_worth: Floats, preferred: Bools) -> tuple[Floats, Bools]:
+    """The scores of one step, and what is preferred."""
     # Logarithms differ by shares of the worth, so that one rounding does for worth of any size.
     ranks = rank_scores(log_worth, -np.inf, rounding=ROUNDING)
     levels = int(ranks.max()) + 1
@@ -149,37 +132,46 @@ def _order(
     return np.where(ranks >= 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
 
 
-def fair_worth(problem: CoupledMDP, weights: Floats, prices: Floats) -> tuple[Floats, Bools]:
-    """Return the scores of `fair_index`, for an infinite horizon: each arm's depends on itself alone.
+def fair_worth(
+    problem: CoupledMDP,
+    weights: Floats,
+    prices: Floats,
+    floor_prices: Floats | None = None,
+    worth: Floats | None = None,
+    ahead: Floats | None = None,
+) -> tuple[Floats, Bools]:
+    """Return the worth by which `fair_index` serves at one step: each arm's depends on itself alone.
 
     Args:
         problem: the problem.
         weights: (type,) what a unit of an arm's value is worth, none of them 0.
         prices: (resource,) what a unit of a resource is worth.
+        floor_prices: (type,) value of being served in itself; none by default.
+        worth: (type, state, action) action values at these; those of an infinite horizon by default.
+        ahead: (type, state) values of the next step; the best of `worth` by default.
 
     Returns:
         (type, state, action) the logarithm of worth per price, -inf where nothing is gained, and (type, state, action)
-        where the action is the best at the prices: these come first.
+        where the action is the best at the prices and gains something: these come first.
     """
-    worth = action_values(problem.types, weights, prices, problem.criterion, None)
-    best = np.where(problem.types.valid, worth, -np.inf).max(axis=-1)
-    return _log_worths(problem, weights, prices, None, worth, best)
-
-
-def _log_worths(
-    problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None, worth: Floats, ahead: Floats
-) -> tuple[Floats, Bools]:
-    """The logarithm of worth per price, and where the action is the best at the prices and gains something."""
-    gain = _gains(problem, weights, ahead, floor_prices)
+    types = problem.types
+    if worth is None:
+        worth = action_values(types, weights, prices, problem.criterion, floor_prices)
     # (type, state) the best worth at the prices, idling among it.
-    best = np.where(problem.types.valid, worth, -np.inf).max(axis=2)
+    best = np.where(types.valid, worth, -np.inf).max(axis=2)
+    gain = _gains(problem, weights, best if ahead is None else ahead, floor_prices)
     # (type, state, action) lambda.d of the head.
-    cost = problem.types.usage @ prices
-    # The terms that an action's worth is summed from; where they cancel, what is left is rounding.
-    # (type,) how large the terms are.
+    cost = types.usage @ prices
+    # (type,) size of the terms that an action's worth is summed from; where they cancel, what is left is rounding.
     size = np.maximum(np.abs(np.where(np.isfinite(best), best, 0.0)).max(axis=1), (gain + cost).max(axis=(1, 2)))
     preferred = (worth >= best[:, :, None] - value_noise(problem.criterion) * size[:, None, None]) & (gain > 0)
-    return _log_worth(problem, gain, cost), preferred
+    # What is free comes first, by its share of the budget: FREE is beyond any logarithm of worth per price.
+    share = (types.usage / np.where(problem.budget > 0, problem.budget, 1.0)).sum(axis=-1)
+    gains = gain > 0
+    log_gain = np.log(gain, where=gains, out=np.zeros_like(gain))
+    with np.errstate(divide="ignore"):
+        log_worth = np.where(cost > 0, log_gain - np.log(cost), FREE + log_gain - np.log(share))
+    return np.where(gains, log_worth, -np.inf), preferred
 
 
 def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: Floats | None) -> Floats:
@@ -201,18 +193,6 @@ def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: F
     # A gain that is smaller than the rounding of what it was computed from is none.
     least = NOISE * np.maximum(gain.max(axis=(1, 2)), np.abs(values).max(axis=1))
     return np.where(gain > least[:, None, None], gain, 0.0)
-
-
-def _log_worth(problem: CoupledMDP, gain: Floats, cost: Floats) -> Floats:
-    """(type, state, action) the logarithm of worth per price; what is free comes first, by its share of the budget."""
-    # Where the prices are 0, cost is counted in shares of the budget.
-    share = (problem.types.usage / np.where(problem.budget > 0, problem.budget, 1.0)).sum(axis=-1)
-    gains = gain > 0
-    with np.errstate(divide="ignore"):
-        paid = np.log(gain, where=gains, out=np.zeros_like(gain)) - np.log(cost)
-        # FREE is beyond any logarithm of worth per price, so what costs nothing comes first.
-        free = FREE + np.log(gain, where=gains, out=np.zeros_like(gain)) - np.log(share)
-    return np.where(gains, np.where(cost > 0, paid, free), -np.inf)
 
 
 # -- occupancy-priority: draw, repair, fill --------------------------------------------------------------------------
@@ -244,15 +224,14 @@ def occupancy_priority(
     """
     occupancy = as_numbers(occupancy, "occupancy")
     weights, prices, floor_prices = _read(weights, prices, floor_prices)
-    if problem.criterion.is_stationary:
-        return OccupancyPriority(problem, occupancy, weights, prices, floor_prices)
+    visits = [occupancy] if problem.criterion.is_stationary else list(np.moveaxis(occupancy, 1, 0))
     service = _service(problem, weights, prices, floor_prices)
-    parts = []
-    for step, (scores, preferred) in enumerate(service):
-        # Where the relaxation never goes it says nothing: the preferred action stands in.
-        laws = _laws(problem, occupancy[:, step], preferred)
-        parts.append(OccupancyPriority.of_tables(problem, laws, scores))
-    return TimeVaryingPolicy(parts)
+    # Where the relaxation never goes it says nothing: the preferred action stands in.
+    parts = [
+        OccupancyPriority(problem, _laws(problem, own, preferred), scores)
+        for own, (scores, preferred) in zip(visits, service, strict=True)
+    ]
+    return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
 
 
 class OccupancyPriority(BasePolicy):
@@ -262,45 +241,14 @@ class OccupancyPriority(BasePolicy):
     kind = "occupancy-priority"
     decides = "by ranks, with draws"
 
-    def __init__(
-        self,
-        problem: CoupledMDP,
-        occupancy: ArrayLike,
-        weights: ArrayLike,
-        prices: ArrayLike,
-        floor_prices: ArrayLike | None = None,
-    ) -> None:
-        """Prepare the laws and the ranks.
-
-        Args:
-            problem: the problem, without a finite horizon.
-            occupancy: (type, state, action) the relaxation's visits.
-            weights: (type,) what a unit of an arm's value is worth.
-            prices: (resource,) what a unit of a resource is worth.
-            floor_prices: (type,) value of being served in itself; none by default.
-        """
-        if not problem.criterion.is_stationary:
-            raise NotApplicableError("with a finite horizon the relaxation has a table a step; use occupancy_priority")
-        occupancy = as_numbers(occupancy, "occupancy")
-        weights, prices, floor_prices = _read(weights, prices, floor_prices)
-        self.occupancy, self.weights, self.prices, self.floor_prices = occupancy, weights, prices, floor_prices
-        scores, preferred = _service(problem, weights, prices, floor_prices)[0]
-        self._set(problem, _laws(problem, occupancy, preferred), scores)
-
-    @classmethod
-    def of_tables(cls, problem: CoupledMDP, laws: Floats, scores: Floats) -> "OccupancyPriority":
-        """The policy of given tables, such as one step of a finite horizon.
+    def __init__(self, problem: CoupledMDP, laws: Floats, scores: Floats) -> None:
+        """Prepare the ranks; `occupancy_priority` makes the tables from a relaxation.
 
         Args:
             problem: the problem.
             laws: (type, state, action) probabilities of what is drawn.
             scores: (type, state, action) whole numbers in the order of service; 0 for never.
         """
-        policy = cls.__new__(cls)
-        policy._set(problem, laws, scores)
-        return policy
-
-    def _set(self, problem: CoupledMDP, laws: Floats, scores: Floats) -> None:
         self.problem, self.laws, self.scores = problem, laws, scores
         cells = np.where(serveable_cells(problem), self.scores, -np.inf)
         # All that may be drawn has a rank; what fills up must gain something, and comes after all that was drawn.
@@ -323,12 +271,12 @@ class OccupancyPriority(BasePolicy):
         sums, real = np.where(problem.types.real, chances, 0.0).sum(axis=2), problem.types.real.any(axis=2)
         if not (np.isfinite(scores).all() and (chances >= 0).all() and (np.abs(sums[real] - 1) <= 1e-8).all()):
             raise PolicyError("its probabilities do not sum to 1, or its scores are not finite")
-        return cls.of_tables(problem, chances, scores)
+        return cls(problem, chances, scores)
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "OccupancyPriority":
         """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
         cells = table_rows(self.problem, problem, types)
-        return OccupancyPriority.of_tables(problem, self.laws[cells], self.scores[cells])
+        return OccupancyPriority(problem, self.laws[cells], self.scores[cells])
 
     def ranks_at(self, decision: DecisionStep) -> Indices:
         """(arm, action) ranks behind a decision: drawn actions before those that fill up the budget."""
@@ -392,7 +340,7 @@ class OccupancyPriority(BasePolicy):
         """Tables by which whole episodes are played in one compiled loop."""
         problem, types = self.problem, self.problem.types
         arms = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
-        return rank_tables(*arms, drawn_ranks=self.drawn_ranks, drawn_sums=self._cumulative)
+        return rank_tables(*arms, drawn=(self.drawn_ranks, self._cumulative))
 
     def draw(self, states: Indices, rng: np.random.Generator) -> tuple[Indices, np.uint64]:
         """The (episode, arm) actions that are drawn before repair, and the key of the order of equal ranks."""
@@ -481,8 +429,8 @@ class Resolving(RememberingPolicy):
         """Return the policy of these weights and prices."""
         check_arrays(arrays, ["floor_prices"], weights="f1", prices="f12", every="iu0", points="iu0", floor_prices="f1")
         points = int(arrays["points"])
-        if not 1 <= points <= MOST_POINTS or not all(np.isfinite(array).all() for array in arrays.values()):
-            raise PolicyError(f"its weights and prices must be finite, and its points 1 to {MOST_POINTS}")
+        if not 1 <= points <= 10_000 or not all(np.isfinite(array).all() for array in arrays.values()):
+            raise PolicyError(f"its weights and prices must be finite, and its points 1 to {10_000}")
         every, floor_prices = int(arrays["every"]), arrays.get("floor_prices")
         return cls(problem, arrays["weights"], arrays["prices"], every, points, floor_prices)
 
@@ -531,7 +479,7 @@ class Resolving(RememberingPolicy):
 
     def start(self, num_episodes: int, rng: Rng = None) -> "ResolvingActor":
         """An actor at the first step of `num_episodes` episodes."""
-        return ResolvingActor(self, np.full(num_episodes, UNSEEN, dtype=np.int32))
+        return ResolvingActor(self, np.full(num_episodes, -1, dtype=np.int32))
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> "ResolvingActor":
         """An actor that goes on where another one was; its memory is `step` and `place`.
@@ -539,7 +487,7 @@ class Resolving(RememberingPolicy):
         Args:
             memory: how many steps were played, and (episode,) where the prices of each are in the grid.
         """
-        like = {"step": Remembered((), MOST), "place": Remembered(("episode",), len(self.grid), UNSEEN)}
+        like = {"step": Remembered((), MOST), "place": Remembered(("episode",), len(self.grid), -1)}
         read = read_memory(memory, like)
         return ResolvingActor(self, read["place"].astype(np.int32), int(read["step"]))
 
@@ -561,13 +509,13 @@ def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
     Without a finite horizon there is one step.
     """
     problem, criterion = policy.problem, policy.problem.criterion
-    types, steps = problem.types, criterion.num_steps
+    types = problem.types
     arms = SingleArms(types, types.valid, types.initial, criterion)
     values, rents = [], []
     for place in range(len(policy.grid)):
         prices, pay = policy.prices_at(place), policy.pay_at(place)
         # Discounted: V at the prices, and the budget over all time.
-        if steps is None and not criterion.is_average:
+        if criterion.is_stationary and criterion.factor < 1:
             worth = action_values(types, policy.weights, prices, criterion, pay)
             best = np.where(types.valid, worth, -np.inf).max(axis=2)
             values.append(np.where(types.valid.any(axis=2), best, 0.0)[None])
@@ -576,7 +524,7 @@ def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
         found = arms.best(np.arange(len(types)), gains_at(types, policy.weights, prices, criterion, pay))
         # Average: H rho + h. Biases are known up to a constant, which is fixed by giving them mean 0 under the best
         # way.
-        if criterion.is_average:
+        if criterion.is_stationary:
             centre = (found.measure.sum(axis=-1) * found.ahead).sum(axis=-1)
             values.append((found.ahead - centre[:, None] + LOOK_AHEAD * found.bound[:, None])[None])
             rents.append(np.atleast_1d(LOOK_AHEAD * (prices @ problem.usable_budget)))
@@ -584,16 +532,11 @@ def _price_tables(policy: Resolving) -> tuple[Floats, Floats]:
         # Finite: values by step, and the cost of the budget that is still to come.
         values.append(np.moveaxis(found.ahead, 1, 0))
         cost = np.broadcast_to(prices @ problem.usable_budget, found.ahead.shape[1])
-        rents.append(_from_each_step_on(cost, criterion.factor))
+        sums = np.append(cost, 0.0)
+        for step in reversed(range(len(cost))):
+            sums[step] += criterion.factor * sums[step + 1]
+        rents.append(sums[:-1])
     return np.stack(values), np.stack(rents)
-
-
-def _from_each_step_on(amounts: Floats, factor: float) -> Floats:
-    """(step,) the weighted sum of what comes from each step on."""
-    sums = np.zeros(len(amounts) + 1)
-    for step in reversed(range(len(amounts))):
-        sums[step] = amounts[step] + factor * sums[step + 1]
-    return sums[:-1]
 
 
 class ResolvingActor(Actor):
@@ -609,39 +552,35 @@ class ResolvingActor(Actor):
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Search prices now and then; serve by score at them."""
-        # Prices that were never searched are searched at any step: an actor may start in the middle.
-        if self.step % self.policy.every == 0 or self.place.min() == UNSEEN:
-            self._look(count_states(self.policy.problem, states))
-        step, self.step = self.step, self.step + 1
         actions = np.empty_like(states)
-        # Episodes at one place of the grid act together; there are few places.
-        for place in np.unique(self.place):
-            rows = np.flatnonzero(self.place == place)
-            actions[rows] = self.policy.policy_at(int(place), step).act(np.ascontiguousarray(states[rows]), rng)
+        for rows, policy in self._turn(lambda: count_states(self.policy.problem, states)):
+            actions[rows] = policy.act(np.ascontiguousarray(states[rows]), rng)
         return actions
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """The same for crowds."""
-        if self.step % self.policy.every == 0 or self.place.min() == UNSEEN:
-            self._look(counts)
-        step, self.step = self.step, self.step + 1
         allocation = np.empty((*counts.shape, self.policy.problem.types.valid.shape[2]), dtype=np.int64)
-        for place in np.unique(self.place):
-            rows = np.flatnonzero(self.place == place)
-            allocation[rows] = self.policy.policy_at(int(place), step).allocate(counts[rows], rng)
+        for rows, policy in self._turn(lambda: counts):
+            allocation[rows] = policy.allocate(counts[rows], rng)
         return allocation
+
+    def _turn(self, counts: Callable[[], Ints]) -> Iterator[tuple[Ints, ExchangeablePriority]]:
+        """Yield the episodes at each place of the grid, and the policy there; there are few places."""
+        # Prices that were never searched are searched at any step: an actor may start in the middle.
+        if self.step % self.policy.every == 0 or self.place.min() < 0:
+            self.place = self.policy.best_prices(counts(), self.step)
+        step, self.step = self.step, self.step + 1
+        for place in np.unique(self.place):
+            yield np.flatnonzero(self.place == place), self.policy.policy_at(int(place), step)
 
     def skip_to(self, step: int) -> None:
         """Go on at this step."""
         self.step = step
-
-    def _look(self, counts: Ints) -> None:
-        self.place = self.policy.best_prices(counts, self.step)
 
 
 def _price_grid(price: float, points: int) -> Floats:
     """Prices around one, geometrically, with the price itself in the middle; only 0 if it is 0."""
     if price <= 0:
         return np.zeros(1)
-    # `points | 1` is odd, so that the price itself is among them.
-    return np.asarray(price * SPREAD ** np.linspace(-1.0, 1.0, points | 1))
+    # From a quarter to four times the price; `points | 1` is odd, so that the price itself is among them.
+    return np.asarray(price * 4.0 ** np.linspace(-1.0, 1.0, points | 1))

@@ -6,8 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from evenhand.errors import InvalidInputError
-from evenhand.model.base_policy import BasePolicy
-from evenhand.model.feasible import check_actions, checked_shape
+from evenhand.model.policy import BasePolicy, check_actions, checked_shape
 from evenhand.model.simulator import Problem
 from evenhand.model.stateful_policy import on_batches
 from evenhand.typing import Array, Indices

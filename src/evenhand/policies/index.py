@@ -9,7 +9,6 @@ resource, so arms with different usage compete on one scale. Where the index is 
 good even if the resource is free.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,13 @@ from evenhand.errors import NotApplicableError
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.naming import told_names
+from evenhand.model.labels import told_names
 from evenhand.model.parquet import BATCH_ROWS, RowRange, StoredArms
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.parallel import Pool, Report
 from evenhand.policies.priority import ExchangeablePriority, serveable_cells, settle
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,12 +35,27 @@ TRUNCATED_AT = 2.0
 """The paper's search looked for charges in [-2, 2]; an index outside stayed 0."""
 
 
-@dataclass(frozen=True)
-class TypeIndices(Shown):
-    """Whittle indices of all types of a problem."""
+@dataclass(frozen=True, eq=False)
+class _Indices(Shown):
+    """Whittle indices of types or rows."""
 
     result: WhittleResult
-    """Indices by (type, state), for a finite horizon by (type, step, state), and the verdicts."""
+    """Indices by (type or row, state), for a finite horizon by (type, step, state), and the verdicts."""
+
+    @property
+    def indices(self) -> Floats:
+        """(type or row, state) indices, or (type, step, state); nan if not indexable, or only idling is affordable."""
+        return self.result.indices
+
+    @property
+    def indexable(self) -> Bools:
+        """(type or row,) whether each is indexable."""
+        return self.result.indexable
+
+
+@dataclass(frozen=True, eq=False)
+class TypeIndices(_Indices):
+    """Whittle indices of all types of a problem."""
 
     active: Indices
     """(type, state) the action that is not idle; the idle one if the budget allows no other."""
@@ -53,16 +67,6 @@ class TypeIndices(Shown):
     def names(self) -> list[str]:
         """(type,) what the types are called; empty where they have no name."""
         return told_names(self.problem)
-
-    @property
-    def indices(self) -> Floats:
-        """(type, state) indices, or (type, step, state); nan if not indexable, or only idling is within the budget."""
-        return self.result.indices
-
-    @property
-    def indexable(self) -> Bools:
-        """(type,) whether each type is indexable."""
-        return self.result.indexable
 
     def __repr__(self) -> str:
         sound = int(self.indexable.sum())
@@ -86,7 +90,8 @@ class TypeIndices(Shown):
             columns["step"] = rows[:, 1]
         columns["state"] = states
         if any(labels for _, labels, _ in types.labels):
-            columns["label"] = [_label(types.labels[kind][1], state) for kind, state in zip(kinds, states, strict=True)]
+            named = [types.labels[kind][1] for kind in kinds]
+            columns["label"] = [own[s] if own else str(s) for own, s in zip(named, states, strict=True)]
         columns |= {"indexable": self.indexable[kinds], "index": self.indices[tuple(rows.T)]}
         return as_frame(columns, library)
 
@@ -111,24 +116,11 @@ class TypeIndices(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class RowIndices(Shown):
+class RowIndices(_Indices):
     """Whittle indices of all rows of a large opened model."""
-
-    result: WhittleResult
-    """Indices by (row, state), and the verdicts."""
 
     model: StoredArms
     """The model."""
-
-    @property
-    def indices(self) -> Floats:
-        """(row, state) indices; nan if not indexable, or only idling is within the budget."""
-        return self.result.indices
-
-    @property
-    def indexable(self) -> Bools:
-        """(row,) whether each row is indexable."""
-        return self.result.indexable
 
     def __repr__(self) -> str:
         sound = int(self.indexable.sum())
@@ -156,10 +148,6 @@ class RowIndices(Shown):
             "lowest": float(real.min(initial=np.inf)),
             "highest": float(real.max(initial=-np.inf)),
         }
-
-
-def _label(labels: Sequence[str], state: int) -> str:
-    return labels[state] if labels else str(state)
 
 
 def indices(
@@ -208,7 +196,7 @@ def indices_by_row(model: StoredArms, backend: str | Pool | None = None, progres
     Raises:
         NotApplicableError: some arm has other than two actions, or the horizon is finite.
     """
-    if model.criterion.num_steps is not None:
+    if not model.criterion.is_stationary:
         raise NotApplicableError("indices of a finite horizon differ by step; read the model into memory")
     starts = range(0, model.num_rows, BATCH_ROWS)
     shared = (model.budget, model.discount, model.criterion)
@@ -219,16 +207,11 @@ def indices_by_row(model: StoredArms, backend: str | Pool | None = None, progres
     wide = [
         np.pad(part.indices, ((0, 0), (0, width - part.indices.shape[1])), constant_values=np.nan) for part in parts
     ]
-    found = WhittleResult(
-        indices=np.concatenate(wide),
-        indexable=np.concatenate([part.indexable for part in parts]),
-        regained=np.concatenate([part.regained for part in parts]),
-        witnesses=np.concatenate([part.witnesses for part in parts]),
-        refused={
-            row + arm: text for row, part in zip(starts, parts, strict=True) for arm, text in part.refused.items()
-        },
-    )
-    return RowIndices(found, model)
+    others = [(part.indexable, part.regained, part.witnesses) for part in parts]
+    indexable, regained, witnesses = (np.concatenate(column) for column in zip(*others, strict=True))
+    every = zip(starts, parts, strict=True)
+    refused = {row + arm: text for row, part in every for arm, text in part.refused.items()}
+    return RowIndices(WhittleResult(np.concatenate(wide), indexable, regained, witnesses, refused=refused), model)
 
 
 def _indices_of_rows(task: tuple[RowRange, Floats, float, Criterion], progress: Report | None = None) -> WhittleResult:
@@ -248,7 +231,9 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     Raises:
         NotApplicableError: some arm has other than two actions.
     """
-    types, choices = problem.types, num_choices(problem)
+    types = problem.types
+    # The most actions that a state offers, of those that the budget allows; an arm of two has two.
+    choices = np.where(types.num_actions == 2, 2, types.valid.sum(axis=2).max(axis=1))
     if len(odd := np.flatnonzero(choices != 2)):
         called = types.labels[odd[0]][0] if types.labels else ""
         choice = f"type {odd[0]} has {choices[odd[0]]}" + (
@@ -266,12 +251,6 @@ def indices_of(problem: CoupledMDP) -> TypeIndices:
     found = whittle_indices(transitions, rewards, problem.criterion, types.num_states)
     by_state: Bools = only_idle if found.indices.ndim == 2 else only_idle[:, None]
     return TypeIndices(replace(found, indices=np.where(by_state, np.nan, found.indices)), active, problem)
-
-
-def num_choices(problem: CoupledMDP) -> Ints:
-    """(type,) the most actions that a state offers, of those that the budget allows; an arm of two has two."""
-    types = problem.types
-    return np.asarray(np.where(types.num_actions == 2, 2, types.valid.sum(axis=2).max(axis=1)))
 
 
 def whittle(

@@ -28,18 +28,18 @@ from typing import Protocol
 
 import numpy as np
 
+from evenhand import kernels
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
-from evenhand.kernels.env_step import serve_greedily_fast
-from evenhand.kernels.priorities import priority_law, sample_by_priority_fast
+from evenhand.kernels.priorities import priority_law
 from evenhand.kernels.randomness import draw_keys
-from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, explain_by_rank
+from evenhand.model.policy import BasePolicy, check_arrays
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 from evenhand.model.simulator import Simulator, needs_tables
 from evenhand.model.stateful_policy import on_batches
-from evenhand.reductions.counts import assign, count_states
-from evenhand.reductions.joint import Joint, JointTable
+from evenhand.solvers.counts.reduction import assign, count_states
+from evenhand.solvers.joint import Joint, JointTable
 from evenhand.typing import Array, Floats, Indices, Ints, Singles
 
 LEAST_PRIORITY = 1e-3
@@ -214,6 +214,25 @@ def read_priorities(outputs: Singles, budget: Floats, usage: Floats) -> tuple[Fl
     return np.ascontiguousarray(priorities), spend_amounts(unit[:, cells:], budget, usage)
 
 
+def allocated(
+    rule: AllocationRule, outputs: Singles, counts: Ints, limit: Floats, usage: Floats, key: np.uint64
+) -> Ints:
+    """(copy, state, action) numbers of arms that get each action.
+
+    Args:
+        rule: how outputs become an allocation.
+        outputs: (copy, output) outputs of the network.
+        counts: (copy, state) arms in each state.
+        limit: (copy, resource) what is available.
+        usage: (state, action, resource) what an arm uses.
+        key: of the draws of priority-sampling.
+    """
+    if rule == "greedy":
+        return np.asarray(kernels.serve_greedily(read_scores(outputs, usage), counts, limit, usage))
+    priorities, spend = read_priorities(outputs, limit, usage)
+    return kernels.sample_by_priority(priorities, counts, spend, usage, key)
+
+
 def spend_amounts(shares: Floats, budget: Floats, usage: Floats) -> Floats:
     """(copy, resource) amounts, by equal intervals of the (copy, resource) shares."""
     # The unit: the smallest amount that any action uses.
@@ -277,17 +296,15 @@ class CountNetworkPolicy(BasePolicy):
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """(episode, 1, state, action) numbers of arms."""
         crowd = np.ascontiguousarray(counts[:, 0])
-        outputs, limit = self.outputs(crowd), np.repeat(self.problem.budget_limit[None], len(crowd), axis=0)
-        if self.rule == "greedy":
-            return self._serve(outputs, crowd, limit)[:, None]
-        priorities, spend = read_priorities(outputs, limit, self.usage)
-        return sample_by_priority_fast(priorities, crowd, spend, self.usage, draw_keys(rng, 1)[0])[:, None]
+        limit = np.repeat(self.problem.budget_limit[None], len(crowd), axis=0)
+        key = np.uint64(0) if self.rule == "greedy" else draw_keys(rng, 1)[0]
+        return allocated(self.rule, self.outputs(crowd), crowd, limit, self.usage, key)[:, None]
 
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
         """The law of the allocation at (1, state) counts."""
         outputs, limit = self.outputs(counts), self.problem.budget_limit[None]
         if self.rule == "greedy":
-            return self._serve(outputs, counts, limit)[:, None], np.ones(1)
+            return allocated(self.rule, outputs, counts, limit, self.usage, np.uint64(0))[:, None], np.ones(1)
         priorities, spend = read_priorities(outputs, limit, self.usage)
         allocations, chances = priority_law(priorities[0], counts[0], spend[0], self.usage)
         return allocations[:, None], chances
@@ -337,9 +354,6 @@ class CountNetworkPolicy(BasePolicy):
         order[above] = np.argsort(np.argsort(place[above]))
         never = "the network puts idling first in this condition, with the arms as they are"
         return explain_by_rank(decision, order[None], never, ", by the network's scores with the arms as they are")
-
-    def _serve(self, outputs: Singles, counts: Ints, limit: Floats) -> Ints:
-        return serve_greedily_fast(read_scores(outputs, self.usage), counts, limit, self.usage)
 
 
 # -- acting on joint states ------------------------------------------------------------------------------------------

@@ -22,10 +22,10 @@ from evenhand.errors import InvalidInputError, TooLargeError
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, rank_tables
-from evenhand.model.base_policy import BasePolicy, check_arrays
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.explanations import DecisionStep, ServiceOrder, explain_by_rank, order_by_rank
+from evenhand.model.policy import BasePolicy, check_arrays
 from evenhand.model.same_arms import table_rows
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.stateful_policy import on_batches
@@ -167,7 +167,7 @@ class ExchangeablePriority(PriorityPolicy):
         left = counts.copy()
         budget = np.repeat(self.problem.budget_limit[None], len(counts), axis=0)
         allocation = np.zeros((*counts.shape, types.valid.shape[2]), dtype=np.int64)
-        for group, usage, equal in self._groups_to_serve:
+        for group, usage, equal in self._groups:
             serve = self._serve_equal if equal else self._serve_one_by_one
             serve(group, usage, left, budget, allocation, rng)
         # Arms that were not served idle.
@@ -176,15 +176,11 @@ class ExchangeablePriority(PriorityPolicy):
         return allocation
 
     @cached_property
-    def _groups(self) -> list[Ints]:
-        """For each rank the (cell, 3) cells that have it."""
-        return [np.argwhere(self.ranks == rank) for rank in range(self.ranks.max() + 1)]
-
-    @cached_property
-    def _groups_to_serve(self) -> list[tuple[Ints, Floats, bool]]:
-        """The cells of each rank, what they use, and whether it is the same, by one action a state."""
+    def _groups(self) -> list[tuple[Ints, Floats, bool]]:
+        """The (cell, 3) cells of each rank, what they use, and whether it is the same, by one action a state."""
         found = []
-        for group in self._groups:
+        for rank in range(self.ranks.max() + 1):
+            group = np.argwhere(self.ranks == rank)
             usage = self.problem.types.usage[tuple(group.T)]
             # One action a state: then no arm is drawn twice, and equal usage makes all draws alike.
             one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
@@ -247,7 +243,7 @@ class ExchangeablePriority(PriorityPolicy):
     def most_choices(self) -> float:
         """The allocations that may be drawn at one count state, at the most, roughly: those within one rank."""
         most = 1.0
-        for group, usage, equal in self._groups_to_serve:
+        for group, usage, equal in self._groups:
             served = min(float(self.problem.num_arms), _most_served(usage, self.problem.budget_limit))
             # Ways to spread so many units over the cells; over one cell more if not all need be spent.
             cells = len(group) - (equal and not self.stop)
@@ -259,8 +255,8 @@ class ExchangeablePriority(PriorityPolicy):
         types = self.problem.types
         # Allocations as bytes, so that those reached by several orders are one key.
         law: dict[bytes, float] = {np.zeros(types.valid.shape, dtype=np.int64).tobytes(): 1.0}
-        for group in self._groups:
-            law = self._law_of_group(group, counts, law)
+        for group, usage, _ in self._groups:
+            law = self._law_of_group(group, usage, counts, law)
         allocations = np.stack([np.frombuffer(key, dtype=np.int64).reshape(types.valid.shape) for key in law])
         kinds, states = np.indices(types.idle.shape)
         allocations = allocations.copy()
@@ -268,12 +264,11 @@ class ExchangeablePriority(PriorityPolicy):
         allocations[:, kinds, states, types.idle] += counts - allocations.sum(axis=-1)
         return allocations, np.array(list(law.values()))
 
-    def _law_of_group(self, group: Ints, counts: Ints, law: dict[bytes, float]) -> dict[bytes, float]:
+    def _law_of_group(self, group: Ints, usage: Floats, counts: Ints, law: dict[bytes, float]) -> dict[bytes, float]:
         """Unroll the draws within one rank, from every allocation reached so far."""
         if not counts[group[:, 0], group[:, 1]].any():
             return law  # no arm can be drawn
         types, limit = self.problem.types, self.problem.budget_limit
-        usage = types.usage[tuple(group.T)]
         done: dict[bytes, float] = {}
         while law:
             following: dict[bytes, float] = {}
@@ -352,7 +347,7 @@ def value_noise(criterion: Criterion) -> float:
     grows with the time an arm takes to forget its start, is reckoned as a hundred times NOISE); a solver adds a small
     multiple of the machine's precision for each state.
     """
-    if criterion.is_average:
+    if criterion.fixed_steps(1) is None:
         return 100 * NOISE
     return max(NOISE, 1e3 * float(np.finfo(np.float64).eps) * criterion.total)
 

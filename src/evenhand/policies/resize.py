@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import NotApplicableError, PolicyError
-from evenhand.model.base_policy import BasePolicy, described
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, StatefulPolicy, capabilities, is_exchangeable
+from evenhand.model.policy import BasePolicy, Policy, StatefulPolicy, capabilities, described, is_exchangeable
 from evenhand.model.same_arms import all_made_for, match_types, same_places
 from evenhand.model.simulator import Problem
 from evenhand.model.stateful_policy import on_batches
@@ -119,20 +118,20 @@ class Reordered(BasePolicy):
             policy: a stateless policy.
             places: (arm,) the place of each arm among those that the policy was made for.
         """
-        self.policy, self.places = policy, places
+        self.original, self.places = policy, places
         self.exchangeable = is_exchangeable(policy)
 
     @property
     def decides(self) -> str:
         """Description of how it decides."""
-        return described(self.policy).decides
+        return described(self.original).decides
 
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Return the policy's actions for the arms at their places."""
         ordered = np.empty_like(states)
         ordered[:, self.places] = states
-        return np.asarray(self.policy.act(ordered, rng)[:, self.places])
+        return np.asarray(self.original.act(ordered, rng)[:, self.places])
 
 
 class ReorderedCounts(Reordered):

@@ -7,9 +7,9 @@ import numpy as np
 from evenhand.checks import as_generator
 from evenhand.display import counted
 from evenhand.errors import PolicyError
-from evenhand.model.base_policy import check_arrays
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, ServiceOrder
+from evenhand.model.policy import check_arrays
 from evenhand.model.simulator import Problem
 from evenhand.model.stateful_policy import Actor, Memory, Remembered, RememberingPolicy, read_memory
 from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints, Rng

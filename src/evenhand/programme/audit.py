@@ -15,36 +15,31 @@ criterion, as the value of the planned action minus that of the accepted one, if
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
+from sqlalchemy import Connection, select
 
 from evenhand.checks import check_fraction, check_positive_int
 from evenhand.display import FrameLibrary, as_frame, counted
+from evenhand.errors import NotConvergedError
 from evenhand.evaluation.inequality import gini_coefficient
-from evenhand.model.places import quoted
-from evenhand.programme.audit_window import Models, Span
-from evenhand.programme.belief import ALIKE
-from evenhand.programme.expectations import (
-    STRENGTHS,
-    SUMS,
-    Continuation,
-    Tested,
-    choose_strengths,
-    continue_by,
-    decompose,
-    holm,
-    p_values,
-)
-from evenhand.typing import Array, Bools, Floats, Ints
+from evenhand.model import quoted
+from evenhand.programme import expectations, roster, schema
+from evenhand.programme.audit_window import Models, OverrideRow, Span, count_waits, read_span
+from evenhand.programme.belief import ALIKE, decided_between
+from evenhand.programme.decisions import PlanRow
+from evenhand.programme.expectations import STRENGTHS, SUMS, Account, Continuation, Tested
+from evenhand.programme.ledger import Result
+from evenhand.programme.library import Cache, Library
+from evenhand.programme.named_model import Words
+from evenhand.programme.roster import present_step
+from evenhand.typing import Bools, Floats, Ints
 
 LEVEL = 0.95
 """Probability of intervals; the error probability of warnings is at most the rest."""
-
-PARTS = 12
-"""Parts of a window over time."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ class ServiceStats:
 
 
 @dataclass(frozen=True)
-class ArmRow:
+class ArmRow(Result):
     """Audit of one arm."""
 
     arm: str
@@ -106,10 +101,6 @@ class ArmRow:
     """Steps in need, at the end."""
     service: ServiceStats
     earned: Earned
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
 
     def as_row(self) -> dict[str, Any]:
         """Row of a table: all numbers side by side."""
@@ -149,21 +140,6 @@ class Inequality:
 
 
 @dataclass(frozen=True)
-class OverrideRow:
-    """An override and its cost."""
-
-    step: int
-    arm: str
-    group: str
-    planned: str
-    accepted: str
-    who: str
-    why: str
-    cost: float
-    """Value of the planned action minus that of the accepted one."""
-
-
-@dataclass(frozen=True)
 class Unknown:
     """Missing information, counted in steps of arms unless noted."""
 
@@ -188,7 +164,7 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Result):
     """Audit of a window of steps."""
 
     first: int
@@ -225,7 +201,15 @@ class Audit:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Groups with a significant shortfall, in words."""
-        return tuple(_warning(row) for row in self.groups if row.behind)
+        found = []
+        for row in self.groups:
+            if row.behind:
+                it = row.earned
+                cause = "transitions" if it.moves <= it.rewards else "recorded rewards"
+                got = f"{it.realised:.3g} per step where {it.promised:.3g} was promised (p = {row.corrected:.2g})"
+                why = f"mostly by {cause} worse than the model's"
+                found.append(f"{quoted(row.name)} falls behind its promise beyond chance: {got}; {why}")
+        return tuple(found)
 
     def by_who(self) -> list[dict[str, Any]]:
         """Return number and cost of overrides per person, the most first."""
@@ -255,56 +239,19 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form, with None for undefined numbers."""
-        more = {"override_cost": self.override_cost, "overrides_by": self.by_who(), "warnings": self.warnings}
-        found: dict[str, Any] = _finite(asdict(self) | more)
-        return found
+        more = {"override_cost": self.override_cost, "overrides_by": self.by_who(), "warnings": list(self.warnings)}
+        return super().to_dict() | more
 
     def __repr__(self) -> str:
         behind = counted(sum(row.behind for row in self.groups), "group")
         return f"Audit(steps {self.first} to {self.last}, {counted(len(self.arms), 'arm')}, {behind} behind)"
 
 
-def _finite(value: Any) -> Any:
-    """Replace undefined numbers by None, at any depth."""
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _warning(row: MemberRow) -> str:
-    earned = row.earned
-    cause = "transitions" if earned.moves <= earned.rewards else "recorded rewards"
-    return (
-        f"{quoted(row.name)} falls behind its promise beyond chance: {earned.realised:.3g} per step where "
-        f"{earned.promised:.3g} was promised (p = {row.corrected:.2g}); mostly by {cause} worse than the model's"
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Accounts of arms over some steps."""
-
-    account: dict[str, Floats]
-    """(arm,) per name of `expectations.SUMS`."""
-    evidence: Floats
-    """(arm, strength) log E."""
-    impossible: Ints
-    """(arm,) transitions of probability 0."""
-    served: Bools
-    """(arm, step)"""
-    need: Bools
-    """(arm, step)"""
-    mode: Ints
-    """(arm, step) most likely state."""
-
-
 class Books:
     """Accounts of a window, also of parts of it."""
 
     def __init__(self, span: Span, models: Models, welfare: str | None, level: float = LEVEL) -> None:
-        """Prepare; accounts are computed on request.
+        """Look up the names of the window; accounts are computed on request.
 
         Args:
             span: records of the window.
@@ -318,6 +265,12 @@ class Books:
         self.types = sorted({arm.type for arm in span.arms})
         self.group = np.array([self.groups.index(arm.group) for arm in span.arms], dtype=np.int64)
         self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
+        self.override_cells = []
+        for place, one in span.overrides:
+            words, arm = models(span.digests[one.step - span.since])[1], span.arms[place]
+            block = words.blocks[arm.type, arm.group]
+            actions = [words.action_number(block, name) for name in (one.planned, one.accepted)]
+            self.override_cells.append((block, actions))
 
     def continuation(self, digest: str) -> Continuation:
         """Return the continuation under a model, by the relaxation of the arms present at first, kind by kind.
@@ -326,57 +279,55 @@ class Books:
         """
         if digest not in self._continuations:
             model, words = self.models(digest)
-            there = np.zeros((len(model.tables), self.span.num_steps), dtype=np.int64)
+            there = np.zeros((len(model.tables), self.span.horizon), dtype=np.int64)
             np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
             counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
-            self._continuations[digest] = continue_by(model, counts, self.welfare)
+            self._continuations[digest] = expectations.continue_by(model, counts, self.welfare)
         return self._continuations[digest]
 
-    def between(self, first: int, last: int) -> Sums:
-        """Return the accounts of some steps. A promise holds until the model changes."""
+    def between(self, first: int, last: int) -> Account:
+        """Return the accounts of some steps, each until the model changes, which ends a promise.
+
+        Besides those of `decompose`, (arm, step): `mode`, the most likely state, `served`, and `need`.
+        """
         parts = [
             self._run(max(first, begin), min(last, end), digest)
             for begin, end, digest in self.span.runs()
             if begin <= last and end >= first
         ]
-        return Sums(
-            account={name: np.sum([part.account[name] for part in parts], axis=0) for name in SUMS},
-            evidence=np.sum([part.evidence for part in parts], axis=0),
-            impossible=np.sum([part.impossible for part in parts], axis=0),
-            **{name: np.concatenate([getattr(part, name) for part in parts], axis=1)
-               for name in ("served", "need", "mode")},
-        )  # fmt: skip
+        found = {name: np.sum([part[name] for part in parts], axis=0) for name in (*SUMS, "evidence", "impossible")}
+        by_step = ("served", "need", "mode")
+        return found | {name: np.concatenate([part[name] for part in parts], axis=1) for name in by_step}
 
-    def _run(self, first: int, last: int, digest: str) -> Sums:
+    def _run(self, first: int, last: int, digest: str) -> Account:
         continuation = self.continuation(digest)
         arms = self.span.trajectories(self.models(digest)[1], first, last)
-        strengths = choose_strengths(continuation, arms, self.group, len(self.groups), 1 - self.level)
-        found = decompose(continuation, arms, strengths)
-        likely = found.probabilities
+        strengths = expectations.choose_strengths(continuation, arms, self.group, len(self.groups), 1 - self.level)
+        found = expectations.decompose(continuation, arms, strengths)
+        likely = found["probabilities"]
         mode = (likely >= likely.max(axis=2, keepdims=True) - ALIKE).argmax(axis=2)
         block = arms.block[:, None]
         served, need = continuation.model.tables.served[block, mode, arms.done], continuation.needs[block, mode]
-        account = {name: getattr(found, name) for name in SUMS}
-        return Sums(account, found.evidence, found.impossible, served, need, mode)
+        return found | {"mode": mode, "served": served, "need": need}
 
-    def earned(self, sums: Sums, arms: Bools | Ints) -> Earned:
+    def earned(self, sums: Account, arms: Bools | Ints) -> Earned:
         """Return the means of some arms over their steps.
 
         Args:
             sums: accounts.
             arms: (arm,) mask, or indices.
         """
-        total = {name: float(values[arms].sum()) for name, values in sums.account.items()}
+        total = {name: float(sums[name][arms].sum()) for name in SUMS}
         steps = max(total["steps"], 1.0)
         reach = float(ndtri(0.5 + self.level / 2) * np.sqrt(total["variance"] + total["reward_variance"]) / steps)
         promised = (total["expected"] + total["plans"]) / steps
         parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
         return Earned(total["realised"] / steps, promised, promised - reach, promised + reach, **parts)
 
-    def tested(self, sums: Sums) -> list[Tested]:
+    def tested(self, sums: Account) -> list[Tested]:
         """Return the test of each group's shortfall."""
-        own = [sums.evidence[self.group == number].sum(axis=0) for number in range(len(self.groups))]
-        return holm(p_values([one if one.size else np.zeros(len(STRENGTHS)) for one in own]))
+        own = [sums["evidence"][self.group == number].sum(axis=0) for number in range(len(self.groups))]
+        return expectations.holm(expectations.p_values([one if one.size else np.zeros(len(STRENGTHS)) for one in own]))
 
 
 @dataclass(frozen=True)
@@ -389,12 +340,8 @@ class WindowPart:
     groups: dict[str, Earned]
     """Groups that took part."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
 
-
-def fairness_over_time(books: Books, parts: int = PARTS) -> tuple[WindowPart, ...]:
+def fairness_over_time(books: Books, parts: int = 12) -> tuple[WindowPart, ...]:
     """Return promised and realised rewards of groups by parts of a window.
 
     Args:
@@ -408,7 +355,7 @@ def fairness_over_time(books: Books, parts: int = PARTS) -> tuple[WindowPart, ..
         end = min(begin + size - 1, last)
         sums = books.between(begin, end)
         own = {name: books.group == number for number, name in enumerate(books.groups)}
-        earned = {name: books.earned(sums, arms) for name, arms in own.items() if sums.account["steps"][arms].any()}
+        earned = {name: books.earned(sums, arms) for name, arms in own.items() if sums["steps"][arms].any()}
         found.append(WindowPart(begin, end, earned))
     return tuple(found)
 
@@ -421,7 +368,7 @@ def audit_of(books: Books) -> Audit:
     """
     span = books.span
     sums = books.between(span.first, span.last)
-    waits = count_waits(span.present, sums.served, sums.need)
+    waits = count_waits(span.present, sums["served"], sums["need"])
     tested = books.tested(sums)
     rows = tuple(_arm_row(books, sums, waits, number) for number in range(len(span.arms)))
     types = [_member(books, sums, waits, name, books.type == number) for number, name in enumerate(books.types)]
@@ -430,7 +377,7 @@ def audit_of(books: Books) -> Audit:
         for number, name in enumerate(books.groups)
     ]
     digests = list(dict.fromkeys(digest for _, _, digest in span.runs()))
-    names, steps = [arm.name for arm in span.arms], np.array([float(row.service.steps) for row in rows])
+    names, steps = [arm.name for arm in span.arms], sums["steps"]
     return Audit(
         first=span.first,
         last=span.last,
@@ -450,74 +397,29 @@ def audit_of(books: Books) -> Audit:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Waits:
-    """Waiting times, (arm,) each."""
-
-    served: Ints
-    """Number of services."""
-    longest: Ints
-    """Longest wait."""
-    waiting: Ints
-    """Steps since the last service, at the end of its time in the window."""
-    needs: Ints
-    """Needs that ended by service or last at the end."""
-    delay: Ints
-    """Sum of their delays."""
-    longest_delay: Ints
-    in_need: Ints
-    """Steps in need without service, at the end."""
+def _figures(books: Books, sums: Account, waits: dict[str, Ints], arms: Bools | Ints) -> tuple[ServiceStats, Earned]:
+    """Service and rewards of some arms."""
+    steps = int(sums["steps"][arms].sum())
+    served, needs, delay = (int(waits[name][arms].sum()) for name in ("served", "needs", "delay"))
+    longest, late = (int(waits[name][arms].max(initial=0)) for name in ("longest_wait", "longest_delay"))
+    mean = delay / needs if needs else None
+    return ServiceStats(steps, served, served / max(steps, 1), longest, needs, mean, late), books.earned(sums, arms)
 
 
-def count_waits(present: Bools, served: Bools, need: Bools) -> Waits:
-    """Count waits and delays.
-
-    Args:
-        present: (arm, step) whether it takes part.
-        served: (arm, step) whether it is served.
-        need: (arm, step) whether it is in need.
-    """
-    waiting, longest, spell, total, ended, longest_delay = np.zeros((6, len(present)), dtype=np.int64)
-    for there, got, needy in zip(present.T, (served & present).T, (need & present).T, strict=True):
-        longest = np.where(there, np.maximum(longest, waiting), longest)
-        # `spell` counts steps in need, this one included: service at once ends a spell of 1, without delay.
-        spell = np.where(there, np.where(needy, spell + 1, 0), spell)
-        met = got & (spell > 0)
-        total, ended = total + np.where(met, spell - 1, 0), ended + met
-        longest_delay = np.where(met, np.maximum(longest_delay, spell - 1), longest_delay)
-        waiting, spell = np.where(there, np.where(got, 0, waiting + 1), waiting), np.where(got, 0, spell)
-    return Waits(
-        served=(served & present).sum(axis=1),
-        longest=np.maximum(longest, waiting),
-        waiting=waiting,
-        needs=ended + (spell > 0),
-        delay=total + spell,
-        longest_delay=np.maximum(longest_delay, spell),
-        in_need=spell,
-    )
+def _arm_row(books: Books, sums: Account, waits: dict[str, Ints], number: int) -> ArmRow:
+    span, arm = books.span, books.span.arms[number]
+    seen = int((_given(span.texts["state"][number, span.columns]) & span.present[number]).sum())
+    ends = (int(waits["waiting"][number]), int(waits["in_need"][number]))
+    figures = _figures(books, sums, waits, np.array([number]))
+    return ArmRow(arm.name, arm.type, arm.group, arm.joined_step, arm.left_step, seen, *ends, *figures)
 
 
-def _service(sums: Sums, waits: Waits, arms: Bools | Ints) -> ServiceStats:
-    steps, served = int(sums.account["steps"][arms].sum()), int(waits.served[arms].sum())
-    needs = int(waits.needs[arms].sum())
-    delay = float(waits.delay[arms].sum() / needs) if needs else None
-    longest, late = int(waits.longest[arms].max(initial=0)), int(waits.longest_delay[arms].max(initial=0))
-    return ServiceStats(steps, served, served / max(steps, 1), longest, needs, delay, late)
-
-
-def _arm_row(books: Books, sums: Sums, waits: Waits, number: int) -> ArmRow:
-    span, arm, own = books.span, books.span.arms[number], np.array([number])
-    observed = span.texts["state"][number, span.columns][span.present[number]]
-    seen, ends = sum(state is not None for state in observed), (int(waits.waiting[number]), int(waits.in_need[number]))
-    service, earned = _service(sums, waits, own), books.earned(sums, own)
-    return ArmRow(arm.name, arm.type, arm.group, arm.joined_step, arm.left_step, seen, *ends, service, earned)
-
-
-def _member(books: Books, sums: Sums, waits: Waits, name: str, own: Bools, tested: Tested | None = None) -> MemberRow:
+def _member(
+    books: Books, sums: Account, waits: dict[str, Ints], name: str, own: Bools, tested: Tested | None = None
+) -> MemberRow:
     p_value, corrected = (None, None) if tested is None else tested
     behind = corrected is not None and corrected <= 1 - books.level + 1e-12
-    service, earned = _service(sums, waits, own), books.earned(sums, own)
-    return MemberRow(name, int(own.sum()), service, earned, p_value, corrected, behind)
+    return MemberRow(name, int(own.sum()), *_figures(books, sums, waits, own), p_value, corrected, behind)
 
 
 def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = None) -> Inequality:
@@ -528,43 +430,39 @@ def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = Non
     return Inequality(defined, float(values[worst]), names[worst], float(values.mean()))
 
 
-def _overrides(books: Books, sums: Sums) -> tuple[OverrideRow, ...]:
+def _overrides(books: Books, sums: Account) -> tuple[OverrideRow, ...]:
     span, rows = books.span, []
     values = {digest: books.continuation(digest).long_run() for digest in dict.fromkeys(span.digests) if digest}
-    for one in span.overrides:
-        digest, arm = span.digests[one.step - span.since], span.arms[one.place]
-        words = books.models(digest)[1]
-        block = words.blocks[arm.type, arm.group]
-        planned, accepted = (words.action_number(block, name) for name in (one.planned, one.accepted))
-        value = values[digest][block, sums.mode[one.place, one.step - span.first]]
-        cost = float(value[planned] - value[accepted])
-        rows.append(OverrideRow(one.step, arm.name, arm.group, one.planned, one.accepted, one.who, one.why, cost))
+    for (place, one), (block, actions) in zip(span.overrides, books.override_cells, strict=True):
+        state = sums["mode"][place, one.step - span.first]
+        planned, accepted = values[span.digests[one.step - span.since]][block, state, actions]
+        rows.append(replace(one, cost=float(planned - accepted)))
     return tuple(rows)
 
 
-def _unknown(span: Span, sums: Sums) -> Unknown:
+def _unknown(span: Span, sums: Account) -> Unknown:
     there = span.present
     done, accepted = (span.texts[name][:, span.columns] for name in ("done", "accepted"))
-    seen, said = _given(span.texts["state"][:, span.columns]), _given(done)
+    seen, said = _given(span.texts["state"]), _given(done)
 
     def count(cells: Bools) -> int:
         return int((cells & there).sum())
 
     return Unknown(
         steps=int(there.sum()),
-        unseen=count(~seen),
+        unseen=count(~seen[:, span.columns]),
         late=count(span.late[:, span.columns]),
         corrected=count(span.corrected[:, span.columns]),
-        never_seen=int((~_given(span.texts["state"])).all(axis=1).sum()),
+        never_seen=int((~seen).all(axis=1).sum()),
         unconfirmed=count(~said),
         without_reward=count(np.isnan(span.reward[:, span.columns])),
-        impossible=int(sums.impossible.sum()),
+        impossible=int(sums["impossible"].sum()),
         undone=count(said & (done != accepted)),
     )
 
 
-def _given(texts: Array) -> Bools:
-    return np.array([[text is not None for text in row] for row in texts.tolist()], dtype=np.bool_)
+_given = np.vectorize(lambda text: text is not None, otypes=[bool])
+"""(arm, step) whether there is a text."""
 
 
 def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
@@ -582,6 +480,92 @@ def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def check_level(level: object) -> float:
-    """Return the probability of intervals, if valid."""
-    return check_fraction(level, "level", below_one=True)
+class Audits:
+    """Audits of a span of steps, and waiting times."""
+
+    def __init__(self, library: Library) -> None:
+        """Use the store, models and policies of a programme."""
+        self._library = library
+        self._needs: Cache[tuple[Bools | None]] = Cache()
+
+    def audit(
+        self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
+    ) -> Audit:
+        """Audit a window of steps: service and waiting times, promised and realised rewards.
+
+        Args:
+            first: the first step; by default the first that was accepted.
+            last: the last step; by default the last that was accepted.
+            event: as it was known at this event; by default now.
+            level: the probability of intervals; warnings are wrong with at most the rest.
+
+        Raises:
+            InvalidInputError: no such steps were accepted.
+        """
+        return audit_of(self.books(first, last, event=event, level=level))
+
+    def books(
+        self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
+    ) -> Books:
+        """Return the accounts of a window; see `audit`.
+
+        Args:
+            first: the first step.
+            last: the last step.
+            event: as it was known at this event.
+            level: the probability of intervals.
+        """
+        wanted = check_fraction(level, "level", below_one=True)
+        with self._library.store.reading() as tx:
+            span = read_span(tx, first, last, event)
+            welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
+            models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
+            for _, words in models.values():  # here, so that unknown names are reported as damage
+                words.blocks_of(span.arms)
+            return Books(span, models.__getitem__, welfare, wanted)
+
+    def in_need(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int] | None:
+        """Return for how many steps arms of a plan have been in need and not served, this one included, by number.
+
+        States are those that each plan knew. Arms that are not in need are left out. None if the roster has no fair
+        relaxation, since its floors are infeasible.
+
+        Args:
+            rows: of the plan.
+            step: of the plan.
+            most: maximum number of steps.
+        """
+        first = max(step - most, 0)
+        with self._library.store.reading() as tx:
+            words = self._library.model(tx)[1]
+            blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
+            needs = self._needs_of(tx, words)
+            if needs is None:
+                return None
+            past = decided_between(tx, words, blocks, first, step)
+        found = {}
+        for row in rows:
+            arm, state = row.arm_id, words.state(blocks[row.arm_id], row.state)
+            at, own = step, needs[blocks[arm]]
+            if isinstance(state, int) and own[state]:
+                while (before := past.get((arm, at - 1))) is not None and own[before[0]] and not before[1]:
+                    at -= 1
+                found[arm] = step + 1 - at
+        return found
+
+    def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
+        """(block, state) states of need, by the fair relaxation of the arms that take part now, if any; remembered."""
+        row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
+        arms = roster.taking_part(tx, present_step(tx))
+        if not arms:
+            return np.zeros(words.model.tables.rewards.shape[:2], dtype=bool)
+        counts = np.bincount(words.blocks_of(arms), minlength=len(words.model.tables))
+        key = row.model, tuple(counts.tolist())
+        known = self._needs.get(key)
+        if known is None:
+            try:
+                known = (expectations.continue_by(words.model, counts, row.welfare).needs,)
+            except NotConvergedError:
+                known = (None,)
+            self._needs.add(key, known)
+        return known[0]

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.model.io import Location
 from evenhand.programme.audit import Audit, Books, Earned, MemberRow, WindowPart, fairness_over_time
 from evenhand.report.format import capitalised, fixed, listed, number, percent, shortened
-from evenhand.report.html import page, write_page
 from evenhand.report.summary import Figure, Section, Summary, Table, table
 
 if TYPE_CHECKING:
@@ -36,18 +34,19 @@ def audit_summary(found: Audit, called: str) -> Summary:
 
 
 def _members_table(rows: Sequence[MemberRow], kind: str) -> Table:
-    heads = [kind, "arms", "served", "longest wait", "delay", "got", "promised", "by chance", "p"]
+    heads = [kind, "arms", "served", "longest wait", "delay", "got", "promised", "by chance"]
     cells = []
     for row in rows:
         service, earned = row.service, row.earned
-        expected = [fixed(earned.promised, 3), f"{fixed(earned.lower, 3)} to {fixed(earned.upper, 3)}"]
         delay = "" if service.delay is None else fixed(service.delay, 2)
-        waits = [percent(service.share), str(service.longest_wait), delay, fixed(earned.realised, 3)]
-        p = "" if row.corrected is None else f"{row.corrected:.2g}{' *' if row.behind else ''}"
-        cells.append([row.name, str(row.arms), *waits, *expected, p])
-    if kind == "type":  # only groups are tested
-        heads, cells = heads[:-1], [own[:-1] for own in cells]
-    return table(f"service and value per step and arm, by {kind}", heads, cells)
+        got, promised, lower, upper = (
+            fixed(x, 3) for x in (earned.realised, earned.promised, earned.lower, earned.upper)
+        )
+        waits = [percent(service.share), str(service.longest_wait), delay]
+        cells.append([row.name, str(row.arms), *waits, got, promised, f"{lower} to {upper}"])
+        if row.corrected is not None:  # only groups are tested
+            cells[-1].append(f"{row.corrected:.2g}{' *' if row.behind else ''}")
+    return table(f"service and value per step and arm, by {kind}", heads + ["p"] * (kind == "group"), cells)
 
 
 def _differences_table(rows: Sequence[MemberRow]) -> Table:
@@ -122,30 +121,14 @@ def unknown_facts(found: Audit) -> list[tuple[str, str]]:
 # -- the page --------------------------------------------------------------------------------------------------------
 
 
-def write_audit(found: Audit, books: Books, path: Location, called: str, command: str = "") -> None:
-    """Write the page to a file, completely or not at all.
+def audit_page(found: Audit, books: Books, called: str) -> Summary:
+    """Return the page of an audit, for `report.page` and `report.write_page`.
 
     Args:
         found: the audit.
         books: its data.
-        path: HTML file; an existing one is replaced.
         called: name of the programme.
-        command: command line that made it, stated at the end of the page.
     """
-    write_page(audit_page_summary(found, books, called), path, command, _made(found))
-
-
-def audit_page(found: Audit, books: Books, called: str, command: str = "") -> str:
-    """Return the page; arguments as of `write_audit`."""
-    return page(audit_page_summary(found, books, called), command, _made(found))
-
-
-def _made(found: Audit) -> str:
-    return f"It uses what was known at event {found.event}."
-
-
-def audit_page_summary(found: Audit, books: Books, called: str) -> Summary:
-    """Return the sections of the page, with figures; arguments as of `write_audit`."""
     plain = audit_summary(found, called)
     groups, types, differences, waits, *overrides = plain.tables
     parts, names = fairness_over_time(books), books.groups[:MOST_GROUPS]
@@ -166,6 +149,7 @@ def audit_page_summary(found: Audit, books: Books, called: str) -> Summary:
             Section("What is not known", facts=unknown_facts(found), notes=[f"{capitalised(n)}." for n in found.notes]),
             Section("How to read this", facts=_glossary(found)),
         ],
+        made=f"It uses what was known at event {found.event}.",
     )  # fmt: skip
 
 

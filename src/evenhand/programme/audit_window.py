@@ -1,4 +1,4 @@
-"""Audit window: what is stored of the arms over some steps, as known at an event.
+"""Audit window: what is stored of the arms over some steps, as known at an event; waiting times.
 
 Of several reports on an arm and step the last counts. Arms that were not observed at the first step are read from the
 step of their last observation, from which their state distributions are propagated.
@@ -13,9 +13,10 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from evenhand.errors import InvalidInputError
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP
 from evenhand.programme import schema
 from evenhand.programme.expectations import UNKNOWN, Trajectories
+from evenhand.programme.ledger import last_event
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import RosterArm, arms_as_of, check_step
 from evenhand.typing import Bools, Floats, Ints
@@ -25,16 +26,18 @@ Models = Callable[[str], tuple[CoupledMDP, Words]]
 
 
 @dataclass(frozen=True)
-class StoredOverride:
-    """A decision other than the plan's."""
+class OverrideRow:
+    """An override and its cost."""
 
     step: int
+    arm: str
+    group: str
     planned: str
     accepted: str
     who: str
     why: str
-    place: int
-    """Index of the arm in the window."""
+    cost: float = 0.0
+    """Value of the planned action minus that of the accepted one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +63,11 @@ class Span:
     """(arm, step) whether it was first observed after the plan was accepted."""
     corrected: Bools
     """(arm, step) whether an earlier report said otherwise."""
-    overrides: tuple[StoredOverride, ...]
+    overrides: tuple[tuple[int, OverrideRow], ...]
+    """Overrides, each with the index of its arm; their costs are not known yet."""
 
     @property
-    def num_steps(self) -> int:
+    def horizon(self) -> int:
         """Number of steps of the window."""
         return self.last + 1 - self.first
 
@@ -99,7 +103,7 @@ class Span:
             first: first step.
             last: last step.
         """
-        block = np.array([words.blocks[arm.type, arm.group] for arm in self.arms], dtype=np.int64)
+        block = words.blocks_of(self.arms)
         numbers = self._numbers(words, block)
         joined, left = self.lives
         begin = np.clip(joined, first, last + 1) - first
@@ -158,15 +162,23 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     Raises:
         InvalidInputError: no such steps were accepted.
     """
-    known = int(tx.execute(select(schema.programme.c.last_event)).scalar_one())
+    known = last_event(tx)
     if event is not None and (isinstance(event, bool) or not isinstance(event, int) or not 1 <= event <= known):
         raise InvalidInputError(f"event: expected a number from 1 to {known}, the last event, got {event!r}")
     as_of = known if event is None else event
     first, last = _check_span(tx, first, last, as_of)
-    arms = [arm for arm in arms_as_of(tx, as_of) if _takes_part(arm, first, last)]
+    arms = [
+        arm
+        for arm in arms_as_of(tx, as_of)
+        if arm.joined_step <= last and (arm.left_step is None or arm.left_step > max(first, arm.joined_step))
+    ]
     if not arms:
         raise InvalidInputError(f"no arm takes part from step {first} to step {last}")
-    return _read(tx, arms, _last_seen(tx, arms, first, as_of), first, last, as_of)
+    table = schema.observations
+    seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, table.c.event <= as_of)
+    found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
+    since = min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
+    return _read(tx, arms, since, first, last, as_of)
 
 
 def _check_span(tx: Connection, first: int | None, last: int | None, as_of: int) -> tuple[int, int]:
@@ -184,18 +196,6 @@ def _check_span(tx: Connection, first: int | None, last: int | None, as_of: int)
     return first, last
 
 
-def _takes_part(arm: RosterArm, first: int, last: int) -> bool:
-    return arm.joined_step <= last and (arm.left_step is None or arm.left_step > max(first, arm.joined_step))
-
-
-def _last_seen(tx: Connection, arms: list[RosterArm], first: int, as_of: int) -> int:
-    """Return the earliest of the steps at which the arms of the first step were last observed."""
-    table = schema.observations
-    seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, table.c.event <= as_of)
-    found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
-    return min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
-
-
 def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: int, event: int) -> Span:
     place = {arm.id: number for number, arm in enumerate(arms)}
     shape = (len(arms), last + 1 - since)
@@ -203,34 +203,65 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
     reward, late, corrected = np.full(shape, np.nan), np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     digests, accepted_at, overrides = [""] * shape[1], [event + 1] * shape[1], []
 
-    plans, table = schema.plans, schema.decisions
-    within = (plans.c.step >= since, plans.c.step <= last, plans.c.accepted_event <= event)
-    for plan in tx.execute(select(plans.c.step, plans.c.model, plans.c.accepted_event).where(*within)):
-        digests[plan.step - since], accepted_at[plan.step - since] = plan.model, plan.accepted_event
-    rows = select(plans.c.step, table).join(plans, plans.c.id == table.c.plan).where(*within)
-    for row in tx.execute(rows.order_by(plans.c.step, table.c.place)):
-        if row.arm in place:
-            cell = place[row.arm], row.step - since
-            texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
-            if row.accepted is not None and row.accepted != row.planned and row.step >= first:
-                override = (row.planned, row.accepted, row.who or "", row.why or "")
-                overrides.append(StoredOverride(row.step, *override, place[row.arm]))
+    def known(table: Any, query: Any) -> Any:
+        """Rows of the arms of the window, each with its cell."""
+        within = (table.c.step >= since, table.c.step <= last)
+        rows = tx.execute(query.where(*within))
+        return (((place[row.arm], row.step - since), row) for row in rows if row.arm in place)
 
-    states = texts["state"]
-    for row in _reports(tx, schema.observations, since, last, event):
-        if row.arm in place:
-            cell = place[row.arm], row.step - since
-            late[cell] |= row.event > accepted_at[cell[1]] and states[cell] is None
-            corrected[cell] |= states[cell] is not None and states[cell] != row.state
-            states[cell] = row.state
-    for row in _reports(tx, schema.records, since, last, event):
-        if row.arm in place:
-            cell = place[row.arm], row.step - since
-            texts["done"][cell], reward[cell] = row.action, np.nan if row.reward is None else row.reward
+    plans, table = schema.plans, schema.decisions
+    query = select(plans.c.step, plans.c.model, plans.c.accepted_event, table).join(plans, plans.c.id == table.c.plan)
+    query = query.where(plans.c.accepted_event <= event).order_by(plans.c.step, table.c.place)
+    for cell, row in known(plans, query):
+        digests[cell[1]], accepted_at[cell[1]] = row.model, row.accepted_event
+        texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
+        if row.accepted is not None and row.accepted != row.planned and row.step >= first:
+            arm = arms[cell[0]]
+            found = (arm.name, arm.group, row.planned, row.accepted, row.who or "", row.why or "")
+            overrides.append((cell[0], OverrideRow(row.step, *found)))
+    table, states = schema.observations, texts["state"]
+    for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
+        late[cell] |= row.event > accepted_at[cell[1]] and states[cell] is None
+        corrected[cell] |= states[cell] is not None and states[cell] != row.state
+        states[cell] = row.state
+    table = schema.records
+    for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
+        texts["done"][cell], reward[cell] = row.action, np.nan if row.reward is None else row.reward
     return Span(first, last, event, since, tuple(arms), tuple(digests), texts, reward, late, corrected,
                 tuple(overrides))  # fmt: skip
 
 
-def _reports(tx: Connection, table: Any, since: int, last: int, event: int) -> Any:
-    within = (table.c.step >= since, table.c.step <= last, table.c.event <= event)
-    return tx.execute(select(table).where(*within).order_by(table.c.event, table.c.id))
+def count_waits(present: Bools, served: Bools, need: Bools) -> dict[str, Ints]:
+    """Count waits and delays, (arm,) each.
+
+        served         number of services
+        longest_wait   longest wait
+        waiting        steps since the last service, at the end of its time in the window
+        needs          needs that ended by service or last at the end
+        delay          sum of their delays
+        longest_delay  longest of them
+        in_need        steps in need without service, at the end
+
+    Args:
+        present: (arm, step) whether it takes part.
+        served: (arm, step) whether it is served.
+        need: (arm, step) whether it is in need.
+    """
+    waiting, longest, spell, total, ended, longest_delay = np.zeros((6, len(present)), dtype=np.int64)
+    for there, got, needy in zip(present.T, (served & present).T, (need & present).T, strict=True):
+        longest = np.where(there, np.maximum(longest, waiting), longest)
+        # `spell` counts steps in need, this one included: service at once ends a spell of 1, without delay.
+        spell = np.where(there, np.where(needy, spell + 1, 0), spell)
+        met = got & (spell > 0)
+        total, ended = total + np.where(met, spell - 1, 0), ended + met
+        longest_delay = np.where(met, np.maximum(longest_delay, spell - 1), longest_delay)
+        waiting, spell = np.where(there, np.where(got, 0, waiting + 1), waiting), np.where(got, 0, spell)
+    return {
+        "served": (served & present).sum(axis=1),
+        "longest_wait": np.maximum(longest, waiting),
+        "waiting": waiting,
+        "needs": ended + (spell > 0),
+        "delay": total + spell,
+        "longest_delay": np.maximum(longest_delay, spell),
+        "in_need": spell,
+    }

@@ -14,39 +14,35 @@ The numbers *drift*. A policy is to be solved again (`drifted`)
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand.display import counted
 from evenhand.errors import NotApplicableError
-from evenhand.evaluation.evaluate import evaluate
-from evenhand.model.base_policy import described
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.places import quoted
-from evenhand.planning.certificate import check_bound
-from evenhand.planning.plan import Plan, load_plan, save_solution
-from evenhand.planning.relaxation import relax, tightest
-from evenhand.planning.solution import Solution
-from evenhand.programme.ledger import digest_of
+from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.model import CoupledMDP, quoted, read_welfare
+from evenhand.model.policy import described
+from evenhand.planning import Plan, Solution, load_plan, relax, save_solution, tightest
+from evenhand.planning.solution import check_bound
+from evenhand.programme.ledger import Result
+from evenhand.programme.named_model import names_of
 from evenhand.programme.roster import RosterArm
-from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from evenhand.programme.decisions import PlanRow
 
 METHOD = "fluid"
 """Default method, whose policies serve any number of arms."""
-
-PLAYED = 2e6
-"""Steps of arms that are played to see what a policy is worth for another roster."""
 
 Numbers = tuple[tuple[str, str, int], ...]
 """(type, group, how many), in the order of the names."""
 
 
 @dataclass(frozen=True)
-class Solved:
+class Solved(Result):
     """A policy that was found."""
 
     event: int
@@ -73,10 +69,6 @@ class Solved:
     seconds: float
     """Seconds of computation."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class TypeValue:
@@ -88,7 +80,7 @@ class TypeValue:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Result):
     """Certificate: welfare of a policy for a roster, with an upper bound for any policy.
 
     Values are those of arms that begin as the model says, and not from where they happen to be today.
@@ -124,27 +116,9 @@ class Certificate:
     for_roster: bool
     """Whether the policy was solved for this roster; else it was evaluated for it by simulation."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self) | {
-            "numbers": [list(row) for row in self.numbers],
-            "values": [asdict(row) for row in self.values],
-        }
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "Certificate":
-        """Read the JSON form."""
-        return cls(**fields_of(content))
-
-
-def fields_of(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a certificate from its JSON form."""
-    rows = tuple(TypeValue(**row) for row in content["values"])
-    return dict(content) | {"numbers": as_numbers(content["numbers"]), "values": rows}
-
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(Result):
     """Drift of roster or gap beyond its bounds."""
 
     needed: bool
@@ -156,17 +130,8 @@ class Drift:
     policy: str | None
     """The digest of the policy that would be used now; None where none can be."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self) | {"why": list(self.why)}
 
-
-def as_numbers(rows: Iterable[Sequence[Any]]) -> Numbers:
-    """Numbers from their JSON form."""
-    return tuple((str(kind), str(group), int(many)) for kind, group, many in rows)
-
-
-def numbers_of(arms: Sequence[RosterArm]) -> Numbers:
+def numbers_of(arms: "Sequence[RosterArm | PlanRow]") -> Numbers:
     """Return the number of arms of each type and group."""
     times = Counter((arm.type, arm.group) for arm in arms)
     return tuple((*kind, number) for kind, number in sorted(times.items()))
@@ -182,29 +147,30 @@ def to_bytes(solution: Solution) -> tuple[str, bytes]:
     return hashlib.sha256(stream.getvalue()).hexdigest(), stream.getvalue()
 
 
-def plan_from_bytes(body: bytes) -> Plan:
-    """A policy and the problem it was made for."""
-    return load_plan(body)
+plan_from_bytes = load_plan
+"""A policy and the problem it was made for, from its bytes."""
 
 
-def serves_any_number(solution: Solution) -> bool:
-    """Return whether a policy also serves other numbers of the same kinds of arms."""
+def policy_of(solution: Solution, arms: Sequence[RosterArm]) -> tuple[bytes, dict[str, Any]]:
+    """Return the policy of a solution as stored: its file, and facts with its certificate.
+
+    Args:
+        solution: of the problem of some arms.
+        arms: their roster.
+    """
+    digest, body = to_bytes(solution)
     try:
         described(solution.policy).resized(solution.problem, range(solution.problem.num_types))
+        serves_any_number = True
     except NotApplicableError:
-        return False
-    return True
-
-
-def facts_of(solution: Solution, digest: str, numbers: Numbers) -> dict[str, Any]:
-    """Return the stored facts of a solution."""
-    return {
+        serves_any_number = False
+    return body, {
         "method": solution.method,
         "reason": solution.reason,
-        "any_number": serves_any_number(solution),
+        "any_number": serves_any_number,
         "seconds": sum(solution.seconds.values()),
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
-        "certificate": certificate_of(solution, digest, numbers).to_dict(),
+        "certificate": certificate_of(solution, digest, numbers_of(arms)).to_dict(),
     }
 
 
@@ -216,57 +182,8 @@ def certificate_of(solution: Solution, digest: str, numbers: Numbers) -> Certifi
         digest: of its policy.
         numbers: of the roster.
     """
-    found = certify(solution.problem, digest, numbers, solution.objective, solution.unit_values, solution.by_type)
-    content = found | {
-        "welfare": solution.welfare,
-        "stderr": solution.welfare_stderr,
-        "upper_bound": solution.upper_bound,
-        "gap": _finite(solution.gap),
-        "prices": solution.prices,
-        "for_roster": True,
-    }
-    return Certificate.of(content)
-
-
-def _finite(gap: float) -> float:
-    """A gap that JSON can hold: an upper bound of 0 that is not met has an infinite one."""
-    return gap if np.isfinite(gap) else 1e300
-
-
-def certify(
-    problem: CoupledMDP, digest: str, numbers: Numbers, objective: Objective, values: Floats, by_type: bool
-) -> dict[str, Any]:
-    """Return the values of a certificate by type and group.
-
-    Args:
-        problem: of a roster, from `of_roster`.
-        digest: of the policy.
-        numbers: of the roster.
-        objective: of the problem.
-        values: (unit,) the value of an arm of each unit.
-        by_type: whether units are types; else they are arms.
-    """
-    of_arm = values[problem.type_of_arm] if by_type else values
-    block_of_arm = np.repeat(np.arange(len(problem.counts)), problem.counts)
-    many = problem.counts
-    mean = np.bincount(block_of_arm, weights=of_arm) / many
-    names = [label[0] for label in problem.tables.labels]
-    groups = [problem.group_names[number] for number in problem.group_of_block]
-    rows = list(zip(names, groups, mean.tolist(), strict=True))
-    totals: dict[str, list[float]] = {}
-    for group, number, value in zip(groups, many.tolist(), mean.tolist(), strict=True):
-        total = totals.setdefault(group, [0.0, 0.0])
-        total[0] += number * value
-        total[1] += number
-    return {
-        "policy": digest,
-        "numbers": [list(row) for row in numbers],
-        "values": [{"type": kind, "group": group, "value": value} for kind, group, value in rows],
-        "groups": {group: total / number for group, (total, number) in totals.items()},
-    }
-
-
-# Another roster
+    bound = (solution.upper_bound, solution.gap, solution.prices)
+    return _certificate(solution, solution.problem, digest, numbers, bound, for_roster=True)
 
 
 def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledMDP) -> Certificate:
@@ -278,23 +195,44 @@ def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledM
         numbers: of the roster.
         problem: of the roster.
     """
-    bound = tightest(problem, None, relax(problem, None))
+    bound = tightest(problem, None, relax(problem, None)).upper_bound
     horizon = problem.criterion.judging_steps()
-    episodes = int(np.clip(PLAYED / (problem.num_arms * horizon), 20, 2000))
+    episodes = int(np.clip(2e6 / (problem.num_arms * horizon), 20, 2000))  # some two million steps of arms
     steps = problem.criterion.fixed_steps(horizon)
     found = evaluate(problem, plan.fitted(problem), None, episodes, steps, 0)
-    check_bound(problem, found.welfare, found.welfare_stderr, found.num_episodes, bound.upper_bound)
-    gap = max(0.0, bound.upper_bound - found.welfare)
-    content = certify(problem, digest, numbers, found.objective, found.unit_values, found.by_type)
-    content |= {
-        "welfare": found.welfare,
-        "stderr": found.welfare_stderr,
-        "upper_bound": bound.upper_bound,
-        "gap": _finite(gap / abs(bound.upper_bound) if bound.upper_bound else np.inf) if gap else 0.0,
-        "prices": None,
-        "for_roster": False,
-    }
-    return Certificate.of(content)
+    check_bound(problem, found.welfare, found.welfare_stderr, found.num_episodes, bound)
+    short = max(0.0, bound - found.welfare)
+    gap = 0.0 if not short else short / abs(bound) if bound else np.inf
+    return _certificate(found, problem, digest, numbers, (bound, gap, None), for_roster=False)
+
+
+def _certificate(
+    found: Solution | Evaluation,
+    problem: CoupledMDP,
+    policy: str,
+    numbers: Numbers,
+    bound: tuple[float, float, dict[str, float] | None],
+    for_roster: bool,
+) -> Certificate:
+    """Return a certificate, with values by type and group."""
+    upper_bound, gap, prices = bound
+    of_arm = found.unit_values[problem.type_of_arm] if found.by_type else found.unit_values
+    block_of_arm = np.repeat(np.arange(len(problem.counts)), problem.counts)
+    means = np.bincount(block_of_arm, weights=of_arm) / problem.counts
+    of_group = problem.group_of_block
+    groups = np.bincount(of_group, weights=problem.counts * means) / np.bincount(of_group, weights=problem.counts)
+    return Certificate(
+        policy=policy,
+        numbers=numbers,
+        welfare=found.welfare,
+        stderr=found.welfare_stderr,
+        upper_bound=upper_bound,
+        gap=gap if np.isfinite(gap) else 1e300,  # as JSON can hold it: a bound of 0 that is not met
+        prices=prices,
+        values=tuple(TypeValue(*kind, value) for kind, value in zip(names_of(problem), means.tolist(), strict=True)),
+        groups=dict(zip(problem.group_names, groups.tolist(), strict=True)),
+        for_roster=for_roster,
+    )
 
 
 def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
@@ -305,7 +243,6 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
         found: its certificate for the roster, by the programme's own welfare.
         problem: of the roster.
     """
-    values = np.repeat([row.value for row in found.values], problem.counts)
     about = {
         "welfare": read_welfare(problem, None).name,
         "criterion": problem.criterion.name,
@@ -314,22 +251,22 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
         "stderr": found.stderr,
         "upper_bound": found.upper_bound,
         "by": "arm",
-        "values": values.tolist(),
+        "values": np.repeat([row.value for row in found.values], problem.counts).tolist(),
     }
     policy = plan.policy if plan.problem.signature == problem.signature else plan.fitted(problem)
     return Plan(policy, problem, about)
 
 
-def can_serve(numbers: Numbers, facts: Mapping[str, Any], wanted: Numbers) -> bool:
+def can_serve(certificate: Certificate, any_number: bool, wanted: Numbers) -> bool:
     """Return whether a policy can serve a roster.
 
     Args:
-        numbers: those that it was solved for.
-        facts: what is stored of it.
-        wanted: of the roster.
+        certificate: of the policy, for the roster that it was solved for.
+        any_number: whether it serves other numbers of the same kinds of arms.
+        wanted: numbers of the roster.
     """
-    known = {(kind, group) for kind, group, _ in numbers}
-    return numbers == wanted or (facts["any_number"] and all((kind, group) in known for kind, group, _ in wanted))
+    known = {(kind, group) for kind, group, _ in certificate.numbers}
+    return certificate.numbers == wanted or (any_number and all((kind, group) in known for kind, group, _ in wanted))
 
 
 def drifted(numbers: Numbers, wanted: Numbers, change: float) -> list[str]:
@@ -350,8 +287,3 @@ def drifted(numbers: Numbers, wanted: Numbers, change: float) -> list[str]:
     if abs(there - then) > change * then:
         content.append(f"there are {counted(there, 'arm')}, solved for {then}")
     return content
-
-
-def roster_digest(policy: str, numbers: Numbers) -> str:
-    """Stands for a policy with a roster."""
-    return digest_of([policy, [list(row) for row in numbers]])

@@ -6,19 +6,19 @@
 Both solve, which takes seconds to minutes, and report progress.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.welfare import DEFAULT
-from evenhand.planning.budget_sweep import Budget, BudgetRow
-from evenhand.planning.plan import Plan
-from evenhand.planning.price_of_fairness import PriceOfFairness
-from evenhand.planning.price_of_fairness import price_of_fairness as find_prices
+from evenhand.planning import Plan, SolveMethod
+from evenhand.planning.budget_sweep import Budget
+from evenhand.planning.price_of_fairness import price_of_fairness
 from evenhand.planning.solve import solve
-from evenhand.planning.task import SolveMethod
-from evenhand.programme.certificates import METHOD, Certificate, Numbers, certificate_of, fields_of, to_bytes
+from evenhand.programme.certificates import METHOD, Certificate, certificate_of, numbers_of, plan_in_use, to_bytes
+from evenhand.programme.cycle import Cycle
+from evenhand.programme.ledger import Result
+from evenhand.programme.library import Library
 from evenhand.typing import Progress
 
 FAMILY = ("utilitarian", "gini:1.2", "gini:1.5", "gini:2", "gini:5", "maximin")
@@ -52,7 +52,7 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Prices:
+class Prices(Result):
     """The price of fairness as a curve."""
 
     rows: tuple[Price, ...]
@@ -60,42 +60,6 @@ class Prices:
 
     left_out: dict[str, str]
     """Welfares without a plan, with the reason."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
-
-
-def price_of_fairness(
-    problem: CoupledMDP,
-    welfare: str | None,
-    family: Sequence[str] = FAMILY,
-    progress: Progress | bool | None = None,
-    seconds: float | None = None,
-    seed: int = 0,
-) -> Prices:
-    """Return the best plan of a roster per welfare.
-
-    Args:
-        problem: of the roster.
-        welfare: the programme's own, which is among them in any case.
-        family: the others.
-        progress: called with phase and share completed.
-        seconds: approximate time limit.
-        seed: of what is played.
-    """
-    own = welfare or DEFAULT
-    ideas = list(dict.fromkeys((*family, own)))
-    found = find_prices(problem, ideas, SolveMethod(METHOD, seconds=seconds), progress=progress, rng=seed)
-    rows = [_price(found, number, own) for number in range(len(found.rows))]
-    return Prices(tuple(sorted(rows, key=lambda row: (row.worst, -row.mean))), dict(found.left_out))
-
-
-def _price(found: PriceOfFairness, number: int, own: str) -> Price:
-    row = found.rows[number]
-    values = row.groups or row.values
-    content = (row.welfare, row.mean, row.worst, row.gini_coefficient, row.price)
-    return Price(*content, values=dict(values), today=row.welfare == own)
 
 
 @dataclass(frozen=True)
@@ -121,54 +85,75 @@ class Supposed(Certificate):
         """The JSON form, without the file."""
         content = super().to_dict()
         del content["body"]
-        return content | {"today": None if self.today is None else self.today.to_dict()}
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "Supposed":
-        """Read the JSON form."""
-        today = content["today"]
-        return cls(**fields_of(content) | {"today": None if today is None else Certificate.of(today)})
+        return content
 
 
-def suppose(
-    problem: CoupledMDP,
-    numbers: Numbers,
-    budgets: Sequence[Budget] = (),
-    welfare: str | None = None,
-    progress: Progress | bool | None = None,
-    seconds: float | None = None,
-    seed: int = 0,
-    plans: Sequence[Plan] = (),
-    today: Certificate | None = None,
-) -> tuple[Supposed, ...]:
-    """Evaluate the best plans of a roster under several budgets; welfare is monotone in the budget.
+class Counterfactuals:
+    """Plans of the present roster for other welfares and budgets; nothing is stored."""
 
-    Args:
-        problem: of the roster.
-        numbers: of the roster.
-        budgets: as of `evenhand.solve`; the present one alone where there are none.
-        welfare: what would be fair; by default the programme's own.
-        progress: called with phase and share completed.
-        seconds: approximate time limit of each.
-        seed: of what is played.
-        plans: plans that compete; the first is the one in use, if there is one.
-        today: what the plan in use is worth.
-    """
-    request = list(budgets) or [problem.named_budget]
-    chosen = SolveMethod(METHOD, seconds=seconds, plans=plans)
-    rows = solve(problem, welfare, chosen, budgets=request, progress=progress, rng=seed)
-    return tuple(_supposed(row, problem, numbers, today) for row in rows)
+    def __init__(self, library: Library, cycle: Cycle) -> None:
+        """Use the store, models and policies of a programme, and its plans."""
+        self._library, self._cycle = library, cycle
 
+    def price_of_fairness(
+        self, family: Sequence[str] = FAMILY, *, seconds: float | None = None, progress: Progress | bool | None = None
+    ) -> Prices:
+        """Return the best plan of the present roster per welfare, the programme's own marked.
 
-def _supposed(row: BudgetRow, problem: CoupledMDP, numbers: Numbers, today: Certificate | None) -> Supposed:
-    # Read again, a plan acts with the budget of its file: that must be the one that its figures are for.
-    made_for = problem.with_budget(row.kept_from or row.budget)
-    body = to_bytes(replace(row.solution, problem=made_for))[1]
-    beside = None if today is None else row.beside[0]
-    more = (
-        None
-        if beside is None
-        else {"welfare": beside.welfare, "stderr": beside.stderr, "measurable": beside.measurable}
-    )
-    found = certificate_of(row.solution, "", numbers)
-    return Supposed(**vars(found), budget=row.budget, kept_from=row.kept_from, difference=more, today=today, body=body)
+        Args:
+            family: welfares, as text; the programme's own is among them in any case.
+            seconds: approximate time limit.
+            progress: called with phase and share completed.
+        """
+        problem, _, seed = self._cycle.present_problem()
+        own = problem.welfare or DEFAULT
+        method = SolveMethod(METHOD, seconds=seconds)
+        found = price_of_fairness(problem, list(dict.fromkeys((*family, own))), method, progress=progress, rng=seed)
+        rows = [
+            Price(row.welfare, row.mean, row.worst, row.gini_coefficient, row.price, dict(row.groups or row.values),
+                  today=row.welfare == own)
+            for row in found.rows
+        ]  # fmt: skip
+        return Prices(tuple(sorted(rows, key=lambda row: (row.worst, -row.mean))), dict(found.left_out))
+
+    def suppose(
+        self,
+        budgets: Sequence[Budget] = (),
+        welfare: str | None = None,
+        *,
+        seconds: float | None = None,
+        progress: Progress | bool | None = None,
+        earlier: Sequence[Plan] = (),
+    ) -> tuple[Supposed, ...]:
+        """Evaluate the best plans of the present roster under other budgets, or for another welfare.
+
+        The plan in use competes: no budget that contains today's gets a worse one.
+
+        Args:
+            budgets: as of `evenhand.solve`; by default the present one alone.
+            welfare: what would be fair; by default the programme's own.
+            seconds: approximate time limit of each.
+            progress: called with phase and share completed.
+            earlier: plans of earlier suppositions, which compete, too.
+        """
+        problem, arms, seed = self._cycle.present_problem()
+        today, plans = self._cycle.certificate(), list(earlier)
+        if today is not None:
+            with self._library.store.reading() as tx:
+                plan = self._library.policy(tx, today.policy)
+            plans.insert(0, plan_in_use(plan, today, problem))
+        method = SolveMethod(METHOD, seconds=seconds, plans=plans)
+        wanted = list(budgets) or [problem.named_budget]
+        found = []
+        for row in solve(problem, welfare, method, budgets=wanted, progress=progress, rng=seed):
+            # Read again, a plan acts with the budget of its file: that must be the one that its figures are for.
+            made_for = problem.with_budget(row.kept_from or row.budget)
+            body = to_bytes(replace(row.solution, problem=made_for))[1]
+            more = None
+            if today is not None:
+                beside = row.beside[0]
+                more = {"welfare": beside.welfare, "stderr": beside.stderr, "measurable": beside.measurable}
+            own = vars(certificate_of(row.solution, "", numbers_of(arms)))
+            found.append(Supposed(**own, budget=row.budget, kept_from=row.kept_from, difference=more, today=today,
+                                  body=body))  # fmt: skip
+        return tuple(found)

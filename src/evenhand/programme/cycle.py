@@ -5,83 +5,27 @@ its snapshot; if something changed, the plan is computed again, so that no plan 
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from evenhand.errors import ConflictError, Fault, InvalidInputError
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP
 from evenhand.model.io.text_table import Table
+from evenhand.planning import SolveMethod
 from evenhand.planning.plan import Decisions
 from evenhand.planning.solve import solve
-from evenhand.planning.task import SolveMethod
-from evenhand.programme import ledger, roster, schema
-from evenhand.programme.acceptance import (
-    Accepted,
-    Override,
-    PlanCells,
-    changes,
-    exceeded,
-    read_overrides,
-    refuse_changed,
-    refuse_closed,
-    used_by,
-    write_accepted,
-)
-from evenhand.programme.action_records import (
-    Record,
-    Recorded,
-    Unrecorded,
-    keep_records,
-    known_records,
-    read_records,
-    rows_to_record,
-    unrecorded_steps,
-)
-from evenhand.programme.belief import done_between, know, last_served
-from evenhand.programme.certificates import (
-    METHOD,
-    Certificate,
-    Drift,
-    Numbers,
-    Solved,
-    as_numbers,
-    can_serve,
-    certificate_for,
-    drifted,
-    facts_of,
-    numbers_of,
-    roster_digest,
-    to_bytes,
-)
-from evenhand.programme.decisions import (
-    ROUNDED,
-    Inputs,
-    KeptPlan,
-    Planned,
-    PlanRow,
-    accepted_usage,
-    check_budget,
-    decide,
-    keep_plan,
-    kept_plan,
-    outputs_of,
-    plan_row,
-    proposal,
-    rows_of,
-    same_plan,
-)
+from evenhand.programme import certificates, decisions, ledger, reports, roster, schema
+from evenhand.programme.belief import decided_between, done_between, know
+from evenhand.programme.certificates import METHOD, Certificate, Drift, Numbers, Solved
+from evenhand.programme.decisions import Accepted, Inputs, KeptPlan, PlanCells, Planned, PlanRow
 from evenhand.programme.drift_test import bounds_of
-from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text, once
-from evenhand.programme.library import Library, remember
-from evenhand.programme.observations import keep_observations
-from evenhand.programme.roster import RosterArm, present_step, raise_faults, read_rows
+from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text
+from evenhand.programme.library import Cache, Library
+from evenhand.programme.reports import Record, Recorded, Unrecorded
+from evenhand.programme.roster import RosterArm, present_step, read_rows
 from evenhand.typing import Progress
-
-TRIES = 3
-"""Attempts to plan while the roster changes to one that the policy cannot serve."""
 
 
 class _MovedError(Exception):
@@ -94,7 +38,7 @@ class Cycle:
     def __init__(self, library: Library) -> None:
         """Use the store, models and policies of a programme."""
         self._library, self._store = library, library.store
-        self._certificates: OrderedDict[str, Certificate] = OrderedDict()
+        self._certificates: Cache[Certificate] = Cache()
 
     # Policies
 
@@ -123,20 +67,19 @@ class Cycle:
         request = [method, seconds]
         with self._store.reading() as tx:
             if (earlier := answered(tx, key, "solve", request)) is not None:
-                return Solved(**earlier)
+                return Solved.of(earlier)
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
             problem = self._library.problem(tx, arms)
         solution = solve(problem, method=SolveMethod(method, seconds=seconds), progress=progress, rng=int(row.seed))
-        digest, body = to_bytes(solution)
-        facts = facts_of(solution, digest, numbers_of(arms))
-        with self._store.writing() as tx:
+        body, facts = certificates.policy_of(solution, arms)
 
-            def do() -> dict[str, Any]:
-                event = keep_policy(tx, digest, row.model, body, numbers_of(arms), facts, who)
-                return _solved(event, digest, facts).to_dict()
+        def do(tx: Connection) -> Solved:
+            event, found = keep_policy(tx, row.model, body, facts, who), facts["certificate"]
+            sure = (found["welfare"], found["upper_bound"], found["gap"])
+            return Solved(event, found["policy"], facts["method"], facts["any_number"], *sure, facts["seconds"])
 
-            return Solved(**once(tx, key, "solve", request, do)[0])
+        return self._library.change(Solved, "solve", request, key, do)
 
     def certificate(self) -> Certificate | None:
         """Return value and bound of the policy in use for the present roster; None without a policy.
@@ -146,21 +89,19 @@ class Cycle:
         """
         with self._store.reading() as tx:
             arms = self._library.present(tx)
-            numbers = numbers_of(arms)
+            numbers = certificates.numbers_of(arms)
             digest = self._serving(tx, numbers)
             if digest is None:
                 return None
             if (known := self._certified(tx, digest, numbers)) is not None:
                 return known
             plan, problem = self._library.policy(tx, digest), self._library.problem(tx, arms)
-        found = certificate_for(plan, digest, numbers, problem)
-        remember(self._certificates, roster_digest(digest, numbers), found)
-        return found
+        return self._certificates.add((digest, numbers), certificates.certificate_for(plan, digest, numbers, problem))
 
     def uncertified(self) -> tuple[str, Numbers] | None:
         """The policy and the roster of now, where it is not known yet what one is worth for the other."""
         with self._store.reading() as tx:
-            wanted = numbers_of(roster.taking_part(tx, present_step(tx)))
+            wanted = certificates.numbers_of(roster.taking_part(tx, present_step(tx)))
             digest = self._serving(tx, wanted) if wanted else None
             if digest is None or self._certified(tx, digest, wanted) is not None:
                 return None
@@ -172,7 +113,7 @@ class Cycle:
         Args:
             found: its `certificate`.
         """
-        remember(self._certificates, roster_digest(found.policy, found.numbers), found)
+        self._certificates.add((found.policy, found.numbers), found)
 
     def present_problem(self) -> tuple[CoupledMDP, list[RosterArm], int]:
         """The problem of the arms that take part at the present step, who they are, and the programme's seed."""
@@ -188,48 +129,46 @@ class Cycle:
         here.
         """
         with self._store.reading() as tx:
-            wanted = as_numbers(roster.numbers_at(tx, present_step(tx)))
+            wanted = certificates.numbers_of(roster.taking_part(tx, present_step(tx)))
             if not wanted:
                 return Drift(False, (), None)
             digest = self._serving(tx, wanted)
             if digest is None:
                 return Drift(True, (self._why_none(tx),), None)
-            numbers, facts = _facts(tx, digest)
-            bounds = bounds_of(tx)
-            why = drifted(numbers, wanted, bounds.change)
-            known, then = self._certified(tx, digest, wanted), facts["certificate"]["gap"]
-            if known is not None and known.gap > then + bounds.gap:
-                why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, and was {100 * then:.2g} %")
+            solved, bounds = _solved(tx, digest), bounds_of(tx)
+            why = certificates.drifted(solved.numbers, wanted, bounds.change)
+            known = self._certified(tx, digest, wanted)
+            if known is not None and known.gap > solved.gap + bounds.gap:
+                then = f"and was {100 * solved.gap:.2g} %"
+                why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, {then}")
             return Drift(bool(why), tuple(why), digest)
 
     def _why_none(self, tx: Connection) -> str:
-        table = schema.policies
-        model = select(schema.programme.c.model).scalar_subquery()
-        if tx.execute(select(func.count()).select_from(table)).scalar() == 0:
+        models = set(tx.execute(select(schema.policies.c.model).distinct()).scalars())
+        if not models:
             return "nothing was solved yet"
-        if tx.execute(select(func.count()).select_from(table).where(table.c.model == model)).scalar() == 0:
+        if tx.execute(select(schema.programme.c.model)).scalar_one() not in models:
             return "the model is a new one, and nothing was solved for it yet"
         return "no policy can serve the present roster"
 
     def _certified(self, tx: Connection, digest: str, numbers: Numbers) -> Certificate | None:
         """The certificate of a policy for a roster, where it is known."""
-        own, facts = _facts(tx, digest)
-        if own == numbers:
-            return Certificate.of(facts["certificate"])
-        return self._certificates.get(roster_digest(digest, numbers))
+        solved = _solved(tx, digest)
+        return solved if solved.numbers == numbers else self._certificates.get((digest, numbers))
 
     def _serving(self, tx: Connection, wanted: Numbers) -> str | None:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
-        request = select(table.c.digest, table.c.numbers_json, table.c.facts_json).where(table.c.model == model)
+        query = select(table.c.facts_json).where(table.c.model == model).order_by(table.c.event.desc())
         fallback = None
-        for digest, numbers_json, facts_json in tx.execute(request.order_by(table.c.event.desc())):
-            numbers = as_numbers(json.loads(numbers_json))
-            if numbers == wanted:
-                return str(digest)
-            if fallback is None and can_serve(numbers, json.loads(facts_json), wanted):
-                fallback = str(digest)
+        for text in tx.execute(query).scalars():
+            facts = json.loads(text)
+            found = Certificate.of(facts["certificate"])
+            if found.numbers == wanted:
+                return found.policy
+            if fallback is None and certificates.can_serve(found, facts["any_number"], wanted):
+                fallback = found.policy
         return fallback
 
     # Plans
@@ -262,46 +201,40 @@ class Cycle:
             InvalidInputError: no arm takes part.
             NotApplicableError: the policy is a table, and there is less budget than it was made for.
         """
-        for _ in range(TRIES):
+        for _ in range(3):  # the roster may change, while a policy is solved for it, to one that it cannot serve
             with self._store.reading() as tx:
-                request = [step, None if budget is None else list(check_budget(self._library.model(tx)[0], budget))]
+                amounts = None if budget is None else decisions.check_budget(self._library.model(tx)[0], budget)
+                request = [step, amounts]
                 if (earlier := answered(tx, key, "plan", request)) is not None:
-                    return Planned(**earlier)
-                inputs = self.inputs(tx, step, budget)
-                same = None if inputs is None else same_plan(tx, inputs)
+                    return Planned.of(earlier)
+                inputs = self.inputs(tx, step, amounts)
+                same = None if inputs is None else decisions.same_plan(tx, inputs)
                 if same is not None and key is None:
                     return same
-                decisions = None if inputs is None else self.decide(tx, inputs)
-            if inputs is None or decisions is None:
+                chosen = None if inputs is None else self.decide(tx, inputs)
+            if inputs is None or chosen is None:
                 self.solve(seconds=seconds, progress=progress, who=who)
                 continue
             try:
-                with self._store.writing() as tx:
-                    answer = once(tx, key, "plan", request, self._proposing(tx, inputs, decisions, step, budget, who))[
-                        0
-                    ]
-                    return Planned(**answer)
+                return self._propose(inputs, chosen, request, key, who)
             except _MovedError:
                 continue
         raise ConflictError("the roster changed again and again while a policy was solved for it; ask again")
 
-    def _proposing(
-        self, tx: Connection, inputs: Inputs, decisions: Decisions, step: int | None, budget: Any, who: str
-    ) -> Any:
-        """Keeps a plan, or a new one if something has changed since it was computed."""
+    def _propose(self, inputs: Inputs, chosen: Decisions, request: list[Any], key: str | None, who: str) -> Planned:
+        """Store a plan, or a new one if something has changed since it was computed."""
 
-        def do() -> dict[str, Any]:
-            now, said = inputs, decisions
+        def do(tx: Connection) -> Planned:
+            now, said = inputs, chosen
             if ledger.last_event(tx) != inputs.known_event:
-                fresh = self.inputs(tx, step, budget)
+                fresh = self.inputs(tx, *request)
                 if fresh is None:
                     raise _MovedError
-                now, said = fresh, decisions if fresh.digest == inputs.digest else self.decide(tx, fresh)
-            same = same_plan(tx, now)
+                now, said = fresh, chosen if fresh.digest == inputs.digest else self.decide(tx, fresh)
             words = self._library.model(tx, now.model)[1]
-            return (same or keep_plan(tx, now, said, words, _late(tx, now.step), who)).to_dict()
+            return decisions.same_plan(tx, now) or decisions.keep_plan(tx, now, said, words, _late(tx, now.step), who)
 
-        return do
+        return self._library.change(Planned, "plan", request, key, do)
 
     def inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
         """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
@@ -309,18 +242,19 @@ class Cycle:
         if step is not None and roster.check_step(step) != present:
             raise ConflictError(f"step {step} is not the present step, which is {present}")
         arms = self._library.present(tx)
-        policy = self._serving(tx, numbers_of(arms))
+        policy = self._serving(tx, certificates.numbers_of(arms))
         if policy is None:
             return None
         row = tx.execute(select(schema.programme)).one()
         model, words = self._library.model(tx, row.model)
-        known = tuple(know(tx, words, arms, present))
-        amounts = check_budget(model, budget)
+        known, amounts = know(tx, words, arms, present), decisions.check_budget(model, budget)
         return Inputs(present, row.model, policy, int(row.seed), amounts, known, int(row.last_event))
 
     def decide(self, tx: Connection, inputs: Inputs) -> Decisions:
         """Compute the decisions that follow from some inputs."""
-        return decide(self._library.policy(tx, inputs.policy), inputs, self._library.model(tx, inputs.model)[1])
+        return decisions.decide(
+            self._library.policy(tx, inputs.policy), inputs, self._library.model(tx, inputs.model)[1]
+        )
 
     def plan_of(self, plan: int) -> KeptPlan:
         """A plan with all its arms.
@@ -332,20 +266,19 @@ class Cycle:
             InvalidInputError: there is none.
         """
         with self._store.reading() as tx:
-            return self._whole(tx, plan_row(tx, plan))
+            return self._whole(tx, decisions.plan_row(tx, plan))
 
     def current_plan(self) -> KeptPlan | None:
-        """The plan that is proposed for the present step; None where there is none yet."""
-        table = schema.plans
+        """The plan that is proposed for the present step; None without one."""
         with self._store.reading() as tx:
-            query = select(table).where(table.c.step == present_step(tx), table.c.status == schema.PROPOSED)
-            row = tx.execute(query).first()
+            row = decisions.proposal(tx, present_step(tx))
             return None if row is None else self._whole(tx, row)
 
     def current_plan_number(self) -> int | None:
         """The number of the plan that is proposed for the present step."""
         with self._store.reading() as tx:
-            return proposal(tx, present_step(tx))
+            row = decisions.proposal(tx, present_step(tx))
+            return None if row is None else int(row.id)
 
     def plans(self, status: str | None = None, most: int | None = None) -> list[KeptPlan]:
         """Plans without their arms, the newest first.
@@ -358,13 +291,13 @@ class Cycle:
         query = select(table).order_by(table.c.id.desc()).limit(most)
         with self._store.reading() as tx:
             rows = tx.execute(query if status is None else query.where(table.c.status == status))
-            return [kept_plan(row, (), None, None) for row in rows]
+            return [decisions.kept_plan(row, (), None, None) for row in rows]
 
     def _whole(self, tx: Connection, row: Any) -> KeptPlan:
-        rows = rows_of(tx, row.id)
+        rows = decisions.rows_of(tx, row.id)
         words = self._library.model(tx, row.model)[1]
-        used = accepted_usage(words, rows) if row.status == schema.ACCEPTED else None
-        return kept_plan(row, rows, self._certified(tx, row.policy, _numbers_of_rows(rows)), used)
+        used = decisions.accepted_usage(words, rows) if row.status == schema.ACCEPTED else None
+        return decisions.kept_plan(row, rows, self._certified(tx, row.policy, certificates.numbers_of(rows)), used)
 
     def recompute(self, plan: int) -> KeptPlan:
         """Compute a plan again from what is stored, as of its last known event, and compare it with the stored plan.
@@ -377,17 +310,18 @@ class Cycle:
                 differently.
         """
         with self._store.reading() as tx:
-            row = plan_row(tx, plan)
+            row = decisions.plan_row(tx, plan)
             words = self._library.model(tx, row.model)[1]
             arms = roster.taking_part(tx, row.step, row.known_event)
-            known = tuple(know(tx, words, arms, row.step, row.known_event))
-            budget = tuple(json.loads(row.budget_json))
+            known, budget = know(tx, words, arms, row.step, row.known_event), json.loads(row.budget_json)
             inputs = Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
             if inputs.digest != row.inputs:
                 raise InvalidInputError(f"plan {plan}: the stored inputs are not those of the plan")
-            if outputs_of(inputs, self.decide(tx, inputs)) != row.outputs or not _as_kept(inputs, row, tx):
+            found = self._whole(tx, row)
+            stored = ledger.digest_of([[one.arm_id, one.action, one.served, one.next_in_line] for one in found.rows])
+            if not stored == row.outputs == decisions.outputs_of(inputs, self.decide(tx, inputs)):
                 raise InvalidInputError(f"plan {plan}: computed again, its decisions differ from the stored ones")
-            return self._whole(tx, row)
+            return found
 
     # What is done
 
@@ -404,41 +338,46 @@ class Cycle:
             TableError: overrides with faults, each with its row, or beyond the budget; nothing is accepted then.
             ConflictError: the plan was accepted or superseded already, or something changed since; states what.
         """
-        table = _read_overrides(overrides)
+        none = overrides is None or (isinstance(overrides, (list, tuple)) and not overrides)
+        table = None if none else read_rows(overrides, "overrides", ["arm", "action", "why"])
         request = [plan, None if table is None else table.columns]
-        if table is not None:
-            self._library.check_first(key, "accept", request, lambda tx: self._overrides(tx, plan, table))
-        with self._store.writing() as tx:
-            return Accepted(**once(tx, key, "accept", request, lambda: self._accept(tx, plan, table, who))[0])
 
-    def _accept(self, tx: Connection, plan: int, table: Table | None, who: str) -> dict[str, Any]:
-        row, cells, overrides = self._overrides(tx, plan, table)
-        rows = cells.rows
-        raise_faults(exceeded(cells, overrides, json.loads(row.budget_json)), "overrides")
-        changed = [one for one in overrides if one.action != rows[one.place].action]
-        names = cells.words.model.resource_names
-        used = {name: round(use, ROUNDED) for name, use in zip(names, used_by(cells, overrides), strict=True)}
-        content = [[rows[one.place].arm, rows[one.place].action, one.action, one.why] for one in overrides]
-        body = {"plan": plan, "step": row.step, "overrides": content, "used": used, "outputs": row.outputs}
-        event = append(tx, "accepted", who, body)
-        write_accepted(tx, plan, rows, overrides, who, event)
-        return Accepted(event, plan, row.step, len(changed), used).to_dict()
+        def do(tx: Connection) -> Accepted:
+            row, cells, found = self._overrides(tx, plan, table)
+            rows = list(cells.rows.values())
+            used = cells.used({arm: action for arm, (action, _) in found.items()})
+            said = [[arm, cells.rows[arm].action, action, reason] for arm, (action, reason) in found.items()]
+            body = {"plan": plan, "step": row.step, "overrides": said, "used": used, "outputs": row.outputs}
+            event = append(tx, "accepted", who, body)
+            decisions.write_accepted(tx, plan, rows, found, who, event)
+            changed = sum(action != cells.rows[arm].action for arm, (action, _) in found.items())
+            return Accepted(event, plan, row.step, changed, used)
 
-    def _overrides(self, tx: Connection, plan: int, table: Table | None) -> tuple[Any, PlanCells, list[Override]]:
+        check = None if table is None else lambda tx: self._overrides(tx, plan, table)
+        return self._library.change(Accepted, "accept", request, key, do, check)
+
+    def _overrides(
+        self, tx: Connection, plan: int, table: Table | None
+    ) -> tuple[Any, PlanCells, dict[str, tuple[str, str]]]:
         """A plan that may be accepted now, its arms, and the overrides of a table."""
-        row = plan_row(tx, plan)
-        refuse_closed(row)
-        rows = rows_of(tx, plan)
-        if ledger.last_event(tx) != row.event:
-            refuse_changed(row, self._changes(tx, row, rows))
+        row = decisions.plan_row(tx, plan)
+        decisions.refuse_closed(row)
+        rows = decisions.rows_of(tx, plan)
+        if found := self._changes(tx, row, rows):
+            known = f"plan {row.id} of step {row.step} was made from what was known at event {row.known_event}"
+            raise ConflictError(f"{known}, and since then something changed. Plan again:", found)
         cells = PlanCells(self._library.model(tx, row.model)[1], rows)
-        return row, cells, [] if table is None else read_overrides(table, cells, json.loads(row.budget_json))
+        return row, cells, {} if table is None else decisions.read_overrides(table, cells, json.loads(row.budget_json))
 
     def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
         """Return all information that arrived after a plan was made."""
+        if ledger.last_event(tx) == row.event:
+            return []
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
-        found = changes(rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same)
+        found = decisions.changes(
+            rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same
+        )
         return found if same else [Fault("", "another model was adopted"), *found]
 
     def changed_since(self, plan: int) -> list[Fault]:
@@ -448,8 +387,8 @@ class Cycle:
             plan: its number.
         """
         with self._store.reading() as tx:
-            row = plan_row(tx, plan)
-            return [] if ledger.last_event(tx) == row.event else self._changes(tx, row, rows_of(tx, plan))
+            row = decisions.plan_row(tx, plan)
+            return self._changes(tx, row, decisions.rows_of(tx, plan))
 
     def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
         """Record the actions done; late and corrected records are stored beside the old ones.
@@ -466,9 +405,11 @@ class Cycle:
         """
         table, said = read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
         request = [table.columns, said]
-        self._library.check_first(key, "record", request, lambda tx: self._read_records(tx, table))
-        with self._store.writing() as tx:
-            return Recorded(**once(tx, key, "record", request, lambda: self._record(tx, table, said, who))[0])
+        return self._library.change(
+            Recorded, "record", request, key,
+            do=lambda tx: self._record(tx, table, said, who),
+            check=lambda tx: self._read_records(tx, table),
+        )  # fmt: skip
 
     def record_rest(
         self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
@@ -489,19 +430,16 @@ class Cycle:
             TableError: with every fault and its row; nothing is stored then.
         """
         said = check_text(source, "source")
-        with self._store.writing() as tx:
 
-            def do() -> dict[str, Any]:
-                row = plan_row(tx, plan)
-                if row.status != schema.ACCEPTED:
-                    raise ConflictError(
-                        f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it"
-                    )
-                known = {arm: done for (arm, _), done in known_records(tx, [row.step]).items()}
-                new = rows_to_record(plan, row.step, rows_of(tx, plan), others, known)
-                return self._record(tx, read_rows(new, "records", ["arm", "action"]), said, who)
+        def do(tx: Connection) -> Recorded:
+            row = decisions.plan_row(tx, plan)
+            if row.status != schema.ACCEPTED:
+                raise ConflictError(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
+            known = {arm: done for (arm, _), done in reports.known_records(tx, [row.step]).items()}
+            new = reports.rows_to_record(plan, row.step, decisions.rows_of(tx, plan), others, known)
+            return self._record(tx, read_rows(new, "records", ["arm", "action"]), said, who)
 
-            return Recorded(**once(tx, key, "record", [plan, sorted(others.items()), said], do)[0])
+        return self._library.change(Recorded, "record", [plan, sorted(others.items()), said], key, do)
 
     def recorded(self, step: int) -> dict[int, str]:
         """Return the actions done at a step, by arm number; the last record counts.
@@ -510,7 +448,7 @@ class Cycle:
             step: which.
         """
         with self._store.reading() as tx:
-            return {arm: action for (arm, _), (action, _) in known_records(tx, [step]).items()}
+            return {arm: action for (arm, _), (action, _) in reports.known_records(tx, [step]).items()}
 
     def last_served(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int]:
         """The last step at which arms of a plan were served, by their numbers in the store.
@@ -523,7 +461,9 @@ class Cycle:
         with self._store.reading() as tx:
             words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
-            return last_served(tx, words, blocks, max(step - most, 0), step)
+            found = decided_between(tx, words, blocks, max(step - most, 0), step)
+        served = sorted((at, arm) for (arm, at), (_, is_served) in found.items() if is_served)
+        return {arm: at for at, arm in served}
 
     def unrecorded(self, last: int, most: int = 100) -> list[Unrecorded]:
         """Accepted steps of which it is not known of all arms what was done; audits take them as accepted.
@@ -533,34 +473,35 @@ class Cycle:
             most: maximum number of steps.
         """
         with self._store.reading() as tx:
-            return unrecorded_steps(tx, last - most + 1, last)
+            return reports.unrecorded_steps(tx, last - most + 1, last)
 
     def _read_records(self, tx: Connection, table: Table) -> list[Record]:
-        return read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], present_step(tx))
+        return reports.read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], present_step(tx))
 
-    def _record(self, tx: Connection, table: Table, source: str, who: str) -> dict[str, Any]:
+    def _record(self, tx: Connection, table: Table, source: str, who: str) -> Recorded:
         present, found = present_step(tx), self._read_records(tx, table)
         steps = [one.row.step for one in found]
-        before = known_records(tx, steps)
+        before = reports.known_records(tx, steps)
         accepted = done_between(tx, [one.row.arm.id for one in found], min(steps), max(steps) + 1, recorded=False)
-        places = [(one.row.arm.id, one.row.step) for one in found]
-        corrected = sum(
-            place in before and before[place] != (one.action, one.reward)
-            for place, one in zip(places, found, strict=True)
-        )
-        differing = sum(accepted.get(place, one.action) != one.action for place, one in zip(places, found, strict=True))
+        corrected = differing = 0
+        for one in found:
+            place = one.row.arm.id, one.row.step
+            corrected += place in before and before[place] != (one.action, one.reward)
+            differing += accepted.get(place, one.action) != one.action
         content = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
-        keep_records(tx, found, source, event)
-        seen = [(one.row.arm.id, one.row.step + 1, one.next_state) for one in found if one.next_state is not None]
-        keep_observations(tx, seen, source, event)
+        done = [
+            {"arm": one.row.arm.id, "step": one.row.step, "action": one.action, "reward": one.reward} for one in found
+        ]
+        reports.keep_reports(tx, schema.records, done, source, event)
+        after = [{"arm": one.row.arm.id, "step": one.row.step + 1, "state": one.next_state} for one in found]
+        seen = [row for row in after if row["state"] is not None]
+        reports.keep_reports(tx, schema.observations, seen, source, event)
         late = sum(step < present - 1 for step in steps)
-        return Recorded(event, len(found), late, corrected, differing, len(seen)).to_dict()
+        return Recorded(event, len(found), late, corrected, differing, len(seen))
 
 
-def keep_policy(
-    tx: Connection, digest: str, model: str, body: bytes, numbers: Numbers, facts: Mapping[str, Any], who: str
-) -> int:
+def keep_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, Any], who: str) -> int:
     """Write a policy, after which it is the last one; the number of the event that says so.
 
     One that is there already, word for word, becomes the last one again: who solves by another method and comes back
@@ -568,50 +509,26 @@ def keep_policy(
 
     Args:
         tx: a transaction from `Store.writing`.
-        digest: of the policy.
         model: the digest of the model it was solved for.
         body: its file.
-        numbers: the roster it was solved for.
-        facts: what is known of it.
+        facts: from `certificates.policy_of`.
         who: author.
     """
-    table = schema.policies
+    table, digest = schema.policies, facts["certificate"]["policy"]
     content = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
     event = append(tx, "solved", who, content)
     if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is not None:
         change_rows(tx, table, [{"digest": digest, "event": event}])
-        return event
-    content = {"numbers_json": ledger.as_text([list(row) for row in numbers]), "facts_json": ledger.as_text(facts)}
-    row = {"digest": digest, "model": model, "body": body, "at": ledger.now(), "event": event}
-    add_rows(tx, table, [row | content])
+    else:
+        row = {"digest": digest, "model": model, "body": body, "facts_json": ledger.as_text(facts)}
+        add_rows(tx, table, [row | {"at": ledger.now(), "event": event}])
     return event
 
 
-def _solved(event: int, digest: str, facts: Mapping[str, Any]) -> Solved:
-    found = facts["certificate"]
-    sure = (found["welfare"], found["upper_bound"], found["gap"])
-    return Solved(event, digest, facts["method"], facts["any_number"], *sure, facts["seconds"])
-
-
-def _facts(tx: Connection, digest: str) -> tuple[Numbers, dict[str, Any]]:
-    """The numbers a policy was solved for, and what is known of it."""
-    table = schema.policies
-    row = tx.execute(select(table.c.numbers_json, table.c.facts_json).where(table.c.digest == digest)).one()
-    return as_numbers(json.loads(row.numbers_json)), json.loads(row.facts_json)
-
-
-def _numbers_of_rows(rows: Sequence[PlanRow]) -> Numbers:
-    times: dict[tuple[str, str], int] = {}
-    for row in rows:
-        times[row.type, row.group] = times.get((row.type, row.group), 0) + 1
-    return tuple((*kind, number) for kind, number in sorted(times.items()))
-
-
-def _as_kept(inputs: Inputs, row: Any, tx: Connection) -> bool:
-    """Return whether the stored rows of a plan match its digest."""
-    rows = rows_of(tx, row.id)
-    outputs = [[one.arm_id, one.action, one.served, one.next_in_line] for one in rows]
-    return len(rows) == len(inputs.known) and ledger.digest_of(outputs) == row.outputs
+def _solved(tx: Connection, digest: str) -> Certificate:
+    """The certificate of a policy for the roster that it was solved for."""
+    query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
+    return Certificate.of(json.loads(tx.execute(query).scalar_one())["certificate"])
 
 
 def _late(tx: Connection, step: int) -> int:
@@ -620,10 +537,3 @@ def _late(tx: Connection, step: int) -> int:
     last = tx.execute(select(func.max(plans.c.accepted_event))).scalar()
     late = select(func.count()).select_from(table).where(table.c.step < step, table.c.event > (last or 0))
     return int(tx.execute(late).scalar_one()) if last is not None else 0
-
-
-def _read_overrides(overrides: Any) -> Table | None:
-    """A table of overrides; None where there are none."""
-    if overrides is None or (isinstance(overrides, (list, tuple)) and not overrides):
-        return None
-    return read_rows(overrides, "overrides", ["arm", "action", "why"])

@@ -4,31 +4,36 @@ A plan is a function of its *inputs*: the step, the model, the policy, the seed,
 arm. A digest stands for all of them; who asks for a plan with the same inputs gets the same plan. Its *outputs* are the
 action of each arm and who would be next; a digest stands for them, so that a plan can be computed again, later and
 elsewhere, and compared. Reasons are stored, and not part of the digest.
+
+A plan is accepted with overrides, each with a reason, within the budget, and only while the plan knows what is known:
+one that was made before something changed is refused, with what changed: who joined or left, where arms are now, the
+model. What was reported again and says the same changes nothing.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
-from evenhand.errors import NotFoundError
-from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.plan import Decisions, Plan
-from evenhand.programme import schema
-from evenhand.programme.belief import BELIEVED, Known
+from evenhand.errors import ConflictError, Fault
+from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted
+from evenhand.model.io.text_table import Table
+from evenhand.model.labels import quantity
+from evenhand.planning import Plan
+from evenhand.planning.plan import Decisions
+from evenhand.programme import ledger, schema
+from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
-from evenhand.programme.ledger import add_rows, append, as_text, change_rows, digest_of, now
+from evenhand.programme.ledger import MOST_TEXT, Result
 from evenhand.programme.named_model import Words
-
-ROUNDED = 9
-"""Digits of sums of usage."""
+from evenhand.programme.roster import raise_faults, unknown_arm
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(Result):
     """Result of planning."""
 
     plan: int
@@ -58,13 +63,9 @@ class Planned:
     replaced: int | None
     """The plan of the same step that it takes the place of."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class PlanRow:
+class PlanRow(Result):
     """One arm of a plan."""
 
     arm: str
@@ -114,7 +115,7 @@ class PlanRow:
 
 
 @dataclass(frozen=True)
-class KeptPlan:
+class KeptPlan(Result):
     """A plan as it is stored."""
 
     id: int
@@ -172,13 +173,6 @@ class KeptPlan:
     rows: tuple[PlanRow, ...]
     """Arms in the order in which they joined; empty in lists of plans."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        content = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        content["certificate"] = None if self.certificate is None else self.certificate.to_dict()
-        content["rows"] = [row.to_dict() for row in self.rows]
-        return content
-
 
 @dataclass(frozen=True)
 class Inputs:
@@ -188,8 +182,8 @@ class Inputs:
     model: str
     policy: str
     seed: int
-    budget: tuple[float, ...]
-    known: tuple[Known, ...]
+    budget: list[float]
+    known: list[Known]
     known_event: int
 
     @cached_property
@@ -199,12 +193,13 @@ class Inputs:
             [row.arm.id, row.arm.name, row.arm.type, row.arm.group, row.state, row.known, row.seen_step, row.chance]
             for row in self.known
         ]
-        return digest_of([self.step, self.model, self.policy, self.seed, list(self.budget), arms])
+        return ledger.digest_of([self.step, self.model, self.policy, self.seed, self.budget, arms])
 
 
-def check_budget(model: CoupledMDP, budget: Any) -> tuple[float, ...]:
-    """(resource,) what there is at a step: what was given, else what the model says."""
-    return tuple((model if budget is None else model.with_budget(budget)).budget.tolist())
+def check_budget(model: CoupledMDP, budget: Any) -> list[float]:
+    """(resource,) budget of a step: the given one, else the model's."""
+    found: list[float] = (model if budget is None else model.with_budget(budget)).budget.tolist()
+    return found
 
 
 def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
@@ -218,23 +213,19 @@ def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
     Raises:
         NotApplicableError: the policy is a table for other numbers, or for more budget.
     """
-    return plan.act(as_states(inputs.known, words), inputs.seed, budget=list(inputs.budget), step=inputs.step)
-
-
-def as_states(known: Sequence[Known], words: Words) -> dict[str, list[str]]:
-    """Return the states of arms as the table that `Plan.act` reads."""
-    return {
-        "arm": [row.arm.name for row in known],
-        "type": [row.arm.type for row in known],
-        "group": [row.arm.group for row in known],
-        "state": [words.states(row.block)[row.state] for row in known],
+    states = {
+        "arm": [row.arm.name for row in inputs.known],
+        "type": [row.arm.type for row in inputs.known],
+        "group": [row.arm.group for row in inputs.known],
+        "state": [words.states(row.block)[row.state] for row in inputs.known],
     }
+    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step)
 
 
 def outputs_of(inputs: Inputs, decisions: Decisions) -> str:
-    """Stands for what a plan says."""
+    """Digest of the decisions of a plan."""
     rows = zip(inputs.known, decisions.rows, decisions.line, strict=True)
-    return digest_of([[known.arm.id, row.action, row.served, place] for known, row, place in rows])
+    return ledger.digest_of([[known.arm.id, row.action, row.served, place] for known, row, place in rows])
 
 
 # Writing
@@ -253,36 +244,11 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
     """
     table = schema.plans
     older = proposal(tx, inputs.step)
-    number = int(tx.execute(select(func.max(table.c.id))).scalar() or 0) + 1
-    outputs = outputs_of(inputs, decisions)
-    body = {"plan": number, "step": inputs.step, "inputs": inputs.digest, "outputs": outputs, "replaced": older}
-    event = append(tx, "planned", who, body)
-    content = _told(inputs, decisions, late)
-    row = {
-        "id": number,
-        "step": inputs.step,
-        "status": schema.PROPOSED,
-        "model": inputs.model,
-        "policy": inputs.policy,
-        "seed": inputs.seed,
-        "budget_json": as_text(list(inputs.budget)),
-        "inputs": inputs.digest,
-        "outputs": outputs,
-        "known_event": inputs.known_event,
-        "told_json": as_text(content | {"replaced": older}),
-        "at": now(),
-        "event": event,
-    }
-    if older is not None:
-        change_rows(tx, table, [{"id": older, "status": schema.SUPERSEDED}])
-    add_rows(tx, table, [row])
-    add_rows(tx, schema.decisions, _decision_rows(number, inputs, decisions, words))
-    return _planned(number, inputs.step, event, content | {"replaced": older})
-
-
-def _told(inputs: Inputs, decisions: Decisions, late: int) -> dict[str, Any]:
-    """Return the summary of a plan."""
-    return {
+    replaced = None if older is None else int(older.id)
+    number = ledger.next_id(tx, table)
+    digests = {"inputs": inputs.digest, "outputs": outputs_of(inputs, decisions)}
+    event = ledger.append(tx, "planned", who, {"plan": number, "step": inputs.step, "replaced": replaced} | digests)
+    content = {
         "arms": len(inputs.known),
         "served": sum(row.served for row in decisions.rows),
         "missing": sum(row.known == BELIEVED for row in inputs.known),
@@ -291,7 +257,34 @@ def _told(inputs: Inputs, decisions: Decisions, late: int) -> dict[str, Any]:
         "budget": decisions.budget,
         "part": None if decisions.part is None else decisions.part._asdict(),
         "note": decisions.note,
+        "replaced": replaced,
     }
+    row = {name: getattr(inputs, name) for name in ("step", "model", "policy", "seed", "known_event")}
+    row |= {
+        "budget_json": ledger.as_text(inputs.budget),
+        "told_json": ledger.as_text(content),
+        "status": schema.PROPOSED,
+    }
+    if replaced is not None:
+        ledger.change_rows(tx, table, [{"id": replaced, "status": schema.SUPERSEDED}])
+    ledger.add_rows(tx, table, [{"id": number} | row | digests | {"at": ledger.now(), "event": event}])
+    decided = zip(inputs.known, decisions.rows, decisions.line, strict=True)
+    rows = [
+        {
+            "plan": number,
+            "arm": known.arm.id,
+            "place": place,
+            "state": words.states(known.block)[known.state],
+            "planned": one.action,
+            "served": int(one.served),
+            "reason": one.reason,
+            "next_in_line": line,
+        }
+        | {name: getattr(known, name) for name in ("known", "seen_step", "chance")}
+        for place, (known, one, line) in enumerate(decided)
+    ]
+    ledger.add_rows(tx, schema.decisions, rows)
+    return _planned(number, inputs.step, event, content)
 
 
 def _planned(number: int, step: int, event: int, content: Mapping[str, Any]) -> Planned:
@@ -299,58 +292,26 @@ def _planned(number: int, step: int, event: int, content: Mapping[str, Any]) -> 
     return Planned(number, step, event, *counts, dict(content["used"]), dict(content["budget"]), content["replaced"])
 
 
-def _decision_rows(plan: int, inputs: Inputs, decisions: Decisions, words: Words) -> list[dict[str, Any]]:
-    return [
-        {
-            "plan": plan,
-            "arm": known.arm.id,
-            "place": place,
-            "state": words.states(known.block)[known.state],
-            "known": known.known,
-            "seen_step": known.seen_step,
-            "chance": known.chance,
-            "planned": row.action,
-            "served": int(row.served),
-            "reason": row.reason,
-            "next_in_line": line,
-        }
-        for place, (known, row, line) in enumerate(zip(inputs.known, decisions.rows, decisions.line, strict=True))
-    ]
-
-
 # Reading
 
 
-def proposal(tx: Connection, step: int) -> int | None:
-    """The number of the plan that is proposed for a step."""
+def proposal(tx: Connection, step: int) -> Any:
+    """The row of the plan that is proposed for a step; None without one."""
     table = schema.plans
-    query = select(table.c.id).where(table.c.step == step, table.c.status == schema.PROPOSED)
-    found = tx.execute(query).scalar()
-    return None if found is None else int(found)
+    return tx.execute(select(table).where(table.c.step == step, table.c.status == schema.PROPOSED)).first()
 
 
 def same_plan(tx: Connection, inputs: Inputs) -> Planned | None:
     """The plan that is proposed for the step, if it follows from the same."""
-    table = schema.plans
-    query = select(table).where(table.c.step == inputs.step, table.c.status == schema.PROPOSED)
-    row = tx.execute(query).first()
+    row = proposal(tx, inputs.step)
     if row is None or row.inputs != inputs.digest:
         return None
     return _planned(row.id, row.step, row.event, json.loads(row.told_json))
 
 
 def plan_row(tx: Connection, number: object) -> Any:
-    """A plan's row by its number.
-
-    Raises:
-        NotFoundError: there is none.
-    """
-    table = schema.plans
-    known = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 2**31
-    row = tx.execute(select(table).where(table.c.id == number)).first() if known else None
-    if row is None:
-        raise NotFoundError(f"plan: unknown number {number!r}")
-    return row
+    """A plan's row by its number."""
+    return ledger.find_row(tx, schema.plans, number, "plan")
 
 
 def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
@@ -362,13 +323,10 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
         *(table.c.accepted, table.c.who, table.c.why, table.c.arm),
     )
     query = select(*columns).join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
-    return tuple(_kept_row(list(row)) for row in tx.execute(query))
-
-
-def _kept_row(values: list[Any]) -> PlanRow:
-    """A row whose values are in the order of the fields; databases keep yes and no as numbers."""
-    values[8] = bool(values[8])
-    return PlanRow(*values)
+    found = [list(row) for row in tx.execute(query)]
+    for row in found:
+        row[8] = bool(row[8])  # databases store yes and no as numbers
+    return tuple(PlanRow(*row) for row in found)
 
 
 def kept_plan(
@@ -382,23 +340,174 @@ def kept_plan(
     return KeptPlan(id=row.id, accepted_used=accepted_used, certificate=certificate, rows=rows, **taken, **stored)
 
 
-def usage_of(words: Words, rows: Sequence[tuple[int, int, int]]) -> dict[str, float]:
-    """Return the use of some actions per resource.
+# Accepting
 
-    Args:
-        words: of the model.
-        rows: (block, state, action) of each arm.
-    """
-    names, usage = words.model.resource_names, words.model.tables.usage
-    total = sum((usage[row] for row in rows), usage[0, 0, 0] * 0.0)
-    return {name: round(float(amount), ROUNDED) for name, amount in zip(names, total, strict=True)}
+
+@dataclass(frozen=True)
+class Accepted(Result):
+    """Result of accepting a plan."""
+
+    event: int
+    """The number of the event."""
+
+    plan: int
+    """Which plan."""
+
+    step: int
+    """The step that is closed by it; the present one is the next."""
+
+    overridden: int
+    """Arms that get something else than was planned."""
+
+    used: dict[str, float]
+    """Use per resource."""
+
+
+class PlanCells:
+    """The arms of a plan as places in the model's tables."""
+
+    def __init__(self, words: Words, rows: Sequence[PlanRow]) -> None:
+        """Look every arm up.
+
+        Args:
+            words: of the model.
+            rows: of the plan.
+        """
+        self.words, self.rows = words, {row.arm: row for row in rows}
+        self.cells = {
+            row.arm: (block, words.state_number(block, row.state))
+            for row in rows
+            for block in [words.blocks[row.type, row.group]]
+        }
+
+    def action(self, arm: str, text: str, hint: bool = False) -> int | str:
+        """The number of an action that is feasible for an arm; or what is wrong, perhaps with the nearest name."""
+        block, state = self.cells[arm]
+        found = self.words.action(block, text, hint)
+        if isinstance(found, str) or self.words.model.tables.valid[block, state, found]:
+            return found
+        return f"{quoted(text)} cannot be done in state {quoted(self.rows[arm].state)}"
+
+    def used(self, otherwise: Mapping[str, str]) -> dict[str, float]:
+        """Return the use per resource, by the planned actions but for some arms."""
+        model, total = self.words.model, self.words.model.tables.usage[0, 0, 0] * 0.0
+        for arm, cell in self.cells.items():
+            action = otherwise.get(arm, self.rows[arm].action)
+            total = total + model.tables.usage[(*cell, self.words.action_number(cell[0], action))]
+        return {name: round(float(use), 9) for name, use in zip(model.resource_names, total, strict=True)}
 
 
 def accepted_usage(words: Words, rows: Sequence[PlanRow]) -> dict[str, float]:
     """Return the use of the accepted actions of a plan."""
-    cells = []
+    return PlanCells(words, rows).used({row.arm: row.accepted for row in rows if row.accepted})
+
+
+def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> dict[str, tuple[str, str]]:
+    """The overrides of a table with the columns arm, action and why: action and reason by arm.
+
+    Args:
+        table: as it was given.
+        cells: the arms of the plan.
+        budget: (resource,) what there is.
+
+    Raises:
+        TableError: with every fault and its row; also where the budget would be exceeded.
+    """
+    faults: list[Fault] = []
+    met: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
+    for row, name, text, why in zip(table.rows, *(table.columns[c] for c in ("arm", "action", "why")), strict=True):
+        hint, wrong = len(faults) < SHOWN_FAULTS, []
+        if name not in cells.rows:
+            wrong.append(unknown_arm(name, cells.rows, hint))
+        elif name in met:
+            wrong.append(f"arm {quoted(name)} is also in {met[name]}")
+        if not why:
+            wrong.append("has no reason (why): an override needs one")
+        elif len(why) > MOST_TEXT:
+            wrong.append(f"a reason has at most {MOST_TEXT} characters")
+        action = cells.action(name, text, hint) if name in cells.rows else ""
+        if isinstance(action, int):
+            found[name] = cells.words.actions(cells.cells[name][0])[action], why
+        elif action:
+            wrong.append(action)
+        faults += [Fault(row, content) for content in wrong]
+        met.setdefault(name, row)
+    raise_faults(faults or _exceeded(cells, found, budget), table.source)
+    return found
+
+
+def _exceeded(cells: PlanCells, overrides: Mapping[str, tuple[str, str]], budget: Sequence[float]) -> list[Fault]:
+    """Return the uses beyond the budget, by resource."""
+    used = cells.used({arm: action for arm, (action, _) in overrides.items()})
+    limits = cells.words.model.with_budget(list(budget)).budget_limit.tolist()
+    return [
+        Fault("", f"{name}: {quantity(use)} would be used, and there are {quantity(there)}")
+        for (name, use), there, limit in zip(used.items(), budget, limits, strict=True)
+        if use > limit
+    ]
+
+
+# Has anything changed?
+
+
+def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words, beliefs: bool = True) -> list[Fault]:
+    """Return all information that arrived after a plan was made, one fault per arm.
+
+    Args:
+        rows: of the plan.
+        known: of the arms that take part now.
+        words: of the model.
+        beliefs: whether unobserved arms are compared; under another model all their beliefs change.
+    """
+    then, present = {row.arm_id: row for row in rows}, {row.arm.id for row in known}
+    content = [Fault(row.arm.name, "joined since") for row in known if row.arm.id not in then]
+    content += [Fault(row.arm, "left since") for row in rows if row.arm_id not in present]
+    for row in known:
+        old = then.get(row.arm.id) if beliefs or row.known == SEEN else None
+        now = words.states(row.block)[row.state], row.known, row.seen_step, row.chance
+        if old is not None and (old.state, old.known, old.seen_step, old.chance) != now:
+            said = f"is {row.known} in {quoted(now[0])}{_chance(row.chance)}"
+            before = f"{quoted(old.state)}, {old.known}{_chance(old.chance)}"
+            content.append(Fault(row.arm.name, f"{said}; the plan took {before}"))
+    return content
+
+
+def _chance(chance: float) -> str:
+    return "" if chance == 1 else f" (chance {chance:.3g})"
+
+
+def refuse_closed(row: Any) -> None:
+    """Refuse a plan that is not a proposal.
+
+    Raises:
+        ConflictError: it was accepted, or superseded.
+    """
+    if row.status == schema.ACCEPTED:
+        by = f" by {row.accepted_by}" if row.accepted_by else ""
+        raise ConflictError(f"plan {row.id} of step {row.step} was accepted already{by} (event {row.accepted_event})")
+    if row.status == schema.SUPERSEDED:
+        raise ConflictError(f"plan {row.id} of step {row.step} was superseded by a newer one; look at the present plan")
+
+
+def write_accepted(
+    tx: Connection, plan: int, rows: Sequence[PlanRow], overrides: Mapping[str, tuple[str, str]], who: str, event: int
+) -> None:
+    """Close a plan.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        plan: its number.
+        rows: of the plan.
+        overrides: action and reason, by arm.
+        who: author, written into the event.
+        event: the event that says so.
+    """
+    accepted = []
     for row in rows:
-        block = words.blocks[row.type, row.group]
-        action = words.action_number(block, row.accepted or row.action)
-        cells.append((block, words.state_number(block, row.state), action))
-    return usage_of(words, cells)
+        action, why = overrides.get(row.arm, (row.action, None))
+        by = None if why is None else who
+        accepted.append({"plan": plan, "arm": row.arm_id, "accepted": action, "who": by, "why": why})
+    ledger.change_rows(tx, schema.decisions, accepted)
+    closed = {"status": schema.ACCEPTED, "accepted_by": who, "accepted_at": ledger.now(), "accepted_event": event}
+    ledger.change_rows(tx, schema.plans, [{"id": plan} | closed])

@@ -15,29 +15,23 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import as_seed
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import Arm, CoupledMDP
 from evenhand.programme.decisions import PlanRow
 from evenhand.programme.programme import Programme
 from evenhand.typing import Floats, Progress
 
-STEPS = 72
-"""Ten days each: two years."""
-
-HURRY = 1e-3
-"""Seconds for the policy: over before the first look at the clock, so that the search is the same everywhere."""
-
 STATES = ("smooth", "noisy", "faulty", "stopped")
 ACTIONS = ("run", "service", "repair")
 DISTRICTS = {"harbour": (14, 8), "hill": (10, 6), "orchard": (5, 5)}
-"""Old and new lifts of each district, when it begins."""
+"""Old and new lifts of each district at first."""
 
-SALT = 2.2
-"""Factor by which lifts at the harbour wear faster than the model says."""
+WEAR = {"old lift": 0.16, "new lift": 0.07}
+"""Probability of wear per step, by type."""
 
-UNSEEN, LATE, WRONG, OVERRIDDEN, UNDONE = 0.12, 0.4, 0.03, 0.2, 0.03
-"""Shares: of conditions that are not reported in time, of those that are later on, of reports that are wrong and
-corrected, of steps with an override, of served lifts where it was not done."""
+ARRIVALS = {20: ("hill 17", "hill"), 33: ("orchard 11", "orchard"), 50: ("harbour 23", "harbour"),
+            51: ("hill 18", "hill")}  # fmt: skip
+DEPARTURES = {28: ("harbour 05", "the house is torn down"), 61: ("hill 03", "sold to a private owner")}
+"""Lifts that are built, with their districts, and torn down, with the reason, by step."""
 
 REASONS = (
     ("district office", "a resident in a wheelchair lives on the top floor"),
@@ -49,57 +43,62 @@ REASONS = (
 )
 
 
-def make_demo(address: str | Path, seed: int = 0, progress: Progress | None = None) -> Programme:
+def make_demo(address: str | Path, seed: int = 0, progress: Progress | None = None, steps: int = 72) -> Programme:
     """Make up a programme of two years.
 
     Args:
         address: the name of a new file, or `postgresql://...` of an empty database.
         seed: the same gives the same programme, but for the times at which it was written.
         progress: called with phase and share completed.
+        steps: number of steps, of ten days each.
 
     Raises:
         InvalidInputError: there is something at the address.
     """
     rng = np.random.default_rng(as_seed(seed))
-    roster = [_lift(f"{district} {number + 1:02}", district, number < old, "smooth", rng)
-              for district, (old, new) in DISTRICTS.items() for number in range(old + new)]  # fmt: skip
+    roster = []
+    for district, (old, new) in DISTRICTS.items():
+        for number in range(old + new):
+            state = "smooth" if rng.random() < 0.6 else STATES[int(rng.integers(3))]
+            roster.append(
+                _lift(f"{district} {number + 1:02}", district, "old lift" if number < old else "new lift", state)
+            )
     programme = Programme.create(address, lifts(), roster, welfare="gini:2", name="Lifts of a town", seed=seed,
                                  who="planning office")  # fmt: skip
-    # A policy of the first round is good to a percent; with so little time, nothing hangs on the machine's clock.
-    programme.solve(seconds=HURRY, who="planning office")
+    # A policy of the first round is good to a percent; the time is over before the first look at the clock, so that
+    # the search is the same everywhere.
+    programme.solve(seconds=1e-3, who="planning office")
     town = _Town(programme, roster, rng)
-    for step in range(STEPS):
+    for step in range(steps):
         town.live(step)
         if progress is not None:
-            progress("two years of made-up lifts", (step + 1) / STEPS)
-    town.look_around(STEPS)
+            progress("two years of made-up lifts", (step + 1) / steps)
+    town.look_around(steps)
     programme.plan(who="planning office")
     return programme
 
 
 def lifts() -> CoupledMDP:
     """Old and new lifts in three districts; technicians and parts are short."""
-    kinds = [(_model("old lift", 0.16), district) for district in DISTRICTS]
-    kinds += [(_model("new lift", 0.07), district) for district in DISTRICTS]
-    counts = [DISTRICTS[district][0] for district in DISTRICTS] + [DISTRICTS[district][1] for district in DISTRICTS]
+    kinds = [(kind, district) for kind in WEAR for district in DISTRICTS]
     return CoupledMDP(
-        [arm for arm, _ in kinds],
+        [_model(kind) for kind, _ in kinds],
         budget=np.array([7.0, 2.0]),
         discount=0.9,
-        counts=np.array(counts),
+        counts=np.array([DISTRICTS[district][kind == "new lift"] for kind, district in kinds]),
         resources=["technicians", "parts"],
         groups=[district for _, district in kinds],
         over="groups",
     )
 
 
-def _model(name: str, wear: float) -> Arm:
+def _model(kind: str) -> Arm:
     return Arm(
-        transitions=np.stack([_moves(wear, action) for action in ACTIONS], axis=1),
+        transitions=np.stack([_moves(WEAR[kind], action) for action in ACTIONS], axis=1),
         rewards=np.array([[1.0, 0.97, 0.9], [0.85, 0.82, 0.75], [0.5, 0.45, 0.4], [0.0, 0.0, 0.0]]),
         usage=np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 1.0]]),
         initial=np.array([0.7, 0.2, 0.08, 0.02]),
-        name=name,
+        name=kind,
         states=STATES,
         actions=ACTIONS,
     )
@@ -117,9 +116,8 @@ def _moves(wear: float, action: str) -> Floats:
     return np.array([[1.0, 0.0, 0.0, 0.0], [0.95, 0.05, 0.0, 0.0], [0.85, 0.12, 0.03, 0.0], [0.8, 0.12, 0.05, 0.03]])
 
 
-def _lift(name: str, district: str, old: bool, state: str, rng: np.random.Generator) -> dict[str, Any]:
-    seen = state if rng.random() < 0.6 else STATES[int(rng.integers(3))]
-    return {"arm": name, "type": "old lift" if old else "new lift", "group": district, "state": seen}
+def _lift(name: str, district: str, kind: str, state: str) -> dict[str, Any]:
+    return {"arm": name, "type": kind, "group": district, "state": state}
 
 
 class _Town:
@@ -129,9 +127,9 @@ class _Town:
         self.programme, self.rng = programme, rng
         self.lift = {row["arm"]: row for row in roster}
         self.state = {row["arm"]: STATES.index(row["state"]) for row in roster}
-        self.moves = {
-            (kind, district, action): _moves(wear * (SALT if district == "harbour" else 1.0), action)
-            for kind, wear in (("old lift", 0.16), ("new lift", 0.07))
+        self.moves = {  # salt
+            (kind, district, action): _moves(wear * (2.2 if district == "harbour" else 1.0), action)
+            for kind, wear in WEAR.items()
             for district in DISTRICTS
             for action in ACTIONS
         }
@@ -148,16 +146,12 @@ class _Town:
         self._do(step, rows, {row["arm"]: row["action"] for row in overrides})
 
     def _come_and_go(self, step: int) -> None:
-        new = {20: ("hill 17", "hill"), 33: ("orchard 11", "orchard"), 50: ("harbour 23", "harbour"),
-               51: ("hill 18", "hill")}  # fmt: skip
-        gone = {28: ("harbour 05", "the house is torn down"), 61: ("hill 03", "sold to a private owner")}
-        if step in new:
-            name, district = new[step]
-            row = {"arm": name, "type": "new lift", "group": district, "state": "smooth"}
+        if step in ARRIVALS:
+            row = _lift(*ARRIVALS[step], "new lift", "smooth")
             self.programme.join([row], who="planning office")
-            self.lift[name], self.state[name] = row, 0
-        if step in gone:
-            name, why = gone[step]
+            self.lift[row["arm"]], self.state[row["arm"]] = row, 0
+        if step in DEPARTURES:
+            name, why = DEPARTURES[step]
             self.programme.leave([name], why, who="planning office")
             del self.lift[name], self.state[name]
 
@@ -170,11 +164,11 @@ class _Town:
         content = []
         for name, state in self.state.items():
             row = {"arm": name, "state": STATES[state], "step": step}
-            if step and self.rng.random() < UNSEEN:
-                if self.rng.random() < LATE:
+            if step and self.rng.random() < 0.12:  # not reported in time
+                if self.rng.random() < 0.4:  # but later on
                     self.owed.append((step + int(self.rng.integers(1, 4)), row))
                 continue
-            if self.rng.random() < WRONG:
+            if self.rng.random() < 0.03:  # reported wrongly, and corrected
                 self.owed.append((step + 1, row))
                 row = row | {"state": STATES[min(state + 1, 3) if state < 3 else 2]}
             content.append(row)
@@ -184,7 +178,7 @@ class _Town:
         """Override the plan now and then."""
         served = [row for row in rows if row.served]
         others = [row for row in rows if not row.served and row.state != "smooth"]
-        if not served or not others or self.rng.random() >= OVERRIDDEN:
+        if not served or not others or self.rng.random() >= 0.2:
             return [], "planning office"
         loser = served[int(self.rng.integers(len(served)))]
         winner = others[int(self.rng.integers(len(others)))]
@@ -199,7 +193,7 @@ class _Town:
         content = []
         for row in rows:
             action = overrides.get(row.arm, row.action)
-            if action != "run" and self.rng.random() < UNDONE:
+            if action != "run" and self.rng.random() < 0.03:  # not done
                 action = "run"
             content.append({"arm": row.arm, "step": step, "action": action, "reward": self._measured(row.arm, action)})
             lift = self.lift[row.arm]
@@ -210,5 +204,5 @@ class _Town:
     def _measured(self, name: str, action: str) -> str:
         if self.lift[name]["type"] != "new lift":
             return ""
-        usual = _model("new lift", 0.07).rewards[self.state[name], ACTIONS.index(action)]
+        usual = _model("new lift").rewards[self.state[name], ACTIONS.index(action)]
         return f"{usual + 0.04 * self.rng.standard_normal():.3f}"

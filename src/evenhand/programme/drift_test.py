@@ -26,7 +26,7 @@ Reference: Ramdas, Grünwald, Vovk, Shafer (2023), Game-theoretic statistics and
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -37,12 +37,13 @@ from sqlalchemy import Connection, select
 from evenhand.checks import is_number
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError
-from evenhand.model.places import quoted
+from evenhand.model import quoted
 from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between
+from evenhand.programme.ledger import Result
 from evenhand.programme.named_model import Words
-from evenhand.programme.refit import fit_types
-from evenhand.programme.roster import RosterArm, step_at
+from evenhand.programme.reports import last_observations
+from evenhand.programme.roster import RosterArm, present_step
 from evenhand.typing import Floats, Ints
 
 SCALES = (2.0, 20.0, 200.0)
@@ -51,13 +52,10 @@ SCALES = (2.0, 20.0, 200.0)
 ERRORS = 0.01
 """Share of moves that are taken to be errors of reporting where the model excludes them."""
 
-SHOWN_ROWS = 3
-"""Rows reported if the model is rejected."""
-
 
 @dataclass(frozen=True)
-class DriftBounds:
-    """DriftBounds of drift."""
+class DriftBounds(Result):
+    """Bounds of drift."""
 
     change: float = 0.1
     """Relative change of the number of arms of a kind, or of all, after which a policy is solved again."""
@@ -71,13 +69,9 @@ class DriftBounds:
     records: int = 100
     """Reports between two drift tests."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
-
 
 def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
-    """DriftBounds from what a person said of some; the others are as usual.
+    """Return bounds of which some are given; the others are the default.
 
     Raises:
         InvalidInputError: with every fault.
@@ -85,20 +79,16 @@ def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
     chosen = {name: value for name, value in given.items() if value is not None}
     known = [field.name for field in fields(DriftBounds)]
     faults = [f"{name}: unknown bound; known are {', '.join(known)}" for name in chosen if name not in known]
-    faults += [
-        f"{name}: expected a number from 0, got {chosen[name]!r}"
-        for name in ("change", "gap")
-        if name in chosen and not (is_number(chosen[name]) and 0 <= float(chosen[name]) < np.inf)
-    ]
-    if "level" in chosen and not (is_number(chosen["level"]) and 0 < float(chosen["level"]) < 1):
-        faults.append(f"level: expected a number between 0 and 1, got {chosen['level']!r}")
+    for name, most in (("change", np.inf), ("gap", np.inf), ("level", 1.0)):
+        value = chosen.get(name, 0.5)
+        if not is_number(value) or not 0 <= float(value) < most or (name == "level" and value == 0):
+            faults.append(f"{name}: expected a number {'from 0' if most > 1 else 'between 0 and 1'}, got {value!r}")
     many = chosen.get("records", 1)
     if isinstance(many, bool) or not isinstance(many, int) or not 0 < many < 2**31:
         faults.append(f"records: expected a whole number from 1, got {many!r}")
     if faults:
         raise InvalidInputError("; ".join(faults))
-    content: dict[str, Any] = {name: value if name == "records" else float(value) for name, value in chosen.items()}
-    return DriftBounds(**content)
+    return DriftBounds.of(chosen)
 
 
 def bounds_of(tx: Connection) -> DriftBounds:
@@ -111,7 +101,7 @@ def bounds_of(tx: Connection) -> DriftBounds:
 
 
 @dataclass(frozen=True)
-class ModelDrift:
+class ModelDrift(Result):
     """Result of the drift test of the model in use."""
 
     needed: bool
@@ -129,10 +119,6 @@ class ModelDrift:
     chance: float
     """Bound of the probability of ever seeing this evidence against a correct model."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self) | {"why": list(self.why)}
-
 
 # Moves
 
@@ -147,7 +133,7 @@ class ObservedMoves:
     first: int
     """The step at which the model came into use: it hangs on no report, or late ones would change the weights."""
 
-    num_steps: int
+    horizon: int
     """Steps from the first to the last at which a move ended."""
 
     ends: dict[Row, Ints]
@@ -155,12 +141,6 @@ class ObservedMoves:
 
     distributions: dict[Row, Floats]
     """(state,) what the model says of each row."""
-
-    states: dict[str, tuple[str, ...]]
-    """Names of states, by type."""
-
-    actions: dict[str, tuple[str, ...]]
-    """Names of actions, by type."""
 
     @property
     def number(self) -> int:
@@ -185,47 +165,26 @@ def moves_since(tx: Connection, words: Words, arms: Sequence[RosterArm], step: i
         step: the present one.
         event: by which the model came into use, after which moves count.
     """
-    seen = _seen(tx, step)
+    seen = last_observations(tx, step)
     done = done_between(tx, [arm.id for arm in arms], 0, step)
-    labels, beliefs = fit_types(words), Beliefs(words)
-    block_of: dict[str, int] = {}
     ends: dict[Row, list[tuple[int, int]]] = defaultdict(list)
     for arm in arms:
         block = words.blocks[arm.type, arm.group]
-        block_of.setdefault(labels[block], block)
-        content = sorted(seen.get(arm.id, {}).items())
-        for (start, (state, _)), (end, (next_state, reported)) in pairwise(content):
-            if reported <= event:
-                continue
-            taken = tuple(_action(words, block, done.get((arm.id, at))) for at in range(start, end))
-            row = labels[block], words.state_number(block, state), taken
-            ends[row].append((end, words.state_number(block, next_state)))
+        for (start, (state, _)), (end, (next_state, reported)) in pairwise(seen.get(arm.id, {}).items()):
+            if reported > event:
+                actions = words.actions_done(block, done, arm.id, range(start, end))
+                row = words.fit_types[block], words.state_number(block, state), actions
+                ends[row].append((end, words.state_number(block, next_state)))
     if not ends:
         return None
-    first = step_at(tx, event)
+    first, beliefs = present_step(tx, event), Beliefs(words)
     after = {row: np.array([(max(end - first, 0), state) for end, state in found]) for row, found in ends.items()}
-    return ObservedMoves(
-        first=first,
-        num_steps=1 + max(int(found[:, 0].max()) for found in after.values()),
-        ends=after,
-        distributions={row: beliefs.distribution(block_of[row[0]], row[1], row[2]) for row in after},
-        states={label: words.states(block) for label, block in block_of.items()},
-        actions={label: words.actions(block) for label, block in block_of.items()},
-    )
-
-
-def _seen(tx: Connection, step: int) -> dict[int, dict[int, tuple[str, int]]]:
-    """Return the last report on each arm and step, and its event."""
-    table = schema.observations
-    query = select(table.c.arm, table.c.step, table.c.state, table.c.event).where(table.c.step <= step)
-    found: dict[int, dict[int, tuple[str, int]]] = {}
-    for arm, at, state, event in tx.execute(query.order_by(table.c.event, table.c.id)):
-        found.setdefault(arm, {})[at] = state, event
-    return found
-
-
-def _action(words: Words, block: int, name: str | None) -> int | None:
-    return None if name is None else words.action_number(block, name)
+    horizon = 1 + max(int(found[:, 0].max()) for found in after.values())
+    distributions = {
+        (kind, start, actions): beliefs.distribution(words.fit_types.index(kind), start, actions)
+        for kind, start, actions in after
+    }
+    return ObservedMoves(first, horizon, after, distributions)
 
 
 # The test
@@ -257,7 +216,7 @@ def evidence(moves: ObservedMoves, num_pairs: int) -> Evidence:
     """
     share = np.log(1.0 / (num_pairs + 1))
     rest = np.log1p(-np.exp(share))
-    by_start, number, outside = np.zeros((3, moves.num_steps))
+    by_start, number, outside = np.zeros((3, moves.horizon))
     of_rows: dict[Row, tuple[Ints, Floats]] = {}
     for row, distribution in moves.distributions.items():
         at, counts = moves.since(row)
@@ -267,10 +226,10 @@ def evidence(moves: ObservedMoves, num_pairs: int) -> Evidence:
         _add(outside, at, counts @ (distribution <= 0))
     of_errors = _against_errors(outside, number)
     by_start += np.logaddexp(rest, share + of_errors)
-    k = np.arange(moves.num_steps)
+    k = np.arange(moves.horizon)
     weighted = by_start - np.log((k + 1.0) * (k + 2.0))
     best = int(np.argmax(weighted))
-    left = -np.log(moves.num_steps + 1.0)
+    left = -np.log(moves.horizon + 1.0)
     ordered = sorted(((_of_start(*found, best), row) for row, found in of_rows.items()), key=lambda pair: -pair[0])
     return Evidence(
         total=float(logsumexp([*weighted, left])),
@@ -299,15 +258,12 @@ def _against(counts: Floats, distribution: Floats) -> Floats:
         distribution: (state,) the model's.
     """
     possible = distribution > 0
-    counts, distribution = counts[:, possible], distribution[possible]
     if possible.sum() < 2:
         return np.zeros(len(counts))
-    number, plain = counts.sum(axis=1), xlogy(counts, distribution).sum(axis=1)
+    counts, p = counts[:, possible], distribution[possible]
+    number, plain = counts.sum(axis=1), xlogy(counts, p).sum(axis=1)
     found = [
-        gammaln(c)
-        - gammaln(c + number)
-        + (gammaln(c * distribution + counts) - gammaln(c * distribution)).sum(axis=1)
-        - plain
+        gammaln(c) - gammaln(c + number) + (gammaln(c * p + counts) - gammaln(c * p)).sum(axis=1) - plain
         for c in SCALES
     ]
     return np.asarray(logsumexp(found, axis=0) - np.log(len(SCALES)))
@@ -331,41 +287,36 @@ def judge(moves: ObservedMoves | None, words: Words, reports: int, bounds: Drift
     """
     if moves is None:
         return ModelDrift(False, (), reports, 0, 1.0)
-    found = evidence(moves, _pairs(words))
+    first = {words.fit_types.index(label) for label in words.fit_types}  # one block per type
+    found = evidence(moves, num_pairs=int(words.model.tables.valid[sorted(first)].sum()))
     chance = float(np.exp(-max(found.total, 0.0)))
-    if chance > bounds.level:
-        return ModelDrift(False, (), reports, moves.number, chance)
-    return ModelDrift(True, tuple(_reasons(moves, found, chance, bounds.level)), reports, moves.number, chance)
+    why = tuple(_reasons(moves, words, found, chance, bounds.level)) if chance <= bounds.level else ()
+    return ModelDrift(bool(why), why, reports, moves.number, chance)
 
 
-def _pairs(words: Words) -> int:
-    """Return the number of state-action pairs of all types."""
-    first = {label: block for block, label in reversed(list(enumerate(fit_types(words))))}
-    return int(sum(words.model.tables.valid[block].sum() for block in first.values()))
-
-
-def _reasons(moves: ObservedMoves, found: Evidence, chance: float, level: float) -> list[str]:
+def _reasons(moves: ObservedMoves, words: Words, found: Evidence, chance: float, level: float) -> list[str]:
     sure = "less than 1 in a million" if chance < 1e-6 else f"at most {100 * chance:.2g} %"
     content = [
         f"arms do not move as the model says: if it was right, so much against it would ever be seen in "
         f"{counted(moves.number, 'move')} with a chance of {sure} (the bound is {100 * level:g} %)"
     ]
-    content += [_tell_row(moves, row, found.since) for gain, row in found.rows[:SHOWN_ROWS] if gain > 0]
+    content += [_tell_row(moves, words, row, found.since) for gain, row in found.rows[:3] if gain > 0]
     excluded, gain = found.excluded
     if gain > 0:
         content.append(f"{counted(excluded, 'move')} since step {found.since} cannot be by the model")
     return content
 
 
-def _tell_row(moves: ObservedMoves, row: Row, since: int) -> str:
+def _tell_row(moves: ObservedMoves, words: Words, row: Row, since: int) -> str:
     """Describe the largest deviation of a row."""
+    kind, start, actions = row
     ends, distribution = moves.ends[row], moves.distributions[row]
     counts = np.bincount(ends[ends[:, 0] >= since - moves.first, 1], minlength=len(distribution))
     number = counts.sum()
     off = np.abs(counts - number * distribution) / np.sqrt(np.maximum(number * distribution, 1e-12))
     state = int(np.argmax(np.where(distribution > 0, off, -1.0)))
-    kind, start, actions = row
-    names, done = moves.states[kind], [moves.actions[kind][a] for a in actions if a is not None]
+    block = words.fit_types.index(kind)
+    names, done = words.states(block), [words.actions(block)[action] for action in actions if action is not None]
     under = f" with {', '.join(dict.fromkeys(done))}" if done else ""
     when = "" if len(actions) == 1 else f" {len(actions)} steps later"
     return (

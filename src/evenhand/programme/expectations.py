@@ -30,6 +30,7 @@ Recorded rewards enter by their differences x from the model's as exp(-l x - l^2
 symmetric (de la Pena 1999). The p-values of several groups are corrected by Holm's method.
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,30 +38,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from evenhand.errors import (
-    InfeasibleError,
-    InvalidInputError,
-    NotApplicableError,
-    NotConvergedError,
-    OutOfDomainError,
-    TooLargeError,
-)
-from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.relaxation import relax
-from evenhand.policies.fluid import OccupancyPriority
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.errors import EvenhandError, NotConvergedError
+from evenhand.model import CoupledMDP
+from evenhand.planning import relax
+from evenhand.policies.fluid import OccupancyPriority, occupancy_priority
+from evenhand.programme.named_model import of_roster
+from evenhand.typing import Array, Bools, Floats, Ints
 
 STRENGTHS = ((0.25, 0.15), (0.5, 0.25), (1.0, 0.4), (2.0, 0.2))
 """(factor, weight) per l: factors of the l that is optimal for the expected variance."""
 
-MAX_CELLS = 4_000_000
-"""Entries of temporary matrices; arms are processed in batches."""
-
 UNKNOWN = -1
 """Index of an unknown state or action."""
-
-LOOK_AHEAD = 200
-"""Steps by which overrides are valued under the average criterion."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +63,10 @@ class Continuation:
     welfare: str
     """Welfare of the relaxation."""
 
-    def values(self, num_steps: int) -> Floats:
-        """Return H, (remaining steps, block, state), for 0 to `num_steps` remaining steps."""
-        found = np.zeros((num_steps + 1, *self.model.tables.rewards.shape[:2]))
-        for k in range(1, num_steps + 1):
+    def values(self, horizon: int) -> Floats:
+        """Return H, (remaining steps, block, state), for 0 to `horizon` remaining steps."""
+        found = np.zeros((horizon + 1, *self.model.tables.rewards.shape[:2]))
+        for k in range(1, horizon + 1):
             found[k] = self._mean(self.action_values(found[k - 1]))
         return found
 
@@ -99,14 +88,17 @@ class Continuation:
         return found
 
     def long_run(self) -> Floats:
-        """Return (block, state, action) values by the programme's criterion, for the cost of overrides."""
+        """Return (block, state, action) values by the programme's criterion, for the cost of overrides.
+
+        Under the average criterion they are those of 200 steps.
+        """
         criterion, tables = self.model.criterion, self.model.tables
         if criterion.is_stationary and criterion.factor < 1:
             onward = np.einsum("bsa,bsaz->bsz", self.action_probabilities, tables.transitions)
             reward = self._mean(tables.rewards)
             ahead = np.linalg.solve(np.eye(onward.shape[1]) - criterion.factor * onward, reward[..., None])[..., 0]
             return self.action_values(ahead, criterion.factor)
-        steps = LOOK_AHEAD if criterion.is_stationary else criterion.num_layers
+        steps = 200 if criterion.is_stationary else criterion.num_layers
         discount = 1.0 if criterion.is_stationary else self.model.discount
         ahead = np.zeros(tables.rewards.shape[:2])
         for _ in range(steps - 1):
@@ -132,34 +124,17 @@ def continue_by(model: CoupledMDP, counts: Ints, welfare: str | None) -> Continu
     """
     endless = model if model.criterion.is_stationary else model.with_criterion("average")
     nonempty = np.flatnonzero(counts)
-    roster = CoupledMDP(
-        arms=endless.tables.select(nonempty),
-        budget=endless.budget,
-        discount=endless.discount,
-        counts=counts[nonempty],
-        groups=[endless.groups[block] for block in nonempty.tolist()],
-        floors=endless.floors[nonempty],
-        criterion=endless.criterion,
-        over=endless.over,
-    )
+    roster = of_roster(endless, np.repeat(nonempty, counts[nonempty]))
     for tried in (welfare, "utilitarian"):
-        try:
+        with contextlib.suppress(EvenhandError):
             relaxed = relax(roster, tried)
-        except (
-            InvalidInputError,
-            NotApplicableError,
-            NotConvergedError,
-            OutOfDomainError,
-            TooLargeError,
-            InfeasibleError,
-        ):
-            continue
-        prices = relaxed.floor_prices if roster.has_floors else None
-        policy = OccupancyPriority(roster, relaxed.occupancy, relaxed.weights, relaxed.prices, prices)
-        found = policy.laws[roster.type_of_block]
-        whole = (np.arange(model.tables.rewards.shape[2]) == model.tables.idle[:, :, None]).astype(np.float64)
-        whole[nonempty] = found / found.sum(axis=-1, keepdims=True).clip(1e-300)
-        return Continuation(model, whole, tried or "")
+            prices = relaxed.floor_prices if roster.has_floors else None
+            policy = occupancy_priority(roster, relaxed.occupancy, relaxed.weights, relaxed.prices, prices)
+            assert isinstance(policy, OccupancyPriority)  # the horizon is infinite
+            found = policy.laws[roster.type_of_block]
+            whole = (np.arange(model.tables.rewards.shape[2]) == model.tables.idle[:, :, None]).astype(np.float64)
+            whole[nonempty] = found / found.sum(axis=-1, keepdims=True).clip(1e-300)
+            return Continuation(model, whole, tried or "")
     raise NotConvergedError("audit: the relaxation of the roster was not solved, so expectations are not available")
 
 
@@ -195,64 +170,39 @@ class Trajectories:
         return Trajectories(**{name: value[arms] for name, value in vars(self).items()})
 
     @property
-    def num_steps(self) -> int:
+    def horizon(self) -> int:
         """Number of steps."""
         return int(self.state.shape[1])
 
 
-@dataclass(frozen=True, eq=False)
-class Account:
-    """Decomposition of the rewards of arms, summed over steps; (arm,) unless noted."""
+Account = dict[str, Array]
+"""Decomposition of the rewards of arms: `SUMS`, (arm,) each, and
 
-    steps: Floats
-    realised: Floats
-    """Recorded rewards, else the model's."""
-    expected: Floats
-    """Expected from the first state."""
-    plans: Floats
-    """Gained by plans."""
-    overrides: Floats
-    undone: Floats
-    """By decisions not carried out."""
-    moves: Floats
-    """By transitions better than the model's."""
-    rewards: Floats
-    """By recorded rewards larger than the model's."""
-    variance: Floats
-    """Conditional variance of `moves`."""
-    reward_variance: Floats
-    """Sum of squares of the terms of `rewards`."""
-    evidence: Floats
-    """(arm, strength) contribution to log E."""
-    probabilities: Floats
-    """(arm, step, state) distribution of the state; 0 if the arm takes no part."""
-    impossible: Ints
-    """Transitions of probability 0."""
-
-    @property
-    def promised(self) -> Floats:
-        """(arm,) promise of the plans."""
-        return self.expected + self.plans
-
+    evidence       (arm, strength) contribution to log E
+    impossible     (arm,) transitions of probability 0
+    probabilities  (arm, step, state) distribution of the state; 0 if the arm takes no part
+"""
 
 SUMS = ("steps", "realised", "expected", "plans", "overrides", "undone", "moves", "rewards", "variance",
         "reward_variance")  # fmt: skip
-"""Fields of `Account` that add up over steps and arms."""
+"""Sums over the steps of an arm: number of steps, realised rewards and the terms above, the conditional variance of
+`moves`, and the squares of the terms of `rewards`. The promise is `expected` + `plans`."""
 
 
-def decompose(continuation: Continuation, arms: Trajectories, strengths: Floats) -> Account:
+def decompose(continuation: Continuation, arms: Trajectories, strengths: Floats, max_cells: int = 4_000_000) -> Account:
     """Decompose the rewards of arms.
 
     Args:
         continuation: policy by which they continue.
         arms: observations and actions.
         strengths: (arm, strength) the l of the test of each arm's group.
+        max_cells: entries of temporary matrices; arms are processed in batches.
     """
     values = continuation.values(int((arms.until - arms.begin).max(initial=0)))
-    size = max(1, MAX_CELLS // values.shape[-1] ** 2)
+    size = max(1, max_cells // values.shape[-1] ** 2)
     batches = [slice(start, start + size) for start in range(0, max(len(arms.block), 1), size)]
     parts = [_Filter(continuation, values, arms.part(batch), strengths[batch]).account() for batch in batches]
-    return Account(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 class _Filter:
@@ -261,25 +211,22 @@ class _Filter:
     def __init__(self, continuation: Continuation, values: Floats, arms: Trajectories, strengths: Floats) -> None:
         self.tables, self.values, self.arms, self.strengths = continuation.model.tables, values, arms, strengths
         longest = int((arms.end - arms.begin).max(initial=0))
-        self.action_values = np.stack(
-            [continuation.action_values(values[max(k - 1, 0)]) for k in range(longest + 1)]
-        )  # of 0 remaining steps, never used
+        ahead = values[[0, *range(longest)]]  # the first, of 0 remaining steps, is never used
+        self.action_values = np.stack([continuation.action_values(value) for value in ahead])
         n = len(arms.block)
-        self.sums = {name: np.zeros(n) for name in SUMS}
-        self.evidence = np.zeros(strengths.shape)
         self.now, self.was_seen = arms.start.copy(), arms.was_seen.copy()
-        self.probabilities = np.zeros((n, arms.num_steps, values.shape[-1]))
-        self.impossible = np.zeros(n, dtype=np.int64)
+        self.sums: Account = {name: np.zeros(n) for name in SUMS}
+        self.sums["evidence"] = np.zeros(strengths.shape)
+        self.sums["probabilities"] = np.zeros((n, arms.horizon, values.shape[-1]))
+        self.sums["impossible"] = np.zeros(n, dtype=np.int64)
 
     def account(self) -> Account:
-        for step in range(self.arms.num_steps):
+        for step in range(self.arms.horizon):
             there = np.flatnonzero((self.arms.begin <= step) & (step < self.arms.end))
             if len(there):
                 self._observe(there, step)
                 self._act(there, step)
-        return Account(
-            **self.sums, evidence=self.evidence, probabilities=self.probabilities, impossible=self.impossible
-        )
+        return self.sums
 
     def _observe(self, there: Ints, step: int) -> None:
         arms = self.arms
@@ -296,29 +243,29 @@ class _Filter:
         begun[late] += value[late, state[late]] - before[late]
         self.sums["expected"][there] += begun
         self.was_seen[there[seen]] = True
-        self.probabilities[there, step] = self.now[there]
+        self.sums["probabilities"][there, step] = self.now[there]
 
     def _add_moves(self, moved: Ints, state: Ints, value: Floats, step: int) -> None:
         p, rows = self.now[moved], np.arange(len(moved))
         off = value - (p * value).sum(axis=1)[:, None]
         self.sums["moves"][moved] += off[rows, state]
         self.sums["variance"][moved] += (p * off**2).sum(axis=1)
-        self.impossible[moved] += p[rows, state] <= 0
+        self.sums["impossible"][moved] += p[rows, state] <= 0
         whole = self.values[self.arms.until[moved] - step, self.arms.block[moved]]
         off = whole - (p * whole).sum(axis=1)[:, None]
         strengths = self.strengths[moved]
         normaliser = logsumexp(-strengths[:, :, None] * off[:, None, :], b=p[:, None, :], axis=-1)
-        self.evidence[moved] += -strengths * off[rows, state][:, None] - normaliser
+        self.sums["evidence"][moved] += -strengths * off[rows, state][:, None] - normaliser
 
     def _act(self, there: Ints, step: int) -> None:
         arms, block, p = self.arms, self.arms.block[there], self.now[there]
         left, rows = arms.end[there] - step, np.arange(len(there))
         by_action = (p[:, :, None] * self.action_values[left, block]).sum(axis=1)
-        planned, accepted, done = (table[there, step] for table in (arms.planned, arms.accepted, arms.done))
-        continued = (p * self.values[left, block]).sum(axis=1)
-        self.sums["plans"][there] += by_action[rows, planned] - continued
-        self.sums["overrides"][there] += by_action[rows, accepted] - by_action[rows, planned]
-        self.sums["undone"][there] += by_action[rows, done] - by_action[rows, accepted]
+        worth = [(p * self.values[left, block]).sum(axis=1)]
+        worth += [by_action[rows, table[there, step]] for table in (arms.planned, arms.accepted, arms.done)]
+        for name, before, after in zip(("plans", "overrides", "undone"), worth, worth[1:], strict=False):
+            self.sums[name][there] += after - before
+        done = arms.done[there, step]
         self._add_rewards(there, step, (p * self.tables.rewards[block, :, done]).sum(axis=1))
         self.now[there] = np.einsum("ns,nsz->nz", p, self.tables.transitions[block, :, done])
 
@@ -331,7 +278,7 @@ class _Filter:
         self.sums["reward_variance"][there] += more**2
         # The reward of an unobserved state also depends on the state and is not symmetric: it does not enter the test.
         even = np.where(self.arms.state[there, step] != UNKNOWN, more, 0.0)[:, None]
-        self.evidence[there] += -self.strengths[there] * even - (self.strengths[there] * even) ** 2 / 2
+        self.sums["evidence"][there] += -self.strengths[there] * even - (self.strengths[there] * even) ** 2 / 2
 
 
 # The test
@@ -352,7 +299,7 @@ def choose_strengths(
         level: level of the test.
     """
     spreads = continuation.spreads(continuation.values(int((arms.until - arms.begin).max(initial=0))))
-    first = np.full(num_groups, arms.num_steps)
+    first = np.full(num_groups, arms.horizon)
     there = arms.begin < arms.end
     np.minimum.at(first, group[there], arms.begin[there])
     rows = np.flatnonzero(there & (arms.begin == first[group]))

@@ -34,9 +34,6 @@ SHORTEST_KEY = 16
 TABLES = {name: table for name, table in schema.METADATA.tables.items() if name != "events"}
 """Tables that follow from the events."""
 
-TRIGGERS = {"events_no_update", "events_no_delete"}
-"""Triggers of a SQLite file, which keep events as they are."""
-
 Rebuilt = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
 """Rows by table and primary key."""
 
@@ -145,7 +142,7 @@ def differences(tx: Connection, head: Head | None = None) -> list[Fault]:
         said = [str(row[0]) for row in tx.execute(text(f"PRAGMA integrity_check({MOST_FAULTS})"))]
         faults += [Fault("the file", line) for line in said if line != "ok"]
         found = {str(row[0]) for row in tx.execute(text("SELECT name FROM sqlite_master WHERE type = 'trigger'"))}
-        faults += [Fault(f"trigger {name}", "missing or foreign") for name in sorted(found ^ TRIGGERS)]
+        faults += [Fault(f"trigger {name}", "missing or foreign") for name in sorted(found ^ schema.TRIGGERS.keys())]
     if faults:
         return faults
     rebuilt: Rebuilt = {name: {} for name in TABLES}

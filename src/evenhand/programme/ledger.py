@@ -13,14 +13,16 @@ of the request. Another request under the same key is refused.
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, Table, and_, bindparam, func, insert, select, update
 
-from evenhand.errors import ConflictError, InvalidInputError
+from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme import schema
 
 MOST_KEY = 200
@@ -52,6 +54,39 @@ class Event:
 
     chain: str
     """The digest of this event and all before it."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of an operation, with a JSON form."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form; None for numbers that are not finite."""
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """Read the JSON form."""
+        if cls not in _READERS:
+            _READERS[cls] = TypeAdapter(cls)
+        found: Self = _READERS[cls].validate_python(content, strict=False)
+        return found
+
+
+_READERS: dict[type[Result], TypeAdapter[Any]] = {}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: dataclasses as tables, tuples as lists, None for nan and infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Result):
+        return value.to_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(vars(value))
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def as_text(value: Any) -> str:
@@ -137,10 +172,33 @@ def add_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) ->
     if not rows:
         return
     if "id" in table.c and "id" not in rows[0]:
-        last = int(tx.execute(select(func.max(table.c.id))).scalar() or 0)
-        rows = [{"id": number, **row} for number, row in enumerate(rows, start=last + 1)]
+        rows = [{"id": number, **row} for number, row in enumerate(rows, start=next_id(tx, table))]
     tx.execute(insert(table), [dict(row) for row in rows])
     _note(tx, "added", table, rows)
+
+
+def next_id(tx: Connection, table: Table) -> int:
+    """Return the number of the next row of a table."""
+    return int(tx.execute(select(func.max(table.c.id))).scalar() or 0) + 1
+
+
+def find_row(tx: Connection, table: Table, number: object, name: str) -> Any:
+    """Return a row of a table by its number.
+
+    Args:
+        tx: a transaction.
+        table: of `schema`.
+        number: of the row, as given.
+        name: what such a row is, for the message.
+
+    Raises:
+        NotFoundError: unknown number.
+    """
+    known = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 2**31
+    row = tx.execute(select(table).where(table.c.id == number)).first() if known else None
+    if row is None:
+        raise NotFoundError(f"{name}: unknown number {number!r}")
+    return row
 
 
 def change_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -187,14 +245,12 @@ def events(tx: Connection, after: int = 0, most: int | None = None) -> list[Even
 # Keys
 
 
-def once(
-    tx: Connection, key: str | None, kind: str, request: Any, do: Callable[[], dict[str, Any]]
-) -> tuple[dict[str, Any], bool]:
-    """Do something, unless it was done under this key; the answer, and whether it is an earlier one.
+def once(tx: Connection, key: str | None, kind: str, request: Any, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do something, unless it was done under this key; return its answer.
 
     Args:
         tx: a transaction from `Store.writing`.
-        key: of the request; None does it in any case.
+        key: idempotency key; None does it in any case.
         kind: what is done.
         request: arguments, as JSON can hold them.
         do: does it; the answer as JSON can hold it.
@@ -204,14 +260,14 @@ def once(
     """
     earlier = answered(tx, key, kind, request)
     if earlier is not None:
-        return earlier, True
+        return earlier
     answer = do()
     if key is not None:
         if _draft(tx).event is None:
             append(tx, "answered", "", {"key": key, "kind": kind})
         row = {"key": key, "kind": kind, "request": digest_of([kind, request]), "answer_json": as_text(answer)}
         add_rows(tx, schema.keys, [row | {"at": now(), "event": last_event(tx)}])
-    return answer, False
+    return answer
 
 
 def answered(tx: Connection, key: str | None, kind: str, request: Any) -> dict[str, Any] | None:

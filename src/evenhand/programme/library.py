@@ -1,25 +1,42 @@
-"""Models and policies of a programme, by digest, with a cache of those read last."""
+"""Models and policies of a programme, by digest, with a cache of those read last; changes under idempotency keys."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, select
 
 from evenhand.errors import InvalidInputError
-from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.plan import Plan
+from evenhand.model import CoupledMDP
+from evenhand.planning import Plan, load_plan
 from evenhand.programme import roster, schema
-from evenhand.programme.certificates import plan_from_bytes
-from evenhand.programme.ledger import answered
+from evenhand.programme.ledger import Result, answered, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster
 from evenhand.programme.roster import RosterArm, present_step
 from evenhand.programme.store import Store
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Result)
 
-CACHED = 8
-"""Entries per cache."""
+
+class Cache(Generic[T]):
+    """The last few values by key, shared by threads."""
+
+    def __init__(self, size: int = 8) -> None:
+        """Begin empty, with room for some values."""
+        self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._size = size
+
+    def get(self, key: Hashable) -> T | None:
+        """Return the value of a key; None if it is unknown, or no longer known."""
+        return self._values.get(key)
+
+    def add(self, key: Hashable, value: T) -> T:
+        """Add a value, and return it; the oldest is dropped."""
+        self._values[key] = value
+        while len(self._values) > self._size:
+            self._values.popitem(last=False)
+        return value
 
 
 class Library:
@@ -28,30 +45,28 @@ class Library:
     def __init__(self, store: Store) -> None:
         """Use an open store."""
         self.store = store
-        self._models: OrderedDict[str, tuple[CoupledMDP, Words]] = OrderedDict()
-        self._policies: OrderedDict[str, Plan] = OrderedDict()
+        self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
+        self._policies: Cache[Plan] = Cache()
 
     def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
         """Return a model with its names; by default the one in use."""
         wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
-        known = self._models.get(wanted)  # another thread may drop it at any time
-        if known is None:
-            body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
-            model = from_bytes(body)
-            known = model, Words(model)
-            remember(self._models, wanted, known)
-        return known
+        known = self._models.get(wanted)
+        if known is not None:
+            return known
+        body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
+        model = from_bytes(body)
+        return self._models.add(wanted, (model, Words(model)))
 
     def policy(self, tx: Connection, digest: str) -> Plan:
         """Return a policy with the problem it was solved for."""
         known = self._policies.get(digest)
-        if known is None:
-            body = tx.execute(select(schema.policies.c.body).where(schema.policies.c.digest == digest)).scalar()
-            if body is None:
-                raise InvalidInputError(f"{self.store.address}: policy {digest} does not exist")
-            known = plan_from_bytes(body)
-            remember(self._policies, digest, known)
-        return known
+        if known is not None:
+            return known
+        body = tx.execute(select(schema.policies.c.body).where(schema.policies.c.digest == digest)).scalar()
+        if body is None:
+            raise InvalidInputError(f"{self.store.address}: policy {digest} does not exist")
+        return self._policies.add(digest, load_plan(body))
 
     def present(self, tx: Connection) -> list[RosterArm]:
         """Return the arms that take part at the present step.
@@ -69,24 +84,34 @@ class Library:
         """Return the problem of some arms."""
         settled, words = self.model(tx, model)
         welfare = tx.execute(select(schema.programme.c.welfare)).scalar()
-        return of_roster(settled, [words.blocks[arm.type, arm.group] for arm in arms], welfare)
+        return of_roster(settled, words.blocks_of(arms), welfare)
 
-    def check_first(self, key: str | None, kind: str, request: Any, check: Callable[[Connection], object]) -> None:
-        """Check a change before its lock is taken, so that an invalid table does not hold up others.
+    def change(
+        self,
+        answer: type[R],
+        kind: str,
+        request: Any,
+        key: str | None,
+        do: Callable[[Connection], R],
+        check: Callable[[Connection], object] | None = None,
+    ) -> R:
+        """Change the programme in one transaction, at most once under a key.
 
         Args:
-            key: idempotency key; a request that was answered under it is not checked.
+            answer: class of the answer.
             kind: kind of the change.
             request: the whole request as JSON values.
-            check: raises all faults.
+            key: idempotency key.
+            do: makes the change.
+            check: raises all faults; called before the lock is taken, so that an invalid table does not hold up others.
         """
+        if check is not None:
+            self.check_first(key, kind, request, check)
+        with self.store.writing() as tx:
+            return answer.of(once(tx, key, kind, request, lambda: do(tx).to_dict()))
+
+    def check_first(self, key: str | None, kind: str, request: Any, check: Callable[[Connection], object]) -> None:
+        """Check a request that was not yet answered under its key, in a transaction that takes no lock."""
         with self.store.reading() as tx:
             if answered(tx, key, kind, request) is None:
                 check(tx)
-
-
-def remember(cache: "OrderedDict[str, T]", key: str, value: T) -> None:
-    """Add an entry to a cache and drop the oldest ones."""
-    cache[key] = value
-    while len(cache) > CACHED:
-        cache.popitem(last=False)

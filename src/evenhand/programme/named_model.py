@@ -7,16 +7,16 @@ roster's to say (`of_roster`).
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenhand.errors import Fault, ModelError, nearest
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP, quoted
 from evenhand.model.io import load, to_npz
-from evenhand.model.places import quoted
 from evenhand.typing import Ints
 
 if TYPE_CHECKING:
@@ -36,38 +36,25 @@ def settle(problem: CoupledMDP) -> CoupledMDP:
         for (name, states, actions), kind in zip(given, problem.type_of_block.tolist(), strict=True)
     )
     groups = [problem.group_names[number] for number in problem.group_of_block]
-    settled = CoupledMDP(
+    settled = replace(
+        problem,
         arms=replace(tables, labels=labels),
-        budget=problem.budget,
-        discount=problem.discount,
-        counts=problem.counts,
         resources=problem.resource_names,
         groups=groups,
-        floors=problem.floors,
-        criterion=problem.criterion,
-        over=problem.over,
+        welfare=None,
+        arm_names=(),
     )
-    _check_told_apart(settled)
-    return settled
-
-
-def _check_told_apart(model: CoupledMDP) -> None:
     first: dict[tuple[str, str], int] = {}
+    arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, problem.floors)
     faults = []
-    for block, name in enumerate(names_of(model)):
+    for block, name in enumerate(names_of(settled)):
         other = first.setdefault(name, block)
-        if not _alike(model, other, block):
+        if not all(np.array_equal(array[other], array[block]) for array in arrays):  # but for initial distributions
             content = f"is called {quoted(name[0])} as arms[{other}] is, in the same group, and differs from it"
             faults.append(Fault(f"arms[{block}]", f"{content}: a roster could not tell them apart"))
     if faults:
         raise ModelError(faults)
-
-
-def _alike(model: CoupledMDP, one: int, other: int) -> bool:
-    """Return whether two blocks differ at most in their initial distribution."""
-    tables = model.tables
-    arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, model.floors)
-    return all(np.array_equal(array[one], array[other]) for array in arrays)
+    return settled
 
 
 def names_of(model: CoupledMDP) -> list[tuple[str, str]]:
@@ -87,7 +74,7 @@ def from_bytes(body: bytes) -> CoupledMDP:
     return load(io.BytesIO(body), "npz")
 
 
-def of_roster(model: CoupledMDP, blocks: Sequence[int], welfare: str | None = None) -> CoupledMDP:
+def of_roster(model: CoupledMDP, blocks: Sequence[int] | Ints, welfare: str | None = None) -> CoupledMDP:
     """The model with as many arms of each block as there are; blocks without any are left out.
 
     Args:
@@ -97,16 +84,12 @@ def of_roster(model: CoupledMDP, blocks: Sequence[int], welfare: str | None = No
     """
     counts = np.bincount(np.asarray(blocks, dtype=np.int64), minlength=len(model.tables))
     nonempty = np.flatnonzero(counts)
-    return CoupledMDP(
+    return replace(
+        model,
         arms=model.tables.select(nonempty),
-        budget=model.budget,
-        discount=model.discount,
         counts=counts[nonempty],
-        resources=model.resources,
         groups=[model.groups[block] for block in nonempty.tolist()],
         floors=model.floors[nonempty],
-        criterion=model.criterion,
-        over=model.over,
         welfare=welfare,
     )
 
@@ -119,15 +102,13 @@ class Words:
         self.blocks: dict[tuple[str, str], int] = {}
         for block, name in enumerate(names_of(model)):
             self.blocks.setdefault(name, block)  # of those that differ only in their start, the first
-        labels = model.tables.labels
-        self._states = [
-            states or _numbers(size)
-            for (_, states, _), size in zip(labels, model.tables.num_states.tolist(), strict=True)
-        ]
-        self._actions = [
-            actions or _numbers(size)
-            for (_, _, actions), size in zip(labels, model.tables.num_actions.tolist(), strict=True)
-        ]
+        self._states: list[tuple[str, ...]] = []
+        self._actions: list[tuple[str, ...]] = []
+        tables = model.tables
+        sizes = (tables.num_states.tolist(), tables.num_actions.tolist())
+        for (_, states, actions), num_states, num_actions in zip(tables.labels, *sizes, strict=True):
+            self._states.append(states or tuple(map(str, range(num_states))))
+            self._actions.append(actions or tuple(map(str, range(num_actions))))
 
     def blocks_of(self, arms: "Sequence[RosterArm]") -> Ints:
         """(arm,) the block of each arm, whose type and group are known to be the model's."""
@@ -149,6 +130,28 @@ class Words:
         """The number of an action that is known to be one."""
         return self._actions[block].index(name)
 
+    def actions_done(
+        self, block: int, done: Mapping[tuple[int, int], str], arm: int, steps: Iterable[int]
+    ) -> tuple[int | None, ...]:
+        """Return the numbers of the actions done with an arm at some steps; None for idling."""
+        names = (done.get((arm, step)) for step in steps)
+        return tuple(None if name is None else self.action_number(block, name) for name in names)
+
+    @cached_property
+    def fit_types(self) -> list[str]:
+        """(block,) type of each block in a log: blocks of one name that move alike are one type."""
+        tables = self.model.tables
+        first: dict[str, int] = {}
+        alike: dict[str, bool] = {}
+        for (name, _), block in self.blocks.items():
+            one = first.setdefault(name, block)
+            alike[name] = alike.get(name, True) and np.array_equal(tables.transitions[one], tables.transitions[block])
+        return [name if alike[name] else f"{name} ({group})" for name, group in names_of(self.model)]
+
+    def idle_name(self, block: int) -> str:
+        """Return the name of the idle action in the first state of a block."""
+        return self.actions(block)[int(self.model.tables.idle[block, 0])]
+
     def state(self, block: int, text: str, hint: bool = False) -> int | str:
         """The number of a state by its name or number; or what is wrong with it, perhaps with the nearest name."""
         return _find(text, self._states[block], "state", self.model.tables.labels[block][0], hint)
@@ -156,10 +159,6 @@ class Words:
     def action(self, block: int, text: str, hint: bool = False) -> int | str:
         """The number of an action by its name or number; or what is wrong with it, perhaps with the nearest name."""
         return _find(text, self._actions[block], "action", self.model.tables.labels[block][0], hint)
-
-
-def _numbers(size: int) -> tuple[str, ...]:
-    return tuple(str(number) for number in range(size))
 
 
 def _find(text: str, known: tuple[str, ...], what: str, kind: str, hint: bool) -> int | str:

@@ -8,7 +8,7 @@ is written into the event.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,36 +16,20 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from evenhand.errors import InvalidInputError
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP, read_welfare
 from evenhand.model.io import load
-from evenhand.model.objective import read_welfare
 from evenhand.model.welfare import DEFAULT
-from evenhand.programme import ledger, roster, schema
-from evenhand.programme.audits import Audits
+from evenhand.programme import ledger, reports, roster, schema
+from evenhand.programme.audit import Audits
+from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
-from evenhand.programme.history import HistoryEntry, history_of
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
-from evenhand.programme.ledger import Event, add_rows, append, check_text, once
+from evenhand.programme.ledger import Event, Result, add_rows, append, change_rows, check_text
 from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
-from evenhand.programme.observations import (
-    Observed,
-    ReportRow,
-    count_corrections,
-    keep_observations,
-    observations_of,
-    read_observations,
-)
-from evenhand.programme.refit_proposals import Refits
-from evenhand.programme.roster import (
-    Newcomer,
-    RosterArm,
-    check_step,
-    find_names,
-    present_step,
-    read_newcomers,
-    read_rows,
-)
+from evenhand.programme.refit import Refits
+from evenhand.programme.reports import HistoryEntry, Observed, ReportRow
+from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
 from evenhand.programme.store import Store
 
 MOST_SEED = 2**63 - 1
@@ -53,7 +37,7 @@ MOST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Changed:
+class Changed(Result):
     """Result of arms joining or leaving."""
 
     event: int
@@ -65,18 +49,9 @@ class Changed:
     step: int
     """The first step at which they take part, or no longer do."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self) | {"arms": list(self.arms)}
-
-    @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "Changed":
-        """Read the JSON form."""
-        return cls(answer["event"], tuple(answer["arms"]), answer["step"])
-
 
 @dataclass(frozen=True)
-class Status:
+class Status(Result):
     """Status of a programme."""
 
     name: str
@@ -112,19 +87,16 @@ class Status:
     events: int
     """Number of events: the version of the store."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
-
 
 class Programme:
     """A running programme in its store.
 
-    Its own methods are about the roster and observations; the others belong to three parts, under the same names:
+    Its own methods are about the roster and observations; the others belong to four parts, under the same names:
 
-    `cycle`      solve, plan, accept, record (`Cycle`)
-    `audits`     audits, waiting times, the price of fairness and what-if plans (`Audits`)
-    `refit`  refits of the model, drift, proposals (`Refits`)
+    `cycle`            solve, plan, accept, record (`Cycle`)
+    `audits`           audits and waiting times (`Audits`)
+    `refitting`        refits of the model, drift, proposals (`Refits`)
+    `counterfactuals`  the price of fairness and what-if plans (`Counterfactuals`)
 
     Example:
         >>> import evenhand as eh
@@ -148,12 +120,13 @@ class Programme:
         self.accept, self.changed_since = cycle.accept, cycle.changed_since
         self.record, self.record_rest, self.recorded = cycle.record, cycle.record_rest, cycle.recorded
         self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
-        self.audits = audits = Audits(self.library, cycle)
+        self.counterfactuals = supposing = Counterfactuals(self.library, cycle)
+        self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
+        self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
-        self.price_of_fairness, self.suppose = audits.price_of_fairness, audits.suppose
         self.refitting = refits = Refits(self.library, cycle)
         self.refit, self.adopt, self.decline, self.refits = refits.refit, refits.adopt, refits.decline, refits.refits
-        self.posteriors, self.offered, self.offer_refit = refits.posteriors, refits.offered, refits.offer_refit
+        self.offered, self.offer_refit = refits.offered, refits.offer_refit
         self.bounds, self.set_bounds = refits.bounds, refits.set_bounds
         self.question, self.model_drift = refits.question, refits.model_drift
 
@@ -165,8 +138,6 @@ class Programme:
         roster: Any,
         *,
         welfare: str | None = None,
-        criterion: str | None = None,
-        over: str | None = None,
         name: str = "",
         seed: int = 0,
         who: str = "",
@@ -178,8 +149,6 @@ class Programme:
             model: a problem or its file; how many arms it has does not matter.
             roster: a table with the columns arm and type, and perhaps group and state.
             welfare: what is fair; by default the model's own.
-            criterion: what rewards over time are worth; by default the model's own.
-            over: whose values welfare weighs, `arms` or `groups`; by default as the model says.
             name: of the programme; by default that of its address.
             seed: of all draws.
             who: author, written into the event.
@@ -187,17 +156,20 @@ class Programme:
         Raises:
             InvalidInputError: the model or the roster is not sound, or there is something at the address.
         """
-        problem = model if isinstance(model, CoupledMDP) else load(model, criterion=criterion)
+        problem = model if isinstance(model, CoupledMDP) else load(model)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInputError(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
-        settled = settle(problem.with_criterion(criterion, over))
-        newcomers = read_newcomers(settled, roster)
-        chosen = _check_welfare(settled, newcomers, welfare or problem.welfare)
+        settled, chosen = settle(problem), welfare or problem.welfare
+        newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
+        read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
         called = check_text(name or _called(address), "name")
-        with_store = Store.create(address)
-        programme = cls(with_store)
-        with with_store.making() as tx:
-            _write_first(tx, settled, called, chosen, seed)
+        programme = cls(Store.create(address))
+        digest, body = to_bytes(settled)
+        at = ledger.now()
+        row = {"id": 1, "name": called, "model": digest, "welfare": chosen, "seed": seed, "created_at": at}
+        with programme.store.making() as tx:
+            add_rows(tx, schema.models, [{"digest": digest, "body": body, "origin": "created", "at": at, "event": 1}])
+            add_rows(tx, schema.programme, [row | {"last_event": 0, "model_event": 1, "version": schema.VERSION}])
             content = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
@@ -261,17 +233,7 @@ class Programme:
         with self.store.reading() as tx:
             if gone:
                 return roster.arms_as_of(tx)
-            return roster.taking_part(tx, present_step(tx) if step is None else check_step(step))
-
-    def observations(self, arm: str) -> list[Mapping[str, Any]]:
-        """Every report on an arm, in the order in which they came; of one that came back, since it did.
-
-        Args:
-            arm: its name.
-        """
-        with self.store.reading() as tx:
-            found = find_names(roster.arms_as_of(tx), [arm])
-            return observations_of(tx, found[0].id)
+            return roster.taking_part(tx, present_step(tx) if step is None else roster.check_step(step))
 
     def history(self, arm: str) -> list[HistoryEntry]:
         """All that happened to an arm, in the order in which it was written down, and what was expected.
@@ -280,9 +242,9 @@ class Programme:
             arm: its name; of one that left and came back, everything.
         """
         with self.store.reading() as tx:
-            arms = roster.arms_as_of(tx)
-            find_names(arms, [arm])
-            return history_of(tx, self.library.model(tx)[1], [one for one in arms if one.name == arm], present_step(tx))
+            arms, words = roster.arms_as_of(tx), self.library.model(tx)[1]
+            roster.find_names(arms, [arm])
+            return reports.history_of(tx, words, [one for one in arms if one.name == arm], present_step(tx))
 
     def model(self) -> CoupledMDP:
         """The present model, with a name for every block; how many arms it has means nothing."""
@@ -333,19 +295,19 @@ class Programme:
         Raises:
             TableError: with every fault and its row.
         """
-        table = read_rows(rows, "roster", ["arm"])
+        table = roster.read_rows(rows, "roster", ["arm"])
         request = [table.columns, step]
-        self.library.check_first(key, "join", request, lambda tx: read_newcomers(self.library.model(tx)[0], table))
-        with self.store.writing() as tx:
 
-            def do() -> dict[str, Any]:
-                newcomers = read_newcomers(self.library.model(tx)[0], table)
-                first = present_step(tx) if step is None else check_step(step)
-                event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
-                _join(tx, newcomers, first, event)
-                return Changed(event, tuple(new.name for new in newcomers), first).to_dict()
+        def read(tx: Connection) -> list[Newcomer]:
+            return read_newcomers(self.library.model(tx)[0], table)
 
-            return Changed.of(once(tx, key, "join", request, do)[0])
+        def do(tx: Connection) -> Changed:
+            newcomers, first = read(tx), present_step(tx) if step is None else roster.check_step(step)
+            event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
+            _join(tx, newcomers, first, event)
+            return Changed(event, tuple(new.name for new in newcomers), first)
+
+        return self.library.change(Changed, "join", request, key, do, read)
 
     def leave(self, names: Sequence[str], why: str, *, who: str = "", key: str | None = None) -> Changed:
         """Let arms take part no longer, from the present step on.
@@ -363,18 +325,17 @@ class Programme:
         request = [list(names), reason]
 
         def find(tx: Connection) -> list[RosterArm]:
-            return find_names([arm for arm in roster.arms_as_of(tx) if arm.left_step is None], list(names))
+            return roster.find_names([arm for arm in roster.arms_as_of(tx) if arm.left_step is None], list(names))
 
-        self.library.check_first(key, "leave", request, find)
-        with self.store.writing() as tx:
+        def do(tx: Connection) -> Changed:
+            leaving, step = find(tx), present_step(tx)
+            event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
+            same = {"left_event": event, "left_why": reason}
+            rows = [{"id": arm.id, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
+            change_rows(tx, schema.arms, rows)
+            return Changed(event, tuple(names), step)
 
-            def do() -> dict[str, Any]:
-                leaving, step = find(tx), present_step(tx)
-                event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
-                roster.leave(tx, leaving, step, event, reason)
-                return Changed(event, tuple(names), step).to_dict()
-
-            return Changed.of(once(tx, key, "leave", request, do)[0])
+        return self.library.change(Changed, "leave", request, key, do, find)
 
     def observe(
         self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None
@@ -391,27 +352,25 @@ class Programme:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table, said = read_rows(rows, "observations", ["arm", "state"], ragged=True), check_text(source, "source")
+        table = roster.read_rows(rows, "observations", ["arm", "state"], ragged=True)
+        said = check_text(source, "source")
         request = [table.columns, said, step]
 
         def read(tx: Connection) -> list[tuple[ReportRow, str]]:
             present = present_step(tx)
-            usual = present if step is None else check_step(step)
-            return read_observations(table, roster.arms_as_of(tx), self.library.model(tx)[1], usual, present)
+            usual = present if step is None else roster.check_step(step)
+            return reports.read_observations(table, roster.arms_as_of(tx), self.library.model(tx)[1], usual, present)
 
-        self.library.check_first(key, "observe", request, read)
-        with self.store.writing() as tx:
+        def do(tx: Connection) -> Observed:
+            found, present = read(tx), present_step(tx)
+            seen = [{"arm": row.arm.id, "step": row.step, "state": state} for row, state in found]
+            corrected, late = reports.count_corrections(tx, seen), sum(row.step < present for row, _ in found)
+            content = [[row.arm.name, row.step, state] for row, state in found]
+            event = append(tx, "observed", who, {"source": said, "seen": content})
+            reports.keep_reports(tx, schema.observations, seen, said, event)
+            return Observed(event, len(seen), late, corrected)
 
-            def do() -> dict[str, Any]:
-                found, present = read(tx), present_step(tx)
-                seen = [(row.arm.id, row.step, state) for row, state in found]
-                corrected, late = count_corrections(tx, seen), sum(number < present for _, number, _ in seen)
-                content = [[row.arm.name, row.step, state] for row, state in found]
-                event = append(tx, "observed", who, {"source": said, "seen": content})
-                keep_observations(tx, seen, said, event)
-                return Observed(event, len(seen), late, corrected).to_dict()
-
-            return Observed(**once(tx, key, "observe", request, do)[0])
+        return self.library.change(Observed, "observe", request, key, do, read)
 
 
 def _called(address: str | Path) -> str:
@@ -420,23 +379,7 @@ def _called(address: str | Path) -> str:
     return Path(text.partition("?")[0] if "://" in text else text).stem
 
 
-def _check_welfare(model: CoupledMDP, newcomers: Sequence[Newcomer], welfare: str | None) -> str | None:
-    """Return the requested welfare, if it applies to the arms of the roster."""
-    blocks = Words(model).blocks
-    problem = of_roster(model, [blocks[new.type, new.group] for new in newcomers])
-    read_welfare(problem, welfare)
-    return welfare
-
-
-def _write_first(tx: Connection, model: CoupledMDP, name: str, welfare: str | None, seed: int) -> None:
-    digest, body = to_bytes(model)
-    at = ledger.now()
-    add_rows(tx, schema.models, [{"digest": digest, "body": body, "origin": "created", "at": at, "event": 1}])
-    row = {"id": 1, "name": name, "model": digest, "welfare": welfare, "seed": seed, "created_at": at}
-    add_rows(tx, schema.programme, [row | {"last_event": 0, "model_event": 1}])
-
-
 def _join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> None:
     numbers = roster.join(tx, newcomers, step, event)
-    seen = [(numbers[new.name], step, new.state) for new in newcomers if new.state]
-    keep_observations(tx, seen, "roster", event)
+    seen = [{"arm": numbers[new.name], "step": step, "state": new.state} for new in newcomers if new.state]
+    reports.keep_reports(tx, schema.observations, seen, "roster", event)

@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Fault, InvalidInputError, TableError, nearest, shortened
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.io.text_table import SHOWN_FAULTS, Table, as_table
-from evenhand.model.places import quoted
-from evenhand.model.state_table import find_arms
+from evenhand.model import SHOWN_FAULTS, CoupledMDP, as_table, find_arms, quoted
+from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
-from evenhand.programme.ledger import add_rows, change_rows, fault_of_text
-from evenhand.programme.named_model import Words
+from evenhand.programme.ledger import add_rows, fault_of_text, next_id
+from evenhand.programme.named_model import Words, names_of
 
 MOST_STEP = 10**9
 """The last step there can be."""
@@ -60,50 +58,25 @@ class RosterArm:
 
 def arms_as_of(tx: Connection, event: int | None = None) -> list[RosterArm]:
     """Every arm that ever joined, by number; as of an event, or now."""
-    table = schema.arms
-    query = select(table).order_by(table.c.id)
-    if event is not None:
-        query = query.where(table.c.joined_event <= event)
-    return [_arm(row, event) for row in tx.execute(query)]
-
-
-def _arm(row: Any, event: int | None) -> RosterArm:
-    gone = row.left_event is not None and (event is None or row.left_event <= event)
-    left = (row.left_step, row.left_why) if gone else (None, None)
-    return RosterArm(row.id, row.name, row.type, row.group_name, row.joined_step, *left)
+    table, found = schema.arms, []
+    for row in tx.execute(select(table).order_by(table.c.id)):
+        if event is None or row.joined_event <= event:
+            gone = row.left_event is not None and (event is None or row.left_event <= event)
+            left = (row.left_step, row.left_why) if gone else (None, None)
+            found.append(RosterArm(row.id, row.name, row.type, row.group_name, row.joined_step, *left))
+    return found
 
 
 def taking_part(tx: Connection, step: int, event: int | None = None) -> list[RosterArm]:
     """The arms that take part at a step, in the order in which they joined; as of an event, or now."""
-    if event is not None:
-        return [arm for arm in arms_as_of(tx, event) if arm.takes_part(step)]
-    query = select(schema.arms).where(_there(step)).order_by(schema.arms.c.id)
-    return [_arm(row, None) for row in tx.execute(query)]
+    return [arm for arm in arms_as_of(tx, event) if arm.takes_part(step)]
 
 
-def _there(step: int) -> ColumnElement[bool]:
-    table = schema.arms
-    return and_(table.c.joined_step <= step, or_(table.c.left_step.is_(None), table.c.left_step > step))
-
-
-def numbers_at(tx: Connection, step: int) -> list[tuple[str, str, int]]:
-    """Return the number of arms of each type and group at a step, by name, without reading the arms."""
-    kind = (schema.arms.c.type, schema.arms.c.group_name)
-    query = select(*kind, func.count()).where(_there(step)).group_by(*kind)
-    return sorted((str(name), str(group), int(many)) for name, group, many in tx.execute(query))
-
-
-def present_step(tx: Connection) -> int:
-    """The step that is to be planned next: the one after the last that was accepted."""
-    last = select(func.max(schema.plans.c.step)).where(schema.plans.c.status == schema.ACCEPTED)
-    found = tx.execute(last).scalar()
-    return 0 if found is None else int(found) + 1
-
-
-def step_at(tx: Connection, event: int) -> int:
-    """The step that was the present one right after an event."""
-    last = select(func.max(schema.plans.c.step)).where(schema.plans.c.accepted_event <= event)
-    found = tx.execute(last).scalar()
+def present_step(tx: Connection, event: int | None = None) -> int:
+    """The step that is to be planned next, after the last that was accepted; as of an event, or now."""
+    plans = schema.plans
+    known = plans.c.status == schema.ACCEPTED if event is None else plans.c.accepted_event <= event
+    found = tx.execute(select(func.max(plans.c.step)).where(known)).scalar()
     return 0 if found is None else int(found) + 1
 
 
@@ -192,16 +165,12 @@ def read_newcomers(model: CoupledMDP, given: Any) -> list[Newcomer]:
     long = [row for row, name in zip(table.rows, table.columns["arm"], strict=True) if len(name) > MOST_NAME]
     raise_faults([Fault(row, f"a name has at most {MOST_NAME} characters") for row in long], table.source)
     found, words = find_arms(model, guessed), Words(model)
-    names = list(words.blocks)
-    groups = [model.group_names[number] for number in model.group_of_block]
-    newcomers = []
-    for name, block, state, said in zip(
-        found.names, found.blocks.tolist(), found.states.tolist(), content, strict=True
-    ):
-        kind = (model.tables.labels[block][0], groups[block])
-        assert kind in names
-        newcomers.append(Newcomer(name, *kind, words.states(block)[state] if said else ""))
-    return newcomers
+    kinds = names_of(model)
+    rows = zip(found.names, found.blocks.tolist(), found.states.tolist(), content, strict=True)
+    return [
+        Newcomer(name, kinds[block][0], kinds[block][1], words.states(block)[state] if said else "")
+        for name, block, state, said in rows
+    ]
 
 
 def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> dict[str, int]:
@@ -217,26 +186,21 @@ def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -
         InvalidInputError: some of them take part already, or left later than that.
     """
     before = arms_as_of(tx)
-    gone = {arm.name: arm for arm in before}
-    faults = [
-        Fault("", f"arm {quoted(new.name)} takes part already")
-        if (old := gone[new.name]).left_step is None
-        else Fault("", f"arm {quoted(new.name)} left at step {old.left_step}, and cannot come back at step {step}")
-        for new in newcomers
-        if new.name in gone and ((left := gone[new.name].left_step) is None or left > step)
-    ]
+    gone = {arm.name: arm.left_step for arm in before}
+    faults = []
+    for new in newcomers:
+        left = gone.get(new.name, -1)
+        if left is None:
+            faults.append(Fault("", f"arm {quoted(new.name)} takes part already"))
+        elif left > step:
+            words = f"left at step {left}, and cannot come back at step {step}"
+            faults.append(Fault("", f"arm {quoted(new.name)} {words}"))
     raise_faults(faults, "roster")
-    first = max((arm.id for arm in before), default=0) + 1
+    first = next_id(tx, schema.arms)
     numbers = {new.name: first + place for place, new in enumerate(newcomers)}
+    same = {"joined_step": step, "joined_event": event}
     rows = [
-        {
-            "id": numbers[new.name],
-            "name": new.name,
-            "type": new.type,
-            "group_name": new.group,
-            "joined_step": step,
-            "joined_event": event,
-        }
+        {"id": numbers[new.name], "name": new.name, "type": new.type, "group_name": new.group} | same
         for new in newcomers
     ]
     add_rows(tx, schema.arms, rows)
@@ -267,17 +231,3 @@ def unknown_arm(name: str, known: Any, hint: bool) -> str:
     near = nearest(name, known) if hint else None
     meant = f" Did you mean {quoted(near)}?" if near else ""
     return f"there is no arm {quoted(name)}.{meant}" if name else "has no arm"
-
-
-def leave(tx: Connection, leaving: Sequence[RosterArm], step: int, event: int, why: str) -> None:
-    """Let arms take part no longer, from a step on.
-
-    Args:
-        tx: a transaction from `Store.writing`.
-        leaving: who.
-        step: the first at which they do not.
-        event: the event that says so.
-        why: a reason.
-    """
-    same = {"left_event": event, "left_why": why}
-    change_rows(tx, schema.arms, [{"id": arm.id, "left_step": max(step, arm.joined_step)} | same for arm in leaving])

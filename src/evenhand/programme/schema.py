@@ -17,193 +17,132 @@
 Numbers of events order everything: of two rows the one with the later event is newer, whatever any clock says. Times
 are stored, and never compared. A table may be read *as of* an event: rows with later ones are left out.
 
-Texts that end in `_json` are JSON. What changes here changes `migrations/`, too; a test compares the two.
+Texts that end in `_json` are JSON. Programmes of another `VERSION` of these tables are refused.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    text,
-)
+from typing import Any
 
-REVISIONS = ("0001",)
-"""The schemas that were ever released, the oldest first; the last is the present one."""
+import sqlalchemy as sa
+from sqlalchemy import Connection, Index, MetaData, Table
+
+VERSION = "1"
+"""Version of the tables, stored with the programme; another one is refused."""
 
 METADATA = MetaData()
 
 PROPOSED, ACCEPTED, SUPERSEDED = "proposed", "accepted", "superseded"
 """Status of a plan: open, accepted, or replaced by a later one."""
 
-models = Table(
-    "models",
-    METADATA,
-    Column("digest", String(64), primary_key=True),
-    Column("body", LargeBinary, nullable=False),
-    Column("origin", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("event", Integer, nullable=False),
-)
+_KINDS: list[tuple[Any, str]] = [
+    (sa.Integer, "id step event place served seen_step next_in_line joined_step left_step"),
+    (sa.Integer, "last_event model_event known_event accepted_event joined_event left_event adopted_event"),
+    (sa.Integer, "declined_event"),
+    (sa.BigInteger, "seed"),
+    (sa.Float, "chance reward"),
+    (sa.String(64), "digest inputs outputs chain request replaces"),
+    (sa.String(32), "at created_at accepted_at kind"),
+    (sa.String(16), "status known"),
+    (sa.String(200), "key"),
+    (sa.LargeBinary, "body"),
+]
+KINDS = {name: kind for kind, names in _KINDS for name in names.split()}
+"""Types of columns, the same in every table; all others are texts."""
 
-programme = Table(
+TARGETS = {"model": "models.digest", "policy": "policies.digest", "arm": "arms.id", "plan": "plans.id"}
+"""Columns that refer to a row of another table."""
+
+
+def _table(name: str, columns: str, *more: Any, keys: int = 1) -> Table:
+    """A table.
+
+    Args:
+        name: of the table.
+        columns: their names; those that end in `?` may be empty.
+        more: constraints and indices.
+        keys: how many of the first columns are the primary key.
+    """
+    found: list[sa.Column[Any]] = []
+    for place, text in enumerate(columns.split()):
+        column = text.removesuffix("?")
+        kind = sa.ForeignKey(TARGETS[column]) if column in TARGETS else KINDS.get(column, sa.Text)
+        options: dict[str, Any] = {"primary_key": place < keys, "nullable": text.endswith("?"), "autoincrement": False}
+        found.append(sa.Column(column, kind, **options))
+    return Table(name, METADATA, *found, *more)
+
+
+def _unique_where(name: str, column: str, condition: str) -> Index:
+    where = sa.text(condition)
+    return Index(name, column, unique=True, sqlite_where=where, postgresql_where=where)
+
+
+models = _table("models", "digest body origin at event")
+
+programme = _table(
     "programme",
-    METADATA,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("name", Text, nullable=False),
-    Column("model", String(64), ForeignKey("models.digest"), nullable=False),
-    Column("welfare", Text),
-    Column("seed", BigInteger, nullable=False),
-    Column("created_at", String(32), nullable=False),
-    Column("last_event", Integer, nullable=False),
-    Column("bounds_json", Text),
-    Column("model_event", Integer, nullable=False),
-    CheckConstraint("id = 1", name="one_programme"),
+    "id name model welfare? seed created_at last_event bounds_json? model_event version",
+    sa.CheckConstraint("id = 1", name="one_programme"),
 )
 
-policies = Table(
-    "policies",
-    METADATA,
-    Column("digest", String(64), primary_key=True),
-    Column("model", String(64), ForeignKey("models.digest"), nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    Column("numbers_json", Text, nullable=False),
-    Column("facts_json", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("event", Integer, nullable=False),
-)
+policies = _table("policies", "digest model body facts_json at event")
 
-arms = Table(
+arms = _table(
     "arms",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("group_name", Text, nullable=False),
-    Column("joined_step", Integer, nullable=False),
-    Column("joined_event", Integer, nullable=False),
-    Column("left_step", Integer),
-    Column("left_event", Integer),
-    Column("left_why", Text),
-    Index("present_arms", "name", unique=True, sqlite_where=text("left_event IS NULL"),
-          postgresql_where=text("left_event IS NULL")),
-)  # fmt: skip
+    "id name type group_name joined_step joined_event left_step? left_event? left_why?",
+    _unique_where("present_arms", "name", "left_event IS NULL"),
+)
 
-observations = Table(
+observations = _table(
     "observations",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("arm", Integer, ForeignKey("arms.id"), nullable=False),
-    Column("step", Integer, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("event", Integer, nullable=False),
+    "id arm step state source at event",
     Index("observations_of_arms", "arm", "step", "event"),
     Index("observations_of_steps", "step", "event"),
 )
 
-plans = Table(
+plans = _table(
     "plans",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("step", Integer, nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("model", String(64), ForeignKey("models.digest"), nullable=False),
-    Column("policy", String(64), ForeignKey("policies.digest"), nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("budget_json", Text, nullable=False),
-    Column("inputs", String(64), nullable=False),
-    Column("outputs", String(64), nullable=False),
-    Column("known_event", Integer, nullable=False),
-    Column("told_json", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("event", Integer, nullable=False),
-    Column("accepted_by", Text),
-    Column("accepted_at", String(32)),
-    Column("accepted_event", Integer),
-    Index("one_plan_a_step", "step", unique=True, sqlite_where=text("status <> 'superseded'"),
-          postgresql_where=text("status <> 'superseded'")),
-)  # fmt: skip
+    "id step status model policy seed budget_json inputs outputs known_event told_json at event "
+    "accepted_by? accepted_at? accepted_event?",
+    _unique_where("one_plan_a_step", "step", "status <> 'superseded'"),
+)
 
-decisions = Table(
+decisions = _table(
     "decisions",
-    METADATA,
-    Column("plan", Integer, ForeignKey("plans.id"), primary_key=True),
-    Column("arm", Integer, ForeignKey("arms.id"), primary_key=True),
-    Column("place", Integer, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("known", String(16), nullable=False),
-    Column("seen_step", Integer),
-    Column("chance", Float, nullable=False),
-    Column("planned", Text, nullable=False),
-    Column("served", Integer, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("next_in_line", Integer),
-    Column("accepted", Text),
-    Column("who", Text),
-    Column("why", Text),
-    UniqueConstraint("plan", "place", name="places_of_a_plan"),
+    "plan arm place state known seen_step? chance planned served reason next_in_line? accepted? who? why?",
+    sa.UniqueConstraint("plan", "place", name="places_of_a_plan"),
     Index("decisions_of_arms", "arm", "plan"),
+    keys=2,
 )
 
-records = Table(
-    "records",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("arm", Integer, ForeignKey("arms.id"), nullable=False),
-    Column("step", Integer, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("reward", Float),
-    Column("source", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("event", Integer, nullable=False),
-    Index("records_of_arms", "arm", "step", "event"),
+records = _table(
+    "records", "id arm step action reward? source at event", Index("records_of_arms", "arm", "step", "event")
 )
 
-refits = Table(
-    "refits",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("model", String(64), ForeignKey("models.digest"), nullable=False),
-    Column("facts_json", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("event", Integer, nullable=False),
-    Column("adopted_event", Integer),
-    Column("posterior", LargeBinary),
-    Column("replaces", String(64)),
-    Column("why", Text),
-    Column("declined_event", Integer),
-)
+refits = _table("refits", "id model facts_json at event adopted_event? replaces? why? declined_event?")
 
-events = Table(
-    "events",
-    METADATA,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("kind", String(32), nullable=False),
-    Column("who", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("body_json", Text, nullable=False),
-    Column("changes_json", Text, nullable=False),
-    Column("chain", String(64), nullable=False),
-)
+events = _table("events", "id kind who at body_json changes_json chain")
 
-keys = Table(
-    "keys",
-    METADATA,
-    Column("key", String(200), primary_key=True),
-    Column("kind", String(32), nullable=False),
-    Column("request", String(64), nullable=False),
-    Column("answer_json", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("event", Integer, nullable=False),
-)
+keys = _table("keys", "key kind request answer_json at event")
+
+TRIGGERS = {"events_no_update": "UPDATE", "events_no_delete": "DELETE"}
+"""Triggers of a SQLite file, which refuse changes of events."""
+
+PROTECTION = {
+    "sqlite": [
+        f"CREATE TRIGGER {name} BEFORE {verb} ON events BEGIN SELECT RAISE(ABORT, 'events are never changed'); END"
+        for name, verb in TRIGGERS.items()
+    ],
+    "postgresql": [
+        "CREATE FUNCTION events_are_kept() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'events are never changed'; END $$",
+        "CREATE TRIGGER events_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
+        "FOR EACH STATEMENT EXECUTE FUNCTION events_are_kept()",
+    ],
+}
+"""Statements by which each database refuses to change events."""
+
+
+def create(tx: Connection) -> None:
+    """Create the tables and their protection."""
+    METADATA.create_all(tx)
+    for statement in PROTECTION[tx.dialect.name]:
+        tx.exec_driver_sql(statement)

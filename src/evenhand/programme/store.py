@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.engine import make_url
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
@@ -31,38 +31,32 @@ from evenhand.checks import why_unreadable
 from evenhand.errors import ConflictError, EvenhandError, Fault, InvalidInputError, MissingExtraError, UnavailableError
 from evenhand.programme import integrity, ledger, schema
 
-if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
-
-SQLITE = b"SQLite format 3\0"
-"""First bytes of a database file."""
-
 WAIT = 30
-"""Seconds that a change waits for others before it is given up."""
+"""Seconds that a change waits for others before it is given up, by default."""
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, SQLAlchemyError, TypeError, ValueError)
 """Errors raised by invalid stored values."""
 
-_ONE_AT_A_TIME = 0x6576656E
-"""The number of the lock under which PostgreSQL databases are made and migrated."""
+HOW_TO_CREATE = "`evenhand programme create` makes one."
 
 
 class Store:
     """The database of a programme. `create` and `open` make one."""
 
-    def __init__(self, address: str, engine: Engine) -> None:
-        """Keep what is open.
+    def __init__(self, address: str | Path, wait: int = WAIT) -> None:
+        """Prepare connections; `create` and `open` also check what is there.
 
         Args:
-            address: as a person gave it, without a password.
-            engine: its connections.
+            address: the name of a file, or `postgresql://...`.
+            wait: seconds that a change waits for others.
         """
-        self.address, self.engine = address, engine
+        url = _read_address(address)
+        self.address, self.engine, self._wait = _without_password(url), _engine(url, wait), wait
         self._file: Path | None = None
         self._opened: tuple[int, int] | None = None
         if self.is_sqlite:
-            self._file = Path(str(engine.url.database)).absolute()  # the working directory may change
-            event.listen(engine, "connect", self._remember_file)
+            self._file = Path(str(url.database)).absolute()  # the working directory may change
+            event.listen(self.engine, "connect", self._remember_file)
 
     @classmethod
     def create(cls, address: str | Path) -> "Store":
@@ -75,40 +69,30 @@ class Store:
             InvalidInputError: there is something in it.
             UnavailableError: it cannot be reached or written.
         """
-        url = _read_address(address)
-        store = cls(_told(url), _engine(url))
-        if url.get_backend_name() == "sqlite":
-            folder = Path(str(url.database)).resolve().parent
-            if not folder.is_dir():
-                raise InvalidInputError(f"{store.address}: the folder {folder} does not exist")
-        try:
-            with store.reading() as tx:
-                store._check_empty(tx)
-        except BaseException:
-            store.close()
-            raise
+        store = cls(address)
+        if store._file is not None and not store._file.resolve().parent.is_dir():
+            raise InvalidInputError(f"{store.address}: the folder {store._file.resolve().parent} does not exist")
+        with store._closed_on_error(), store.reading() as tx:
+            store._check_empty(tx)
         return store
 
     @classmethod
-    def open(cls, address: str | Path) -> "Store":
-        """The store of a programme that is there. One of an older version is brought to the present schema.
+    def open(cls, address: str | Path, wait: int = WAIT) -> "Store":
+        """The store of an existing programme.
 
         Args:
             address: the name of a file, or `postgresql://...`.
+            wait: seconds that a change waits for others.
 
         Raises:
-            InvalidInputError: it contains no programme, or one of a newer version.
+            InvalidInputError: it contains no programme, or one of another version.
             UnavailableError: it cannot be reached.
         """
-        url = _read_address(address)
-        store = cls(_told(url), _engine(url))
-        if url.get_backend_name() == "sqlite":
-            _check_there(Path(str(url.database)))
-        try:
-            store._bring_up_to_date()
-        except BaseException:
-            store.close()
-            raise
+        store = cls(address, wait)
+        if store._file is not None:
+            _check_there(Path(store.address))
+        with store._closed_on_error():
+            store._check_version()
         return store
 
     @property
@@ -138,7 +122,7 @@ class Store:
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one moment, and changes nothing."""
         level = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        with self._told_in_words(), self.engine.connect() as connection:
+        with self._in_words(), self.engine.connect() as connection:
             connection.execution_options(**level)
             with connection.begin():
                 self._check_same_file(connection)
@@ -151,27 +135,41 @@ class Store:
         Args:
             made: whether the programme is there already; else its tables are about to be made.
         """
-        with self._told_in_words(), self.engine.connect() as connection:
+        with self._in_words(), self.engine.connect() as connection:
             connection.execution_options(writing=True, draft=ledger.Draft())
             with connection.begin() as begun:
                 if not self.is_sqlite:
-                    connection.execute(_lock(made))
+                    lock = "SELECT id FROM programme WHERE id = 1 FOR UPDATE"
+                    connection.execute(text(lock if made else "SELECT pg_advisory_xact_lock(hashtext('evenhand'))"))
                 self._check_same_file(connection)
                 yield connection
                 ledger.write_event(connection)
                 self._check_same_file(connection)
-                with self._in_doubt():
+                try:
                     begun.commit()
+                except DBAPIError as error:
+                    if self.is_sqlite or not error.connection_invalidated:
+                        raise
+                    raise UnavailableError(
+                        f"{self.address}: the connection broke during the commit, whose outcome is unknown. "
+                        "Repeat the request under the same key"
+                    ) from error
 
     @contextlib.contextmanager
     def making(self) -> Iterator[Connection]:
         """A transaction in which the tables are new and empty."""
-        from evenhand.programme.migrations.upgrade import upgrade
-
         with self.writing(made=False) as tx:
             self._check_empty(tx)
-            upgrade(tx)
+            schema.create(tx)
             yield tx
+
+    @contextlib.contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def _remember_file(self, *_: object) -> None:
         if self._opened is None and self._file is not None:
@@ -191,30 +189,16 @@ class Store:
                 "programme again, and use `evenhand programme restore` to put a copy into its place while it runs"
             )
 
-    def _bring_up_to_date(self) -> None:
+    def _check_version(self) -> None:
         with self.reading() as tx:
-            found = self._revision(tx)
-        if found == schema.REVISIONS[-1]:
-            return
-        from evenhand.programme.migrations.upgrade import upgrade
-
-        with self.writing(made=False) as tx:
-            if self._revision(tx) != schema.REVISIONS[-1]:  # another may have been quicker
-                upgrade(tx)
-
-    def _revision(self, tx: Connection) -> str:
-        """The schema of what is there, if it is known here."""
-        tables = set(inspect(tx).get_table_names())
-        if "alembic_version" not in tables or "programme" not in tables:
-            raise InvalidInputError(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
-        found = str(tx.execute(text("SELECT version_num FROM alembic_version")).scalar())
-        if found not in schema.REVISIONS:
-            known = schema.REVISIONS[-1]
+            if "programme" not in inspect(tx).get_table_names():
+                raise InvalidInputError(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
+            found = tx.execute(select(schema.programme.c.version)).scalar()
+        if found not in (None, schema.VERSION):
             raise InvalidInputError(
-                f"{self.address}: it is of a newer version of evenhand (schema {found}; this version knows up to "
-                f"{known}). Install the newer one: pip install --upgrade 'evenhand[service]'"
+                f"{self.address}: its tables are of version {found}, and this evenhand reads version {schema.VERSION}. "
+                "Open it with the evenhand that wrote it"
             )
-        return found
 
     def _check_empty(self, tx: Connection) -> None:
         tables = inspect(tx).get_table_names()
@@ -227,20 +211,8 @@ class Store:
             )
 
     @contextlib.contextmanager
-    def _in_doubt(self) -> Iterator[None]:
-        """A connection that breaks during a commit leaves its outcome unknown."""
-        try:
-            yield
-        except DBAPIError as error:
-            if self.is_sqlite or not error.connection_invalidated:
-                raise
-            raise UnavailableError(
-                f"{self.address}: the connection broke during the commit, whose outcome is unknown. "
-                "Repeat the request under the same key"
-            ) from error
-
-    @contextlib.contextmanager
-    def _told_in_words(self) -> Iterator[None]:
+    def _in_words(self) -> Iterator[None]:
+        """Raise errors of the database as errors of evenhand."""
         try:
             yield
         except DBAPIError as error:
@@ -249,7 +221,7 @@ class Store:
                 raise ConflictError(f"{self.address}: it was changed at the same time; repeat the request") from error
             if any(words in said for words in ("not a database", "malformed", "no such table", "no such column")):
                 raise InvalidInputError(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
-            raise UnavailableError(f"{self.address}: {_why(said)}. Nothing was changed") from error
+            raise UnavailableError(f"{self.address}: {_why(said, self._wait)}. Nothing was changed") from error
         except NoConnection as error:
             raise UnavailableError(f"{self.address}: all connections to it are in use. Nothing was changed") from error
         except EvenhandError:
@@ -281,7 +253,7 @@ def backup(address: str | Path, file: str | Path) -> int:
     Raises:
         InvalidInputError: it contains no programme, is damaged, or it is on PostgreSQL.
     """
-    source, target = _sqlite_file(address, "pg_dump --format custom --file FILE"), Path(file)
+    source, target = _sqlite_file(address, "pg_dump"), Path(file)
     with _sound_copy(source, target) as (copy, last):
         copy.replace(target)
     return last
@@ -300,26 +272,35 @@ def restore(address: str | Path, file: str | Path) -> int:
     Raises:
         InvalidInputError: the copy is not a programme, is damaged, or is one of another programme; nothing was changed.
     """
-    target, source = _sqlite_file(address, "pg_restore --clean --if-exists --single-transaction FILE"), Path(file)
+    target, source = _sqlite_file(address, "pg_restore"), Path(file)
     with _sound_copy(source, target) as (copy, last):
         if not target.exists() or target.stat().st_size == 0:
             copy.replace(target)
             return last
+        first, strange = (
+            "SELECT chain FROM events WHERE id = 1",
+            "it is not a programme. Remove the file, and restore again",
+        )
         try:
-            _check_same_programme(copy, target)
-            _copy(copy, target)
+            with _connected(copy) as here, _connected(target) as there:
+                is_same = there.execute(first).fetchone() == here.execute(first).fetchone()
+            if is_same:
+                _copy(copy, target)
         except sqlite3.OperationalError as error:
-            raise UnavailableError(f"{target}: {_why(str(error))}. Nothing was changed") from error
+            if "no such" in str(error):
+                raise InvalidInputError(f"{target}: {strange}") from error
+            raise UnavailableError(f"{target}: {_why(str(error), WAIT)}. Nothing was changed") from error
         except sqlite3.DatabaseError as error:
             with target.open("rb") as stream:
-                if stream.read(len(SQLITE)) != SQLITE:
-                    raise InvalidInputError(
-                        f"{target}: it is not a programme. Remove the file, and restore again"
-                    ) from error
+                if stream.read(16) != b"SQLite format 3\0":
+                    raise InvalidInputError(f"{target}: {strange}") from error
             # It is damaged. What was written ahead for it must not be read into the copy.
             for beside in ("-wal", "-shm"):
                 Path(f"{target}{beside}").unlink(missing_ok=True)
             copy.replace(target)
+        else:
+            if not is_same:
+                raise InvalidInputError(f"{target}: the copy is one of another programme; remove the file first")
     return last
 
 
@@ -340,9 +321,16 @@ def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
         shutil.copymode(target if target.exists() else source, copy)
         try:
             _copy(source, copy)
+            with Store.open(copy) as store, store.reading() as tx:
+                integrity.raise_differences(str(source), integrity.differences(tx))
+                last = ledger.last_event(tx)
         except sqlite3.DatabaseError as error:
             raise InvalidInputError(f"{source}: it is not a programme, or a damaged one ({error})") from None
-        yield copy, _check_copy(copy, str(source))
+        except InvalidInputError as error:
+            raise InvalidInputError(str(error).replace(f"{copy}:", f"{source}:")) from None
+        with _connected(copy) as alone:
+            alone.execute("PRAGMA journal_mode = DELETE")
+        yield copy, last
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -351,57 +339,21 @@ def _copy(source: Path, target: Path) -> None:
 
     def give_up(*_: object) -> None:
         if monotonic() > end:
-            raise UnavailableError(f"{target}: others have been changing it for more than {WAIT} seconds")
+            raise UnavailableError(f"{target}: {_why('locked', WAIT)}")
 
-    with contextlib.closing(_connect(source)) as here, contextlib.closing(_connect(target)) as there:
+    with _connected(source) as here, _connected(target) as there:
         here.backup(there, progress=give_up, sleep=0.05)
 
 
-def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, timeout=WAIT)
+def _connected(file: Path) -> "contextlib.closing[sqlite3.Connection]":
+    return contextlib.closing(sqlite3.connect(file, timeout=WAIT))
 
 
-def _check_copy(copy: Path, of: str) -> int:
-    """The number of the last event of a copy, in the present schema and in one file.
-
-    Args:
-        copy: a copy of our own.
-        of: what it was made from.
-
-    Raises:
-        InvalidInputError: it is not a programme, or a damaged one.
-    """
-    try:
-        with Store.open(copy) as store, store.reading() as tx:
-            integrity.raise_differences(of, integrity.differences(tx))
-            last = ledger.last_event(tx)
-    except InvalidInputError as error:
-        raise InvalidInputError(str(error).replace(f"{copy}:", f"{of}:")) from None
-    with contextlib.closing(_connect(copy)) as alone:
-        alone.execute("PRAGMA journal_mode = DELETE")
-    return last
-
-
-def _check_same_programme(copy: Path, target: Path) -> None:
-    first = "SELECT chain FROM events WHERE id = 1"
-    with contextlib.closing(_connect(copy)) as here, contextlib.closing(_connect(target)) as there:
-        try:
-            present = there.execute(first).fetchone()
-        except sqlite3.OperationalError as error:
-            if "no such" not in str(error):
-                raise
-            raise InvalidInputError(f"{target}: it is not a programme. Remove the file, and restore again") from error
-        if present != here.execute(first).fetchone():
-            raise InvalidInputError(
-                f"{target}: the copy is one of another programme; to put it here, remove the file first"
-            )
-
-
-def _sqlite_file(address: str | Path, instead: str) -> Path:
+def _sqlite_file(address: str | Path, tool: str) -> Path:
     """The file of a programme; refused with another way for a database on a server."""
     url = _read_address(address)
     if url.get_backend_name() != "sqlite":
-        raise InvalidInputError(f"{_told(url)}: a database on a server is copied by its own tools; use `{instead}`")
+        raise InvalidInputError(f"{_without_password(url)}: a database on a server has tools of its own; use {tool}")
     return Path(str(url.database))
 
 
@@ -414,32 +366,24 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-HOW_TO_CREATE = "`evenhand programme create` makes one."
-
-
-def _why(said: str) -> str:
+def _why(said: str, wait: int) -> str:
     """Return a database's message, in plain words if known."""
     if "locked" in said or "lock timeout" in said:
-        return f"others have been changing it for more than {WAIT} seconds"
+        return f"others have been changing it for more than {wait} seconds"
     if "disk is full" in said or "No space" in said:
         return "the disk is full"
     return said.removesuffix(".")
 
 
-def _lock(made: bool) -> Any:
-    if made:
-        return text("SELECT id FROM programme WHERE id = 1 FOR UPDATE")
-    return text(f"SELECT pg_advisory_xact_lock({_ONE_AT_A_TIME})")
+# Addresses
 
 
-def _read_address(address: str | Path) -> "URL":
+def _read_address(address: str | Path) -> URL:
     """A file's name or an address as a URL for SQLAlchemy."""
     given = os.fspath(address)
     if not given or "\0" in given:
         raise InvalidInputError("PROGRAMME: expected the name of a file, or an address postgresql://...")
     if "://" not in given:
-        from sqlalchemy.engine import URL
-
         return URL.create("sqlite", database=given)
     try:
         url = make_url(given)
@@ -454,8 +398,7 @@ def _read_address(address: str | Path) -> "URL":
     raise InvalidInputError(f"PROGRAMME: expected a file, or postgresql://..., got {url.drivername}://...")
 
 
-def _told(url: "URL") -> str:
-    """Return the address without a password."""
+def _without_password(url: URL) -> str:
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     query = {name: "***" if "password" in name else value for name, value in url.query.items()}
@@ -474,9 +417,12 @@ def _check_there(file: Path) -> None:
         raise InvalidInputError(f"{file}: cannot be read: {why_unreadable(file, error)}. {HOW_TO_CREATE}") from None
 
 
-def _engine(url: "URL") -> Engine:
+# Connections
+
+
+def _engine(url: URL, wait: int) -> Engine:
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(url, connect_args={"timeout": WAIT, "check_same_thread": False})
+        engine = create_engine(url, connect_args={"timeout": wait, "check_same_thread": False})
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -484,7 +430,12 @@ def _engine(url: "URL") -> Engine:
         engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
     except ImportError:
         raise MissingExtraError("a programme on PostgreSQL", "service") from None
-    event.listen(engine, "connect", _set_up_postgresql)
+
+    @event.listens_for(engine, "connect")
+    def limit_waiting(connection: Any, _: object) -> None:
+        connection.execute(f"SET lock_timeout = '{wait}s'")
+        connection.commit()
+
     return engine
 
 
@@ -497,9 +448,3 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     writing = connection.get_execution_options().get("writing", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-
-def _set_up_postgresql(connection: Any, _: object) -> None:
-    connection.autocommit = True
-    connection.execute(f"SET lock_timeout = '{WAIT}s'")
-    connection.autocommit = False

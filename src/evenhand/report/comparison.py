@@ -1,36 +1,38 @@
 """Table, notes and page of a comparison of policies."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.standard_errors import CONFIDENCE
-from evenhand.model.io import Location
-from evenhand.model.naming import arm_names, told_names, type_names
+from evenhand.model.labels import arm_names, told_names, type_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
+from evenhand.planning.budget_sweep import BudgetComparison, BudgetRow, BudgetSweep
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.policy_registry import REGISTRY
-from evenhand.report.description import (
+from evenhand.report.format import amount, capitalised, duration, fixed, listed, number, percent, shortened, spelled
+from evenhand.report.html import seed_sentence
+from evenhand.report.models import (
     MOST_TYPES,
+    budget_text,
     is_nameless,
     member,
     problem_section,
+    setting,
     weights_of_time,
     welfare_meaning,
 )
-from evenhand.report.format import capitalised, duration, fixed, listed, number, percent, shortened, spelled
-from evenhand.report.html import page, seed_sentence, write_page
-from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, Table, TableRow
+from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, Table, TableRow, summarise, table
 from evenhand.typing import Floats
-from evenhand.uncertainty import ScenarioComparison
-
-if TYPE_CHECKING:
-    from evenhand.typing import Progress
+from evenhand.uncertainty import ScenarioComparison, ScenarioValues
+from evenhand.uncertainty.scenario_evaluation import spread_of
 
 SAME = 1e-9
 """Relative difference below which two figures are equal."""
@@ -97,78 +99,211 @@ def floor_notes(found: Evaluation) -> list[str]:
     return [*notes, f"... {more} more"] if more > 0 else notes
 
 
-# -- the page --------------------------------------------------------------------------------------------------------
+@summarise.register
+def _(row: Row) -> Summary:
+    found = summarise(row.evaluation)
+    return Summary(row.policy, found.aside, found.facts, found.tables)
 
 
-def write_comparison(
-    comparison: Comparison,
-    problem: Problem,
-    path: Location,
-    title: str | None = None,
-    command: str = "",
-    progress: "Progress | None" = None,
-    seed: int | None = None,
-    scenarios: ScenarioComparison | None = None,
-) -> None:
-    """Write the page of a comparison to a file, completely or not at all.
+@summarise.register
+def _(comparison: Comparison) -> Summary:
+    policies = counted(len(comparison.rows), "policy", "policies")
+    title = f"{policies} on {counted(comparison.problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
+    tables = [results_table(comparison)] if comparison.rows else []
+    notes = [*tie_notes(comparison), *truncation_notes(comparison)]
+    for row in comparison.rows:
+        notes += [f"floor missed: {row.policy}: {line}" for line in floor_notes(row.evaluation)]
+    return Summary(title + setting(comparison.problem), tables=tables, notes=[*notes, *left_out_notes(comparison)])
+
+
+def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
+    """Return the policies and the bound that are missing, with reasons.
 
     Args:
         comparison: the comparison.
-        problem: its problem.
-        path: HTML file; an existing one is replaced.
+        at: budget, as ` at bays 2`, if there are several.
+    """
+    notes = [f"left out{at}: {name}: {reason}" for name, reason in comparison.policies_left_out.items()]
+    return notes + ([f"no upper bound{at}: {comparison.no_bound}"] if comparison.no_bound else [])
+
+
+# -- several budgets -------------------------------------------------------------------------------------------------
+
+BudgetRows = Sequence[BudgetRow | BudgetComparison]
+
+
+@summarise.register
+def _(sweep: BudgetSweep) -> Summary:  # type: ignore[type-arg]
+    rows: BudgetRows = sweep.rows
+    first = rows[0]
+    names = list(first.budget)
+    heads = [*(["budget"] if names == ["resource 0"] else names), "welfare", "±", "upper bound"]
+    steps_heads, steps = _step_columns(rows)
+    is_sweep = isinstance(first, BudgetRow)
+    last = "plan" if is_sweep else "best policy"
+    cells = []
+    for row, step in zip(rows, steps, strict=True):
+        _, error, bound = _estimate(row)
+        figures = [fixed(_shown_welfare(row)), fixed(error) if error else "exact", fixed(bound)]
+        gap = [f"{row.solution.gap:.2g}"] if isinstance(row, BudgetRow) else []
+        name = _plan_name(row) if isinstance(row, BudgetRow) else row.best
+        cells.append([*(amount(row.budget[name]) for name in names), *figures, *gap, *step, name])
+    tables = [table("", [*heads, *(["gap"] if is_sweep else []), *steps_heads, last], cells, text=[last])]
+    notes = _budget_ties(rows)
+    source: Any = first.solution if isinstance(first, BudgetRow) else first.comparison
+    welfare_name = source.objective.welfare.name if isinstance(first, BudgetRow) else source.welfare.name
+    if not is_sweep:
+        comparisons = [row for row in rows if isinstance(row, BudgetComparison)]
+        tables.append(_every_policy(comparisons))
+        notes += [n for row in comparisons for n in left_out_notes(row.comparison, f" at {budget_text(row.budget)}")]
+    return Summary(f"Budgets, welfare {welfare_name}{setting(source.problem)}", tables=tables, notes=notes)
+
+
+def _estimate(row: BudgetRow | BudgetComparison) -> tuple[float, float, float | None]:
+    """Return the welfare of a row, its standard error and its bound."""
+    if isinstance(row, BudgetRow):
+        return row.solution.welfare, row.solution.welfare_stderr, row.solution.upper_bound
+    return row.evaluation.welfare, row.evaluation.welfare_stderr, row.comparison.upper_bound
+
+
+def _shown_welfare(row: BudgetRow | BudgetComparison) -> float:
+    """Return the welfare as shown: an estimate above the bound is at the bound."""
+    welfare, error, bound = _estimate(row)
+    return min(welfare, bound) if bound is not None and error > 0 else welfare
+
+
+def _budget_ties(rows: BudgetRows) -> list[str]:
+    notes = []
+    for row in rows:
+        welfare, error, _ = _estimate(row)
+        if _shown_welfare(row) < welfare:
+            played = f"{fixed(welfare)} ± {fixed(error)}"
+            at = budget_text(row.budget)
+            notes.append(f"tie at {at}: with the upper bound; it played {played}, more only by chance")
+    return notes
+
+
+def _plan_name(row: BudgetRow) -> str:
+    """Return the origin of a plan in short."""
+    if row.kept_from is not None:
+        return f"that for {budget_text(row.kept_from)}"
+    parts = row.solution.parts
+    if len(parts) > 1:
+        return f"a mixture of {len(parts)}"
+    return parts[0].name if parts else f"by {row.solution.method}"
+
+
+def _every_policy(rows: Sequence[BudgetComparison]) -> Table:
+    found = [{row.policy: row.evaluation.welfare for row in one.comparison.as_shown().rows} for one in rows]
+    names = list(dict.fromkeys(name for one in found for name in one))
+    heads = ["policy", *(f"at {budget_text(row.budget)}" for row in rows)]
+    return table("welfare of every policy", heads, [[name, *(fixed(one.get(name)) for one in found)] for name in names])
+
+
+def _step_columns(rows: BudgetRows) -> tuple[list[str], list[list[str]]]:
+    """Return heads and cells of the gain per step; with the earlier budget, if that is not the row above."""
+    cells, shown = [], {tuple(row.budget.values()): _shown_welfare(row) for row in rows}
+    for row in rows:
+        step = row.step
+        if step is None:
+            cells.append(["", "", ""])
+            continue
+        gain = f"{_shown_welfare(row) - shown[tuple(step.since.values())]:+.4f}"
+        error = fixed(step.stderr) if step.stderr else "exact"
+        since = ",".join(amount(value) for value in step.since.values())
+        cells.append([gain if step.measurable else "no measurable difference", error, since])
+    plain = all(row.step is not None and row.step.since == last.budget for last, row in pairwise(rows))
+    heads = ["step", "± of step", "step from"]
+    return (heads[:2], [own[:2] for own in cells]) if plain else (heads, cells)
+
+
+# -- draws of a posterior --------------------------------------------------------------------------------------------
+
+SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
+
+
+@summarise.register
+def _(found: ScenarioComparison) -> Summary:
+    notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    tables = [scenario_table(found, row) for row in found.rows]
+    return Summary(_draws_title(found), tables=tables, notes=notes)
+
+
+def _draws_title(found: ScenarioComparison) -> str:
+    return f"Welfare over {found.num_draws} draws of the posterior"
+
+
+def scenario_table(found: ScenarioComparison, row: ScenarioValues) -> Table:
+    """Return the quantiles of one policy's welfare and values over draws."""
+    names = ("welfare", *found.member_names(row))
+    values = (row.welfare, *row.members.T)
+    rows = [
+        [name, *(fixed(figure) for figure in list(spread_of(own).values())[1:])]
+        for name, own in list(zip(names, values, strict=True))[: MOST_ROWS + 1]
+    ]
+    how = "exact" if row.exact else f"{row.num_episodes} episodes in each, noise {row.noise:.2g} removed"
+    caption = f"{row.policy}: over {found.num_draws} draws of the posterior, {how}"
+    return table(caption, ["of", *SPREAD], rows, len(names) - MOST_ROWS - 1)
+
+
+def rivals_summary(found: ScenarioComparison) -> Summary:
+    """Return the quantiles of each policy's welfare, and the probability that it is better than the first."""
+    first = found.rows[0].policy
+    rows = []
+    for row in found.rows:
+        spread = [fixed(row.quantile(share)) for share in (0.05, 0.5, 0.95)]
+        better = "" if row.policy == first else percent(found.probability_better(row.policy, first))
+        rows.append([row.policy, *spread, fixed(row.tail(0.1)), better])
+    notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    return Summary(
+        _draws_title(found), tables=[table("", ["policy", *SPREAD, f"better than {first}"], rows)], notes=notes
+    )
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def comparison_report(
+    comparison: Comparison,
+    title: str | None = None,
+    seed: int | None = None,
+    scenarios: ScenarioComparison | None = None,
+) -> Summary:
+    """Return the page of a comparison, for `html.page` and `html.write_page`.
+
+    Args:
+        comparison: the comparison.
         title: heading; by default the number of policies.
-        command: command line that made it, stated at the end of the page.
-        progress: called with the current work and the share that is done.
         seed: random seed, if known.
         scenarios: the same policies over scenarios, if there are some.
     """
-    if progress is not None:
-        progress("figures", 0.0)
-    write_page(_page_summary(comparison, problem, title, scenarios), path, command, _made(comparison, seed))
-    if progress is not None:
-        progress("report", 1.0)
-
-
-def comparison_page(
-    comparison: Comparison, problem: Problem, title: str | None = None, command: str = "", seed: int | None = None
-) -> str:
-    """Return the page of a comparison; arguments as of `write_comparison`."""
-    return page(_page_summary(comparison, problem, title), command, _made(comparison, seed))
-
-
-def _made(comparison: Comparison, seed: int | None) -> str:
-    found = [row.evaluation for row in comparison.rows]
-    exact = sum(each.exact for each in found)
-    sentences = [f"{counted(exact, 'policy was', 'policies were')} evaluated exactly."] if exact else []
-    lengths = sorted({(each.num_episodes or 0, each.horizon or 0) for each in found if not each.exact})
-    for episodes, horizon in lengths:
-        count = sum((each.num_episodes, each.horizon) == (episodes, horizon) for each in found)
-        plays = f"{counted(episodes, 'episode')} of {counted(horizon, 'step')}"
-        sentences.append(f"{counted(count, 'policy was', 'policies were')} simulated: {plays} each.")
-    return " ".join([*sentences, seed_sentence(seed)]).rstrip()
-
-
-def _page_summary(
-    comparison: Comparison, problem: Problem, title: str | None, scenarios: ScenarioComparison | None = None
-) -> Summary:
-    from evenhand.report.results import rivals_summary, summarise
-
-    plain = summarise(comparison)
-    shown = comparison.as_shown()
+    plain, shown, problem = summarise(comparison), comparison.as_shown(), comparison.problem
     sections = []
     if comparison.rows or comparison.left_out:
         sections.append(Section("Policies", tables=plain.tables, notes=[f"{capitalised(n)}." for n in plain.notes]))
-    if comparison.rows:
-        sections += _figure_sections(shown, problem)
     if scenarios is not None:
         over = rivals_summary(scenarios)
-        sections.insert(1, Section(over.title, tables=over.tables, notes=over.notes))
+        sections.append(Section(over.title, tables=over.tables, notes=over.notes))
+    if comparison.rows:
+        sections += _figure_sections(shown, problem)
     return Summary(
         title or f"Comparison of {counted(len(comparison.rows), 'policy', 'policies')}",
         lead=_lead(shown, problem),
         cards=_cards(shown, problem) if comparison.rows else (),
         sections=[*sections, problem_section(problem), Section("How to read this", facts=_glossary(shown, problem))],
+        made=_made(comparison, seed),
     )
+
+
+def _made(comparison: Comparison, seed: int | None) -> str:
+    ways = Counter(
+        "evaluated exactly"
+        if (found := row.evaluation).exact
+        else f"simulated: {counted(found.num_episodes or 0, 'episode')} of {counted(found.horizon or 0, 'step')} each"
+        for row in comparison.rows
+    )
+    sentences = [f"{counted(count, 'policy was', 'policies were')} {way}." for way, count in sorted(ways.items())]
+    return " ".join([*sentences, seed_sentence(seed)]).rstrip()
 
 
 def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str]]:
@@ -222,7 +357,7 @@ def _figure_sections(comparison: Comparison, problem: Problem) -> list[Section]:
         caption += f" The dashed line is the {bound_title(comparison)}."
     sections = [Section("Welfare", figures=[Figure(plots.welfare_svg(comparison), caption.strip())])]
     if problem.num_arms > 1:
-        sections.append(_spread_section(comparison, problem, plots.spread_svg(comparison, problem)))
+        sections.append(_spread_section(comparison, problem, plots.spread_svg(comparison)))
     if curves := plots.lorenz_svg(comparison):
         caption = (
             "Shares of the total value of the worst-off arms; the further a curve is below the diagonal, the more "
@@ -267,24 +402,19 @@ def _marked_table(
 
 
 def _lead(comparison: Comparison, problem: Problem) -> list[str]:
-    if not comparison.rows:
-        return [f"No policy was compared on this problem of {counted(problem.num_arms, 'arm')}."]
-    welfare = [_compared(comparison, problem), _best(comparison), *_rivals(comparison.rows)]
-    fairness = [*_worst_off(comparison.rows[0], problem), *_inequality(comparison.rows)]
-    return [" ".join(part) for part in (welfare, fairness) if part]
-
-
-def _compared(comparison: Comparison, problem: Problem) -> str:
     rows = comparison.rows
+    if not rows:
+        return [f"No policy was compared on this problem of {counted(problem.num_arms, 'arm')}."]
     policies = f"{capitalised(spelled(len(rows)))} {'policy was' if len(rows) == 1 else 'policies were'} compared on"
     arms = "one arm that uses" if problem.num_arms == 1 else f"{spelled(problem.num_arms)} arms that share"
     resources = f"{spelled(problem.num_resources)} resource{'s' if problem.num_resources > 1 else ''}"
-    sentence = f"{policies} {arms} {resources}."
-    if len(rows) == 1:
-        return sentence
-    in_short = getattr(comparison.welfare, "in_short", None)
-    meaning = f", which {in_short(member(problem))}" if in_short is not None and problem.num_arms > 1 else ""
-    return f"{sentence} They are ranked by the welfare “{shortened(comparison.welfare.name, 40)}”{meaning}."
+    welfare = [f"{policies} {arms} {resources}."]
+    if len(rows) > 1:
+        in_short = getattr(comparison.welfare, "in_short", None)
+        meaning = f", which {in_short(member(problem))}" if in_short is not None and problem.num_arms > 1 else ""
+        welfare.append(f"They are ranked by the welfare “{shortened(comparison.welfare.name, 40)}”{meaning}.")
+    paragraphs = [" ".join([*welfare, _best(comparison), *_rivals(rows)])]
+    return paragraphs if problem.num_arms == 1 else [*paragraphs, " ".join(_fairness(rows, problem))]
 
 
 def _best(comparison: Comparison) -> str:
@@ -322,14 +452,23 @@ def _rivals(rows: Sequence[Row]) -> list[str]:
     return sentences
 
 
-def _worst_off(best: Row, problem: Problem) -> list[str]:
-    found = best.evaluation
-    if problem.num_arms == 1:
-        return []
-    if is_level(found):
-        return [f"Under {best.policy} every arm has the same value."]
-    who = worst_off_unit(found, problem)
-    return [f"Worst off under {best.policy} {who}, with {number(found.worst)} against {number(found.mean)} on average."]
+def _fairness(rows: Sequence[Row], problem: Problem) -> list[str]:
+    """Return sentences on the worst-off under the best policy, and on the most unequal and the most equal policy."""
+    best, found = rows[0].policy, rows[0].evaluation
+    sentences = [f"Under {best} every arm has the same value."]
+    if not is_level(found):
+        values = f"with {number(found.worst)} against {number(found.mean)} on average"
+        sentences = [f"Worst off under {best} {worst_off_unit(found, problem)}, {values}."]
+    ordered = by_inequality(rows)
+    if len(rows) == 1 or not ordered:
+        return sentences
+    if ordered[-1].evaluation.gini_coefficient < 5e-5:
+        return [*sentences, "No policy treats the arms unequally."]
+    for title, row in (("most unequal", ordered[-1]), ("most equal", ordered[0])):
+        gini, worst = fixed(row.evaluation.gini_coefficient, 3), number(row.evaluation.worst)
+        figures = f"Gini coefficient {gini}; worst-off {member(problem)} {worst}"
+        sentences.append(f"The {title} policy is {row.policy} ({figures}).")
+    return sentences
 
 
 def worst_off_unit(found: Evaluation, problem: Problem) -> str:
@@ -342,21 +481,6 @@ def worst_off_unit(found: Evaluation, problem: Problem) -> str:
         return f"is arm {unit}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
     name, count = type_names(problem)[unit], int(found.unit_counts[unit])
     return f"is the one arm of {name}" if count == 1 else f"are the {count:,} arms of {name}"
-
-
-def _inequality(rows: Sequence[Row]) -> list[str]:
-    ordered = by_inequality(rows)
-    if len(rows) == 1 or not ordered or rows[0].evaluation.problem.num_arms == 1:
-        return []
-    even, uneven = ordered[0], ordered[-1]
-    if uneven.evaluation.gini_coefficient < 5e-5:
-        return ["No policy treats the arms unequally."]
-    who = member(uneven.evaluation.problem)
-    sentences = []
-    for title, row in (("most unequal", uneven), ("most equal", even)):
-        gini, worst = fixed(row.evaluation.gini_coefficient, 3), number(row.evaluation.worst)
-        sentences.append(f"The {title} policy is {row.policy} (Gini coefficient {gini}; worst-off {who} {worst}).")
-    return sentences
 
 
 def _glossary(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]:

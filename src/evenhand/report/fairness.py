@@ -1,16 +1,27 @@
 """Tables and page of the price of fairness."""
 
 from evenhand.display import counted
-from evenhand.model.io import Location
 from evenhand.model.objective import num_members
 from evenhand.planning.price_of_fairness import FairnessRow, PriceOfFairness
-from evenhand.report.description import member, problem_section, welfare_meaning
 from evenhand.report.format import capitalised, fixed, number, percent, spelled
-from evenhand.report.html import page, seed_sentence, write_page
-from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, Table, TableRow, table
+from evenhand.report.html import seed_sentence
+from evenhand.report.models import member, problem_section, setting, welfare_meaning
+from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, Table, TableRow, summarise, table
 
 OWN_COLUMNS = ("utilitarian", "maximin", "leximin")
 """Welfares that the columns of the mean and the worst-off show already."""
+
+
+@summarise.register
+def _(found: PriceOfFairness) -> Summary:
+    notes = [
+        f"best for {row.welfare}: the plan for {row.plan_of}, which is better than its own"
+        for row in found.rows
+        if row.plan_of != row.welfare
+    ]
+    notes += [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    title = f"Price of fairness: {counted(len(found.rows), 'welfare')} on {found.members_words}"
+    return Summary(title + setting(found.problem), tables=fairness_tables(found), notes=notes)
 
 
 def fairness_tables(found: PriceOfFairness) -> list[Table]:
@@ -57,34 +68,20 @@ def _values_table(
     return table(caption, heads, rows, len(sizes) - MOST_ROWS)
 
 
-def write_fairness(
-    found: PriceOfFairness, path: Location, title: str | None = None, command: str = "", seed: int | None = None
-) -> None:
-    """Write the page to a file, completely or not at all.
+def fairness_report(found: PriceOfFairness, title: str | None = None, seed: int | None = None) -> Summary:
+    """Return the page of the price of fairness, for `html.page` and `html.write_page`.
 
     Args:
         found: the price of fairness.
-        path: HTML file; an existing one is replaced.
         title: heading; by default the number of welfares.
-        command: command line that made it, stated at the end of the page.
         seed: random seed, if known.
     """
-    write_page(_page_summary(found, title), path, command, seed_sentence(seed))
-
-
-def fairness_page(found: PriceOfFairness, title: str | None = None, command: str = "", seed: int | None = None) -> str:
-    """Return the page; arguments as of `write_fairness`."""
-    return page(_page_summary(found, title), command, seed_sentence(seed))
-
-
-def _page_summary(found: PriceOfFairness, title: str | None) -> Summary:
     from evenhand.report import plots
-    from evenhand.report.results import summarise
 
     plain = summarise(found)
     spread = "One row per welfare: the values under its best plan; the thin line runs from the worst to the best."
-    figures = [Figure(plots.fairness_values_svg(found), spread)]
-    if trade := plots.fairness_trade_svg(found):
+    figures = [Figure(plots.fairness_svg(found), spread)]
+    if trade := plots.trade_svg(plots.trade_points(found), member(found.problem)):
         figures.append(Figure(trade, "Mean and worst-off of each plan. The dashed line is the best mean."))
     return Summary(
         title or f"What fairness costs: {counted(len(found.rows), 'idea')} of it",
@@ -96,6 +93,7 @@ def _page_summary(found: PriceOfFairness, title: str | None) -> Summary:
             problem_section(found.problem),
             Section("How to read this", facts=_glossary(found)),
         ],
+        made=seed_sentence(seed),
     )
 
 

@@ -23,28 +23,25 @@ def cell(thing: object) -> str:
     return _render("cell.html", it=summarise(thing))
 
 
-def page(summary: Summary, command: str = "", made: str = "") -> str:
+def page(summary: Summary, command: str = "") -> str:
     """Return a page without scripts or anything from elsewhere, for screens and paper.
 
     Args:
         summary: title, lead, cards and sections.
         command: command line that made the page, stated at its end.
-        made: sentences on how it was computed.
     """
-    computed = f"It was computed with evenhand {__version__}. {made}".rstrip()
-    return _render("page.html", it=summary, command=command, made=computed)
+    return _render("page.html", it=summary, command=command)
 
 
-def write_page(summary: Summary, path: Location, command: str = "", made: str = "") -> None:
-    """Write a page to a file, completely or not at all; arguments as of `page`.
+def write_page(summary: Summary, path: Location, command: str = "") -> None:
+    """Write a page to a file, completely or not at all.
 
     Args:
         summary: title, lead, cards and sections.
         path: HTML file; an existing one is replaced.
-        command: command line that made the page.
-        made: sentences on how it was computed.
+        command: command line that made the page, stated at its end.
     """
-    write_atomically(path, page(summary, command, made).encode("utf-8", errors="replace"))
+    write_atomically(path, page(summary, command).encode("utf-8", errors="replace"))
 
 
 def seed_sentence(seed: int | None) -> str:

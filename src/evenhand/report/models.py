@@ -1,6 +1,6 @@
-"""Summaries of problems, arms and policies."""
+"""Summaries of problems, arms, policies and opened models, and the description of a problem in sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,39 +8,53 @@ from evenhand.display import Shown, counted
 from evenhand.model.arm import Arm
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.naming import type_names
+from evenhand.model.labels import base_names, type_names
+from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import capabilities
 from evenhand.model.simulator import Problem, Simulator
+from evenhand.model.welfare import Welfare
+from evenhand.planning.stored_models import Relaxation, StoredCheck, TableDecisions, TablePlan
+from evenhand.policies.index import RowIndices
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import PriorityPolicy
-from evenhand.report.format import amount, decimals_of, fixed, number, percent, shortened
-from evenhand.report.summary import MOST_ROWS, Summary, Table, table
+from evenhand.report.format import amount, decimals_of, duration, few, fixed, listed, number, percent, shortened
+from evenhand.report.summary import MOST_ROWS, Cell, Section, Summary, Table, TableRow, summarise, table
 from evenhand.typing import Floats
+
+MOST_TYPES = 12
+"""Types that are listed."""
 
 MOST_STATES, MOST_ACTIONS = 12, 6
 """States and actions up to which the tables of an arm are shown."""
 
 
-def problem_summary(problem: CoupledMDP) -> Summary:
+# -- summaries --------------------------------------------------------------------------------------------------------
+
+
+@summarise.register(CoupledMDP)
+@summarise.register(Simulator)
+def problem_summary(problem: Problem) -> Summary:
     """Return the summary of a problem."""
-    kinds = "all identical" if problem.is_symmetric else f"of {counted(problem.num_types, 'type')}"
     unnamed = problem.num_resources == 1 and not problem.resources
     facts = [
         ("budget" if unnamed else f"budget: {name}", f"{amount(b)} per step")
         for name, b in zip(problem.resource_names, problem.budget, strict=True)
     ]
-    facts.append(("values", criterion_text(problem)))
+    name = problem.criterion.name
+    facts.append(("values", f"discounted by {amount(problem.discount)}" if name == "discounted" else name))
+    title, kinds = counted(problem.num_arms, "arm"), "all identical"
+    if isinstance(problem, Simulator):
+        sampler = getattr(problem.sample, "__qualname__", type(problem.sample).__name__)
+        size = f"{counted(problem.num_states, 'state')}, {counted(problem.num_actions, 'action')}"
+        return Summary(
+            title, f"{kinds}, known by samples only", [*facts, ("an arm has", size), ("sampled by", sampler)]
+        )
     if problem.over == "groups":
         facts.append(("welfare over", counted(len(problem.group_names), "group")))
-    only = problem.types[0] if problem.is_symmetric else None
-    folded = [_choices_table(only)] if only is not None and _is_small(only) else []
-    return Summary(counted(problem.num_arms, "arm"), kinds, facts, tables=[_types_table(problem)], folded=folded)
-
-
-def criterion_text(problem: Problem) -> str:
-    """Return the criterion of a problem, with its discount."""
-    name = problem.criterion.name
-    return f"discounted by {amount(problem.discount)}" if name == "discounted" else name
+    if not problem.is_symmetric:
+        kinds = f"of {counted(problem.num_types, 'type')}"
+    folded = [_choices_table(problem.types[0])] if problem.is_symmetric and _is_small(problem.types[0]) else []
+    return Summary(title, kinds, facts, tables=[_types_table(problem)], folded=folded)
 
 
 def _types_table(problem: Problem) -> Table:
@@ -59,6 +73,7 @@ def _is_small(arm: Arm) -> bool:
     return arm.num_states <= MOST_STATES and arm.num_actions <= MOST_ACTIONS
 
 
+@summarise.register
 def arm_summary(arm: Arm) -> Summary:
     """Return the summary of an arm."""
     sizes = (arm.num_states, "state"), (arm.num_actions, "action"), (arm.usage.shape[2], "resource")
@@ -70,49 +85,38 @@ def arm_summary(arm: Arm) -> Summary:
     return Summary(title, aside, tables=[_choices_table(arm)], folded=moves)
 
 
-def labels_of(given: Sequence[str], size: int, what: str) -> list[str]:
+def _labels(given: Sequence[str], size: int, what: str) -> list[str]:
     """Return labels, or numbers from 0 if there are none."""
     return [shortened(label, 24) for label in given] if given else [f"{what} {index}" for index in range(size)]
 
 
 def _choices_table(arm: Arm) -> Table:
     """Return rewards and usage per state and action."""
-    actions = labels_of(arm.actions, arm.num_actions, "action")
+    actions = _labels(arm.actions, arm.num_actions, "action")
     decimals = decimals_of(arm.rewards.reshape(-1).tolist())
     rows = []
-    for state, name in enumerate(labels_of(arm.states, arm.num_states, "state")):
+    for state, name in enumerate(_labels(arm.states, arm.num_states, "state")):
         pairs = zip(arm.rewards[state], arm.usage[state], strict=True)
-        cells = [f"{fixed(float(reward), decimals)}{_usage_text(use)}" for reward, use in pairs]
+        cells = [
+            fixed(float(reward), decimals) + (f" ({', '.join(amount(float(a)) for a in use)})" if use.any() else "")
+            for reward, use in pairs
+        ]
         rows.append([name, percent(float(arm.initial[state])), *cells])
     return table("Rewards, and in brackets the usage of an action", ["state", "at first", *actions], rows)
 
 
-def _usage_text(use: Floats) -> str:
-    return f" ({', '.join(amount(float(a)) for a in use)})" if use.any() else ""
-
-
 def _transitions_table(arm: Arm, action: int) -> Table:
-    states = labels_of(arm.states, arm.num_states, "state")
+    states = _labels(arm.states, arm.num_states, "state")
     rows = [
         # Impossible transitions are left empty.
         [name, *(percent(float(chance)) if chance else "" for chance in arm.transitions[state, action])]
         for state, name in enumerate(states)
     ]
-    name = labels_of(arm.actions, arm.num_actions, "action")[action]
+    name = _labels(arm.actions, arm.num_actions, "action")[action]
     return table(f"Transitions under {name}", ["from", *states], rows)
 
 
-def simulator_summary(simulator: Simulator) -> Summary:
-    """Return the summary of a problem that is known by samples."""
-    facts = [
-        ("budget", f"{', '.join(amount(float(b)) for b in simulator.budget)} per step"),
-        ("values", criterion_text(simulator)),
-        ("an arm has", f"{counted(simulator.num_states, 'state')}, {counted(simulator.num_actions, 'action')}"),
-        ("sampled by", getattr(simulator.sample, "__qualname__", type(simulator.sample).__name__)),
-    ]
-    return Summary(counted(simulator.num_arms, "arm"), "all identical, known by samples only", facts)
-
-
+@summarise.register(object)
 def policy_summary(policy: object) -> Summary:
     """Return the summary of a policy: its class, its problem and its abilities."""
     opening = (type(policy).__doc__ or "").strip().partition("\n")[0]
@@ -128,7 +132,8 @@ def policy_summary(policy: object) -> Summary:
 
 def _policy_tables(policy: object) -> list[Table]:
     if isinstance(policy, MixturePolicy):
-        return [parts_table([(repr(part), float(w)) for part, w in zip(policy.parts, policy.shares, strict=True)])]
+        rows = [[repr(part), percent(float(w))] for part, w in zip(policy.parts, policy.shares, strict=True)]
+        return [table("", ["part of the mixture", "share"], rows[:MOST_ROWS], len(rows) - MOST_ROWS)]
     if isinstance(policy, TimeVaryingPolicy):
         rows = [[str(step), repr(part)] for step, part in enumerate(policy.parts[:MOST_ROWS])]
         return [table("", ["step", "policy"], rows, len(policy.parts) - MOST_ROWS, ["policy"])]
@@ -140,24 +145,301 @@ def _policy_tables(policy: object) -> list[Table]:
     return []
 
 
-def parts_table(parts: Sequence[tuple[str, float]]) -> Table:
-    """Return the parts of a mixture with their shares."""
-    rows = [[name, percent(share)] for name, share in parts[:MOST_ROWS]]
-    return table("", ["part of the mixture", "share"], rows, len(parts) - MOST_ROWS)
-
-
 def _ranks_table(policy: PriorityPolicy) -> Table:
     """Return the order of service: the first cells by falling score."""
     problem, ranks = policy.problem, policy.ranks
     cells = np.argwhere(ranks >= 0)
     order = np.argsort(ranks[tuple(cells.T)], kind="stable")
-    names, labels = type_names(problem), problem.types.labels
+    types, names = problem.types, type_names(problem)
+    labels = types.labels or [("", (), ())] * problem.num_types
     rows = []
     for kind, state, action in cells[order[:MOST_ROWS]].tolist():
-        states, actions = (labels[kind][1], labels[kind][2]) if labels else ((), ())
-        where = states[state] if states else f"state {state}"
-        what = actions[action] if actions else f"action {action}"
+        where = _labels(labels[kind][1], state + 1, "state")[state]
+        what = _labels(labels[kind][2], action + 1, "action")[action]
         place, score = str(ranks[kind, state, action] + 1), number(float(policy.scores[kind, state, action]))
-        rows.append([place, shortened(names[kind], 30), shortened(where, 30), shortened(what, 30), score])
+        rows.append([place, shortened(names[kind], 30), where, what, score])
     heads = ["rank", "type", "in", "gets", "score"]
     return table("Order of service", heads, rows, len(cells) - MOST_ROWS, heads[1:4])
+
+
+# -- opened models in Parquet -----------------------------------------------------------------------------------------
+
+
+@summarise.register
+def stored_summary(model: StoredArms) -> Summary:
+    """Return the size and the budget of an opened model."""
+    facts = [("arms", f"{model.num_arms} in {model.num_rows} rows"), ("criterion", model.criterion.name)]
+    budgets = [(f"budget of {name}", f"{budget:g}") for name, budget in model.named_budget.items()]
+    return Summary(model.path, facts=[*facts, *budgets])
+
+
+@summarise.register
+def relaxation_summary(found: Relaxation) -> Summary:
+    """Return the certificate of a relaxation."""
+    facts = [
+        ("relaxation", f"{fixed(found.welfare, 6)}, with a budget that holds on average"),
+        ("upper bound", f"{fixed(found.upper_bound, 6)}, for every policy"),
+        ("gap", f"{found.gap:.2g} of the relaxation"),
+        *(
+            (f"one unit of {name}", f"raises the bound by at most {fixed(price)} (per step)")
+            for name, price in found.prices.items()
+        ),
+        ("budget used", ", ".join(percent(share) for share in found.budget_used)),
+        ("found in", f"{found.rounds} rounds on {found.backend}, {counted(found.num_blocks, 'block')}"),
+        ("time", duration(found.seconds)),
+    ]
+    return Summary(f"Relaxation, welfare {found.objective.welfare.name}", counted(found.model.num_arms, "arm"), facts)
+
+
+@summarise.register
+def stored_check_summary(found: StoredCheck) -> Summary:
+    """Return the facts of a sound model, and its oddities."""
+    ranges = {"states": found.states, "actions": found.actions}
+    facts = [
+        ("arms", f"{found.model.num_arms} in {found.model.num_rows} rows"),
+        *((name, str(low) if low == high else f"{low} to {high}") for name, (low, high) in ranges.items()),
+        ("rewards", f"{fixed(found.rewards[0])} to {fixed(found.rewards[1])}"),
+    ]
+    facts += [(f"budget of {r['name']}", f"{r['budget']:g} of at most {r['most_used']:g}") for r in found.resources]
+    return Summary(found.model.path, facts=facts, notes=found.notes)
+
+
+@summarise.register
+def row_indices_summary(found: RowIndices) -> Summary:
+    """Return totals of Whittle indices per row."""
+    figures = found.to_dict().items()
+    facts = [(name.replace("_", " "), fixed(v) if isinstance(v, float) else str(v)) for name, v in figures]
+    return Summary("Whittle indices", counted(len(found.indexable), "row"), facts)
+
+
+@summarise.register
+def table_decisions_summary(found: TableDecisions) -> Summary:
+    """Return the totals of a step."""
+    used = [(f"used of {name}", f"{amount:g} of {found.budget[name]:g}") for name, amount in found.used.items()]
+    facts = [("arms", str(found.num_arms)), ("served", str(found.num_served)), *used, ("written to", found.out)]
+    return Summary("Decisions", counted(found.num_arms, "arm"), facts)
+
+
+@summarise.register
+def table_plan_summary(plan: TablePlan) -> Summary:
+    """Return the policy and the model of a plan."""
+    return Summary(f"Plan, {plan.policy.name}", facts=[("model", plan.model.path), ("arms", str(plan.model.num_arms))])
+
+
+# -- a problem in sentences -------------------------------------------------------------------------------------------
+
+
+def setting(problem: Problem | StoredArms) -> str:
+    """Return the continuation of a title: criterion and groups, if they are not the default."""
+    criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
+    return criterion + (f", over {counted(len(problem.group_names), 'group')}" if problem.over == "groups" else "")
+
+
+def budget_text(budget: Mapping[str, float]) -> str:
+    """Return `bays 4, technicians 4`, or `4` for one resource without a name."""
+    if list(budget) == ["resource 0"]:
+        return amount(budget["resource 0"])
+    return ", ".join(f"{name} {amount(value)}" for name, value in budget.items())
+
+
+def problem_section(problem: Problem) -> Section:
+    """Return the section of a page that describes the problem."""
+    types = types_table(problem)
+    return Section("The problem", facts=problem_facts(problem), tables=[types] if types else [])
+
+
+def problem_facts(problem: Problem) -> list[tuple[str, str]]:
+    """Return the description of a problem by terms."""
+    return [
+        ("Arms", _arms(problem)),
+        ("States and actions", _choices(problem)),
+        ("Budget", _budget(problem)),
+        (
+            "Discount and value" if problem.criterion.name == "discounted" else "Time and value",
+            f"The value of an arm is {problem.criterion.description}.",
+        ),
+        *_groups(problem),
+        *_floors(problem),
+    ]
+
+
+def _groups(problem: Problem) -> list[tuple[str, str]]:
+    if problem.over != "groups":
+        return []
+    names = problem.group_names
+    which = f": {listed(few(names))}" if len(names) > 1 else f", {names[0]}"
+    meaning = (
+        "The value of a group is the mean of its arms' values, and welfare counts each group once, large or small."
+    )
+    return [("Groups", f"The arms are in {counted(len(names), 'group')}{which}. {meaning}")]
+
+
+def _floors(problem: Problem) -> list[tuple[str, str]]:
+    if not problem.has_floors:
+        return []
+    pairs = zip(type_names(problem), problem.type_floors, strict=True)
+    floors = [f"{percent(float(floor))} for {name}" for name, floor in pairs if floor > 0]
+    return [("Floors", f"Each arm is to be served in at least this share of the time: {listed(few(floors))}.")]
+
+
+def _arms(problem: Problem) -> str:
+    meaning = "An arm is whatever competes for the resources: a machine, a patient, a customer."
+    if problem.num_arms == 1:
+        return f"There is one arm, {type_names(problem)[0]}. {meaning}"
+    if problem.is_symmetric:
+        name = type_names(problem)[0]
+        called = "" if name == "type 0" else f" ({name})"
+        return f"There are {problem.num_arms:,} identical arms{called}. {meaning}"
+    kinds = f"of {problem.num_types:,} types" if problem.num_types < problem.num_arms else "which all differ"
+    makes = len(alike_but_for_starts(problem))
+    if makes < problem.num_types:  # they differ in their initial states only
+        sorts = "of one type" if makes == 1 else f"of {makes:,} types"
+        kinds = f"{sorts}, which start in different states"
+    return f"There are {problem.num_arms:,} arms {kinds}. {meaning}"
+
+
+def _choices(problem: Problem) -> str:
+    """Return states and actions, if all types share them."""
+    if not same_choices(problem):
+        return "The types differ in their states and actions; see the table below."
+    who = "it" if problem.num_arms == 1 else "each arm"
+    states, actions = states_text(problem, 0), actions_text(problem, 0)
+    return f"At every step {who} is in one of {states}, and is given one of {actions}."
+
+
+def same_choices(problem: Problem) -> bool:
+    """Return whether all types have the same states and actions, by name and by usage."""
+    types = problem.types
+    labels = {label[1:] for label in types.labels}
+    alike = (types.num_states == types.num_states[0]).all() and (types.num_actions == types.num_actions[0]).all()
+    return len(labels) <= 1 and bool(alike) and bool((types.usage == types.usage[0]).all())
+
+
+def states_text(problem: Problem, kind: int) -> str:
+    """Return `3 states (new, worn, failed)`."""
+    size = int(problem.types.num_states[kind])
+    labels = problem.types.labels[kind][1] if problem.types.labels else ()
+    return counted(size, "state") + (f" ({', '.join(few(labels))})" if labels else "")
+
+
+def actions_text(problem: Problem, kind: int) -> str:
+    """Return `2 actions: wait (uses nothing) or call (uses 1)`."""
+    types = problem.types
+    size = int(types.num_actions[kind])
+    labels = (types.labels[kind][2] if types.labels else ()) or [f"action {index}" for index in range(size)]
+    # Real states only: padding uses nothing.
+    usage = types.usage[kind, : types.num_states[kind]]
+    names = problem.resource_names
+    texts = [f"{labels[action]} (uses {_usage(usage[:, action], names)})" for action in range(size)]
+    return f"{counted(size, 'action')}: {listed(few(texts), 'or')}"
+
+
+def _usage(usage: Floats, names: Sequence[str]) -> str:
+    """Return the (state, resource) usage of an action as text."""
+    low, high = usage.min(axis=0), usage.max(axis=0)
+    if not high.any():
+        return "nothing"
+    amounts = [
+        amount(a) if a == b else f"{amount(a)} to {amount(b)}, by state," for a, b in zip(low, high, strict=True)
+    ]
+    if len(amounts) == 1:
+        return amounts[0].rstrip(",")
+    return listed([f"{text} of {name}" for text, name in zip(amounts, names, strict=True) if text != "0"])
+
+
+def _budget(problem: Problem) -> str:
+    budget = [amount(value) for value in problem.budget]
+    shares = "In one step it may use" if problem.num_arms == 1 else "In one step all arms together may use"
+    names = problem.resource_names
+    if names == ("resource 0",):
+        return f"{shares} at most {budget[0]} of the resource."
+    return f"{shares} at most {listed([f'{text} of {name}' for text, name in zip(budget, names, strict=True)])}."
+
+
+def weights_of_time(problem: Problem) -> str:
+    """Return the end of a sentence on the weights of steps; empty if they are equal."""
+    if problem.criterion.factor < 1:
+        return ", early steps counting for more"
+    return ", in the long run" if problem.criterion.is_stationary else ""
+
+
+def alike_but_for_starts(problem: Problem) -> dict[str, list[int]]:
+    """Return types by name, those together that differ in nothing but their initial state."""
+    bases, names = base_names(problem), type_names(problem)
+    # Names such as `Ford from poor` were made by cutting a type at its starts.
+    split = [bool(base) and name.startswith(f"{base} from ") for base, name in zip(bases, names, strict=True)]
+    moves: dict[str, set[tuple[bytes, ...]]] = {}
+    for kind in np.flatnonzero(split).tolist():
+        moves.setdefault(bases[kind], set()).add(_moves_of(problem, kind))
+    found: dict[str, list[int]] = {}
+    for kind, (base, name) in enumerate(zip(bases, names, strict=True)):
+        # Together only if they are alike in all but that.
+        found.setdefault(base if split[kind] and len(moves[base]) == 1 else name, []).append(kind)
+    return found
+
+
+def _moves_of(problem: Problem, kind: int) -> tuple[bytes, ...]:
+    """Return the tables of a type without its initial state, for comparison."""
+    if isinstance(problem, Simulator):
+        return ()
+    types = problem.types
+    return tuple(table[kind].tobytes() for table in (types.transitions, types.rewards, types.usage))
+
+
+def starts_words(problem: Problem, name: str, kinds: Sequence[int]) -> str:
+    """Return `4 from sound, 2 from poor`; empty for a single initial state.
+
+    Args:
+        problem: the problem.
+        name: name of the types, by `alike_but_for_starts`.
+        kinds: types of this name.
+    """
+    names = type_names(problem)
+    starts = [f"{problem.type_counts[kind]:,} {names[kind].removeprefix(name).strip()}" for kind in kinds]
+    return ", ".join(few(starts)) if len(kinds) > 1 else ""
+
+
+def is_nameless(problem: Problem) -> bool:
+    """Return whether every arm is a type of its own without a name."""
+    return problem.num_types == problem.num_arms and not any(name for name, _, _ in problem.types.labels)
+
+
+def member(problem: Problem) -> str:
+    """Return `arm` or `group`, the member that welfare is over."""
+    return "group" if problem.over == "groups" else "arm"
+
+
+def welfare_meaning(welfare: Welfare, who: str = "arm", number: int | None = None) -> str:
+    """Return the meaning of a welfare.
+
+    Args:
+        welfare: the welfare.
+        who: its members, `arm` or `group`.
+        number: number of members, if known.
+    """
+    unit = f"It is in the same unit as the values, and if all {who}s are equal it is simply their value."
+    say, among = (getattr(welfare, name, None) for name in ("meaning", "meaning_among"))
+    if among is not None and number is not None:
+        return f"{among(who, number)} {unit}"
+    return f"{say(who)} {unit}" if say is not None else f"It is one number for the values of all {who}s."
+
+
+def types_table(problem: Problem) -> Table | None:
+    """Return the types with their arms, and their states and actions if these differ; None if it would be empty.
+
+    Types that differ in nothing but their initial state share a row.
+    """
+    alike = same_choices(problem)
+    if problem.is_symmetric or (alike and is_nameless(problem)):
+        return None
+    heads = [Cell("Type"), Cell("Arms")]
+    if not alike:
+        heads += [Cell(title, is_text=True) for title in ("States", "Actions")]
+    rows = []
+    for name, kinds in list(alike_but_for_starts(problem).items())[:MOST_TYPES]:
+        texts = [] if alike else [states_text(problem, kinds[0]), actions_text(problem, kinds[0])]
+        number_of_arms = int(problem.type_counts[kinds].sum())
+        cells = [Cell(f"{number_of_arms:,}"), *(Cell(text, is_text=True) for text in texts)]
+        rows.append(TableRow(name, tuple(cells), note=starts_words(problem, name, kinds)))
+    more = len(alike_but_for_starts(problem)) - MOST_TYPES
+    return Table("Types of arms", tuple(heads), tuple(rows), max(more, 0))

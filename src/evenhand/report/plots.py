@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,15 +26,15 @@ from matplotlib.ticker import MaxNLocator
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.standard_errors import CONFIDENCE
-from evenhand.model.naming import type_names
+from evenhand.model.labels import type_names
 from evenhand.model.simulator import Problem
 from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.price_of_fairness import PriceOfFairness
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.report.comparison import bound_title, by_inequality, is_level
-from evenhand.report.description import member
-from evenhand.report.format import decimals_of, fixed, number, shortened
+from evenhand.report.format import decimals_of, fixed, listed, number, shortened
+from evenhand.report.models import member
 from evenhand.typing import Floats, Ints
 
 if TYPE_CHECKING:
@@ -167,17 +168,21 @@ def comparison_figure(comparison: Comparison, kind: Literal["welfare", "spread",
     """Return bars of welfare, the values of the arms, or Lorenz curves."""
     if not comparison.rows:
         raise NotApplicableError("there is nothing to draw: no policy was compared")
-    if kind == "welfare":
-        return figure_of(_welfare_plot(comparison.as_shown()))
-    if kind == "spread":
-        return figure_of(_spread_plot(comparison.rows, comparison.problem))
-    if kind == "lorenz":
-        if not (rows := lorenz_rows(comparison.rows, 0.0)):
-            raise NotApplicableError(
-                "Lorenz curves are of shares: they need values that are not negative, not all of them 0"
-            )
-        return figure_of(_lorenz_plot(rows, len(comparison.rows)))
-    raise InvalidInputError(f"kind: expected 'welfare', 'spread' or 'lorenz', got {kind!r}")
+    lorenz = lorenz_rows(comparison.rows, 0.0)
+    if kind == "lorenz" and not lorenz:
+        raise NotApplicableError("Lorenz curves need values that are not negative, not all of them 0")
+    plots = {
+        "welfare": lambda: _welfare_plot(comparison.as_shown()),
+        "spread": lambda: _arms_plot(comparison),
+        "lorenz": lambda: _lorenz_plot(lorenz, len(comparison.rows)),
+    }
+    return _figure_of_kind(kind, plots)
+
+
+def _figure_of_kind(kind: str, plots: Mapping[str, Callable[[], Plot]]) -> NotebookFigure:
+    if kind not in plots:
+        raise InvalidInputError(f"kind: expected {listed([repr(known) for known in plots], 'or')}, got {kind!r}")
+    return figure_of(plots[kind]())
 
 
 def welfare_svg(comparison: Comparison) -> str:
@@ -187,16 +192,17 @@ def welfare_svg(comparison: Comparison) -> str:
     return svg("welfare", f"Welfare by policy: {texts}{bound}", _welfare_plot(comparison))
 
 
-def spread_svg(comparison: Comparison, problem: Problem) -> str | None:
+def spread_svg(comparison: Comparison) -> str | None:
     """Return the values of the arms, one row per policy; None if they are equal under every policy."""
-    if all(is_level(row.evaluation) for row in comparison.rows):
+    found = {row.policy: row.evaluation for row in comparison.rows}
+    if all(is_level(each) for each in found.values()):
         return None
     texts = "; ".join(
-        f"{row.policy} from {number(float(row.evaluation.unit_values.min()))} to "
-        f"{number(float(row.evaluation.unit_values.max()))}, mean {number(mean_of_arms(row.evaluation))}"
-        for row in comparison.rows
+        f"{policy} from {number(float(each.unit_values.min()))} to {number(float(each.unit_values.max()))}, "
+        f"mean {number(mean_of_arms(each))}"
+        for policy, each in found.items()
     )
-    return svg("spread", f"Values of the arms by policy: {texts}", _spread_plot(comparison.rows, problem))
+    return svg("spread", f"Values of the arms by policy: {texts}", _arms_plot(comparison))
 
 
 def lorenz_svg(comparison: Comparison) -> str | None:
@@ -228,13 +234,7 @@ def lorenz_rows(rows: Sequence[Row], uneven_from: float = UNEVEN) -> list[Row]:
 
 
 def quantile(values: Floats, counts: Ints, share: float) -> float:
-    """Return the smallest value that at least this share of the arms does not exceed.
-
-    Args:
-        values: (group,) values.
-        counts: (group,) number of arms.
-        share: from 0 to 1.
-    """
+    """Return the smallest value that at least a share of the arms does not exceed, from (unit,) values and counts."""
     order = np.argsort(values)
     below = np.cumsum(counts[order])
     return float(values[order][np.searchsorted(below, share * below[-1])])
@@ -244,6 +244,7 @@ def _welfare_plot(comparison: Comparison) -> Plot:
     rows, bound = comparison.rows, comparison.upper_bound
 
     def draw(figure: Figure) -> None:
+        """Draw into an empty figure."""
         axes = figure.subplots()
         welfare = np.array([row.evaluation.welfare for row in rows])
         errors = CONFIDENCE * np.array([row.evaluation.welfare_stderr for row in rows])
@@ -282,59 +283,78 @@ def _mark_line(axes: "Axes", place: float, text: str) -> None:
     axes.text(place, 1.01, text, color="#a84700", ha=side, va="bottom", fontsize=8, transform=at)
 
 
-def _spread_plot(rows: Sequence[Row], problem: Problem) -> Plot:
+@dataclass(frozen=True)
+class Spread:
+    """Values of units (arms, types or groups) under one plan."""
+
+    name: str
+    values: Floats
+    counts: Ints
+    """(unit,) number of arms."""
+    marks: Ints
+    """(unit,) number of the mark."""
+    mean: float
+
+
+def _arms_plot(comparison: Comparison) -> Plot:
+    """Return the values of the arms under each policy; each type has a mark of its own if there are few."""
+    problem, found = comparison.problem, [row.evaluation for row in comparison.rows]
+    marked = 2 <= problem.num_types <= len(MARKS) and all(len(each.unit_values) <= MOST_DOTS for each in found)
+    rows = []
+    for row, each in zip(comparison.rows, found, strict=True):
+        types = np.arange(problem.num_types) if each.by_type else problem.type_of_arm.astype(np.int64)
+        marks = types * marked
+        rows.append(Spread(row.policy, each.unit_values, each.unit_counts, marks, mean_of_arms(each)))
+    return _spread_plot(rows, type_names(problem) if marked else [], "value of an arm")
+
+
+def _spread_plot(rows: Sequence[Spread], names: Sequence[str], label: str) -> Plot:
+    """Return a thin line from worst to best per row, its mean, and dots or a thick line for the middle half.
+
+    Names are those of the marks; empty if there is only one.
+    """
+
     def draw(figure: Figure) -> None:
+        """Draw the rows and the legend."""
         axes = figure.subplots()
         for y, row in enumerate(rows):
-            _draw_spread(axes, y, row.evaluation, problem)
-        dots = all(len(row.evaluation.unit_values) <= MOST_DOTS for row in rows)
-        names = type_names(problem) if 2 <= problem.num_types <= len(MARKS) and dots else []
-        _mark_legend(figure, axes, names)
-        row_labels(axes, [row.policy for row in rows])
+            axes.plot([row.values.min(), row.values.max()], [y, y], color="#b5b5b5", linewidth=1.2)
+            if len(row.values) > MOST_DOTS:
+                middle = [quantile(row.values, row.counts, share) for share in (0.25, 0.75)]
+                axes.plot(middle, [y, y], color=BLUE, linewidth=5.5, solid_capstyle="butt")
+            for mark in np.unique(row.marks) if len(row.values) <= MOST_DOTS else ():
+                colour, shape = MARKS[mark]
+                # Marks are shifted a little, so that equal values do not hide each other.
+                shift = (mark - (len(names) - 1) / 2) * min(0.2, 0.6 / len(names)) if names else 0.0
+                own = row.values[row.marks == mark]
+                axes.plot(own, np.full(len(own), y + shift), shape, color=colour, markersize=5.5, **_WHITE_EDGE)
+            axes.plot([row.mean], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
+        axes.plot([], [], "|", color=INK, markersize=9, markeredgewidth=1.4, label="mean")
+        for (colour, shape), name in zip(MARKS, names, strict=False):
+            axes.plot([], [], shape, color=colour, markersize=5, linestyle="", label=shortened(name, 22))
+        figure.legend(
+            loc="outside lower center", ncols=4 if len(names) <= 3 else 3, handletextpad=0.3, columnspacing=1.4
+        )
+        row_labels(axes, [row.name for row in rows])
         axes.margins(x=0.04)
-        axes.set_xlabel("value of an arm")
+        axes.set_xlabel(label)
 
-    return Plot(1.1 + 0.34 * len(rows), draw)
-
-
-def _mark_legend(figure: Figure, axes: "Axes", names: Sequence[str]) -> None:
-    """Add a legend of the mean, and of the mark of each type if they have their own."""
-    axes.plot([], [], "|", color=INK, markersize=9, markeredgewidth=1.4, label="mean")
-    for (colour, shape), name in zip(MARKS, names, strict=False):
-        axes.plot([], [], shape, color=colour, markersize=5, linestyle="", label=shortened(name, 22))
-    figure.legend(loc="outside lower center", ncols=4 if len(names) <= 3 else 3, handletextpad=0.3, columnspacing=1.4)
-
-
-def _draw_spread(axes: "Axes", y: int, found: Evaluation, problem: Problem) -> None:
-    """Draw a thin line from worst to best, and dots for arms or a thick line for the middle half."""
-    values, counts = found.unit_values, found.unit_counts
-    axes.plot([values.min(), values.max()], [y, y], color="#b5b5b5", linewidth=1.2, solid_capstyle="round")
-    if len(values) <= MOST_DOTS:
-        kinds = np.arange(problem.num_types) if found.by_type else problem.type_of_arm
-        marked = 2 <= problem.num_types <= len(MARKS)
-        for kind in np.unique(kinds):
-            colour, shape = MARKS[int(kind)] if marked else MARKS[0]
-            own = values[kinds == kind]
-            # Types are shifted a little, so that equal values do not hide each other.
-            shift = (kind - (problem.num_types - 1) / 2) * min(0.2, 0.6 / problem.num_types) * marked
-            axes.plot(own, np.full(len(own), y + shift), shape, color=colour, markersize=5.5, **_WHITE_EDGE)
-    else:
-        middle = [quantile(values, counts, share) for share in (0.25, 0.75)]
-        axes.plot(middle, [y, y], color=BLUE, linewidth=5.5, solid_capstyle="butt")
-    axes.plot([mean_of_arms(found)], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
+    return Plot(1.1 + 0.35 * len(rows), draw)
 
 
 def _lorenz_plot(rows: Sequence[Row], compared: int) -> Plot:
     """Return Lorenz curves of at most three policies out of those compared."""
 
     def draw(figure: Figure) -> None:
+        """Draw into an empty figure."""
         axes = figure.subplots()
         who = member(rows[0].evaluation.problem)
         axes.plot([0, 100], [0, 100], color=FAINT, linewidth=0.9, label=f"all {who}s equal")
         for row, (colour, dashes) in zip(rows, LINES, strict=False):
-            arms, value = (_thinned(shares) for shares in row.evaluation.lorenz)
+            arms, value = row.evaluation.lorenz
+            shown = np.unique(np.linspace(0, len(arms) - 1, 200).round().astype(np.int64))
             label = shortened(row.policy, 30)
-            axes.plot(100 * arms, 100 * value, color=colour, linestyle=dashes, linewidth=1.8, label=label)
+            axes.plot(100 * arms[shown], 100 * value[shown], color=colour, linestyle=dashes, linewidth=1.8, label=label)
         share = "their share of all value, %"
         axes.set(xlim=(0, 100), ylim=(0, 100), xlabel=f"worst-off {who}s, % of all", ylabel=share)
         axes.set_aspect("equal")
@@ -347,55 +367,33 @@ def _lorenz_plot(rows: Sequence[Row], compared: int) -> Plot:
     return Plot(3.4, draw)
 
 
-def _thinned(points: Floats, most: int = 200) -> Floats:
-    """Return at most so many of the points, both ends among them."""
-    if len(points) <= most:
-        return points
-    return points[np.linspace(0, len(points) - 1, most).round().astype(np.int64)]
-
-
 # -- the price of fairness -------------------------------------------------------------------------------------------
 
 
 def fairness_figure(found: PriceOfFairness, kind: str) -> NotebookFigure:
     """Return the values under each plan, or the mean against the worst-off."""
-    if kind == "values":
-        return figure_of(_fairness_values_plot(found))
-    if kind == "trade":
-        return figure_of(_trade_plot([(row.welfare, row.mean, row.worst) for row in found.rows], member(found.problem)))
-    raise InvalidInputError(f"kind: expected 'values' or 'trade', got {kind!r}")
+    trade = partial(_trade_plot, trade_points(found), member(found.problem))
+    return _figure_of_kind(kind, {"values": lambda: _fairness_plot(found), "trade": trade})
 
 
-def fairness_values_svg(found: PriceOfFairness) -> str:
+def fairness_svg(found: PriceOfFairness) -> str:
     """Return the values of types or groups, one row per welfare."""
     texts = "; ".join(f"{row.welfare} from {number(row.worst)}, mean {number(row.mean)}" for row in found.rows)
-    return svg("values", f"Values by {found.who}: {texts}", _fairness_values_plot(found))
+    return svg("values", f"Values by {found.who}: {texts}", _fairness_plot(found))
 
 
-def _fairness_values_plot(found: PriceOfFairness) -> Plot:
-    marked = len(found.counts) <= len(MARKS)
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        for y, row in enumerate(found.rows):
-            values = list(row.values.values())
-            axes.plot([min(values), max(values)], [y, y], color="#b5b5b5", linewidth=1.2, solid_capstyle="round")
-            for index, value in enumerate(values):
-                colour, shape = MARKS[index] if marked else (BLUE, "o")
-                shift = (index - (len(values) - 1) / 2) * min(0.2, 0.6 / len(values)) * marked
-                axes.plot([value], [y + shift], shape, color=colour, markersize=5.5, **_WHITE_EDGE)
-            axes.plot([row.mean], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
-        _mark_legend(figure, axes, list(found.counts) if marked else [])
-        row_labels(axes, [row.welfare for row in found.rows])
-        axes.margins(x=0.04)
-        axes.set_xlabel("value of an arm" if found.who == "type" else "value of a group")
-
-    return Plot(1.0 + 0.36 * len(found.rows) + (0.25 if marked else 0.0), draw)
+def _fairness_plot(found: PriceOfFairness) -> Plot:
+    counts = np.array(list(found.counts.values()))
+    marked = len(counts) <= len(MARKS)
+    marks = np.arange(len(counts)) * marked
+    rows = [Spread(row.welfare, np.array(list(row.values.values())), counts, marks, row.mean) for row in found.rows]
+    label = "value of an arm" if found.who == "type" else "value of a group"
+    return _spread_plot(rows, list(found.counts) if marked else [], label)
 
 
-def fairness_trade_svg(found: PriceOfFairness) -> str | None:
-    """Return the mean against the worst-off per welfare; None if all plans have the same."""
-    return trade_svg([(row.welfare, row.mean, row.worst) for row in found.rows], member(found.problem))
+def trade_points(found: PriceOfFairness) -> list[tuple[str, float, float]]:
+    """Return name, mean and worst-off of each plan."""
+    return [(row.welfare, row.mean, row.worst) for row in found.rows]
 
 
 def trade_svg(points: Sequence[tuple[str, float, float]], who: str) -> str | None:
@@ -421,6 +419,7 @@ def _distinct_places(points: Sequence[tuple[str, float, float]]) -> list[tuple[s
 
 def _trade_plot(points: Sequence[tuple[str, float, float]], who: str) -> Plot:
     def draw(figure: Figure) -> None:
+        """Draw into an empty figure."""
         axes, places = figure.subplots(), _distinct_places(points)
         means = [mean for _, mean, _ in places]
         middle = (min(means) + max(means)) / 2
@@ -444,27 +443,22 @@ def _trade_plot(points: Sequence[tuple[str, float, float]], who: str) -> Plot:
 
 def solution_figure(solution: Solution, kind: Literal["values", "history"]) -> NotebookFigure:
     """Return the values of types or arms, or the history of the search."""
-    if kind == "values":
-        return _values_figure(solution.problem, solution.by_type, solution.unit_values, None, solution.welfare)
-    if kind == "history":
-        if not solution.history:
-            raise NotApplicableError(
-                f"the method {solution.method} has no history: only mixtures found by playing have one"
-            )
-        return figure_of(Plot(2.6, lambda figure: _draw_history(figure, solution)))
-    raise InvalidInputError(f"kind: expected 'values' or 'history', got {kind!r}")
+    if kind == "history" and not solution.history:
+        raise NotApplicableError(f"the method {solution.method} has no history; the method fluid has one")
+    values = partial(_values_plot, solution.problem, solution.by_type, solution.unit_values, None, solution.welfare)
+    history = Plot(2.6, lambda figure: _draw_history(figure, solution))
+    return _figure_of_kind(kind, {"values": values, "history": lambda: history})
 
 
 def evaluation_figure(found: Evaluation) -> NotebookFigure:
     """Return the values of types or arms, with error bars of 95 % if they are estimates."""
     errors = None if found.exact else CONFIDENCE * found.unit_stderr
-    return _values_figure(found.problem, found.by_type, found.unit_values, errors, found.welfare)
+    return figure_of(_values_plot(found.problem, found.by_type, found.unit_values, errors, found.welfare))
 
 
-def _values_figure(
-    problem: Problem, by_type: bool, values: Floats, errors: Floats | None, welfare: float
-) -> NotebookFigure:
+def _values_plot(problem: Problem, by_type: bool, values: Floats, errors: Floats | None, welfare: float) -> Plot:
     def draw_bars(figure: Figure) -> None:
+        """Draw one bar per type or arm."""
         axes, names = figure.subplots(), type_names(problem)
         if not by_type:
             names = [f"{arm} {names[kind]}" for arm, kind in enumerate(problem.type_of_arm)]
@@ -491,7 +485,7 @@ def _values_figure(
         axes.set(xlabel="arms from worst to best, % of all", ylabel="value of an arm", xlim=(0, 100))
 
     few = len(values) <= MOST_BARS
-    return figure_of(Plot(0.9 + 0.27 * len(values), draw_bars) if few else Plot(2.6, draw_curve))
+    return Plot(0.9 + 0.27 * len(values), draw_bars) if few else Plot(2.6, draw_curve)
 
 
 def _draw_history(figure: Figure, solution: Solution) -> None:
@@ -510,126 +504,93 @@ def _draw_history(figure: Figure, solution: Solution) -> None:
 
 def training_figure(training: "Training") -> NotebookFigure:
     """Return the learning curve."""
-    return figure_of(Plot(2.6, lambda figure: _draw_learning(figure, training)))
 
+    def draw(figure: Figure) -> None:
+        """Draw the scores, the best so far and the best of all."""
+        axes = figure.subplots()
+        steps, scores = (np.array(column, dtype=np.float64) for column in zip(*training.curve, strict=True))
+        axes.plot(steps, scores, color=BLUE, linewidth=1.5, label="the network at that moment")
+        best = np.maximum.accumulate(scores)
+        axes.plot(steps, best, color=GREEN, linewidth=1.2, linestyle=(0, (4, 2)), label="the best so far")
+        place = int(scores.argmax())
+        at, side = (steps[place], scores[place]), "right" if steps[place] > steps.max() / 2 else "left"
+        axes.plot(*at, "o", color=GREEN, markersize=5)
+        axes.annotate(number(at[1]), at, xytext=(0, -12), textcoords="offset points", ha=side, fontsize=8)
+        axes.grid(axis="y")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set(xlabel="steps played", ylabel="mean value of an arm" + ("" if training.exact else ", estimated"))
+        axes.legend(loc="lower right")
 
-def _draw_learning(figure: Figure, training: "Training") -> None:
-    axes = figure.subplots()
-    steps, scores = (np.array(column, dtype=np.float64) for column in zip(*training.curve, strict=True))
-    axes.plot(steps, scores, color=BLUE, linewidth=1.5, label="the network at that moment")
-    best = np.maximum.accumulate(scores)
-    axes.plot(steps, best, color=GREEN, linewidth=1.2, linestyle=(0, (4, 2)), label="the best so far")
-    place = int(scores.argmax())
-    axes.plot(steps[place], scores[place], "o", color=GREEN, markersize=5)
-    axes.annotate(
-        number(float(scores[place])),
-        (steps[place], scores[place]),
-        xytext=(0, -12),
-        textcoords="offset points",
-        ha="right" if steps[place] > steps.max() / 2 else "left",
-        fontsize=8,
-    )
-    axes.grid(axis="y")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.set(xlabel="steps played", ylabel="mean value of an arm" + ("" if training.exact else ", estimated"))
-    axes.legend(loc="lower right")
+    return figure_of(Plot(2.6, draw))
 
 
 def indices_figure(found: TypeIndices) -> NotebookFigure:
-    """Return the index of each state."""
+    """Return the index of each state: one line per type, or by steps to go one line per state of one type."""
     if not found.indexable.any():
         raise NotApplicableError(f"no type is indexable. {found.result.explain(0)}")
     draw = _draw_indices if found.indices.ndim == 2 else _draw_index_steps
-    return figure_of(Plot(2.8, lambda figure: draw(figure, found)))
+    return figure_of(Plot(2.8, lambda figure: draw(figure.subplots(), found)))
 
 
-def _draw_indices(figure: Figure, found: TypeIndices) -> None:
-    """Draw one line per type over its states; beyond six types all are thin and grey."""
-    axes = figure.subplots()
-    problem, shown = found.problem, np.flatnonzero(found.indexable)
-    names = type_names(problem) if len(shown) <= len(MARKS) else []
+def _draw_indices(axes: "Axes", found: TypeIndices) -> None:
+    """Draw one line per type over its states, labelled if all types share the labels."""
+    problem, names = found.problem, type_names(found.problem)
     # Many lines make a band; more of them would only take time.
-    for place, kind in enumerate(shown[:200]):
-        own = found.indices[kind, : problem.types.num_states[kind]]
-        states = np.arange(len(own))
-        if names:
-            colour, shape = MARKS[place]
-            axes.plot(
-                states, own, shape + "-", color=colour, markersize=5, linewidth=1.2, label=shortened(names[kind], 22)
-            )
-        else:
-            axes.plot(states, own, "-", color=FAINT, linewidth=0.6, alpha=0.6)
-    axes.axhline(0, color=FAINT, linewidth=0.6)
-    _label_states(axes, found)
-    axes.grid(axis="y")
-    axes.set_ylabel("Whittle index")
-    if len(names) > 1:
-        axes.legend(loc="best")
-
-
-def _label_states(axes: "Axes", found: TypeIndices) -> None:
-    """Label the states if all types share their labels, else number them."""
-    labels = {states for _, states, _ in found.problem.types.labels}
-    num_states = found.indices.shape[-1]
+    shown = np.flatnonzero(found.indexable)[:200]
+    lines = [(names[t], np.arange(n := problem.types.num_states[t]), found.indices[t, :n]) for t in shown]
+    labels, num_states = {states for _, states, _ in problem.types.labels}, found.indices.shape[-1]
+    _draw_lines(axes, lines)
+    axes.set(xlabel="state", ylabel="Whittle index")
     if len(labels) == 1 and (own := next(iter(labels))) and num_states <= 8:
         axes.set_xticks(range(num_states), [shortened(label, 12) for label in own])
-        return
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("state")
+        axes.set_xlabel("")
 
 
-def _draw_index_steps(figure: Figure, found: TypeIndices) -> None:
-    """Draw one line per state of the first indexable type over the steps to go."""
-    axes = figure.subplots()
+def _draw_index_steps(axes: "Axes", found: TypeIndices) -> None:
+    """Draw one line per state of the first indexable type over the steps to go, so that the end is on one side."""
     kind = int(np.flatnonzero(found.indexable)[0])
     num_states, num_steps = int(found.problem.types.num_states[kind]), found.indices.shape[1]
     labels = found.problem.types.labels[kind][1] if found.problem.types.labels else ()
-    for state in range(num_states):
-        colour, shape = MARKS[state % len(MARKS)]
-        name = shortened(labels[state], 18) if labels else f"state {state}"
-        style = {"marker": shape, "markersize": 3.5, "markevery": max(1, num_steps // 12)}
-        # Steps to go, so that the end is on one side for any horizon.
-        left = num_steps - np.arange(num_steps)
-        axes.plot(left, found.indices[kind, :, state], color=colour, linewidth=1.2, label=name, **style)
+    names = labels or [f"state {state}" for state in range(num_states)]
+    steps = num_steps - np.arange(num_steps)
+    _draw_lines(axes, [(names[state], steps, found.indices[kind, :, state]) for state in range(num_states)])
+    title = f", {shortened(type_names(found.problem)[kind], 22)}" if found.problem.num_types > 1 else ""
+    axes.set(xlabel="steps to go", ylabel=f"Whittle index{title}")
+
+
+def _draw_lines(axes: "Axes", lines: Sequence[tuple[str, Ints, Floats]]) -> None:
+    """Draw lines with marks and a legend; beyond eight all are thin and grey."""
+    for place, (name, x, y) in enumerate(lines):
+        colour, shape = MARKS[place % len(MARKS)]
+        style: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "alpha": 0.6}
+        if len(lines) <= 8:
+            style = {"color": colour, "marker": shape, "markersize": 4.5, "linewidth": 1.2}
+        axes.plot(x, y, label=shortened(name, 22), markevery=max(1, len(x) // 12), **style)
     axes.axhline(0, color=FAINT, linewidth=0.6)
     axes.grid(axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    title = f", {shortened(type_names(found.problem)[kind], 22)}" if found.problem.num_types > 1 else ""
-    axes.set(xlabel="steps to go", ylabel=f"Whittle index{title}")
-    if num_states <= 8:
+    if 1 < len(lines) <= 8:
         axes.legend(loc="best")
 
 
 def scene_pixels(scene: "Scene") -> "NDArray[np.uint8]":
-    """Return (height, width, 3) colours: the arms per state, and the actions of the last step."""
+    """Return (height, width, 3) colours: the arms per state, and above each bar a thinner one of the last actions."""
     # The canvas that gives pixels is loaded only here.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with styled():
         figure = Figure(figsize=(WIDTH, 1.3 + 0.3 * len(scene.states)), dpi=DPI, layout="constrained")
-        canvas = FigureCanvasAgg(figure)
-        _draw_scene(figure, scene)
+        canvas, axes, places = FigureCanvasAgg(figure), figure.subplots(), np.arange(len(scene.states))
+        axes.barh(places + 0.14, scene.counts, height=0.42, color="#c9c9c9", label="arms now")
+        starts = np.cumsum(scene.allocation, axis=1) - scene.allocation
+        for action, name in enumerate(scene.actions):
+            bars: dict[str, Any] = {"left": starts[:, action], "height": 0.24, "color": MARKS[action % len(MARKS)][0]}
+            axes.barh(places - 0.24, scene.allocation[:, action], label=f"was given {shortened(name, 14)}", **bars)
+        row_labels(axes, scene.states, 18)
+        axes.grid(visible=False)
+        axes.set_xlim(0, max(1, int(scene.counts.sum())))  # the same from frame to frame
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_title(scene.title, fontsize=9, loc="left")
+        figure.legend(loc="outside lower center", ncols=3, handlelength=1.2, columnspacing=1.2)
         canvas.draw()  # type: ignore[no-untyped-call]
         return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()  # type: ignore[no-untyped-call]
-
-
-def _draw_scene(figure: Figure, scene: "Scene") -> None:
-    """Draw bars of arms, and above each a thinner one of the last actions."""
-    axes = figure.subplots()
-    # Actions of the last step side by side, above the arms that are there now.
-    places = np.arange(len(scene.states))
-    axes.barh(places + 0.14, scene.counts, height=0.42, color="#c9c9c9", label="arms now")
-    left = np.zeros(len(places))
-    for action, name in enumerate(scene.actions):
-        colour = MARKS[action % len(MARKS)][0]
-        served = scene.allocation[:, action]
-        axes.barh(places - 0.24, served, left=left, height=0.24, color=colour, label=f"was given {shortened(name, 14)}")
-        left = left + served
-    axes.set_yticks(places, [shortened(name, 18) for name in scene.states])
-    axes.set_ylim(len(places) - 0.45, -0.55)
-    axes.set_xlim(0, max(1, int(scene.counts.sum())))  # the same from frame to frame
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title(scene.title, fontsize=9, loc="left")
-    figure.legend(loc="outside lower center", ncols=3, handlelength=1.2, columnspacing=1.2)

@@ -1,24 +1,18 @@
 """Summaries of what was fitted to records: models, clusters, diagnostics and backtests; and the page of a fit."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from evenhand.display import counted
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.diagnostics import Diagnostics
+from evenhand.fitting.diagnostics.diagnose import FEW
 from evenhand.fitting.diagnostics.effects import Effects
 from evenhand.fitting.diagnostics.format import chance, interval, probability_texts, signed
-from evenhand.fitting.diagnostics.sparse_rows import FEW
 from evenhand.fitting.result import FitResult
-from evenhand.model.io import Location
+from evenhand.planning.backtest import Backtest
+from evenhand.planning.trajectory_forecast import Forecast
 from evenhand.report.format import capitalised, fixed, number, percent, spelled
-from evenhand.report.html import page, write_page
-from evenhand.report.summary import MOST_ROWS, Figure, Section, Summary, Table, table
-
-if TYPE_CHECKING:
-    from evenhand.planning.backtest import Backtest
-    from evenhand.planning.trajectory_forecast import Forecast
+from evenhand.report.summary import MOST_ROWS, Figure, Section, Summary, Table, summarise, table
 
 MOST_TRANSITIONS, MOST_NEXT = 60, 3
 """Rows of transitions that are listed, and next states per row."""
@@ -27,6 +21,7 @@ MOST_TRANSITIONS, MOST_NEXT = 60, 3
 # -- fits ------------------------------------------------------------------------------------------------------------
 
 
+@summarise.register
 def fit_summary(fitted: FitResult) -> Summary:
     """Return the summary of a fitted model and of its diagnostics."""
     log = fitted.log
@@ -67,6 +62,7 @@ def _next_states(fitted: FitResult, t: int, s: int, a: int) -> str:
     return ", ".join(f"{state} {middle} ({low}–{high})" for state, (middle, low, high) in texts.items())
 
 
+@summarise.register
 def clusters_summary(found: Clusters) -> Summary:
     """Return the summary of types found by clustering."""
     facts = [("mixture", found.words)]
@@ -84,6 +80,7 @@ def _members_table(found: Clusters) -> Table:
     return table("types found", ["type", "arms", "mean probability of their type"], rows)
 
 
+@summarise.register
 def diagnostics_summary(found: Diagnostics) -> Summary:
     """Return the sentences of the diagnostics by topic, and the effects of actions."""
     facts, last = [], ""
@@ -113,7 +110,8 @@ def _effects_table(found: Effects) -> Table:
 # -- backtests -------------------------------------------------------------------------------------------------------
 
 
-def backtest_summary(found: "Backtest") -> Summary:
+@summarise.register
+def backtest_summary(found: Backtest) -> Summary:
     """Return the summary of a backtest."""
     borrowed = int(found.shares.borrowed.sum())
     policy = (
@@ -142,7 +140,7 @@ def backtest_summary(found: "Backtest") -> Summary:
     )
 
 
-def _backtest_tables(found: "Backtest") -> list[Table]:
+def _backtest_tables(found: Backtest) -> list[Table]:
     heads, rows = ["type"], []
     for action in (*found.actions[1:], "reward"):
         heads += [action, "expected", "interval"]
@@ -166,7 +164,7 @@ def _backtest_tables(found: "Backtest") -> list[Table]:
     return [actions, welfare, table("values", heads, values)]
 
 
-def _forecast_cells(found: "Forecast", place: tuple[int, ...], decimals: int) -> list[str]:
+def _forecast_cells(found: Forecast, place: tuple[int, ...], decimals: int) -> list[str]:
     mean, low, high = (float(getattr(found, name)[place]) for name in ("mean", "lower", "upper"))
     seen = float(found.seen[place])
     mark = "" if bool(np.asarray(found.inside)[place]) else " *"
@@ -177,44 +175,18 @@ def _forecast_cells(found: "Forecast", place: tuple[int, ...], decimals: int) ->
 # -- the page of a fit -----------------------------------------------------------------------------------------------
 
 
-def write_fit(
-    fitted: FitResult,
-    path: Location,
-    title: str | None = None,
-    command: str = "",
-    source: str = "the records",
-    backtest: "Backtest | None" = None,
-) -> None:
-    """Write the page of a fit to a file, completely or not at all.
+def fit_report(
+    fitted: FitResult, title: str | None = None, source: str = "the records", backtest: Backtest | None = None
+) -> Summary:
+    """Return the page of a fit, for `html.page` and `html.write_page`.
 
     Args:
         fitted: the fit.
-        path: HTML file; an existing one is replaced.
         title: heading; by default the name of the source.
-        command: command line that made it, stated at the end of the page.
         source: name of the log.
         backtest: backtest of the same records, if any.
     """
-    write_page(_page_summary(fitted, title, source, backtest), path, command, _made(fitted, source))
-
-
-def fit_page(
-    fitted: FitResult,
-    title: str | None = None,
-    command: str = "",
-    source: str = "the records",
-    backtest: "Backtest | None" = None,
-) -> str:
-    """Return the page; arguments as of `write_fit`."""
-    return page(_page_summary(fitted, title, source, backtest), command, _made(fitted, source))
-
-
-def _made(fitted: FitResult, source: str) -> str:
     sizes = f"{counted(len(fitted.log.arm), 'record')} of {counted(len(fitted.log.arms), 'arm')}"
-    return f"Folds and draws start from a fixed seed. To cite it: {source}, {sizes}, fitted with this version."
-
-
-def _page_summary(fitted: FitResult, title: str | None, source: str, backtest: "Backtest | None") -> Summary:
     found, plain = fitted.diagnostics, fit_summary(fitted)
     said = diagnostics_summary(found)
     sections = [Section("What the records say", facts=said.facts, tables=_memory_tables(found))]
@@ -231,6 +203,7 @@ def _page_summary(fitted: FitResult, title: str | None, source: str, backtest: "
         lead=_lead(fitted),
         cards=_cards(fitted),
         sections=sections,
+        made=f"Folds and draws start from a fixed seed. To cite it: {source}, {sizes}, fitted with this version.",
     )
 
 
@@ -292,7 +265,7 @@ def _diagnostic_sections(found: Diagnostics, effects: "list[Table] | tuple[Table
     return sections
 
 
-def _backtest_section(backtest: "Backtest") -> Section:
+def _backtest_section(backtest: Backtest) -> Section:
     from evenhand.report import fit_plots
 
     caption = (

@@ -3,52 +3,37 @@
 Nothing is computed here: resource prices and shares of time served are shown only if they were computed before.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import singledispatch
-from itertools import pairwise
-from typing import Any
+from collections.abc import Mapping
 
 from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
-from evenhand.fitting.clusters import Clusters
-from evenhand.fitting.diagnostics import Diagnostics
-from evenhand.fitting.result import FitResult
-from evenhand.learning.training import Training
-from evenhand.learning.training_runs import TrainingRuns
-from evenhand.model.arm import Arm
+from evenhand.learning.training import Training, TrainingRuns
 from evenhand.model.composite import redraw_period
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.naming import arm_names, told_names
+from evenhand.model.labels import arm_names, told_names
 from evenhand.model.objective import num_members
 from evenhand.model.parquet import StoredArms
-from evenhand.model.simulator import Problem, Simulator
+from evenhand.model.simulator import Problem
 from evenhand.model.welfare import weight_of_worst
-from evenhand.planning.backtest import Backtest
-from evenhand.planning.budget_sweep import BudgetComparison, BudgetRow, BudgetSweep
 from evenhand.planning.check import Check, TypeFacts, starts_in_words
 from evenhand.planning.check import listed as shown_labels
-from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.plan import Decisions, Plan, plan_of
 from evenhand.planning.plan_summary import (
     SLOPE_OF_BOUND,
-    beginning_words,
     drawn_words,
     often_each,
     parts_of,
     varies_by_step,
     worth_of_more,
 )
-from evenhand.planning.price_of_fairness import PriceOfFairness
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
-from evenhand.report import large_models, models, records
-from evenhand.report.comparison import floor_notes, results_table, tie_notes, truncation_notes
-from evenhand.report.fairness import fairness_tables
+from evenhand.report import fairness, records  # noqa: F401  they register their summaries
+from evenhand.report.comparison import floor_notes
 from evenhand.report.format import amount, duration, fixed, percent
-from evenhand.report.summary import MOST_ROWS, Summary, Table, table
+from evenhand.report.models import setting
+from evenhand.report.summary import MOST_ROWS, Summary, Table, summarise, table
 from evenhand.typing import Floats
-from evenhand.uncertainty import CVaRResult, ScenarioComparison, ScenarioPlan, ScenarioValues, ValueOfInformation
-from evenhand.uncertainty.scenario_evaluation import spread_of
+from evenhand.uncertainty import CVaRResult, ScenarioPlan, ValueOfInformation
 
 MOST_PARTS, MOST_COMMON = 6, 3
 """Parts of a mixture that are described, and common first states of all parts."""
@@ -61,38 +46,6 @@ MOST_STEPS = 7
 
 LARGE_GAP = 0.01
 """Gap from which on a summary warns that the time limit ended the search."""
-
-
-@singledispatch
-def summarise(thing: object) -> Summary:
-    """Return the summary of a result, a problem, an arm or a policy."""
-    return models.policy_summary(thing)
-
-
-for _kind, _function in (
-    (CoupledMDP, models.problem_summary),
-    (Arm, models.arm_summary),
-    (Simulator, models.simulator_summary),
-    (FitResult, records.fit_summary),
-    (Clusters, records.clusters_summary),
-    (Diagnostics, records.diagnostics_summary),
-    (Backtest, records.backtest_summary),
-    *large_models.SUMMARIES,
-):
-    summarise.register(_kind, _function)
-
-
-def setting(problem: Problem) -> str:
-    """Return the continuation of a title: criterion and groups, if they are not the default."""
-    criterion = "" if problem.criterion.name == "discounted" else f", criterion {problem.criterion.name}"
-    return criterion + (f", over {counted(len(problem.group_names), 'group')}" if problem.over == "groups" else "")
-
-
-def budget_text(budget: Mapping[str, float]) -> str:
-    """Return `bays 4, technicians 4`, or `4` for one resource without a name."""
-    if list(budget) == ["resource 0"]:
-        return amount(budget["resource 0"])
-    return ", ".join(f"{name} {amount(value)}" for name, value in budget.items())
 
 
 # -- values of types, arms and groups --------------------------------------------------------------------------------
@@ -189,7 +142,7 @@ def _service_facts(solution: Solution) -> list[tuple[str, str]]:
     facts = [("plan", f"one of these, {drawn_words(plan)}")]
     if common:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
-        facts.append(("", f"{beginning_words(parts)} {', '.join(common[:MOST_COMMON])}{more}; then"))
+        facts.append(("", f"all of them serve first {', '.join(common[:MOST_COMMON])}{more}; then"))
     shown, rest = parts[:MOST_PARTS], parts[MOST_PARTS:]
     others = [sum(part.share for part in rest)] if rest else []
     what = "starts" if redraw_period(plan.policy) is None else "times"
@@ -285,167 +238,6 @@ def _truncation_facts(found: Evaluation) -> list[tuple[str, str]]:
 
 
 @summarise.register
-def _(row: Row) -> Summary:
-    found = summarise(row.evaluation)
-    return Summary(row.policy, found.aside, found.facts, found.tables)
-
-
-@summarise.register
-def _(comparison: Comparison) -> Summary:
-    policies = counted(len(comparison.rows), "policy", "policies")
-    title = f"{policies} on {counted(comparison.problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
-    tables = [results_table(comparison)] if comparison.rows else []
-    notes = [*tie_notes(comparison), *truncation_notes(comparison)]
-    for row in comparison.rows:
-        notes += [f"floor missed: {row.policy}: {line}" for line in floor_notes(row.evaluation)]
-    return Summary(title + setting(comparison.problem), tables=tables, notes=[*notes, *left_out_notes(comparison)])
-
-
-def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
-    """Return the policies and the bound that are missing, with reasons.
-
-    Args:
-        comparison: the comparison.
-        at: budget, as ` at bays 2`, if there are several.
-    """
-    notes = [f"left out{at}: {name}: {reason}" for name, reason in comparison.policies_left_out.items()]
-    return notes + ([f"no upper bound{at}: {comparison.no_bound}"] if comparison.no_bound else [])
-
-
-# -- several budgets -------------------------------------------------------------------------------------------------
-
-BudgetRows = Sequence[BudgetRow | BudgetComparison]
-
-
-@summarise.register
-def _(sweep: BudgetSweep) -> Summary:  # type: ignore[type-arg]
-    rows: BudgetRows = sweep.rows
-    first = rows[0]
-    names = list(first.budget)
-    heads = [*(["budget"] if names == ["resource 0"] else names), "welfare", "±", "upper bound"]
-    steps_heads, steps = _step_columns(rows)
-    is_sweep = isinstance(first, BudgetRow)
-    last = "plan" if is_sweep else "best policy"
-    cells = []
-    for row, step in zip(rows, steps, strict=True):
-        _, error, bound = _estimate(row)
-        figures = [fixed(_shown_welfare(row)), fixed(error) if error else "exact", fixed(bound)]
-        gap = [f"{row.solution.gap:.2g}"] if isinstance(row, BudgetRow) else []
-        name = _plan_name(row) if isinstance(row, BudgetRow) else row.best
-        cells.append([*(amount(row.budget[name]) for name in names), *figures, *gap, *step, name])
-    tables = [table("", [*heads, *(["gap"] if is_sweep else []), *steps_heads, last], cells, text=[last])]
-    notes = _budget_ties(rows)
-    source: Any = first.solution if isinstance(first, BudgetRow) else first.comparison
-    welfare_name = source.objective.welfare.name if isinstance(first, BudgetRow) else source.welfare.name
-    if not is_sweep:
-        comparisons = [row for row in rows if isinstance(row, BudgetComparison)]
-        tables.append(_every_policy(comparisons))
-        notes += [n for row in comparisons for n in left_out_notes(row.comparison, f" at {budget_text(row.budget)}")]
-    return Summary(f"Budgets, welfare {welfare_name}{setting(source.problem)}", tables=tables, notes=notes)
-
-
-def _estimate(row: BudgetRow | BudgetComparison) -> tuple[float, float, float | None]:
-    """Return the welfare of a row, its standard error and its bound."""
-    if isinstance(row, BudgetRow):
-        return row.solution.welfare, row.solution.welfare_stderr, row.solution.upper_bound
-    return row.evaluation.welfare, row.evaluation.welfare_stderr, row.comparison.upper_bound
-
-
-def _shown_welfare(row: BudgetRow | BudgetComparison) -> float:
-    """Return the welfare as shown: an estimate above the bound is at the bound."""
-    welfare, error, bound = _estimate(row)
-    return min(welfare, bound) if bound is not None and error > 0 else welfare
-
-
-def _budget_ties(rows: BudgetRows) -> list[str]:
-    notes = []
-    for row in rows:
-        welfare, error, _ = _estimate(row)
-        if _shown_welfare(row) < welfare:
-            played = f"{fixed(welfare)} ± {fixed(error)}"
-            at = budget_text(row.budget)
-            notes.append(f"tie at {at}: with the upper bound; it played {played}, more only by chance")
-    return notes
-
-
-def _plan_name(row: BudgetRow) -> str:
-    """Return the origin of a plan in short."""
-    if row.kept_from is not None:
-        return f"that for {budget_text(row.kept_from)}"
-    parts = row.solution.parts
-    if len(parts) > 1:
-        return f"a mixture of {len(parts)}"
-    return parts[0].name if parts else f"by {row.solution.method}"
-
-
-def _every_policy(rows: Sequence[BudgetComparison]) -> Table:
-    found = [{row.policy: row.evaluation.welfare for row in one.comparison.as_shown().rows} for one in rows]
-    names = list(dict.fromkeys(name for one in found for name in one))
-    heads = ["policy", *(f"at {budget_text(row.budget)}" for row in rows)]
-    return table("welfare of every policy", heads, [[name, *(fixed(one.get(name)) for one in found)] for name in names])
-
-
-def _step_columns(rows: BudgetRows) -> tuple[list[str], list[list[str]]]:
-    """Return heads and cells of the gain per step; with the earlier budget, if that is not the row above."""
-    cells, shown = [], {tuple(row.budget.values()): _shown_welfare(row) for row in rows}
-    for row in rows:
-        step = row.step
-        if step is None:
-            cells.append(["", "", ""])
-            continue
-        gain = f"{_shown_welfare(row) - shown[tuple(step.since.values())]:+.4f}"
-        error = fixed(step.stderr) if step.stderr else "exact"
-        since = ",".join(amount(value) for value in step.since.values())
-        cells.append([gain if step.measurable else "no measurable difference", error, since])
-    plain = all(row.step is not None and row.step.since == last.budget for last, row in pairwise(rows))
-    heads = ["step", "± of step", "step from"]
-    return (heads[:2], [own[:2] for own in cells]) if plain else (heads, cells)
-
-
-# -- draws of a posterior --------------------------------------------------------------------------------------------
-
-SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
-
-
-@summarise.register
-def _(found: ScenarioComparison) -> Summary:
-    notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
-    tables = [scenario_table(found, row) for row in found.rows]
-    return Summary(_draws_title(found), tables=tables, notes=notes)
-
-
-def _draws_title(found: ScenarioComparison) -> str:
-    return f"Welfare over {found.num_draws} draws of the posterior"
-
-
-def scenario_table(found: ScenarioComparison, row: ScenarioValues) -> Table:
-    """Return the quantiles of one policy's welfare and values over draws."""
-    names = ("welfare", *found.member_names(row))
-    values = (row.welfare, *row.members.T)
-    rows = [
-        [name, *(fixed(figure) for figure in list(spread_of(own).values())[1:])]
-        for name, own in list(zip(names, values, strict=True))[: MOST_ROWS + 1]
-    ]
-    how = "exact" if row.exact else f"{row.num_episodes} episodes in each, noise {row.noise:.2g} removed"
-    caption = f"{row.policy}: over {found.num_draws} draws of the posterior, {how}"
-    return table(caption, ["of", *SPREAD], rows, len(names) - MOST_ROWS - 1)
-
-
-def rivals_summary(found: ScenarioComparison) -> Summary:
-    """Return the quantiles of each policy's welfare, and the probability that it is better than the first."""
-    first = found.rows[0].policy
-    rows = []
-    for row in found.rows:
-        spread = [fixed(row.quantile(share)) for share in (0.05, 0.5, 0.95)]
-        better = "" if row.policy == first else percent(found.probability_better(row.policy, first))
-        rows.append([row.policy, *spread, fixed(row.tail(0.1)), better])
-    notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
-    return Summary(
-        _draws_title(found), tables=[table("", ["policy", *SPREAD, f"better than {first}"], rows)], notes=notes
-    )
-
-
-@summarise.register
 def _(plan: ScenarioPlan) -> Summary:
     found = summarise(plan.solution)
     parts = [summarise(one) for one in (plan.robust, plan.scenarios, plan.information) if one is not None]
@@ -479,7 +271,7 @@ def _(found: CVaRResult) -> Summary:
     return Summary(f"Robust plan for the worst {percent(found.share)} of {found.num_draws} draws", facts=facts)
 
 
-# -- models, indices, plans, fairness --------------------------------------------------------------------------------
+# -- models, indices, plans -----------------------------------------------------------------------------------------
 
 
 @summarise.register
@@ -544,18 +336,6 @@ def _indices_text(found: TypeIndices, t: int, indices: Floats) -> str:
     return ", ".join(
         f"{states[s] if states else s}: {fixed(float(indices[s]))}" for s in range(int(types.num_states[t]))
     )
-
-
-@summarise.register
-def _(found: PriceOfFairness) -> Summary:
-    notes = [
-        f"best for {row.welfare}: the plan for {row.plan_of}, which is better than its own"
-        for row in found.rows
-        if row.plan_of != row.welfare
-    ]
-    notes += [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
-    title = f"Price of fairness: {counted(len(found.rows), 'welfare')} on {found.members_words}"
-    return Summary(title + setting(found.problem), tables=fairness_tables(found), notes=notes)
 
 
 @summarise.register

@@ -1,11 +1,12 @@
 """Summary of a result: one structure that the console, a notebook cell and an HTML page render.
 
-A summary is text in its place: nothing is computed and nothing is escaped here. `report.results.summarise` makes one
+A summary is text in its place: nothing is computed and nothing is escaped here. `summarise` makes one
 of any result, and the renderers are `cli.console.print_summary`, `report.html.cell` and `report.html.page`.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 
 MOST_ROWS = 20
 """Rows of a table of types, arms, groups or draws; the rest is counted."""
@@ -88,6 +89,14 @@ class Summary:
     """Key figures of a page: term, figure and remark."""
     sections: Sequence[Section] = ()
     """Body of a page."""
+    made: str = ""
+    """Sentences on how the results of a page were computed."""
+
+
+@singledispatch
+def summarise(thing: object) -> Summary:
+    """Return the summary of a result, a problem, an arm or a policy. `report.results` registers all kinds."""
+    raise TypeError(f"no summary of {type(thing).__name__}")
 
 
 def table(

@@ -25,7 +25,6 @@ Choices: of pairs that are equally good but for rounding the first is taken, so 
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -53,11 +52,8 @@ CLOSEST = 2.5e-14
 TINY = float(np.finfo(float).tiny)
 """Numbers below this lose their digits: smaller differences count as none, whatever the tolerance."""
 
-ROUNDS_BEFORE, STATES_UP_TO, ENTRIES_UP_TO = 12, 2000, 5e7
+ROUNDS_BEFORE, STATES_UP_TO, ENTRIES_UP_TO = 12, 2000, 1e7
 """Rounds of sweeps before policy iteration takes over, and states and transitions up to which it does."""
-
-AT_ONCE = 1_000_000
-"""Transitions whose differences are summed at once."""
 
 MEANS = 1e-12
 """Long-run means that differ by less, relative to the largest reward, are the same."""
@@ -104,73 +100,46 @@ def solve_weighted(
         most_rounds: when to give up (NotConvergedError).
     """
     rewards = mdp.rewards @ weights
-    if mdp.criterion.num_steps is not None:
-        return _backwards(mdp, rewards, mdp.criterion.num_steps)
-    value = np.zeros(mdp.num_states) if start is None else start
-    return (_average if mdp.criterion.is_average else _discounted)(mdp, rewards, tolerance, value, most_rounds)
+    if not mdp.criterion.is_stationary:
+        return _backwards(mdp, rewards)
+    return _iterate(mdp, rewards, tolerance, np.zeros(mdp.num_states) if start is None else start, most_rounds)
 
 
-# -- discounted -------------------------------------------------------------------------------------------------------
+# -- modified policy iteration ----------------------------------------------------------------------------------------
 
 
-def _discounted(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
-    total = mdp.criterion.total
+def _iterate(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
+    contracts, total, small = mdp.criterion.contracts, mdp.criterion.total, _is_small(mdp)
+    # No policy leaves the reachable states, so bounds on an average over these alone are bounds.
+    inside = np.ones(mdp.num_states, dtype=np.bool_) if contracts else mdp.reachable
+    # The damped chain has the same gains and no periods.
+    damping = 1.0 if contracts else DAMPING
     largest = float(np.abs(rewards).max(initial=0.0)) * total
-    slack = 12 * EPSILON * largest * total  # what rounding of T v and of ties may do to the bounds
-    least = max(CLOSEST * largest, TINY)
-    rounding, small = max(least, slack), _is_small(mdp)
-    value = np.clip(value, -largest, largest)  # a guess from larger weights would lose more digits than the slack has
+    least, before = max(CLOSEST * largest, TINY), np.inf
+    if contracts:
+        value = np.clip(value, -largest, largest)  # a guess from larger weights would lose more digits than the slack
     for number in range(most_rounds):
-        # The bounds hold for any value function, and a constant in it does nothing to them but cost digits: rounding
-        # of large values, sustained by a period of the chain, would be multiplied by the total twice.
-        value = value - value.mean()
+        # The bounds hold for any value function, and a constant in it does nothing to them but cost digits.
+        value = value - value[inside].mean()
         pair_values, improved = _improve(mdp, rewards, value)
-        change = improved - value
-        # MacQueen's bounds for any v, widened by what rounding may do.
+        change = (improved - value)[inside]
+        # Rounding of T v and of ties. Relative values may be much larger than rewards, and then rounding is too.
+        scale = largest if contracts else largest + float(np.abs(value).max())
+        slack = 12 * EPSILON * scale * total
         bounds = mdp.criterion.bracket(float(mdp.initial @ improved), float(change.min()), float(change.max()))
         low, high = bounds[0] - slack, bounds[1] + slack
-        choices = _first_best(mdp, pair_values, improved, EPSILON * largest)
+        choices, rounding = _first_best(mdp, pair_values, improved, EPSILON * scale), max(least, slack)
         if high - low <= max(tolerance * abs(high), 4 * (least if small else rounding)):
             # The middle of the bracket: where another solve had better start.
-            centre = improved + mdp.criterion.factor * total * change.mean()
-            return Optimum(choices, low, high, centre, rounding)
+            return Optimum(choices, low, high, improved + mdp.criterion.factor * total * change.mean(), rounding)
         if small and number >= ROUNDS_BEFORE:
             return _policy_iteration(mdp, rewards, tolerance, choices)
-        value = _sweep(mdp, rewards, choices, improved)
-    raise NotConvergedError(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
-
-
-# -- average ----------------------------------------------------------------------------------------------------------
-
-
-def _average(mdp: TabularMDP, rewards: Floats, tolerance: float, value: Floats, most_rounds: int) -> Optimum:
-    inside = mdp.reachable
-    largest = float(np.abs(rewards).max(initial=0.0))
-    least, small = max(CLOSEST * largest, TINY), _is_small(mdp)
-    before = np.inf
-    for number in range(most_rounds):
-        value = value - value[inside].mean()  # relative values: they would drift otherwise
-        pair_values, improved = _improve(mdp, rewards, value)
-        # No policy leaves the reachable states, so bounds over these alone are bounds.
-        change = (improved - value)[inside]
-        # Relative values may be much larger than rewards, and then rounding is too.
-        scale = largest + float(np.abs(value).max())
-        slack = 12 * EPSILON * scale
-        bounds = mdp.criterion.bracket(0.0, float(change.min()), float(change.max()))
-        low, high = bounds[0] - slack, bounds[1] + slack
-        choices = _first_best(mdp, pair_values, improved, EPSILON * scale)
-        rounding = max(least, slack)
-        if high - low <= max(tolerance * abs(high), 4 * (least if small else rounding)):
-            return Optimum(choices, low, high, value, rounding)
-        if small and number >= ROUNDS_BEFORE:
-            return _policy_iteration(mdp, rewards, tolerance, choices)
-        # Bounds that hardly come closer in so many rounds tend to different limits.
-        if number % PATIENCE == PATIENCE - 1:
+        # Bounds on an average that hardly come closer in so many rounds tend to different limits.
+        if not contracts and number % PATIENCE == PATIENCE - 1:
             if high - low > STALLED * before:
                 _refuse(mdp, high - low)
             before = high - low
-        # The damped chain has the same gains and no periods.
-        value = _sweep(mdp, rewards, choices, value + DAMPING * (improved - value), DAMPING)
+        value = _sweep(mdp, rewards, choices, value + damping * (improved - value), damping)
     raise NotConvergedError(f"the bounds are still {high - low:.3g} apart after {most_rounds} rounds")
 
 
@@ -201,7 +170,7 @@ def _is_small(mdp: TabularMDP) -> bool:
         return False
     if isinstance(mdp.kernel, sparse.csr_array):
         return bool(mdp.kernel.nnz <= ENTRIES_UP_TO)
-    return mdp.num_transitions <= 0.1 * ENTRIES_UP_TO  # what is not yet written out takes more memory on the way
+    return mdp.num_transitions <= 0.5 * ENTRIES_UP_TO  # what is not yet written out takes more memory on the way
 
 
 class _Differences:
@@ -217,43 +186,22 @@ class _Differences:
         kernel: Any = mdp.kernel
         self.rows: Any = kernel if written else mdp.transitions
         self.row_of_pair = mdp.outcomes if written else np.arange(mdp.num_pairs)
-        self.unit = (int(np.diff(self.rows.indptr).max()) + 16) * EPSILON
-        # Some rows at a time, for the sums of all would take several times their memory.
-        steps = np.arange(0, self.rows.indptr[-1], AT_ONCE)
-        self.cuts = np.unique(np.append(np.searchsorted(self.rows.indptr, steps), len(self.rows.indptr) - 1))
-        self.likeliest = np.concatenate([self._likeliest(*cut) for cut in pairwise(self.cuts)])
-
-    def _likeliest(self, first: int, last: int) -> Ints:
-        """(row,) the likeliest next state of some rows, the first of equals."""
-        begins, entries = self._some(first, last)
-        data = self.rows.data[entries]
-        best = np.repeat(np.maximum.reduceat(data, begins), np.diff(np.append(begins, len(data))))
+        lengths, data = np.diff(self.rows.indptr), self.rows.data
+        self.unit = (int(lengths.max()) + 16) * EPSILON
+        # The likeliest next state of each row, the first of equals.
+        best = np.repeat(np.maximum.reduceat(data, self.rows.indptr[:-1]), lengths)
         places = np.where(data == best, np.arange(len(data)), len(data))
-        return np.asarray(self.rows.indices[entries][np.minimum.reduceat(places, begins)], dtype=np.int64)
-
-    def _some(self, first: int, last: int) -> tuple[Ints, slice]:
-        """Return the starts of some rows among their entries, and these entries."""
-        start = int(self.rows.indptr[first])
-        return self.rows.indptr[first:last] - start, slice(start, int(self.rows.indptr[last]))
-
-    def _sums(self, value: Floats, first: int, last: int) -> tuple[Floats, Floats, Floats]:
-        """Of some rows sum P (v(x') - v(m)), the same in magnitude, and the chance of other states than m."""
-        begins, entries = self._some(first, last)
-        data, states = self.rows.data[entries], self.rows.indices[entries]
-        middle = np.repeat(self.likeliest[first:last], np.diff(np.append(begins, len(data))))
-        moved = data * (value[states] - value[middle])
-        return (
-            np.add.reduceat(moved, begins),
-            np.add.reduceat(np.abs(moved), begins),
-            np.add.reduceat(np.where(states == middle, 0.0, data), begins),
-        )
+        self.likeliest = self.rows.indices[np.minimum.reduceat(places, self.rows.indptr[:-1])].astype(np.int64)
+        self.middle = np.repeat(self.likeliest, lengths)
 
     def _by_pairs(self, value: Floats) -> tuple[Floats, Floats, Floats]:
         """(pair,) P v - v in two summands, and the chance of other states than the likeliest."""
-        parts = zip(*(self._sums(value, *cut) for cut in pairwise(self.cuts)), strict=True)
-        moved, size, away = (np.concatenate(part)[self.row_of_pair] for part in parts)
+        data, states = self.rows.data, self.rows.indices
+        moved = data * (value[states] - value[self.middle])
+        parts = (moved, np.abs(moved), np.where(states == self.middle, 0.0, data))
+        sums, size, away = (np.add.reduceat(part, self.rows.indptr[:-1])[self.row_of_pair] for part in parts)
         led = value[self.likeliest[self.row_of_pair]] - value[self.mdp.state_of_pair]
-        return moved + led, size + np.abs(led), np.where(led == 0, away, 1.0)
+        return sums + led, size + np.abs(led), np.where(led == 0, away, 1.0)
 
     def __call__(self, value: Floats) -> tuple[Floats, Floats]:
         """(pair,) factor P v - v, and how far rounding may have put it off."""
@@ -291,13 +239,14 @@ class _Evaluated(NamedTuple):
 def _evaluate(mdp: TabularMDP, rewards: Floats, choices: Ints, differences: _Differences) -> _Evaluated:
     """Evaluate a policy by elimination, and correct what rounding left."""
     chain = Elimination(differences.chain(choices), mdp.criterion.factor)
-    means = chain.means(rewards[choices]) if mdp.criterion.is_average else np.zeros(mdp.num_states)
+    contracts = mdp.criterion.contracts
+    means = np.zeros(mdp.num_states) if contracts else chain.means(rewards[choices])
     # Without the mean, which is much larger, corrections are not lost in sums with it.
     excess = rewards - means[mdp.state_of_pair]
     value, noise = np.zeros(mdp.num_states), 4 * EPSILON * (np.abs(rewards) + np.abs(means[mdp.state_of_pair]))
     for _ in range(CORRECTIONS):
         own = excess[choices]
-        own = own - chain.means(own) if mdp.criterion.is_average else own
+        own = own if contracts else own - chain.means(own)
         if value.any() and (np.abs(own) <= noise[choices]).all():
             break
         part = chain.biases(own)
@@ -316,7 +265,7 @@ def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choice
         low, high = _bounds(mdp, found, choices)
         following = _improved(mdp, found, choices, differences, MEANS * largest)
         close, ended = high - low <= max(tolerance * abs(high), 4 * rounding), (following == choices).all()
-        if ended and not close and mdp.criterion.is_average:
+        if ended and not close and not mdp.criterion.contracts:
             spread = float(np.ptp(found.means[mdp.reachable]))
             if spread > 0.5 * (high - low):
                 _refuse(mdp, spread)
@@ -330,17 +279,15 @@ def _policy_iteration(mdp: TabularMDP, rewards: Floats, tolerance: float, choice
 def _bounds(mdp: TabularMDP, found: _Evaluated, choices: Ints) -> tuple[float, float]:
     """Return a lower bound on the policy, by its own pairs, and an upper bound on all, by all pairs."""
     # No policy leaves the reachable states, so of an average these alone count.
-    inside = mdp.reachable if mdp.criterion.is_average else np.ones(mdp.num_states, dtype=np.bool_)
+    inside = np.ones(mdp.num_states, dtype=np.bool_) if mdp.criterion.contracts else mdp.reachable
     mean, total = float(found.means[inside].mean()), mdp.criterion.total
     change = found.excess + (found.means - mean)[mdp.state_of_pair]
     least = float((change - found.noise)[choices[inside]].min())
     most = float((change + found.noise)[inside[mdp.state_of_pair]].max())
     # v is within a rounding of what the excess was computed from. T v is at least v + least, and at most v + most.
-    now, size = (
-        (mean, abs(mean))
-        if mdp.criterion.is_average
-        else (float(mdp.initial @ found.value), float(mdp.initial @ np.abs(found.value)))
-    )
+    now, size = mean, abs(mean)
+    if mdp.criterion.contracts:
+        now, size = float(mdp.initial @ found.value), float(mdp.initial @ np.abs(found.value))
     slack = 4 * EPSILON * size
     return now + least * total - slack, now + most * total + slack
 
@@ -368,16 +315,17 @@ def _best_of(mdp: TabularMDP, pair_values: Floats) -> Ints:
 # -- a number of steps ------------------------------------------------------------------------------------------------
 
 
-def _backwards(mdp: TabularMDP, rewards: Floats, num_steps: int) -> Optimum:
-    values = np.zeros((num_steps + 1, mdp.num_states))
-    choices = np.zeros((num_steps, mdp.num_states), dtype=np.int64)
+def _backwards(mdp: TabularMDP, rewards: Floats) -> Optimum:
+    steps = mdp.criterion.num_layers
+    values = np.zeros((steps + 1, mdp.num_states))
+    choices = np.zeros((steps, mdp.num_states), dtype=np.int64)
     largest = float(np.abs(rewards).max(initial=0.0)) * mdp.criterion.total
-    for step in reversed(range(num_steps)):
+    for step in reversed(range(steps)):
         pair_values, values[step] = _improve(mdp, rewards, values[step + 1])
         choices[step] = _first_best(mdp, pair_values, values[step], EPSILON * largest)
     now = float(mdp.initial @ values[0])
     # The errors of all steps add up.
-    slack = 16 * EPSILON * largest * num_steps
+    slack = 16 * EPSILON * largest * steps
     return Optimum(choices, now - slack, now + slack, values[:-1], slack)
 
 

@@ -34,9 +34,8 @@ for every problem.
 """
 
 from dataclasses import dataclass
-from math import comb
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -44,8 +43,8 @@ from scipy import sparse
 from evenhand.checks import check_memory, check_shape
 from evenhand.errors import InvalidInputError
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers._highs import Algorithm, LinearOptimum, LinearProgram, Waiting, solve_program
 from evenhand.solvers.dynamic_programming import solve_weighted
+from evenhand.solvers.highs import LinearOptimum, LinearProgram, solve_program
 from evenhand.solvers.occupancy import SELDOM, parts_of, policy_of
 from evenhand.solvers.pricing import values_of_parts
 from evenhand.typing import ArrayLike, Floats
@@ -125,14 +124,7 @@ class LinearProgramSolution:
 
 
 def count_lp(
-    mdp: TabularMDP,
-    weights: ArrayLike | None = None,
-    floors: ArrayLike = (),
-    *,
-    algorithm: Algorithm | None = None,
-    time_limit: float | None = None,
-    threads: int | None = None,
-    waiting: Waiting | None = None,
+    mdp: TabularMDP, weights: ArrayLike | None = None, floors: ArrayLike = (), **options: Any
 ) -> LinearProgramSolution:
     """Maximise a weighted sum of the objectives by the count dual LP.
 
@@ -140,10 +132,7 @@ def count_lp(
         mdp: the problem, on counts or on any other states; the objectives that have floors come last.
         weights: (objective,) weights of those without a floor; 1 by default, if there is one objective.
         floors: (objective,) the least that the last objectives must reach.
-        algorithm: algorithm of HiGHS; by the number of states by default.
-        time_limit: seconds after which the solver gives up (NotConvergedError).
-        threads: threads of HiGHS; its own choice by default.
-        waiting: called now and then with the seconds that the solver has taken.
+        options: of `solve_program`; the algorithm depends on the number of states by default.
 
     Raises:
         InfeasibleError: the floors cannot all be reached.
@@ -151,56 +140,29 @@ def count_lp(
     begin = perf_counter()
     if weights is None and mdp.rewards.shape[1] > 1:
         raise InvalidInputError(f"weights: expected one for each of the {mdp.rewards.shape[1]} objectives")
-    # Phase 1: build.
-    flow = _flow(mdp)
     weights, least = _read_weights(mdp, [1.0] if weights is None else weights, floors)
-    M = len(weights)
-    _check_size(mdp, num_rank_rows=len(least))
-    rewards = mdp.rewards[:, :M] @ weights
+    M, F = len(weights), len(least)
+    _check_size(mdp, num_rank_rows=F)
+    flow, rewards = _flow(mdp), mdp.rewards[:, :M] @ weights
     unit = _largest(rewards)
-    program = _count_program(flow, rewards / unit, mdp.rewards[:, M:], least)
-    # Phase 2: solve.
-    built = perf_counter()
-    algorithm = algorithm or _usual_algorithm(mdp)
-    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads, waiting=waiting)
-    # Phase 3: certify. The program was in units; multipliers are of the user's rewards again.
-    solved = perf_counter()
-    duals = unit * optimum.duals
+    program = _program(flow, rewards / unit, mdp.rewards[:, M:], least, np.full(F, np.inf))
+    optimum, times = _solve(mdp, program, options, begin)
     # Rows of floors are >= rows, and their multipliers not positive.
-    prices = np.maximum(-duals[: len(least)], 0.0)
+    prices = unit * np.maximum(-optimum.duals[:F], 0.0)
     supporting = np.concatenate([weights, prices])
-    certificate = _certify(mdp, flow, optimum.primal, supporting, float(prices @ least), duals[len(least) :])
-    return _solution(
-        program,
-        optimum,
-        certificate,
-        unit=unit,
-        welfare=float(certificate.values[:M] @ weights),
-        duals=(None, None),
-        times=(begin, built, solved),
-    )
+    certificate = _certify(mdp, flow, optimum.primal, supporting, float(prices @ least), unit * optimum.duals[F:])
+    welfare = float(certificate.values[:M] @ weights)
+    return _solution(program, optimum, certificate, unit, welfare, (None, None), times)
 
 
-def gini_lp(
-    mdp: TabularMDP,
-    weights: ArrayLike,
-    floors: ArrayLike = (),
-    *,
-    algorithm: Algorithm | None = None,
-    time_limit: float | None = None,
-    threads: int | None = None,
-    waiting: Waiting | None = None,
-) -> LinearProgramSolution:
+def gini_lp(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike = (), **options: Any) -> LinearProgramSolution:
     """Maximise the generalised Gini welfare of the objectives by the GGF-LP, as it is printed.
 
     Args:
         mdp: the problem, with one objective an arm or group; those that have floors come behind them.
         weights: (rank,) weights, the worst arm's first; they may not increase.
         floors: (objective,) the least that the last objectives must reach.
-        algorithm: algorithm of HiGHS; by the number of states by default.
-        time_limit: seconds after which the solver gives up (NotConvergedError).
-        threads: threads of HiGHS; its own choice by default.
-        waiting: called now and then with the seconds that the solver has taken.
+        options: of `solve_program`; the algorithm depends on the number of states by default.
 
     Raises:
         InfeasibleError: the floors cannot all be reached.
@@ -210,36 +172,35 @@ def gini_lp(
     # Weights that were computed may rise by a rounding.
     if (weights[1:] > weights[:-1] + 1e-12 * np.abs(weights[:-1])).any():
         raise InvalidInputError("weights: expected none larger than the one before it")
-    N = len(weights)
-    rows = N * N + len(least)
+    N, F = len(weights), len(least)
+    rows = N * N + F
     _check_size(mdp, num_rank_rows=rows)
-    # Phase 1: build. Rewards and weights have units of their own, and multipliers that of their product.
-    flow = _flow(mdp)
-    rewards = mdp.rewards[:, :N]
+    # Rewards and weights have units of their own, and multipliers that of their product.
+    flow, rewards = _flow(mdp), mdp.rewards[:, :N]
     reward_unit, weight_unit = _largest(rewards), _largest(weights)
-    program = _gini_program(flow, rewards / reward_unit, weights / weight_unit, mdp.rewards[:, N:], least)
-    built = perf_counter()
-    # Phase 2: solve.
-    algorithm = algorithm or _usual_algorithm(mdp)
-    optimum = solve_program(program, algorithm=algorithm, time_limit=time_limit, threads=threads, waiting=waiting)
-    solved = perf_counter()
-    # Phase 3: certify. Birkhoff: W(v) <= (w Q).v for every doubly stochastic Q, so Q is made one exactly.
+    # Row (i, j) is lambda_i + nu_j - w_i r_j q <= 0, ranks outside and arms inside.
+    ranked = -((weights / weight_unit)[:, None] * (rewards / reward_unit)[:, None, :]).reshape(-1, N * N)
+    one, ones = sparse.eye_array(N, format="csr"), np.ones((1, N))
+    duals = sparse.vstack([sparse.kron(one, ones, format="csr"), sparse.kron(ones, one, format="csr")])
+    program = _program(
+        flow,
+        np.zeros(mdp.num_pairs),
+        np.hstack([ranked, mdp.rewards[:, N:]]),
+        np.concatenate([np.full(N * N, -np.inf), least]),
+        np.concatenate([np.zeros(N * N), np.full(F, np.inf)]),
+        sparse.hstack([duals, sparse.csr_array((2 * N, F))], format="csr"),
+    )
+    optimum, times = _solve(mdp, program, options, begin)
+    # Birkhoff: W(v) <= (w Q).v for every doubly stochastic Q, so Q is made one exactly.
     unit = reward_unit * weight_unit
     assignment = doubly_stochastic(optimum.duals[: N * N].reshape(N, N))
     prices = unit * np.maximum(-optimum.duals[N * N : rows], 0.0)
     supporting = np.concatenate([weights @ assignment, prices])
     measure, rank_duals, arm_duals = np.split(optimum.primal, [flow.num_visits, flow.num_visits + N])
     certificate = _certify(mdp, flow, measure, supporting, float(prices @ least), unit * optimum.duals[rows:])
-    return _solution(
-        program,
-        optimum,
-        certificate,
-        unit=unit,
-        # The welfare of the exact values, the worst first, which is where the largest weight stands.
-        welfare=float(np.sort(certificate.values[:N]) @ weights),
-        duals=(unit * rank_duals, unit * arm_duals),
-        times=(begin, built, solved),
-    )
+    # The welfare of the exact values, the worst first, which is where the largest weight stands.
+    welfare = float(np.sort(certificate.values[:N]) @ weights)
+    return _solution(program, optimum, certificate, unit, welfare, (unit * rank_duals, unit * arm_duals), times)
 
 
 # -- reading, and what fits -------------------------------------------------------------------------------------------
@@ -254,10 +215,16 @@ def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tup
     return array, least
 
 
-def _usual_algorithm(mdp: TabularMDP) -> Algorithm:
-    """Primal simplex steps are policy improvements, and few; but each costs more the more states there are."""
+def _solve(
+    mdp: TabularMDP, program: LinearProgram, options: dict[str, Any], begin: float
+) -> tuple[LinearOptimum, tuple[float, float, float]]:
+    """Return the optimum, and the times at which work began, the program was built, and solved."""
+    # Primal simplex steps are policy improvements, and few; but each costs more the more states there are.
     few = mdp.num_states <= VERTEX_UP_TO and mdp.num_transitions <= VERTEX_ENTRIES
-    return "primal-simplex" if few else "interior-point"
+    usual = "primal-simplex" if few else "interior-point"
+    built = perf_counter()
+    optimum = solve_program(program, **options | {"algorithm": options.get("algorithm") or usual})
+    return optimum, (begin, built, perf_counter())
 
 
 def _largest(numbers: Floats) -> float:
@@ -267,7 +234,7 @@ def _largest(numbers: Floats) -> float:
 
 def _check_size(mdp: TabularMDP, num_rank_rows: int) -> None:
     """Refuse a program that would not fit, before any of it is built."""
-    steps = mdp.criterion.num_steps or 1
+    steps = mdp.criterion.num_layers
     entries = steps * (mdp.num_transitions + mdp.num_pairs * (1.0 + num_rank_rows))
     rows = steps * mdp.num_states + num_rank_rows
     size = f"{rows} rows, {steps * mdp.num_pairs} columns and {entries:.3g} non-zeros"
@@ -312,81 +279,56 @@ class _Flow(NamedTuple):
 def _flow(mdp: TabularMDP) -> _Flow:
     """The flow equations of the criterion; see the head of this file."""
     criterion, pairs = mdp.criterion, np.arange(mdp.num_pairs + 1)
+    steps = criterion.num_layers
     # A row of this matrix is a variable: 1 in the column of its state, for what leaves it.
     own = sparse.csr_array((np.ones(mdp.num_pairs), mdp.state_of_pair, pairs), shape=mdp.transitions.shape)
-    # ... and less what arrives from it, discounted.
-    moved = criterion.factor * mdp.transitions
-    if criterion.num_steps is not None:
-        # By steps: what leaves in step t arrives in step t + 1, and after the last step nowhere.
-        steps = criterion.num_steps
-        each, following = sparse.eye_array(steps), sparse.eye_array(steps, k=1)
-        matrix = sparse.csr_array(sparse.kron(each, own) - sparse.kron(following, moved))
-        right = np.concatenate([mdp.initial, np.zeros((steps - 1) * mdp.num_states)])
+    # ... and less what arrives from it, discounted: in the same step, or in the next.
+    arrivals, start = criterion.flow
+    factor = 1.0 if criterion.is_stationary else criterion.factor
+    moved = sparse.kron(arrivals.T, factor * mdp.transitions)
+    matrix = sparse.csr_array(sparse.kron(sparse.eye_array(steps), own) - moved)
+    if start.any():
+        right = np.asarray(np.kron(start > 0, mdp.initial), dtype=np.float64)
         return _Flow(matrix, right, np.full(steps * mdp.num_pairs, np.inf), steps)
-    if criterion.is_average:
-        # Of slow chains all coefficients are small, and HiGHS takes those below 1e-9 for 0.
-        balance = own - moved
-        unit = 2.0 ** np.floor(np.log2(np.abs(balance.data).max(initial=0.0) or 1.0))
-        # The flow alone leaves the scale of q open: one more row says that q sums to 1.
-        ones = sparse.csr_array(np.ones((mdp.num_pairs, 1)))
-        matrix = sparse.hstack([balance / unit, ones], format="csr")
-        # Without this, mass might circle in states that the start never leads to.
-        most = np.where(mdp.reachable[mdp.state_of_pair], np.inf, 0.0)
-        return _Flow(matrix, np.append(np.zeros(mdp.num_states), 1.0), most, 1, unit)
-    return _Flow(sparse.csr_array(own - moved), mdp.initial, np.full(mdp.num_pairs, np.inf), 1)
+    # Of slow chains all coefficients are small, and HiGHS takes those below 1e-9 for 0.
+    unit = 2.0 ** np.floor(np.log2(np.abs(matrix.data).max(initial=0.0) or 1.0))
+    # The flow alone leaves the scale of q open: one more row says that q sums to 1.
+    ones = sparse.csr_array(np.ones((mdp.num_pairs, 1)))
+    # Without this, mass might circle in states that the start never leads to.
+    most = np.where(mdp.reachable[mdp.state_of_pair], np.inf, 0.0)
+    right = np.append(np.zeros(mdp.num_states), 1.0)
+    return _Flow(sparse.hstack([matrix / unit, ones], format="csr"), right, most, 1, unit)
 
 
-def _count_program(flow: _Flow, rewards: Floats, served: Floats, floors: Floats) -> LinearProgram:
-    """The count dual LP: columns q; rows of the floors, then the flow equations.
+def _program(
+    flow: _Flow, gains: Floats, rows: Floats, lower: Floats, upper: Floats, more: sparse.csr_array | None = None
+) -> LinearProgram:
+    """Columns q and further ones, of which each gains 1; rows above the flow equations.
+
+    With lambda + c, nu - c every solution of the GGF-LP is one again, so the last of the further columns is pinned at
+    0: HiGHS takes the free direction for an unbounded one now and then.
 
     Args:
         flow: the flow equations.
-        rewards: (pair,) weighted rewards.
-        served: (pair, floor) the objectives that have floors.
-        floors: (floor,) the least they must reach.
+        gains: (pair,) gains of visits.
+        rows: (pair, row) coefficients of visits in the rows above.
+        lower: (row,) lower bounds of these rows.
+        upper: (row,) upper bounds.
+        more: (column, row) coefficients of the further columns.
     """
-    matrix = flow.matrix
-    if len(floors):
-        matrix = sparse.hstack([sparse.csr_array(flow.repeat(served)), matrix], format="csr")
+    matrix = sparse.hstack([sparse.csr_array(flow.repeat(rows)), flow.matrix], format="csr")
+    number = 0 if more is None else more.shape[0]
+    if number:
+        below = sparse.csr_array((number, len(flow.right)))
+        matrix = sparse.vstack([matrix, sparse.hstack([more, below])], format="csr")
+    limit = np.where(np.arange(number) < number - 1, np.inf, 0.0)
     return LinearProgram(
-        gains=flow.repeat(rewards),
+        gains=np.concatenate([flow.repeat(gains), np.ones(number)]),
         matrix=matrix.T,
-        row_lower=np.concatenate([floors, flow.right]),
-        row_upper=np.concatenate([np.full(len(floors), np.inf), flow.right]),
-        lower=np.zeros(flow.num_visits),
-        upper=flow.most,
-    )
-
-
-def _gini_program(flow: _Flow, rewards: Floats, weights: Floats, served: Floats, floors: Floats) -> LinearProgram:
-    """The GGF-LP: columns q, lambda, nu; rows (rank, arm) in order of ranks, floors, then the flow equations.
-
-    With lambda + c, nu - c every solution is one again, so the last nu is pinned at 0: HiGHS takes the free direction
-    for an unbounded one now and then.
-
-    Args:
-        flow: the flow equations.
-        rewards: (pair, arm) rewards.
-        weights: (rank,) weights.
-        served: (pair, floor) the objectives that have floors.
-        floors: (floor,) the least they must reach.
-    """
-    N, F = len(weights), len(floors)
-    # Row (i, j) is lambda_i + nu_j - w_i r_j q <= 0, ranks outside and arms inside.
-    ranked = -(weights[:, None] * rewards[:, None, :]).reshape(len(rewards), N * N)
-    above = sparse.csr_array(flow.repeat(np.hstack([ranked, served])))
-    one, ones = sparse.eye_array(N, format="csr"), np.ones((1, N))
-    of_rank, of_arm = sparse.kron(one, ones, format="csr"), sparse.kron(ones, one, format="csr")
-    no_flow = sparse.csr_array((2 * N, F + len(flow.right)))
-    visits = sparse.hstack([above, flow.matrix], format="csr")
-    prices = sparse.hstack([sparse.vstack([of_rank, of_arm], format="csr"), no_flow], format="csr")
-    return LinearProgram(
-        gains=np.concatenate([np.zeros(flow.num_visits), np.ones(2 * N)]),
-        matrix=sparse.vstack([visits, prices], format="csr").T,
-        row_lower=np.concatenate([np.full(N * N, -np.inf), floors, flow.right]),
-        row_upper=np.concatenate([np.zeros(N * N), np.full(F, np.inf), flow.right]),
-        lower=np.concatenate([np.zeros(flow.num_visits), np.full(2 * N - 1, -np.inf), [0.0]]),
-        upper=np.concatenate([flow.most, np.full(2 * N - 1, np.inf), [0.0]]),
+        row_lower=np.concatenate([lower, flow.right]),
+        row_upper=np.concatenate([upper, flow.right]),
+        lower=np.concatenate([np.zeros(flow.num_visits), -limit]),
+        upper=np.concatenate([flow.most, limit]),
     )
 
 
@@ -434,25 +376,23 @@ def _certify(
     """
     rewards = mdp.rewards @ weights
     guess = multipliers[: flow.steps * mdp.num_states].reshape(flow.steps, mdp.num_states) / flow.unit
+    stationary = mdp.criterion.is_stationary
+    long_run = stationary and not mdp.criterion.contracts
     # What lies ahead of each step: the next step's y, and after the last one nothing.
-    ahead = np.vstack([guess[1:], np.zeros(mdp.num_states)]) if flow.steps > 1 else guess
-    # `steps` is 1 both for no steps and for one; with one, nothing lies ahead either.
-    if mdp.criterion.num_steps == 1:
-        ahead = np.zeros_like(guess)
+    ahead = guess if stationary else np.vstack([guess[1:], np.zeros(mdp.num_states)])
     pair_values = rewards + mdp.criterion.factor * np.stack([mdp.transitions @ value for value in ahead])
     improved = np.maximum.reduceat(pair_values, mdp.offsets[:-1], axis=1)
     # Under an average only states that can be reached count, and no policy leaves them.
-    change = (improved - guess)[:, mdp.reachable] if mdp.criterion.is_average else improved - guess
+    change = (improved - guess)[:, mdp.reachable] if long_run else improved - guess
     now = float(mdp.initial @ improved[0])
     # Relative values of slow arms are large, and a bound on their mean must not be below it by their rounding.
-    rounding = 4 * np.finfo(np.float64).eps * float(np.abs(ahead).max()) if mdp.criterion.is_average else 0.0
+    rounding = 4 * np.finfo(np.float64).eps * float(np.abs(ahead).max()) if long_run else 0.0
     upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()) + rounding)[1] - floor_value
-    by_step = mdp.criterion.num_steps is not None
-    visits = measure.reshape(flow.steps, -1) if by_step else measure
+    visits = measure if stationary else measure.reshape(flow.steps, -1)
     parts, bound = _complete_policy(mdp, visits, weights, improved[0])
     upper_bound = min(upper_bound, bound - floor_value)
     found, occupancy = values_of_parts(mdp, parts)
-    return _Certificate(parts, occupancy, found, upper_bound, weights, guess if by_step else guess[0])
+    return _Certificate(parts, occupancy, found, upper_bound, weights, guess[0] if stationary else guess)
 
 
 def _complete_policy(
@@ -469,12 +409,12 @@ def _complete_policy(
     visits = np.add.reduceat(clean, mdp.offsets[:-1], axis=-1)
     # A share of the visits that is a solver's rounding is no sign of a policy.
     seldom = visits <= SELDOM * mdp.criterion.total
-    if not seldom.any() and not mdp.criterion.is_average:
+    if not seldom.any() and (mdp.criterion.contracts or measure.ndim == 2):
         return [(1.0, policy_of(mdp, clean))], np.inf
     clean[seldom[..., mdp.state_of_pair]] = 0.0
     unit = _largest(mdp.rewards @ weights)
     precision = min(1e-9 * mdp.criterion.total, 1e-6)
-    start = None if mdp.criterion.num_steps is not None else guess / unit
+    start = guess / unit if mdp.criterion.is_stationary else None
     best = solve_weighted(mdp, weights / unit, tolerance=precision, start=start)
     return parts_of(mdp, clean, fallback=best.choices), unit * best.upper_bound
 
@@ -483,7 +423,6 @@ def _solution(
     program: LinearProgram,
     optimum: LinearOptimum,
     certificate: _Certificate,
-    *,
     unit: float,
     welfare: float,
     duals: tuple[Floats | None, Floats | None],
@@ -506,41 +445,3 @@ def _solution(
         num_rows=program.num_rows,
         num_columns=program.num_columns,
     )
-
-
-# -- as printed in the paper ------------------------------------------------------------------------------------------
-
-
-class ProgramSize(NamedTuple):
-    """Size of a program according to the paper."""
-
-    num_rows: int
-    num_columns: int
-
-
-def paper_gini_lp_size(num_arms: int, num_states: int) -> ProgramSize:
-    """Size of the GGF-LP in the paper: N^2 + S^N constraints and 2N + (N + 1) S^N variables.
-
-    This is for one unit of one resource, which one of N arms can get, or none; `gini_lp` builds exactly as many.
-
-    Args:
-        num_arms: N.
-        num_states: S, of an arm.
-    """
-    joint = num_states**num_arms
-    return ProgramSize(num_arms**2 + joint, 2 * num_arms + (num_arms + 1) * joint)
-
-
-def paper_count_lp_size(num_arms: int, num_states: int) -> ProgramSize:
-    """Size of the count dual LP in the paper: C(N+S-1, S-1) constraints and S + 1 variables for each.
-
-    The text has A variables a count state, with A = 2; the table prints 24, 40, 60, 84, 112, 144 for N = 2, ..., 7 and
-    S = 3, which is four, not two: an action on counts gives the one unit to an arm in one of the S states or to
-    none, so A = S + 1. States without an arm are among them; `count_lp` leaves those out and has fewer columns.
-
-    Args:
-        num_arms: N.
-        num_states: S, of an arm.
-    """
-    counts = comb(num_arms + num_states - 1, num_states - 1)
-    return ProgramSize(counts, counts * (num_states + 1))

@@ -58,7 +58,7 @@ SELDOM = 1e-10
 # -- from a policy to its visits --------------------------------------------------------------------------------------
 
 
-def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
+def occupancy_measure(mdp: TabularMDP, probabilities: Floats) -> Floats:
     """The visits to each pair, by the criterion's weights of time.
 
     Args:
@@ -69,19 +69,24 @@ def occupancy(mdp: TabularMDP, probabilities: Floats) -> Floats:
     Returns:
         (pair,) visits; (step, pair) where the criterion has a number of steps.
     """
-    num_steps = mdp.criterion.num_steps
-    if num_steps is not None:
-        by_step = np.broadcast_to(probabilities, (num_steps, mdp.num_pairs))
-        return _push_forward(mdp, by_step)
+    if not mdp.criterion.is_stationary:
+        return _push_forward(mdp, np.broadcast_to(probabilities, (mdp.criterion.num_layers, mdp.num_pairs)))
     check_policy_table(mdp, probabilities)
     # (state, outcome) the chance of each outcome: pairs that lead to the same outcome add up.
     choose = sparse.csr_array((probabilities, mdp.outcomes, mdp.offsets), shape=(mdp.num_states, mdp.kernel.shape[0]))
-    if mdp.criterion.is_average:
-        visits = _long_run(mdp, choose)
+    criterion, initial = mdp.criterion, mdp.initial
+    # Where the total is large, so is what a residual does to values.
+    direct = CLASSES_UP_TO if not criterion.contracts or criterion.total > LARGE_TOTAL else DENSE_UP_TO
+    if mdp.num_states <= direct:
+        chain = Elimination(_chain(mdp, choose), criterion.factor)
+        visits = chain.visits(initial) if criterion.contracts else chain.shares(initial)
     else:
-        # Where the total is large, so is what a residual does to values.
-        few = DENSE_UP_TO if mdp.criterion.total <= LARGE_TOTAL else CLASSES_UP_TO
-        visits = _solve_dense(mdp, choose) if mdp.num_states <= few else _solve_by_steps(mdp, choose)
+        back, forth = sparse.csr_array(choose.T), mdp.kernel.T
+        push = lambda q: np.asarray(criterion.factor * (forth @ (back @ q)))  # noqa: E731
+        if criterion.contracts:
+            visits = discounted_visits(push, initial, criterion.total, initial * criterion.total)
+        else:
+            visits = settle(push, initial)
     return np.asarray(np.repeat(visits, np.diff(mdp.offsets)) * probabilities)
 
 
@@ -113,34 +118,26 @@ def _chain(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
     return np.asarray((choose[:, used] @ mdp.kernel[used]).toarray())
 
 
-def _solve_dense(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
-    return Elimination(_chain(mdp, choose), mdp.criterion.factor).visits(mdp.initial)
+def discounted_visits(push: Callable[[Floats], Floats], initial: Floats, total: float, start: Floats) -> Floats:
+    """(state,) discounted visits q = mu + gamma P^T q of a chain that is not written out.
 
+    By BiCGSTAB, and from wherever it stops by the plain iteration, which contracts.
 
-def _solve_by_steps(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
-    """BiCGSTAB, and from wherever it stops the plain iteration, which contracts."""
-    back, forth = sparse.csr_array(choose.T), mdp.kernel.T
-
-    def step(q: Floats) -> Floats:
-        return np.asarray(mdp.criterion.factor * (forth @ (back @ q)))
-
-    operator = linalg.LinearOperator((mdp.num_states, mdp.num_states), matvec=lambda q: q - step(q), dtype=np.float64)
-    total = mdp.criterion.total
-    q, _ = linalg.bicgstab(operator, mdp.initial, x0=mdp.initial * total, rtol=1e-13, atol=0.0, maxiter=300)
-    # BiCGSTAB can break down; the start is as good as any for what follows.
+    Args:
+        push: from the (state,) distribution of a state to that of the next, discounted.
+        initial: (state,) initial distribution.
+        total: sum of all visits.
+        start: (state,) a first guess.
+    """
+    size = len(initial)
+    operator = linalg.LinearOperator((size, size), matvec=lambda q: q - push(q), dtype=np.float64)
+    q, _ = linalg.bicgstab(operator, initial, x0=start, rtol=1e-13, atol=0.0, maxiter=300)
+    # BiCGSTAB can break down.
     if not np.isfinite(q).all():
-        q = mdp.initial * total
-    while np.abs((following := mdp.initial + step(q)) - q).sum() > RESIDUAL * total:
+        q = initial * total
+    while np.abs((following := initial + push(q)) - q).sum() > RESIDUAL * total:
         q = following
     return np.asarray(following)
-
-
-def _long_run(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
-    """(state,) the share of time in each state in the long run, from the initial distribution."""
-    if mdp.num_states <= CLASSES_UP_TO:
-        return long_run_shares(_chain(mdp, choose), mdp.initial)
-    back, forth = sparse.csr_array(choose.T), mdp.kernel.T
-    return settle(lambda distribution: np.asarray(forth @ (back @ distribution)), mdp.initial)
 
 
 def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
@@ -232,7 +229,7 @@ def parts_of(mdp: TabularMDP, measure: Floats, fallback: Ints, seldom: float = S
     Returns:
         One policy with share 1 but for `average`, which has one per closed class of the measure.
     """
-    if not mdp.criterion.is_average:
+    if mdp.criterion.contracts or measure.ndim == 2:
         return [(1.0, policy_of(mdp, measure, fallback))]
     # Phase 1: strike out states and pairs that only rounding visits; they might join classes that are apart.
     visits = np.add.reduceat(np.maximum(measure, 0.0), mdp.offsets[:-1])

@@ -14,9 +14,9 @@ import numpy as np
 
 from evenhand.model.objective import Objective
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers.column_generation.oracle import Priced
+from evenhand.solvers.column_generation.master import Priced
 from evenhand.solvers.dynamic_programming import solve_weighted
-from evenhand.solvers.occupancy import CLASSES_UP_TO, SELDOM, occupancy, parts_of, total_visits
+from evenhand.solvers.occupancy import CLASSES_UP_TO, SELDOM, occupancy_measure, parts_of, total_visits
 from evenhand.typing import Floats, Ints
 
 
@@ -56,7 +56,7 @@ class TabularPricing:
         chosen = np.zeros((*best.choices.shape[:-1], self.mdp.num_pairs))
         # A deterministic policy as a table of 0 and 1, by steps if there are.
         np.put_along_axis(chosen, best.choices, 1.0, axis=-1)
-        visits = np.take_along_axis(occupancy(self.mdp, chosen), best.choices, axis=-1)
+        visits = np.take_along_axis(occupancy_measure(self.mdp, chosen), best.choices, axis=-1)
         self.choices.append(best.choices)
         self.visits.append(visits)
         values = visits.reshape(-1) @ self.mdp.rewards[best.choices.reshape(-1)]
@@ -93,5 +93,5 @@ def values_of_parts(mdp: TabularMDP, parts: list[tuple[float, Floats]]) -> tuple
         mdp: the problem.
         parts: shares and probabilities.
     """
-    visits = sum(share * total_visits(occupancy(mdp, probabilities)) for share, probabilities in parts)
+    visits = sum(share * total_visits(occupancy_measure(mdp, probabilities)) for share, probabilities in parts)
     return np.asarray(visits @ mdp.rewards), np.asarray(visits)

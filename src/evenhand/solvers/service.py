@@ -47,7 +47,7 @@ def reached(types: ArmTables, allowed: Bools, criterion: Criterion) -> Bools:
     edges = ((types.transitions > 0) & allowed[..., None]).any(axis=2)
     now = types.initial > 0
     # The reward of the last of T steps is earned after T - 1 moves; and S moves lead wherever any number of moves does.
-    steps = types.rewards.shape[1] if criterion.num_steps is None else criterion.num_steps - 1
+    steps = types.rewards.shape[1] if criterion.is_stationary else criterion.num_layers - 1
     for _ in range(min(steps, types.rewards.shape[1])):
         now = now | (now[..., None] & edges).any(axis=1)
     return np.asarray(now)
@@ -76,11 +76,11 @@ def best_values(types: ArmTables, allowed: Bools, criterion: Criterion) -> Float
         allowed: (type, state, action) what may be chosen; some action in every state.
         criterion: criterion of rewards over time.
     """
-    if criterion.is_average:
-        return _best_means(types, allowed, criterion)
-    if criterion.num_steps is not None:
+    if not criterion.is_stationary:
         return _backwards(types, allowed, criterion)
-    return _by_iteration(types, allowed, criterion, np.arange(len(types)))
+    if criterion.contracts:
+        return _by_iteration(types, allowed, criterion, np.arange(len(types)))
+    return _best_means(types, allowed, criterion)
 
 
 def _by_iteration(types: ArmTables, allowed: Bools, criterion: Criterion, rows: Ints) -> Floats:
@@ -92,11 +92,10 @@ def _by_iteration(types: ArmTables, allowed: Bools, criterion: Criterion, rows: 
 
 def _backwards(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
     """Backward induction that keeps no step but the last."""
-    assert criterion.num_steps is not None
-    if criterion.num_steps > MOST_STEPS:
+    if criterion.num_layers > MOST_STEPS:
         return np.full(len(types), np.nan)
     real, values = allowed.any(axis=-1), np.zeros(types.rewards.shape[:2])
-    for _ in range(criterion.num_steps):
+    for _ in range(criterion.num_layers):
         action_values = types.rewards + criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, values)
         values = np.where(real, np.where(allowed, action_values, -np.inf).max(axis=-1), 0.0)
     return np.asarray((types.initial * values).sum(axis=-1))
@@ -127,7 +126,7 @@ def best_chains(types: ArmTables, allowed: Bools, row: int) -> tuple[Floats, Flo
         allowed: (type, state, action) what may be chosen.
         row: which of the types it is.
     """
-    from evenhand.solvers._highs import LinearProgram, solve_program  # few models need it
+    from evenhand.solvers.highs import LinearProgram, solve_program  # few models need it
 
     size = int(types.num_states[row])
     # Rows, a pair each: g - P g >= 0, then g + h - P h >= r. Minimised, so gains are negative.

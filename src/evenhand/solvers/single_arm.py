@@ -33,16 +33,13 @@ from functools import cached_property
 
 import numpy as np
 
-from evenhand.errors import NotApplicableError, NotConvergedError
+from evenhand.errors import NotApplicableError
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
-MOST_ROUNDS = 200
-"""Rounds of policy iteration after which something is wrong."""
-
 MOST_SWEEPS = 100
-"""Rounds of policy iteration in a bound; what is missing after them goes into the bound."""
+"""Rounds of policy iteration; what is missing after them goes into the bound."""
 
 ROUNDING = 1e-13
 """Advantages up to this share of the largest relative value are rounding."""
@@ -91,20 +88,13 @@ class SingleArms:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The axes of one arm's gains: (state, action), or (step, state, action)."""
-        steps = self.criterion.num_steps
         own = self.types.rewards.shape[1:]
-        return own if steps is None else (steps, *own)
+        return own if self.criterion.is_stationary else (self.criterion.num_layers, *own)
 
-    @cached_property
-    def weights(self) -> Floats:
-        """Weight of a visit at each step, shaped to go with (step, state, action)."""
-        steps = self.criterion.num_steps
-        return np.ones(1) if steps is None else self.criterion.time_weights(steps)[:, None, None]
-
-    def chunk(self) -> int:
-        """Return the number of rows of one batch."""
-        inner = self.types.transitions[0].size + int(np.prod(self.shape))
-        return max(1, ENTRIES // int(inner))
+    def chunks(self, number: int) -> list[slice]:
+        """Return batches of rows."""
+        step = max(1, ENTRIES // int(self.types.transitions[0].size + np.prod(self.shape)))
+        return [slice(begin, begin + step) for begin in range(0, max(number, 1), step)]
 
     def best(self, rows: Ints, gains: Floats, start: Indices | None = None) -> Responses:
         """The best policy of some arms.
@@ -114,17 +104,17 @@ class SingleArms:
             gains: (row, state, action), or (row, step, state, action), gains of the actions.
             start: (row, state) policies from which policy iteration starts; idling by default.
         """
-        parts = []
-        for begin in range(0, len(rows), self.chunk()):
-            part = slice(begin, begin + self.chunk())
-            parts.append(self._best_part(rows[part], gains[part], None if start is None else start[part]))
+        parts = [
+            self._best_part(rows[part], gains[part], None if start is None else start[part])
+            for part in self.chunks(len(rows))
+        ]
         if len(parts) == 1:
             return parts[0]
         fields = ("measure", "ahead", "bound")
         return Responses(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
 
     def _best_part(self, rows: Ints, gains: Floats, start: Indices | None) -> Responses:
-        if self.criterion.num_steps is not None:
+        if not self.criterion.is_stationary:
             return self._best_in_time(rows, gains)
         moves, allowed, initial = self.types.transitions[rows], self.allowed[rows], self.initial[rows]
         policy = (self.types.idle[rows] if start is None else start).astype(np.int64)
@@ -164,7 +154,7 @@ class SingleArms:
                 now = _discounted_visits(chain, now, self.criterion.factor) / self.criterion.total
             visits[:, step] = now[..., None] * choices[:, step]
             now = np.einsum("tsa,tsaj->tj", visits[:, step], moves)
-        return np.asarray(visits * self.weights)
+        return np.asarray(visits * self.criterion.layer_weights[:, None, None])
 
     def follow(self, rows: Ints, raw: Floats) -> Floats:
         """The occupancy measures of the choices that raw ones show, without their errors of rounding.
@@ -174,11 +164,7 @@ class SingleArms:
             raw: (row, state, action), or (row, step, state, action): approximate frequencies of the pairs, those
                 of an arm, or of each step, together about 1.
         """
-        parts = []
-        for begin in range(0, len(rows), self.chunk()):
-            part = slice(begin, begin + self.chunk())
-            parts.append(self._follow_part(rows[part], raw[part]))
-        return np.concatenate(parts)
+        return np.concatenate([self._follow_part(rows[part], raw[part]) for part in self.chunks(len(rows))])
 
     def _follow_part(self, rows: Ints, raw: Floats) -> Floats:
         if not self.criterion.is_average:
@@ -190,7 +176,7 @@ class SingleArms:
 
     def _follow_choices(self, rows: Ints, raw: Floats, noise: float) -> Floats:
         choices = self.choices(rows, raw, noise)
-        if self.criterion.num_steps is not None:
+        if not self.criterion.is_stationary:
             return self._visits_in_time(rows, choices)
         chain = np.einsum("tsa,tsaj->tsj", choices, self.types.transitions[rows])
         if self.criterion.is_average:
@@ -206,7 +192,7 @@ class SingleArms:
         idle = np.arange(raw.shape[-1]) == self.types.idle[rows][..., None]
         idle = idle & self.allowed[rows]
         seen = visits > 0
-        otherwise = idle if self.criterion.num_steps is None else idle[:, None]
+        otherwise = idle if self.criterion.is_stationary else idle[:, None]
         return np.where(seen, raw / np.where(seen, visits, 1.0), otherwise)
 
 
@@ -376,13 +362,16 @@ def _stationary(chain: Floats, mass: Floats, real: Bools) -> Floats:
     return _between_returns(chain, marks, share / steps)
 
 
-def check_communicating(types: ArmTables, allowed: Bools) -> None:
-    """Raise NotApplicableError unless every arm has long-run means that do not depend on where it starts.
+def check_communicating(types: ArmTables, allowed: Bools, criterion: Criterion) -> None:
+    """Raise NotApplicableError under the average, unless no long-run mean of an arm depends on where it starts.
 
     Args:
         types: the arms.
         allowed: (type, state, action) what may be chosen.
+        criterion: criterion of rewards over time.
     """
+    if not criterion.is_average:
+        return
     bad = np.flatnonzero(~are_communicating(types, allowed))
     if len(bad):
         name = types.labels[bad[0]][0] if types.labels else ""
@@ -434,18 +423,14 @@ def action_values(
         floor_prices: (type,) reward of service itself; 0 by default.
     """
     gains = gains_at(types, weights, prices, criterion, floor_prices)
+    ahead = SingleArms(types, types.valid, types.initial, criterion).best(np.arange(len(types)), gains).ahead
     # Actions that do not exist must not be chosen; states that do not exist must not spread infinities.
     missing = np.where(types.valid.any(axis=2, keepdims=True), -np.inf, 0.0)
-    if criterion.num_steps is None and not criterion.is_average:
-        return _discounted_values(types, gains, missing, criterion.factor)
-    arms = SingleArms(types, types.valid, types.initial, criterion)
-    ahead = arms.best(np.arange(len(types)), gains).ahead
-    if criterion.is_average:
-        return np.where(types.valid, gains + np.einsum("tsaj,tj->tsa", types.transitions, ahead), missing)
-    # Behind the last step there is nothing, or the same step again if it lasts.
-    later = np.concatenate([ahead[:, 1:], ahead[:, -1:] if criterion.lasts else np.zeros_like(ahead[:, :1])], axis=1)
-    values_now = gains + criterion.factor * np.einsum("tsaj,tuj->tusa", types.transitions, later)
-    return np.where(types.valid[:, None], values_now, missing[:, None])
+    if criterion.is_stationary:
+        expected = np.einsum("tsaj,tj->tsa", types.transitions, ahead)
+        return np.where(types.valid, gains + criterion.factor * expected, missing)
+    expected = np.einsum("tsaj,tuj->tusa", types.transitions, criterion.following(ahead))
+    return np.where(types.valid[:, None], gains + criterion.factor * expected, missing[:, None])
 
 
 def gains_at(
@@ -463,31 +448,8 @@ def gains_at(
     gains = weights[:, None, None] * types.rewards
     if floor_prices is not None:
         gains = gains + floor_prices[:, None, None] * types.served
-    if criterion.num_steps is None:
+    if criterion.is_stationary:
         return np.asarray(gains - types.usage @ prices)
     # The same price at every step, unless each has its own.
-    by_step = np.broadcast_to(prices, (criterion.num_steps, types.usage.shape[-1]))
+    by_step = np.broadcast_to(prices, (criterion.num_layers, types.usage.shape[-1]))
     return np.asarray(gains[:, None] - np.einsum("tsak,uk->tusa", types.usage, by_step))
-
-
-def _discounted_values(types: ArmTables, gains: Floats, missing: Floats, discount: float) -> Floats:
-    choice = types.idle
-    for _ in range(MOST_ROUNDS):
-        values = _values_of(types, gains, choice, discount)
-        values_now = gains + discount * np.einsum("tsaj,tj->tsa", types.transitions, values)
-        values_now = np.where(types.valid, values_now, missing)
-        current = np.take_along_axis(values_now, choice[:, :, None], axis=2)[:, :, 0]
-        best = values_now.max(axis=2)
-        # Not by rounding alone, or two equally good actions could swap for ever.
-        better = best > current + 1e-12 * np.abs(best).max(axis=1, keepdims=True)
-        if not better.any():
-            return np.asarray(values_now)
-        choice = np.where(better, values_now.argmax(axis=2), choice).astype(np.int32)
-    raise NotConvergedError(f"policy iteration of single arms did not end within {MOST_ROUNDS} rounds")
-
-
-def _values_of(types: ArmTables, rewards: Floats, choice: Indices, discount: float) -> Floats:
-    """(type, state) values of one policy a type; 0 in padded states."""
-    moves = np.take_along_axis(types.transitions, choice[:, :, None, None], axis=2)[:, :, 0]
-    own = np.take_along_axis(rewards, choice[:, :, None], axis=2)
-    return np.asarray(np.linalg.solve(np.eye(moves.shape[1]) - discount * moves, own)[..., 0], dtype=np.float64)

@@ -13,6 +13,11 @@ Several pieces need far fewer rounds than one (multicut; Birge and Louveaux, 198
 which sum to 1 in each piece, s = sum_b sum_k mu_bk s_b^k supports F. It becomes a support of the welfare itself,
 W(v) <= g.v + c for every v: the same slopes where F = W; for a power mean, which is homogeneous, the gradient that is
 proportional to s, g = s W(x) / (s.x) with x_n = (N s_n / count_n)^(-1/alpha), and c = 0.
+
+The supergradients of a rank-weighted welfare are the points of the permutahedron of its weights, the convex hull of
+their permutations: W(v) = min { g.v : g in it }. With a point z sorted downwards, the nearest point in it is
+z - isotonic(z - w), where isotonic is the least-squares fit that does not increase (Lim and Wright, 2016). Equal
+entries stay equal, so the arms of a type are one entry, weighted by their number. O(N log N).
 """
 
 from collections.abc import Callable
@@ -20,6 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from evenhand.errors import InvalidInputError, OutOfDomainError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
@@ -270,3 +276,22 @@ def best_between(function: Callable[[float], float], rounds: int = 40) -> float:
             high = right
     # The left end stays a candidate, so that the welfare never falls, and comes first, so that a tie moves nothing.
     return max([0.0, (low + high) / 2, 1.0], key=function)
+
+
+def project_types(point: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
+    """(type,) the nearest weights in the permutahedron of the rank weights, with equal weights within a type.
+
+    Args:
+        point: (type,) any numbers.
+        counts: (type,) number of arms of each type.
+        welfare: welfare that defines the rank weights.
+    """
+    # The decreasing regression of the excess of the point over the rank weights is subtracted.
+    order = np.argsort(-point, kind="stable")
+    last = np.cumsum(counts[order])
+    first = last - counts[order]
+    mean = welfare.rank_mass(first, last, int(last[-1])) / counts[order]
+    fit = isotonic_regression(point[order] - mean, weights=counts[order], increasing=False)
+    member = np.empty_like(point)
+    member[order] = np.maximum(point[order] - fit.x, 0.0)
+    return member

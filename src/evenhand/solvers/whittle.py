@@ -31,28 +31,21 @@ with an advantage of 0 but for rounding. If the arm is not indexable, a state an
 an indexable arm.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from evenhand import kernels
 from evenhand.checks import Faults, check_distributions, check_finite, check_memory, check_shape
 from evenhand.errors import InvalidInputError, NotConvergedError
-from evenhand.kernels import whittle_layers, whittle_pivots
-from evenhand.kernels.whittle_pivots import CROWDED, DONE, SPLIT, STUCK, Sweeps
 from evenhand.model.criterion import Criterion, Discounted
 from evenhand.solvers.average_pieces import indices_by_pieces
 from evenhand.solvers.closed_classes import closed_classes, never_splits
-from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints
+from evenhand.typing import ArrayLike, Bools, Floats, Indices, Ints
 
-COMPILE_FROM = 1e8
-"""Elementary operations (`_work`) from which compiled code is taken."""
-
-CARE = (1e-14, 0.0)
-"""Relative errors of a row that make a tableau be built afresh: usually, and where that was not accurate."""
-
-ACCURATE, SOUND = 1e-11, 1e-8
-"""Relative errors of a sweep: above the first it is done again with care, above the second it is refused."""
+SOUND = 1e-8
+"""Relative error of a sweep above which it is refused."""
 
 NEARLY_ONE = 1 - 1e-7
 """A discount whose optimal policies are candidates for those of an average."""
@@ -102,7 +95,11 @@ class WhittleResult:
 
 
 def whittle_indices(
-    transitions: ArrayLike, rewards: ArrayLike, criterion: Criterion | float, num_states: ArrayLike | None = None
+    transitions: ArrayLike,
+    rewards: ArrayLike,
+    criterion: Criterion | float,
+    num_states: ArrayLike | None = None,
+    most_pivots: int = MOST_PIVOTS,
 ) -> WhittleResult:
     """Return the Whittle index of every state of every arm.
 
@@ -111,8 +108,12 @@ def whittle_indices(
         rewards: (arm, state, action) rewards.
         criterion: criterion; a number is a discount.
         num_states: (arm,) number of real states, the first ones; all by default.
+        most_pivots: changes of the optimal policy per state (and step) after which an arm is given up.
+
+    Raises:
+        NotConvergedError: rounding outweighs the advantages of an arm, or its policy changes too often.
     """
-    arms = _Arms(transitions, rewards, criterion, num_states)
+    arms = _Arms(transitions, rewards, criterion, num_states, most_pivots)
     # Steps have indices of their own, found backwards; everything below is for time without an end.
     if arms.criterion.num_steps is not None:
         return _by_layers(arms, arms.criterion.num_steps)
@@ -138,14 +139,11 @@ def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
     number, most = arms.rewards.shape[:2]
     size = 8.0 * num_steps * most * (number + 8 * most)
     check_memory(size, f"indices of {number} arms over {num_steps} steps", "Use fewer steps, or a discount.")
-    # As in `_work`: in NumPy each layer has a fixed cost.
-    work = float((num_steps * (200_000 + num_steps * arms.num_states.astype(np.float64) ** 3)).sum())
-    kernel = whittle_layers.index_layers_fast if work >= COMPILE_FROM else whittle_layers.index_layers
-    factor = arms.criterion.factor
-    found = kernel(arms.transitions, arms.rewards, arms.num_states, factor, num_steps, MOST_PIVOTS)
-    bad = np.flatnonzero((found.errors > SOUND) | (found.status != DONE))
+    tables, factor = (arms.transitions, arms.rewards, arms.num_states), arms.criterion.factor
+    found = kernels.index_layers(tables, factor, num_steps, arms.most_pivots)
+    bad = np.flatnonzero((found.errors > SOUND) | found.crowded)
     if len(bad):
-        why = "the optimal policy changes too often" if found.status[bad[0]] else "too many steps for doubles"
+        why = "the optimal policy changes too often" if found.crowded[bad[0]] else "too many steps for doubles"
         raise NotConvergedError(f"arm {bad[0]}: {why}; use fewer steps, or a discount")
     indexable = found.regained[:, 1] < 0
     return WhittleResult(
@@ -169,7 +167,9 @@ class _Arms:
         rewards: ArrayLike,
         criterion: Criterion | float,
         num_states: ArrayLike | None,
+        most_pivots: int = MOST_PIVOTS,
     ) -> None:
+        self.most_pivots = most_pivots
         # A copy: Numba compiles separately for read-only arrays.
         self.rewards: Floats = np.array(rewards, dtype=np.float64, order="C")
         check_shape(self.rewards, {"arm": None, "state": None, "action": 2}, "rewards")
@@ -196,12 +196,21 @@ class _Arms:
         # The tableau trusts that rows sum to 1 to the last digit, not only to the last that was written down.
         self.transitions = rows / rows.sum(axis=-1, keepdims=True)
 
-    def take(self, arms: Ints) -> tuple[Floats, Floats, Floats, Ints, float, float]:
-        """Some of the arms, as the kernels want them."""
+    def sweep(self) -> "kernels.Sweeps":
+        """Sweep all arms.
+
+        Raises:
+            NotConvergedError: the policy of an arm changed more often than allowed.
+        """
         # The long run forgets the start.
-        initial = 0 * self.initial[arms] if self.criterion.is_average else self.initial[arms]
-        time = self.criterion.factor, self.criterion.total
-        return self.transitions[arms], self.rewards[arms], initial, self.num_states[arms], *time
+        initial = 0 * self.initial if self.criterion.is_average else self.initial
+        tables = self.transitions, self.rewards, initial, self.num_states
+        sweeps = kernels.sweep_arms(tables, self.criterion.factor, self.criterion.total, self.most_pivots)
+        crowded = np.flatnonzero(sweeps.status == kernels.CROWDED)
+        if len(crowded):
+            room = sweeps.charges.shape[1]
+            raise NotConvergedError(f"arm {crowded[0]}: the optimal policy changed more than {room} times")
+        return sweeps
 
     def leave_out(self, arm: int) -> None:
         """Put an arm that always goes to its first state in the place of one that is refused."""
@@ -238,21 +247,13 @@ def _check_sizes(num_states: ArrayLike | None, num_arms: int, most: int) -> Ints
     return sizes.astype(np.int64)
 
 
-def _work(num_states: Ints) -> float:
-    """Elementary operations of the sweeps in NumPy, in which each pivot has a fixed cost."""
-    sizes = num_states.astype(np.float64)
-    return float((sizes * (20_000 + sizes**2)).sum())
-
-
 # -- sweeps, and refused arms -----------------------------------------------------------------------------------------
 
 
-def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
+def _sweep(arms: _Arms) -> tuple["kernels.Sweeps", dict[int, str]]:
     """Sweep all arms; return also the reasons of those that are refused."""
-    if not len(arms.num_states):
-        return Sweeps.empty(0, arms.rewards.shape[1], 0), {}
     if not arms.criterion.is_average:
-        sweeps = _swept(arms)
+        sweeps = arms.sweep()
         _check_rounding(sweeps, {})
         return sweeps, {}
     refused: dict[int, str] = {}
@@ -263,7 +264,7 @@ def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
         if why := arms.split_by(arm, np.ones(arms.num_states[arm], dtype=np.bool_)):
             refused[arm] = why
             arms.leave_out(arm)
-    sweeps = _swept(arms)
+    sweeps = arms.sweep()
     for arm in [arm for arm in doubtful.tolist() if arm not in refused]:
         if why := next(
             (why for active in _policies_on_path(arms, sweeps, arm) if (why := arms.split_by(arm, active))), ""
@@ -275,13 +276,13 @@ def _sweep(arms: _Arms) -> tuple[Sweeps, dict[int, str]]:
     return sweeps, refused
 
 
-def _policies_on_path(arms: _Arms, sweeps: Sweeps, arm: int) -> Iterator[Bools]:
+def _policies_on_path(arms: _Arms, sweeps: "kernels.Sweeps", arm: int) -> Iterator[Bools]:
     """(state,) the policies of a sweep, and those that are as good over a range of charges."""
     active = np.ones(arms.num_states[arm], dtype=np.bool_)
     pivots, status = int(sweeps.num_pivots[arm]), sweeps.status[arm]
     charges, seen = sweeps.charges[arm], sweeps.indices[arm, : len(active)]
     # The switch that would split the arm is noted behind the last pivot.
-    for number, state in enumerate(sweeps.switched[arm, : pivots + (status == SPLIT)]):
+    for number, state in enumerate(sweeps.switched[arm, : pivots + (status == kernels.SPLIT)]):
         yield active.copy()
         before, after = (charges[number - 1] if number else -np.inf), charges[number]
         close = 1e-9 * (1 + abs(after))
@@ -290,18 +291,18 @@ def _policies_on_path(arms: _Arms, sweeps: Sweeps, arm: int) -> Iterator[Bools]:
             yield active ^ (np.arange(len(active)) == tied)
         active[state] = ~active[state]
     yield active
-    if status == STUCK:  # only where all-passive splits the arm can there be nothing left to switch
+    if status == kernels.STUCK:  # only where all-passive splits the arm can there be nothing left to switch
         yield np.zeros_like(active)
 
 
-def _found_in_pieces(arms: _Arms, sweeps: Sweeps, arm: int) -> bool:
+def _found_in_pieces(arms: _Arms, sweeps: "kernels.Sweeps", arm: int) -> bool:
     """Find the indices of an arm that a sweep could not pass; return whether it has some."""
     if arms.left_out[arm]:
         return False
     n = int(arms.num_states[arm])
     # Under a discount next to 1 nothing splits: the policies there are candidates for the average.
     near = _Arms(arms.transitions[[arm], :n, :, :n], arms.rewards[[arm], :n], NEARLY_ONE, None)
-    candidates = list(_policies_on_path(near, _swept(near), 0))
+    candidates = list(_policies_on_path(near, near.sweep(), 0))
     found = indices_by_pieces(near.transitions[0], near.rewards[0], candidates)
     if found is None:
         return False
@@ -313,53 +314,11 @@ def _found_in_pieces(arms: _Arms, sweeps: Sweeps, arm: int) -> bool:
     return True
 
 
-def _check_rounding(sweeps: Sweeps, refused: Mapping[int, str]) -> None:
-    wrong = (sweeps.errors > SOUND) | (sweeps.status != DONE)
+def _check_rounding(sweeps: "kernels.Sweeps", refused: Mapping[int, str]) -> None:
+    wrong = (sweeps.errors > SOUND) | (sweeps.status != kernels.DONE)
     wrong[list(refused)] = False
     if wrong.any():
         arm = int(np.argmax(wrong))
         raise NotConvergedError(
             f"arm {arm}: rounding outweighs its advantages (relative error {sweeps.errors[arm]:.2g})"
         )
-
-
-# -- room and care ----------------------------------------------------------------------------------------------------
-
-
-def _swept(arms: _Arms) -> Sweeps:
-    """Sweep all arms; again, with more room or more care, those that need it."""
-    everyone = np.arange(len(arms.num_states))
-    kernel = whittle_pivots.sweep_arms_fast if _work(arms.num_states) >= COMPILE_FROM else whittle_pivots.sweep_arms
-    sweeps = _with_room(kernel, arms, everyone, CARE[0])
-    # Once more, with a tableau that is built afresh before nearly every pivot.
-    poor = np.flatnonzero((sweeps.errors > ACCURATE) | (sweeps.status != DONE))
-    if len(poor):
-        sweeps = _replace(sweeps, poor, _with_room(kernel, arms, poor, CARE[1]))
-    return sweeps
-
-
-def _with_room(kernel: Callable[..., Sweeps], arms: _Arms, chosen: Ints, allowed: float) -> Sweeps:
-    """Sweep the chosen arms, giving those that are not indexable as much room as they take."""
-    # An indexable arm has one pivot a state, and ties a few more.
-    room = int(arms.num_states.max()) + 8
-    sweeps = kernel(*arms.take(chosen), room, allowed)
-    while (crowded := np.flatnonzero(sweeps.status == CROWDED)).size:
-        if room > MOST_PIVOTS * arms.num_states.max():
-            raise NotConvergedError(f"arm {chosen[crowded[0]]}: the optimal policy changed more than {room} times")
-        room *= 8
-        sweeps = _replace(sweeps, crowded, kernel(*arms.take(chosen[crowded]), room, allowed))
-    return sweeps
-
-
-def _replace(sweeps: Sweeps, rows: Ints, by: Sweeps) -> Sweeps:
-    """The sweeps with some of them replaced, widened where they need it."""
-    return Sweeps(*(_replace_rows(np.asarray(old), rows, np.asarray(new)) for old, new in zip(sweeps, by, strict=True)))
-
-
-def _replace_rows(old: Array, rows: Ints, new: Array) -> Array:
-    if old.ndim == 2:
-        width = max(old.shape[1], new.shape[1])
-        old, new = (np.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in (old, new))
-    result = old.copy()
-    result[rows] = new
-    return result

@@ -18,10 +18,10 @@ from evenhand.uncertainty.scenarios import Scenarios, draw_scenarios
 from evenhand.uncertainty.value_of_information import ValueOfInformation
 
 if TYPE_CHECKING:
+    from evenhand.uncertainty.batched_values import simulate_scenarios
     from evenhand.uncertainty.cvar import best_tail, tail_mean, tail_weights
-    from evenhand.uncertainty.robust_plan import upper_bounds
+    from evenhand.uncertainty.robust_plan import check_tail, upper_bounds
     from evenhand.uncertainty.scenario_evaluation import denoised
-    from evenhand.uncertainty.scenario_simulation import simulate_scenarios
     from evenhand.uncertainty.value_of_information import RowValue
 
 __getattr__, __dir__ = attach(__name__, __file__)

@@ -23,7 +23,7 @@ from scipy import sparse
 
 from evenhand.errors import OutOfDomainError
 from evenhand.model.welfare import Welfare
-from evenhand.solvers._highs import LinearProgram, solve_program
+from evenhand.solvers.highs import LinearProgram, solve_program
 from evenhand.typing import Floats, Ints
 
 MAX_ROUNDS = 60

@@ -41,9 +41,9 @@ from evenhand.planning.relaxation import FLUID_TOLERANCE, build_policy
 from evenhand.planning.solution import Part, Solution
 from evenhand.planning.solve import choose_method, solve
 from evenhand.planning.task import SolveMethod, Stopwatch
-from evenhand.reductions.counts import num_count_states
-from evenhand.reductions.joint import num_joint_states
+from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.fluid import solve_fluid
+from evenhand.solvers.joint import num_joint_states
 from evenhand.typing import Floats, Progress
 from evenhand.uncertainty.cvar import TailOptimum, best_tail, tail_mean
 from evenhand.uncertainty.scenario_evaluation import (
@@ -57,26 +57,23 @@ from evenhand.uncertainty.scenario_evaluation import (
 from evenhand.uncertainty.scenarios import Scenarios, episode_seed
 from evenhand.uncertainty.value_of_information import ValueOfInformation, value_of_information
 
-MIN_GAIN = 1e-5
-"""Relative gain of the tail below which the search ends."""
-
-MAX_BOUND_SIZE = 2e5
-"""Scenarios times the size of the types' tables up to which every scenario gets a bound."""
-
 
 class PlanSearch(NamedTuple):
     """Effort of the search for plans.
 
     `num_scenario_plans`: scenarios for which plans are made. `max_exact_states`: states up to which these are exact.
     `heuristics`: whether named heuristics are added for a CVaR plan. `max_rounds`: rounds of column generation.
-    `evaluation`: effort per policy.
+    `min_gain`: relative gain of the tail below which it ends. `evaluation`: effort per policy. `max_bound_size`:
+    scenarios times the size of the types' tables up to which every scenario gets a bound.
     """
 
     num_scenario_plans: int = 6
     max_exact_states: int = 3_000
     heuristics: bool = True
     max_rounds: int = 5
+    min_gain: float = 1e-5
     evaluation: EvaluationBudget = EvaluationBudget()
+    max_bound_size: float = 2e5
 
 
 # -- results ---------------------------------------------------------------------------------------------------------
@@ -106,7 +103,7 @@ class Tradeoff(NamedTuple):
 
 
 def _relative(difference: float, whole: float) -> float:
-    return difference / abs(whole) if whole else float(np.sign(difference)) * np.inf if difference else 0.0
+    return difference / abs(whole) if whole else float(np.copysign(np.inf, difference)) if difference else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,12 +195,10 @@ class _Candidates:
 
     def evaluate(
         self, policies: Mapping[str, Policy | StatefulPolicy], scenarios: Scenarios, seed: int
-    ) -> dict[str, ScenarioValues | EvenhandError]:
+    ) -> Mapping[str, ScenarioValues | EvenhandError]:
         """Return the values of policies in some scenarios."""
-        found = evaluate_scenarios(
-            scenarios, policies, self.welfare, seed, self.sweep, self.report, self.search.evaluation
-        )
-        return dict(found)
+        effort = self.search.evaluation
+        return evaluate_scenarios(scenarios, policies, self.welfare, seed, self.sweep, self.report, effort)
 
     def add(self, policies: Mapping[str, Policy | StatefulPolicy]) -> dict[str, EvenhandError]:
         """Evaluate and store policies, and the components of mixtures; return the errors of the others."""
@@ -242,9 +237,15 @@ class _Candidates:
 
     def mixture(self, name: str, shares: Floats) -> ScenarioValues:
         """Return the values of a mixture of the plans."""
-        chosen = np.flatnonzero(shares > 0)
-        rows = list(self.rows.values())
+        chosen, rows = np.flatnonzero(shares > 0), list(self.rows.values())
         return mixture_values(name, [rows[i] for i in chosen], shares[chosen], self.scenarios.problem)
+
+    def best_mixture(self, tail: float) -> TailOptimum:
+        """Return the mixture of the plans with the best tail."""
+        rows = self.same_units()
+        objective = rows[0].objective
+        values = np.stack([objective.members(row.values) for row in rows], axis=-1)
+        return best_tail(values, self.welfare, objective.sizes, tail)
 
 
 def _plans(
@@ -252,7 +253,7 @@ def _plans(
 ) -> dict[str, Policy | StatefulPolicy]:
     """Return plans for a problem: an exact one if that is quick, else the policies of the fluid relaxation."""
     problem, welfare, name, limit = task
-    states = min(num_count_states(problem), num_joint_states(problem)) * (problem.criterion.num_steps or 1)
+    states = min(num_count_states(problem), num_joint_states(problem)) * problem.criterion.num_layers
     found: dict[str, Policy | StatefulPolicy] = {}
     with contextlib.suppress(EvenhandError):  # one plan less to choose from
         if states <= limit and choose_method(problem)[0] != "fluid":
@@ -348,19 +349,15 @@ def _cvar_plan(candidates: _Candidates, tail: float) -> tuple[Policy | StatefulP
             with contextlib.suppress(NotApplicableError, TooLargeError):
                 heuristics[entry.name] = entry.build(scenarios.problem)
         candidates.add(heuristics)
-    optimum, rounds = _column_generation(candidates, tail)
-    shares = _rounded_shares(candidates, optimum, tail)
-    names = list(candidates.rows)
-    order = [i for i in np.argsort(-shares, kind="stable").tolist() if shares[i] > 0]
-    components = [(part, own) for i in np.flatnonzero(shares > 0).tolist()
-                  for part, own in flattened(candidates.policies[names[i]], float(shares[i]))]  # fmt: skip
-    weights = np.array([own for _, own in components])
-    policy = (
-        components[0][0] if len(components) == 1 else MixturePolicy([p for p, _ in components], weights / weights.sum())
-    )
-    values = candidates.mixture("robust plan", shares)
-    bounds = None
-    if len(scenarios) * scenarios.problem.types.transitions.size <= MAX_BOUND_SIZE:
+    shares, rounds = _column_generation(candidates, tail)
+    names, chosen = list(candidates.rows), np.flatnonzero(shares > 0).tolist()
+    flat = (flattened(candidates.policies[names[i]], float(shares[i])) for i in chosen)
+    components = [component for parts in flat for component in parts]
+    policy, weights = components[0][0], np.array([own for _, own in components])
+    if len(components) > 1:
+        policy = MixturePolicy([part for part, _ in components], weights / weights.sum())
+    values, bounds = candidates.mixture("robust plan", shares), None
+    if len(scenarios) * scenarios.problem.types.transitions.size <= candidates.search.max_bound_size:
         candidates.report("bounds of the scenarios")
         bounds = upper_bounds(scenarios, candidates.welfare)
     plain = candidates.rows["plan"]
@@ -372,48 +369,33 @@ def _cvar_plan(candidates: _Candidates, tail: float) -> tuple[Policy | StatefulP
         bound=None if bounds is None else tail_mean(bounds, tail),
         num_plans=len(names),
         rounds=rounds,
-        parts=tuple(Part(names[i], float(shares[i])) for i in order),
+        parts=tuple(Part(names[i], float(shares[i])) for i in sorted(chosen, key=lambda i: -shares[i])),
     )
     return policy, values, result
 
 
-def _column_generation(candidates: _Candidates, tail: float) -> tuple[TailOptimum, int]:
-    """Return the best mixture; add plans for the mean transitions of its weights until that gains nothing."""
-    optimum = _master(candidates, tail)
-    for rounds in range(1, candidates.search.max_rounds + 1):
-        before = len(candidates.rows)
+def _column_generation(candidates: _Candidates, tail: float) -> tuple[Floats, int]:
+    """Return the (plan,) shares of the best mixture, and the rounds.
+
+    Plans for the mean transitions of the optimum's weights are added until that gains nothing. Shares are rounded to
+    four digits if nothing is lost; the plan for the model stays if nothing is gained.
+    """
+    search, optimum, rounds, gain = candidates.search, candidates.best_mixture(tail), 0, np.inf
+    while rounds < search.max_rounds and gain > search.min_gain * abs(optimum.value):
+        rounds, before = rounds + 1, len(candidates.rows)
         candidates.add_plans({f"the worst draws, round {rounds}": candidates.scenarios.mean(optimum.weights)})
-        if len(candidates.rows) == before:
-            return optimum, rounds
-        found = _master(candidates, tail)
+        added = len(candidates.rows) - before
+        found = candidates.best_mixture(tail) if added else optimum
         gain = found.value - optimum.value
-        if gain > 0:
-            optimum = found
-        else:
-            added = len(found.shares) - len(optimum.shares)
-            optimum = optimum._replace(shares=np.pad(optimum.shares, (0, added)))
-        if gain <= MIN_GAIN * abs(optimum.value):
-            return optimum, rounds
-    return optimum, candidates.search.max_rounds
-
-
-def _master(candidates: _Candidates, tail: float) -> TailOptimum:
-    rows = candidates.same_units()
-    objective = rows[0].objective
-    values = np.stack([objective.members(row.values) for row in rows], axis=-1)
-    return best_tail(values, candidates.welfare, objective.sizes, tail)
-
-
-def _rounded_shares(candidates: _Candidates, optimum: TailOptimum, tail: float) -> Floats:
-    """Return the (plan,) shares, to four digits if nothing is lost; the plan for the model if nothing is gained."""
+        optimum = found if gain > 0 else optimum._replace(shares=np.pad(optimum.shares, (0, added)))
     alone = np.array([float(name == "plan") for name in candidates.rows])
     rounded = np.round(optimum.shares, 4)
     tried: list[Floats] = [alone, rounded / rounded.sum(), optimum.shares]
     tails = [tail_mean(candidates.mixture("", shares).observed, tail) for shares in tried]
-    enough = MIN_GAIN * abs(tails[0])
+    enough = search.min_gain * abs(tails[0])
     if max(tails[1:]) <= tails[0] + 1e-2 * enough:
-        return alone
-    return tried[1] if tails[1] >= tails[2] - enough and tails[1] > tails[0] else tried[2]
+        return alone, rounds
+    return tried[1] if tails[1] >= tails[2] - enough and tails[1] > tails[0] else tried[2], rounds
 
 
 def _held_out(candidates: _Candidates, policy: Policy | StatefulPolicy, tail: float) -> Tradeoff | None:

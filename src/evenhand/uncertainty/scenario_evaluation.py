@@ -1,7 +1,7 @@
 """Values of policies over scenarios, with credible intervals.
 
-Evaluation is exact if the state space is small (`batched_exact`), else simulated (`scenario_simulation`) with a control
-variate per scenario. For any h and A(s, a) = r(s, a) + gamma sum_j p_d(j | s, a) h(j) - h(s),
+Evaluation is exact if the state space is small, else simulated with a control variate per scenario (`batched_values`).
+ For any h and A(s, a) = r(s, a) + gamma sum_j p_d(j | s, a) h(j) - h(s),
 
     E_d sum_t gamma^t r(s_t, a_t)  =  mu.h + E_d sum_t gamma^t A(s_t, a_t)
 
@@ -36,32 +36,25 @@ import numpy as np
 from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar
 from evenhand.errors import EvenhandError, NotApplicableError, OutOfDomainError, TooLargeError, UnknownNameError
-from evenhand.evaluation.evaluate import Case
-from evenhand.evaluation.long_run import mean_by_type, plain_steps
+from evenhand.evaluation.evaluate import Case, treats_alike
+from evenhand.evaluation.long_run import mean_by_type, plain_steps, shares_of
+from evenhand.evaluation.rollout import count_visits, simulate, step_weights
 from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.naming import arm_names, type_names
+from evenhand.model.labels import arm_names, type_names
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
 from evenhand.policies.resize import fitted
-from evenhand.simulation.rollout import simulate, step_weights
 from evenhand.typing import Floats, Progress
-from evenhand.uncertainty.batched_exact import decision_rules, exact_scenario_values
+from evenhand.uncertainty.batched_values import decision_rules, exact_scenario_values, simulate_scenarios
 from evenhand.uncertainty.cvar import tail_mean
-from evenhand.uncertainty.scenario_simulation import simulate_scenarios
 from evenhand.uncertainty.scenarios import Scenarios, episode_seed
-
-QUANTILES = (0.05, 0.5, 0.95)
-"""Quantiles that are reported."""
 
 OMITTED_TIME = 1e-3
 """Share of discounted time beyond the simulated horizon; the control variate knows its value nearly."""
-
-MAX_JSON_MEMBERS = 1000
-"""Types, arms or groups that the JSON form lists."""
 
 
 class EvaluationBudget(NamedTuple):
@@ -179,7 +172,7 @@ class ScenarioValues:
 
 def spread_of(samples: Floats) -> dict[str, float]:
     """Return mean, quantiles and lower tail mean (10 %) of a figure over scenarios."""
-    quantiles = {f"q{round(100 * share):02d}": float(np.quantile(samples, share)) for share in QUANTILES}
+    quantiles = {f"q{round(100 * share):02d}": float(np.quantile(samples, share)) for share in (0.05, 0.5, 0.95)}
     return {"mean": float(samples.mean()), **quantiles, "tail10": tail_mean(samples, 0.1)}
 
 
@@ -316,11 +309,11 @@ class ScenarioComparison(Shown):
         return as_frame({name: [row[name] for row in rows] for name in rows[0]}, library)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """Return the JSON form, with at most a thousand types, arms or groups."""
         kind = "groups" if self.problem.over == "groups" else "types" if self.rows[0].by_type else "arms"
         rows = []
         for row in self.rows:
-            members = list(zip(self.member_names(row), row.members.T, strict=True))[:MAX_JSON_MEMBERS]
+            members = list(zip(self.member_names(row), row.members.T, strict=True))[:1000]
             others = [other.policy for other in self.rows if other is not row]
             rows.append(
                 {
@@ -432,13 +425,13 @@ def _evaluate(
     policy: Policy | StatefulPolicy, scenarios: Scenarios, welfare: Welfare, seed: int, effort: EvaluationBudget
 ) -> ScenarioValues:
     policy = fitted(policy, scenarios.problem)
-    case = Case.of(policy, scenarios.problem, scenarios.problem.over, welfare)
+    case = Case.of(policy, scenarios.problem, welfare)
     played = needs_tables(case.played, "draws")
     # Equal arms must stay equal in every scenario for a table over types.
     if not scenarios.splits_types:
         with contextlib.suppress(NotApplicableError, TooLargeError):  # simulated instead
             case.check_types(policy)
-            limit = effort.max_exact_states // (5 if played.criterion.is_average else 1)
+            limit = effort.max_exact_states // (5 if played.criterion.fixed_steps(1) is None else 1)
             rules = decision_rules(policy, played, limit)
             columns, by_type = case.units(rules[0].by_type)
             transitions = scenarios.with_problem(played).type_transitions
@@ -457,7 +450,7 @@ def _simulated(
     control = _control_variate(policy, problem, transitions, seed) if effort.control_variates else None
     if control is not None:
         horizon = criterion.judging_steps(OMITTED_TIME)
-    elif criterion.is_average:
+    elif criterion.fixed_steps(1) is None:
         # The scenario in which arms stay longest mixes most slowly.
         slowest = scenarios.scenario(int(np.einsum("dbsas->d", scenarios.transitions).argmax()))
         horizon = max(plain_steps(one, policy, seed) for one in (problem, slowest))
@@ -469,10 +462,10 @@ def _simulated(
     rewards = None if control is None else control[0]
     returns = simulate_scenarios(problem, policy, transitions, rewards, episodes, horizon, seed)
     if control is not None:
-        simulated = float(step_weights(problem, horizon, None).sum())
+        simulated = float(step_weights(problem, horizon).sum())
         known = control[1][:, np.repeat(np.arange(len(problem.counts)), problem.counts)]
         returns = returns * (criterion.total / simulated) + known[:, None]
-    pooled = case.pools(policy) and not scenarios.splits_types
+    pooled = treats_alike(problem, policy) and not scenarios.splits_types
     if pooled:
         returns = mean_by_type(problem, returns)
     columns, by_type = case.units(pooled)
@@ -487,7 +480,7 @@ def _control_variate(
     criterion, tables = problem.criterion, problem.tables
     number, blocks, states, actions = transitions.shape[:4]
     horizon = criterion.judging_steps(OMITTED_TIME)
-    if criterion.num_steps is not None or criterion.is_average or criterion.factor == 0:
+    if not criterion.is_stationary or criterion.factor in (0, 1):
         return None
     if number * blocks * float(states) ** 3 > 2e10 or problem.num_arms * horizon > 2e7:
         return None
@@ -507,11 +500,4 @@ def _action_frequencies(policy: Policy | StatefulPolicy, problem: CoupledMDP, ho
     episodes = int(np.clip(2e5 / (problem.num_arms * horizon), 1, 100))
     rollout = simulate(problem, policy, episodes, horizon, seed, keep_paths=True)
     assert rollout.states is not None and rollout.actions is not None
-    tables = problem.tables
-    shape = tables.valid.shape
-    blocks = np.repeat(np.arange(len(tables), dtype=np.int64), problem.counts)
-    cells = (blocks * shape[1] + rollout.states.astype(np.int64)) * shape[2] + rollout.actions
-    visits = np.bincount(cells.reshape(-1), minlength=tables.valid.size).reshape(shape).astype(np.float64)
-    sums = visits.sum(axis=-1, keepdims=True)
-    idle = np.arange(shape[2]) == tables.idle[:, :, None]
-    return np.asarray(np.where(sums > 0, visits / np.maximum(sums, 1.0), idle))
+    return shares_of(problem, count_visits(problem, rollout.states, rollout.actions, 1.0))[problem.type_of_block]

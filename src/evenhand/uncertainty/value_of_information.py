@@ -11,7 +11,7 @@ With information on one row x (a type, state and action) the plan is chosen by w
 
 The inner expectation is a regression of w_k - w_b on the row's drawn probabilities (Strong, Oakley and Brennan, Medical
 Decision Making 34, 2014), here on their values and squares. A regression that has seen the scenario which it predicts
-finds value where there is none; so it is cross-fitted in FOLDS parts, the plan is chosen by the prediction, and its
+finds value where there is none; so it is cross-fitted in ten parts, the plan is chosen by the prediction, and its
 actual gain counts:
 
     value(x)  ~  mean_d gain_{k(x_d), d},      k(x_d) chosen without d
@@ -36,15 +36,6 @@ from evenhand.display import FrameLibrary, Shown, as_frame
 from evenhand.typing import Floats
 from evenhand.uncertainty.scenario_evaluation import ScenarioValues, difference
 from evenhand.uncertainty.scenarios import Scenarios
-
-FOLDS = 10
-"""Parts of the scenarios, each predicted from the others."""
-
-SIGNIFICANCE = 0.05
-"""Familywise error rate at which rows are named (Holm, 1979)."""
-
-NOTABLE = 1e-3
-"""Share of the welfare that a named row must add: collecting records has a cost."""
 
 
 class RowValue(NamedTuple):
@@ -89,10 +80,11 @@ class ValueOfInformation(Shown):
         rejected = []
         # Rounded, so that equal p-values have the same order on every machine.
         for rank, row in enumerate(sorted(range(len(p_values)), key=lambda i: (round(p_values[i], 12), i))):
-            if p_values[row] > SIGNIFICANCE / (len(p_values) - rank):
+            if p_values[row] > 0.05 / (len(p_values) - rank):  # familywise error rate (Holm, 1979)
                 break
             rejected.append(row)
-        return tuple(self.rows[i] for i in sorted(rejected) if self.rows[i].value >= NOTABLE * abs(self.welfare))
+        # Collecting records has a cost: a row must add a thousandth of the welfare.
+        return tuple(self.rows[i] for i in sorted(rejected) if self.rows[i].value >= 1e-3 * abs(self.welfare))
 
     @property
     def words(self) -> str:
@@ -174,20 +166,21 @@ def _names(scenarios: Scenarios, place: tuple[int, int, int]) -> tuple[str, str,
     )
 
 
-def _row_value(gains: Floats, probabilities: Floats) -> tuple[float, float]:
+def _row_value(gains: Floats, probabilities: Floats, folds: int = 10) -> tuple[float, float]:
     """Return the gain of choosing by a row, and its standard error.
 
     Args:
         gains: (plan, scenario) gains over the best plan without information.
         probabilities: (scenario, regressor) probabilities of the row.
+        folds: parts of the scenarios, each predicted from the others.
     """
     number = gains.shape[1]
     features = _standardised(probabilities)
     # Squares if there are 20 scenarios per coefficient.
     if features.shape[1] * 40 <= number:
         features = np.column_stack([features, _standardised(np.square(features))])
-    fold, chosen = np.arange(number) % FOLDS, np.zeros(number)
-    for part in range(FOLDS):
+    fold, chosen = np.arange(number) % folds, np.zeros(number)
+    for part in range(folds):
         test = fold == part
         predicted = _ridge_prediction(features[~test], gains[:, ~test], features[test])
         chosen[test] = np.take_along_axis(gains[:, test], predicted.argmax(axis=0)[None], axis=0)[0]

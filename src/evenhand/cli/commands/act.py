@@ -4,68 +4,83 @@ import shlex
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import print_json, print_summary, table_bytes
-from evenhand.cli.large_models import refuse_in_memory, run_act
-from evenhand.cli.reading import called, check_target, read_amounts
+from evenhand.cli.arguments import DASH, called, check_target, read_amounts, read_states, refuse_options
+from evenhand.cli.options import RunOptions, backend_option, option, run_options
 from evenhand.cli.refusals import OptionError
-from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.model.io import is_stored, write_atomically
-from evenhand.model.io.text_table import FORMATS, TableFormat, read_table
-from evenhand.model.labels import as_key, quantity
-from evenhand.planning.plan import Decisions, Plan, load_plan
-from evenhand.planning.plan_summary import part_frequencies
+
+if TYPE_CHECKING:
+    from evenhand.model.io.text_table import TableFormat
+    from evenhand.planning.plan import Decisions, Plan
 
 WRITTEN, SPREADSHEETS = ("", ".csv", ".txt", ".json", ".parquet"), (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-"""How the names of files for actions may end, and of what is taken for a table of them."""
+"""Suffixes of files for actions, and of spreadsheets."""
 
 COLUMNS = ("arm", "type", "state", "action", "reason")
 
 
-def run(
+@click.command("act")
+@click.argument("plan")
+@click.argument("states")
+@option("--format", None, "What STATES is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
+@option("--budget", "B,B,...", "Budget of today; by default that of the plan.")
+@option(
+    "--step", None, "The step, of a plan made for T steps.", default=0, show_default=True, type=click.IntRange(min=0)
+)
+@option("--part", None, "Part of a mixture; by default drawn by the seed.", type=click.IntRange(min=1))
+@option("--out", "FILE.csv", "Also write the actions as a table.")
+@backend_option("blocks of a large model in Parquet are computed")
+@run_options()
+def command(
     plan: str,
     states: str,
-    format: TableFormat | None,
+    run: RunOptions,
+    format: "TableFormat | None",
     budget: str | None,
-    step: int,
-    part: int | None,
     out: str | None,
     backend: str | None,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
+    **moment: Any,
 ) -> None:
-    """Say what to do now, arm by arm."""
+    """Decide the present step, arm by arm, with a reason for each.
+
+    PLAN is a file saved by `evenhand solve --out` or `evenhand train --out`. STATES is a table with the columns arm,
+    type and state, in any order: CSV, Parquet, JSON, or - for standard input. By a plan for a model in Parquet
+    (`evenhand indices --out`) STATES is Parquet in the order of the arms, and the actions go to --out.
+    """
+    from evenhand.display import counted
+    from evenhand.model.io import is_stored, write_atomically
+    from evenhand.planning.plan import load_plan
+
+    amounts = None if budget is None else read_amounts(budget)
     if is_stored(plan):
-        run_act(plan, states, budget, out, backend, seed, as_json)
+        if out is None:
+            raise OptionError("--out", "a plan for a model in Parquet writes its actions to a file or folder .parquet")
+        check_target(out, "--out", folders=True)
+        table_plan: Any = load_plan(plan)
+        found = table_plan.act(states, out, run.seed, amounts, backend)
+        run.show(found, f"{plan}, for {counted(found.num_arms, 'arm')} of {called(states)}")
         return
-    refuse_in_memory(backend=backend)
+    refuse_options("for models in Parquet, with a file .parquet", {"--backend": backend})
     check_target(out, "--out")
     _check_suffix(out)
     _check_order(plan, states)
     read = load_plan(plan)
-    table = read_table(standard_input("STATES", format, FORMATS) if states == DASH else states, format)
-    amounts = None if budget is None else read_amounts(budget)
+    table = read_states(states, format, "STATES")
     try:
-        decisions = read.act(table, seed, budget=amounts, step=step, part=part)
+        decisions = read.act(table, run.seed, budget=amounts, **moment)
     except NotApplicableError as error:
         raise NotApplicableError(f"{error}. {_plan_again(read, states, amounts)}") from None
     if out:
+        from evenhand.cli.console import table_bytes
+
         rows = [{column: getattr(row, column) for column in COLUMNS} for row in decisions.rows]
         write_atomically(out, table_bytes(rows, out))
-    if as_json:
-        print_json(decisions.to_dict())
-        return
-    from evenhand.report.results import summarise
-
     title = f"{plan}, for {counted(len(decisions.rows), 'arm')} of {called(states)}{_drawn(read, decisions)}"
-    print_summary(summarise(decisions), title + ("" if decisions.step is None else f"; step {decisions.step}"))
-    if out:
+    if run.show(decisions, title + ("" if decisions.step is None else f"; step {decisions.step}")) and out:
         click.echo(f"written to {out}")
 
 
@@ -86,15 +101,19 @@ def _check_suffix(out: str | None) -> None:
     raise OptionError("--out", f"{out}: actions are written as .csv, .json or .parquet, and not as {suffix}; {others}")
 
 
-def _drawn(plan: Plan, decisions: Decisions) -> str:
+def _drawn(plan: "Plan", decisions: "Decisions") -> str:
     """Which part of a mixture acts, and how often it does; in the words of `show`."""
     if decisions.part is None:
         return ""
+    from evenhand.planning.plan_summary import part_frequencies
+
     return f"; part {decisions.part.number} of the mixture ({part_frequencies(plan)[decisions.part.number - 1]})"
 
 
-def _plan_again(plan: Plan, states: str, amounts: Any) -> str:
+def _plan_again(plan: "Plan", states: str, amounts: Any) -> str:
     """Command that makes a plan for the arms of a table and the budget."""
+    from evenhand.model.labels import quantity
+
     asked = plan.about.get("asked")
     words = [str(word) for word in asked] if isinstance(asked, list) and asked else ["MODEL"]
     budget = plan.problem.budget if amounts is None else plan.problem.with_budget(amounts).budget
@@ -108,6 +127,8 @@ def _plan_again(plan: Plan, states: str, amounts: Any) -> str:
 
 def _without_budget(words: Sequence[str], resources: Sequence[str]) -> list[str]:
     """Words of a command without its budget: `--budget`, or parameters of a built-in problem."""
+    from evenhand.model.labels import as_key
+
     own = {as_key(name) for name in ("budget", *resources)}
     pairs = [(word, words[at + 1] if at + 1 < len(words) else "") for at, word in enumerate(words)]
     drop = [

@@ -1,65 +1,48 @@
 """`evenhand backtest`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evenhand.cli.console import print_json, print_summary
-from evenhand.cli.progress import progress
-from evenhand.cli.reading import called, read_names, read_problem
+import click
+
+from evenhand.cli.arguments import DASH, ModelSource, read_names
+from evenhand.cli.options import RunOptions, log_columns, model_options, option, run_options, welfare_option
 from evenhand.cli.refusals import OptionError
-from evenhand.cli.standard_input import DASH
-from evenhand.model.io import Format
-
-if TYPE_CHECKING:
-    from evenhand.fitting.options import Layout
 
 
-def run(
-    model: str,
-    log: str,
-    parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
-    format: Format | None,
-    policies: str | None,
-    welfare: str | None,
-    criterion: str | None,
-    over: str | None,
-    level: float,
-    episodes: int,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
-    layout: "Layout | None",
-    **columns: Any,
-) -> None:
-    """Backtest records in a model."""
+@click.command("backtest")
+@model_options(initial=False, criterion=False, over=False)
+@click.argument("log")
+@log_columns
+@option("--policies", "A,B,...", "What to set beside the records: names, or files of saved plans.")
+@welfare_option
+@option("--criterion", "C", "Criterion for --policies; by default over the longest record of an arm.")
+@option("--over", "arms|groups", "Members of welfare; by default as in the model.")
+@option("--level", "P", "The probability of the intervals.", default=0.95, show_default=True, type=float)
+@option(
+    "--episodes", None, "Episodes to play of --policies.", default=1000, show_default=True, type=click.IntRange(min=1)
+)
+@run_options()
+def command(source: ModelSource, run: RunOptions, log: str, policies: str | None, **options: Any) -> None:
+    """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with the records.
+
+    The policy is the shares of actions by type and state, the same at all times. Arms follow it from where they were
+    first seen, for as long as they were. A model that the records speak against shows here.
+    """
     if log == DASH:
         raise OptionError("LOG", "expected a file; standard input is for MODEL here")
     names = None if policies is None else read_names(policies)
-    problem = read_problem(model, parameters, format, budgets)
-    from evenhand.fitting.layout import with_layout  # after what may be refused at once
-    from evenhand.fitting.log import read_log
+    problem = source.read()
+    from evenhand.fitting.log import read_log, with_layout  # after what may be refused at once
     from evenhand.planning.backtest import backtest
 
-    with progress(quiet) as tell:
-        reading = "snapshots" if layout is None and columns["bins"] else layout
-        options = {name: columns.pop(name) for name in ("group", "reward", "idle", "step", "bins", "states", "actions")}
-        records = with_layout(read_log(log, **columns, records=options, progress=tell), reading)
+    columns = {name: options.pop(name) for name in ("arm", "time", "state", "action", "type")}
+    names_of_log = ("group", "reward", "idle", "step", "bins", "states", "actions")
+    log_options = {name: options.pop(name) for name in names_of_log}
+    layout: Any = options.pop("layout") or ("snapshots" if log_options["bins"] else None)
+    with run.progress() as tell:
+        records = with_layout(read_log(log, **columns, records=log_options, progress=tell), layout)
         if tell is not None:
             tell("following the arms", 1.0)
-        found = backtest(
-            problem,
-            records,
-            names,
-            welfare=welfare,
-            criterion=criterion,
-            over=over,
-            level=level,
-            num_episodes=episodes,
-            rng=seed,
-        )
-    if as_json:
-        print_json(found.to_dict())
-        return
-    from evenhand.report.results import summarise
-
-    print_summary(summarise(found), f"{log} in {called(model)}: the behaviour policy, beside the records")
+        settings = {"num_episodes": options.pop("episodes"), "rng": run.seed, **options}
+        found = backtest(problem, records, names, **settings)
+    run.show(found, f"{log} in {source.title}: the behaviour policy, beside the records")

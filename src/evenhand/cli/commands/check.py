@@ -2,36 +2,40 @@
 
 from dataclasses import replace
 
-from evenhand.cli.console import print_json, print_summary
-from evenhand.cli.large_models import opened_model, run_check
-from evenhand.cli.reading import read_noting, refuse_several, start_at, with_budgets
-from evenhand.model.io import Format
+import click
+
+from evenhand.cli.arguments import ModelSource
+from evenhand.cli.options import RunOptions, backend_option, model_options, run_options, welfare_option
 
 
-def run(
-    model: str,
-    parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
-    format: Format | None,
-    initial: str | None,
-    welfare: str | None,
-    criterion: str | None,
-    over: str | None,
-    backend: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Tell what a model says, and what looks odd."""
-    refuse_several(budgets)
-    if (arms := opened_model(model, backend, budgets, criterion, over, initial)) is not None:
-        run_check(arms, backend, as_json, quiet)
+@click.command("check")
+@model_options()
+@welfare_option
+@backend_option("blocks of a large model in Parquet are computed")
+@run_options(seeded=False)
+def command(source: ModelSource, run: RunOptions, welfare: str | None, backend: str | None) -> None:
+    """Summarise MODEL, and report what looks odd.
+
+    MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem. Faults end with exit code 2, all of
+    them with their place. Oddities are notes: names that are there twice, actions that no budget allows, states
+    that are never reached, arms that gain nothing by being served, budgets that never bind, floors that cannot be met,
+    ...
+    """
+    source.refuse_several()
+    if (arms := source.opened()) is not None:
+        with run.progress() as tell:
+            from evenhand.planning.stored_models import check_stored
+
+            checked = check_stored(arms, tell, backend)
+        run.show(checked, f"{arms.path}{source.setting(arms)}")
         return
-    loaded = read_noting(model, parameters, format, criterion)
-    (problem,) = with_budgets(start_at(loaded.problem, initial), parameters, budgets)
-    from evenhand.planning.check import check_loaded  # after what may be refused at once
+    loaded = source.load()
+    (problem,) = source.changed(loaded.problem)
+    from evenhand.cli.console import print_json, print_summary  # after what may be refused at once
+    from evenhand.planning.check import check_loaded
 
-    found = check_loaded(replace(loaded, problem=problem.with_criterion(criterion, over)), welfare)
-    if as_json:
+    found = check_loaded(replace(loaded, problem=problem), welfare)
+    if run.as_json:
         print_json(found.to_dict())
         return
     from evenhand.report.results import summarise

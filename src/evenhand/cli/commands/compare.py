@@ -1,123 +1,101 @@
 """`evenhand compare`."""
 
-import shlex
-import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from evenhand.cli.arguments import ModelSource, check_target, read_names, read_policy
 from evenhand.cli.commands.evaluate import unused_horizon
-from evenhand.cli.commands.solve import print_budgets
-from evenhand.cli.console import print_json, print_summary, say
-from evenhand.cli.progress import progress
-from evenhand.cli.reading import (
-    budget_suffix,
-    called,
-    check_target,
-    posterior_of,
-    read_names,
-    read_policy,
-    read_problems,
-    refuse_with_several,
+from evenhand.cli.commands.solve import show_sweep
+from evenhand.cli.options import (
+    RunOptions,
+    SimulationOptions,
+    backend_option,
+    draws_option,
+    model_options,
+    option,
+    report_option,
+    run_options,
+    simulation_options,
+    welfare_option,
 )
-from evenhand.display import counted
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.io import Format
-from evenhand.parallel import parse_backend
-from evenhand.planning.policy_registry import find_policy, is_file
-
-if TYPE_CHECKING:
-    from evenhand.evaluation.evaluate import Method
-    from evenhand.model.policy import Policy, StatefulPolicy
 
 
-def run(
-    model: str,
-    parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
-    format: Format | None,
-    initial: str | None,
+@click.command("compare")
+@model_options(budgets=2)
+@option("--policies", "A,B,...", "Only these, by name or saved file; by default all that apply.")
+@welfare_option
+@simulation_options
+@draws_option
+@backend_option("policies are simulated and draws evaluated")
+@report_option
+@run_options()
+def command(
+    source: ModelSource,
+    run: RunOptions,
+    simulation: SimulationOptions,
     policies: str | None,
     welfare: str | None,
-    criterion: str | None,
-    over: str | None,
-    episodes: int,
-    horizon: int | None,
-    monte_carlo: bool,
     draws: int | None,
     backend: str | None,
     report: str | None,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
 ) -> None:
-    """Compare policies and print them, best first."""
+    """Play every policy that applies to MODEL, side by side.
+
+    MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`). Policies are evaluated
+    exactly if that is possible, else simulated, all of them with the same random numbers.
+    """
     check_target(report, "--report")
     names = None if policies is None else read_names(policies)
-    if backend is not None:
-        parse_backend(backend)
-    refuse_with_several(budgets, {"--report": report, "--draws": draws, "--backend": backend})
-    posterior = None if draws is None else posterior_of(model)
-    problem, *others = (
-        one.with_criterion(criterion, over)
-        for one in read_problems(model, parameters, format, budgets, criterion, initial)
-    )
-    method: Method = "monte-carlo" if monte_carlo else "auto"
-    if others:
-        every = [one.budget for one in (problem, *others)]
-        with progress(quiet) as tell:
-            from evenhand.planning.compare import compare as compare_policies  # after what may be refused at once
+    source.refuse_several({"--report": report, "--draws": draws, "--backend": backend})
+    posterior = None if draws is None else source.posterior()
+    problem, *others = source.read_all()
+    from evenhand.planning.compare import compare  # after what may be refused at once
 
-            chosen = _choose(names, problem, welfare)
-            sweep = compare_policies(problem, chosen, welfare, episodes, horizon, seed, method, tell, budgets=every)
-        print_budgets(sweep, model, as_json)
-        return
-    with progress(quiet) as tell:
-        from evenhand.planning.compare import compare as compare_policies
-
+    with run.progress() as tell:
         chosen = _choose(names, problem, welfare)
-        asked = (welfare, episodes, horizon, seed, method, tell)
+        options = simulation.arguments(run.seed)
+        if others:
+            budgets = [one.budget for one in (problem, *others)]
+            show_sweep(compare(problem, chosen, welfare, budgets=budgets, progress=tell, **options), source, run)
+            return
         drawn = scenarios = None
         if draws is not None:
             from evenhand.uncertainty import compare_scenarios, draw_scenarios
 
-            drawn = draw_scenarios(problem, posterior, draws, seed)
-        comparison: Any = compare_policies(problem, chosen, *asked, backend=backend)
+            drawn = draw_scenarios(problem, posterior, draws, run.seed)
+        comparison: Any = compare(problem, chosen, welfare, progress=tell, backend=backend, **options)
         if drawn is not None:
             scenarios = compare_scenarios(drawn, comparison.policies, comparison.welfare, tell, backend)
         if report:
             if tell is not None:
                 tell("writing the report", 1.0)
-            from evenhand.report.comparison import write_comparison  # it loads what draws
+            from evenhand.report import comparison_report
 
-            command = f"evenhand {shlex.join(sys.argv[1:])}"
-            write_comparison(comparison, problem, report, command=command, seed=seed, scenarios=scenarios)
-    if as_json:
-        print_json(comparison.to_dict() | ({} if scenarios is None else {"draws": scenarios.to_dict()}))
+            run.write_report(comparison_report(comparison, seed=run.seed, scenarios=scenarios), report)
+    from evenhand.cli.console import print_summary, say
+    from evenhand.display import counted
+
+    title = f"{source.title}: {counted(problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
+    more = {} if scenarios is None else {"draws": scenarios.to_dict()}
+    if not run.show(comparison, title + source.setting(problem), **more):
         return
-    from evenhand.report.results import rivals_summary, setting, summarise
-
-    about = f"welfare {comparison.welfare.name}{setting(problem)}{budget_suffix(problem, budgets)}"
-    print_summary(summarise(comparison), f"{called(model)}: {counted(problem.num_arms, 'arm')}, {about}")
-    unused = {row.policy: note for row in comparison.rows if (note := unused_horizon(row.evaluation, horizon))}
-    if unused:
-        say(f"--horizon: {', '.join(unused)}: {next(iter(unused.values()))}")
+    unused = {row.policy: unused_horizon(row.evaluation, simulation.horizon) for row in comparison.rows}
+    if names := [policy for policy, note in unused.items() if note]:
+        say(f"--horizon: {', '.join(names)}: {unused[names[0]]}")
     if scenarios is not None:
+        from evenhand.report import rivals_summary
+
         print_summary(rivals_summary(scenarios))
     if report:
         click.echo(f"report: {report}")
 
 
-def _choose(
-    names: Sequence[str] | None, problem: CoupledMDP, welfare: str | None
-) -> "Sequence[str] | Mapping[str, Policy | StatefulPolicy | str] | None":
-    """The policies that were asked for, saved ones read from their files."""
-    if names is None or not any(is_file(name) for name in names):
+def _choose(names: list[str] | None, problem: Any, welfare: str | None) -> Any:
+    """Return the requested policies; saved ones are read from their files."""
+    from evenhand.planning.policy_registry import find_policy, is_file
+
+    if names is None or not any(map(is_file, names)):
         return names
-    return {
-        name if is_file(name) else find_policy(name).name: read_policy(name, problem, welfare)
-        if is_file(name)
-        else name
-        for name in names
-    }
+    files = {name: read_policy(name, problem, welfare) for name in names if is_file(name)}
+    return {name if name in files else find_policy(name).name: files.get(name, name) for name in names}

@@ -1,76 +1,84 @@
 """`evenhand evaluate`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from evenhand.cli.console import print_json, print_summary, say
-from evenhand.cli.large_models import opened_model, refuse_in_memory, run_evaluate
-from evenhand.cli.progress import progress
-from evenhand.cli.reading import budget_suffix, called, posterior_of, read_policy, read_problem
-from evenhand.cli.refusals import OptionError
-from evenhand.model.io import Format, is_stored
-from evenhand.model.objective import read_welfare
+import click
+
+from evenhand.cli.arguments import ModelSource, check_target, read_policy, refuse_options
+from evenhand.cli.options import (
+    RunOptions,
+    SimulationOptions,
+    backend_option,
+    draws_option,
+    model_options,
+    option,
+    run_options,
+    simulation_options,
+    welfare_option,
+)
 
 if TYPE_CHECKING:
-    from evenhand.evaluation.evaluate import Evaluation, Method
+    from evenhand.evaluation.evaluate import Evaluation
 
 
-def run(
-    model: str,
-    parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
-    format: Format | None,
-    initial: str | None,
+@click.command("evaluate")
+@model_options()
+@click.argument("policy")
+@welfare_option
+@simulation_options
+@draws_option
+@backend_option("draws are evaluated, and blocks of a large model in Parquet simulated")
+@option("--values", "FILE.parquet", "Of a model in Parquet: write the value of each row, with its error.")
+@run_options()
+def command(
+    source: ModelSource,
+    run: RunOptions,
+    simulation: SimulationOptions,
     policy: str,
     welfare: str | None,
-    criterion: str | None,
-    over: str | None,
-    episodes: int,
-    horizon: int | None,
-    monte_carlo: bool,
     draws: int | None,
     backend: str | None,
     values: str | None,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
 ) -> None:
-    """Evaluate one policy and print its values."""
-    table = values or (policy if is_stored(policy) else None)
-    if (arms := opened_model(model, backend, budgets, criterion, over, initial, table)) is not None:
-        if draws is not None:
-            raise OptionError("--draws", "not for a large model in Parquet")
-        run_evaluate(arms, policy, welfare, episodes, horizon, seed, backend, values, as_json, quiet)
-        return
-    refuse_in_memory(values=values)
-    posterior = None if draws is None else posterior_of(model)
-    problem = read_problem(model, parameters, format, budgets, criterion, initial).with_criterion(criterion, over)
-    method: Method = "monte-carlo" if monte_carlo else "auto"
-    with progress(quiet) as tell:
-        from evenhand.evaluation.evaluate import evaluate as evaluate_policy  # after what may be refused at once
+    """Evaluate POLICY on MODEL, arm by arm.
 
+    POLICY is the name of a policy (`evenhand compare` shows them), or a file saved by `evenhand solve --out` or
+    `evenhand train --out`.
+    """
+    from evenhand.model.io import is_stored
+
+    if (arms := source.opened(values or (policy if is_stored(policy) else None))) is not None:
+        refuse_options("not for a large model in Parquet", {"--draws": draws})
+        _evaluate_opened(source, arms, run, simulation, policy, welfare, backend, values)
+        return
+    refuse_options("for models in Parquet, with a file .parquet", {"--values": values})
+    posterior = None if draws is None else source.posterior()
+    problem = source.read()
+    from evenhand.cli.console import print_summary, say  # after what may be refused at once
+    from evenhand.evaluation.evaluate import evaluate
+    from evenhand.model.objective import read_welfare
+
+    with run.progress() as tell:
         if tell is not None:
             tell(f"making {policy}", 0.0)
         actor = read_policy(policy, problem, welfare)
-        weighed_by = read_welfare(problem, welfare)
+        chosen = read_welfare(problem, welfare)
         turn = None if tell is None else (lambda _, share: tell(policy, share))
-        asked = (weighed_by, episodes, horizon, seed, method, turn)
         scenarios = None
         if draws is not None:
             from evenhand.uncertainty import compare_scenarios, draw_scenarios
 
-            drawn = draw_scenarios(problem, posterior, draws, seed)
-            scenarios = compare_scenarios(drawn, {policy: actor}, weighed_by, turn, backend)
-        found = evaluate_policy(problem, actor, *asked)
-    if as_json:
-        print_json(found.to_dict() | ({} if scenarios is None else {"draws": scenarios.to_dict()}))
+            drawn = draw_scenarios(problem, posterior, draws, run.seed)
+            scenarios = compare_scenarios(drawn, {policy: actor}, chosen, turn, backend)
+        found = evaluate(problem, actor, chosen, progress=turn, **simulation.arguments(run.seed))
+    title = f"{policy} on {source.title}, welfare {chosen.name}{source.setting(problem)}"
+    if not run.show(found, title, **({} if scenarios is None else {"draws": scenarios.to_dict()})):
         return
-    from evenhand.report.results import setting, summarise
-
-    about = f"{setting(problem)}{budget_suffix(problem, budgets)}"
-    print_summary(summarise(found), f"{policy} on {called(model)}, welfare {weighed_by.name}{about}")
-    if note := unused_horizon(found, horizon):
+    if note := unused_horizon(found, simulation.horizon):
         say(f"--horizon: {note}")
     if scenarios is not None:
+        from evenhand.report.results import summarise
+
         print_summary(summarise(scenarios))
 
 
@@ -80,3 +88,33 @@ def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
         return ""
     span = "in the long run" if found.problem.criterion.factor == 1 else "over all time"
     return f"not used: the value is exact, {span}; --monte-carlo plays {horizon} step{'s' if horizon > 1 else ''}"
+
+
+def _evaluate_opened(
+    source: ModelSource,
+    arms: Any,
+    run: RunOptions,
+    simulation: SimulationOptions,
+    policy: str,
+    welfare: str | None,
+    backend: str | None,
+    values: str | None,
+) -> None:
+    """Simulate a policy on a large model in Parquet."""
+    from evenhand.cli.console import print_json
+    from evenhand.model.parquet import write_rows
+    from evenhand.planning.stored_models import evaluate_stored
+
+    check_target(values, "--values", folders=True)
+    with run.progress() as tell:
+        settings = (simulation.episodes, simulation.horizon, run.seed, tell, backend)
+        found = evaluate_stored(arms, policy, welfare, *settings)
+        if values is not None:
+            columns = {"value": found.unit_values, "stderr": found.unit_stderr, "served": found.unit_served}
+            write_rows(values, arms, columns)
+    if run.as_json:
+        more = {"arms": arms.num_arms, "values": values, **({"groups": found.groups} if found.groups else {})}
+        print_json({"criterion": found.criterion, "over": found.over} | found.figures() | more)
+        return
+    run.show(found, f"{policy} on {arms.path}, welfare {found.objective.welfare.name}{source.setting(arms)}")
+    click.echo(f"written to {values}" if values else "--values FILE.parquet writes the values, row by row")

@@ -1,24 +1,33 @@
 """`evenhand fit`."""
 
-import shlex
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from evenhand.cli.console import print_json, print_summary
-from evenhand.cli.progress import progress
-from evenhand.cli.reading import called, check_target, read_amounts
-from evenhand.cli.standard_input import DASH, standard_input
-from evenhand.model.io.text_table import FORMATS
+from evenhand.cli.arguments import DASH, called, check_target, read_amounts, standard_input
+from evenhand.cli.options import RunOptions, fit_options, option, report_option, run_options
 
 
-def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Fit a model to a log, and write it."""
+@click.command("fit")
+@click.argument("log")
+@fit_options
+@option("--format", None, "What LOG is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
+@option("--out", "MODEL", "Write the model (.toml, .json, .npz, .parquet), and what is known of it beside it.")
+@report_option
+@run_options()
+def command(log: str, run: RunOptions, out: str | None, report: str | None, **options: Any) -> None:
+    """Fit a model to LOG: a table with one row per arm and time.
+
+    A row says: at this time this arm was in this state and then got this action; the next row of the arm says where it
+    came. LOG is CSV, Parquet, JSON, or - for standard input. All faults are reported with their lines and exit code 2,
+    and nothing is written. Needs the extra "data".
+    """
     check_target(out, "--out")
     check_target(report, "--report")
+    from evenhand.model.io.text_table import FORMATS
+
     source = standard_input("LOG", options["format"], FORMATS) if log == DASH else log
     options["budget"] = None if options["budget"] is None else read_amounts(options["budget"])
     from evenhand.fitting.fit import fit  # after the checks of arguments
@@ -29,20 +38,20 @@ def run(log: str, out: str | None, report: str | None, seed: int, as_json: bool,
     records, model = (
         {field.name: options.pop(field.name) for field in fields(kind)} for kind in (LogOptions, ModelOptions)
     )
-
-    with progress(quiet) as tell:
-        fitted = fit(source, **options, records=records, model=model, rng=seed, progress=tell)
+    with run.progress() as tell:
+        fitted = fit(source, **options, records=records, model=model, rng=run.seed, progress=tell)
         if out:
             fitted.save(out)
         if tell is not None:
             tell("diagnostics", 0.95)
         _ = fitted.diagnostics  # cached, within the progress bar
         if report:
-            from evenhand.report.records import write_fit
+            from evenhand.report import fit_report
 
-            command = f"evenhand {shlex.join(sys.argv[1:])}"
-            write_fit(fitted, report, command=command, source=Path(called(log)).name)
-    if as_json:
+            run.write_report(fit_report(fitted, source=Path(called(log)).name), report)
+    from evenhand.cli.console import print_json, print_summary
+
+    if run.as_json:
         print_json(fitted.to_dict())
         return
     from evenhand.report.results import summarise

@@ -1,37 +1,40 @@
 """`evenhand indices`."""
 
-from evenhand.cli.console import print_json, print_summary
-from evenhand.cli.large_models import opened_model, refuse_in_memory, run_indices
-from evenhand.cli.reading import called, read_problem
-from evenhand.model.io import Format
+import click
+
+from evenhand.cli.arguments import ModelSource, check_target, refuse_options
+from evenhand.cli.options import RunOptions, backend_option, model_options, option, run_options
 
 
-def run(
-    model: str,
-    parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
-    format: Format | None,
-    criterion: str | None,
-    backend: str | None,
-    out: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Compute and print Whittle indices."""
-    if (arms := opened_model(model, backend, budgets, criterion, table=out)) is not None:
-        run_indices(arms, backend, out, as_json, quiet)
+@click.command("indices")
+@model_options(initial=False, over=False)
+@backend_option("blocks of a large model in Parquet are computed")
+@option("--out", "FILE.parquet", "Of a model in Parquet: write the indices, row by row; also a plan for act.")
+@run_options(seeded=False)
+def command(source: ModelSource, run: RunOptions, backend: str | None, out: str | None) -> None:
+    """Whittle indices and the indexability verdict of each type of arm of MODEL.
+
+    For arms with an idle and one active action. The verdict is a proof, not an assumption. Under finite:T every step
+    has indices of its own.
+    """
+    if (arms := source.opened(out)) is not None:
+        check_target(out, "--out", folders=True)
+        with run.progress() as tell:
+            from evenhand.planning.stored_models import save_indices
+            from evenhand.policies.index import indices_by_row
+
+            by_row = indices_by_row(arms, backend, tell)
+            if out is not None:
+                save_indices(by_row, out)
+        if run.show(by_row, f"Whittle indices of {arms.path}", out=out):
+            click.echo(f"written to {out}" if out else "--out FILE.parquet writes them, row by row")
         return
-    refuse_in_memory(out=out)
-    problem = read_problem(model, parameters, format, budgets, criterion).with_criterion(criterion)
+    refuse_options("for models in Parquet, with a file .parquet", {"--out": out})
+    problem = source.read()
     from evenhand.policies.index import indices_of  # after what may be refused at once
-
-    found = indices_of(problem)
-    if as_json:
-        print_json(found.to_dict())
-        return
     from evenhand.report.results import summarise
 
+    found = indices_of(problem)
     summary = summarise(found)
-    print_summary(
-        summary, summary.title.replace("Whittle indices", f"Whittle indices of {called(model)}") + f": {summary.aside}"
-    )
+    named = summary.title.replace("Whittle indices", f"Whittle indices of {source.title}")
+    run.show(found, f"{named}: {summary.aside}")

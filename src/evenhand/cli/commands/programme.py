@@ -1,151 +1,205 @@
-"""`evenhand programme ...`."""
+"""`evenhand programme ...`. Each command is one call into the library."""
 
 import json
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import print_json, print_table, printable, table_bytes
-from evenhand.cli.progress import progress
-from evenhand.cli.reading import check_target, read_amounts, read_problem
+from evenhand.cli.arguments import DASH, ModelSource, check_target, read_amounts, read_states
+from evenhand.cli.completion import Commands
+from evenhand.cli.console import print_json, print_summary, print_table, printable, table_bytes
+from evenhand.cli.options import (
+    Decorator,
+    RunOptions,
+    add_options,
+    gathered,
+    model_options,
+    option,
+    run_options,
+    welfare_option,
+)
 from evenhand.cli.refusals import OptionError
-from evenhand.cli.standard_input import DASH, standard_input
 from evenhand.display import counted
-from evenhand.model.io import Format, write_atomically
-from evenhand.model.io.text_table import FORMATS, Table, TableFormat, read_table
-from evenhand.programme import store
-from evenhand.programme.decisions import KeptPlan
-from evenhand.programme.integrity import Head, read_key
-from evenhand.programme.programme import Programme
 
 if TYPE_CHECKING:
-    from evenhand.programme.refit import Moved, Refitted
+    from evenhand.model.io.text_table import Table, TableFormat
+    from evenhand.programme.decisions import KeptPlan
+    from evenhand.programme.programme import Programme
+    from evenhand.programme.refit import Refitted
 
 SHOWN = 200
 """Rows that are listed; --json and --out have all of them."""
 
 COLUMNS = ("arm", "type", "group", "state", "known", "action", "next_in_line", "reason")
-"""Of a plan as it is shown."""
+"""Columns of a plan on the terminal."""
 
 WRITTEN = (*COLUMNS[:5], "seen_step", "chance", *COLUMNS[5:], "accepted", "who", "why")
-"""Of a plan as a table."""
+"""Columns of a plan as a file."""
+
+MOST_TESTED = 50_000
+"""Reports beyond which a plan does not wait for the test of its model."""
 
 
-def create(
-    programme: str,
-    model: str,
-    parameters: Sequence[str],
-    format: Format | None,
-    roster: str,
-    welfare: str | None,
-    criterion: str | None,
-    over: str | None,
-    name: str,
-    who: str,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Begin a programme."""
-    problem = read_problem(model, parameters, format, criterion=criterion)
-    rows = _table(roster, "csv" if roster == DASH else None, "--roster")
-    asked: dict[str, Any] = {
-        "welfare": welfare,
-        "criterion": criterion,
-        "over": over,
-        "name": name,
-        "seed": seed,
-        "who": who,
-    }
-    with Programme.create(programme, problem, rows, **asked) as made:
-        _tell_status(made, as_json)
+@click.group(cls=Commands)
+def programme() -> None:
+    """Run a programme: a roster, what is observed, what is decided and done, in a database.
+
+    PROGRAMME is a file (SQLite), or the address of a PostgreSQL database, postgresql://user@host/database. Each step
+    goes observe, plan, accept, record. Tables are CSV, Parquet or JSON, or - for standard input with --format. Needs
+    the extra "service".
+    """
 
 
-def status(programme: str, as_json: bool, quiet: bool) -> None:
-    """Show the status."""
-    with Programme.open(programme) as opened:
-        _tell_status(opened, as_json)
+@dataclass(frozen=True)
+class TableArgument:
+    """TABLE and its options."""
+
+    table: str
+    format: "TableFormat | None"
+    source: str | None = None
+
+    def read(self) -> "Table":
+        """Read the table."""
+        return read_states(self.table, self.format)
+
+    @property
+    def origin(self) -> str:
+        """Source of the reports; by default the name of the table."""
+        return self.source or ("standard input" if self.table == DASH else Path(self.table).name)
 
 
-def join(
-    programme: str,
-    table: str,
-    format: TableFormat | None,
-    step: int | None,
-    who: str,
-    key: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Let arms take part."""
-    rows = _table(table, format)
-    with Programme.open(programme) as opened:
-        found = opened.join(rows, step, who=who, key=key)
-    _print(found.to_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on", as_json)
+place = click.argument("programme")
+author = option("--who", "NAME", "Author, written into the events.", default="")
+format_option = option("--format", None, "What TABLE is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
+seconds_option = option("--seconds", "S", "Approximate time limit of solving, in seconds; none by default.", type=float)
+step_options = option("--step", None, "The step; by default the present one.", type=click.IntRange(min=0))
+reason = option("--why", "TEXT", "A reason.", required=True)
+source_option = option("--source", "TEXT", "Source of the reports; by default the name of the table.")
+reports = gathered(TableArgument, "table", [click.argument("table"), format_option, source_option])
 
 
-def leave(programme: str, arms: Sequence[str], why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
-    """Let arms take part no longer."""
-    with Programme.open(programme) as opened:
-        found = opened.leave(list(arms), why, who=who, key=key)
-    _print(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on", as_json)
+def command(*options: Decorator, writes: bool = False) -> Decorator:
+    """Return a decorator for a command on PROGRAMME.
+
+    Args:
+        *options: its own arguments and options.
+        writes: whether it has an author and an idempotency key.
+    """
+    key = option("--key", "KEY", "Idempotency key.")
+    shared: list[Decorator] = [place, *options, *([author, key] if writes else []), run_options(seeded=False)]
+    return lambda function: programme.command()(add_options(shared, function))
 
 
-def observe(
-    programme: str,
-    table: str,
-    format: TableFormat | None,
-    source: str | None,
-    step: int | None,
-    who: str,
-    key: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Say where arms were seen."""
-    rows = _table(table, format)
-    with Programme.open(programme) as opened:
-        found = opened.observe(rows, source or _called(table), step=step, who=who, key=key)
-    words = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
-    _print(found.to_dict(), words, as_json)
+def opened(address: str) -> "Programme":
+    """Open a programme."""
+    from evenhand.programme.programme import Programme
+
+    return Programme.open(address)
 
 
-def solve(
-    programme: str, method: str, seconds: float | None, who: str, key: str | None, as_json: bool, quiet: bool
-) -> None:
-    """Find a policy."""
-    with Programme.open(programme) as opened, progress(quiet) as tell:
-        found = opened.solve(method=method, seconds=seconds, progress=tell, who=who, key=key)
-    words = f"welfare {found.welfare:.6g}, at most {found.upper_bound:.6g}, gap {100 * found.gap:.3g} %"
+@programme.command()
+@place
+@model_options(budgets=None, initial=False)
+@option("--roster", "TABLE", "Who takes part: arm, type, and perhaps group, state.", required=True)
+@welfare_option
+@option("--name", None, "Name of the programme; by default that of its file.", default="")
+@author
+@run_options()
+def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **settings: Any) -> None:
+    """Begin a programme at PROGRAMME, run by MODEL.
+
+    The number of arms of MODEL does not matter: the roster says who takes part. If something is wrong, nothing is
+    written.
+    """
+    from evenhand.programme.programme import Programme
+
+    problem = source.load().problem.with_criterion(source.criterion, source.over)
+    rows = read_states(roster, "csv" if roster == DASH else None, "--roster")
+    with Programme.create(programme, problem, rows, seed=run.seed, **settings) as made:
+        _show_status(made, run)
+
+
+@command()
+def status(programme: str, run: RunOptions) -> None:
+    """Describe PROGRAMME: its step, roster and budget, and the value of its policy for the present roster."""
+    with opened(programme) as one:
+        _show_status(one, run)
+
+
+@command(gathered(TableArgument, "table", [click.argument("table"), format_option]), step_options, writes=True)
+def join(programme: str, table: TableArgument, run: RunOptions, **options: Any) -> None:
+    """Let the arms of TABLE (arm, type, and perhaps group, state) take part, from --step on."""
+    rows = table.read()
+    with opened(programme) as one:
+        found = one.join(rows, **options)
+    run.say(found.to_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on")
+
+
+@command(click.argument("arms", nargs=-1, required=True, metavar="ARM..."), reason, writes=True)
+def leave(programme: str, arms: Sequence[str], run: RunOptions, **options: Any) -> None:
+    """Remove arms from the roster, from the present step on."""
+    with opened(programme) as one:
+        found = one.leave(list(arms), **options)
+    run.say(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on")
+
+
+@command(reports, step_options, writes=True)
+def observe(programme: str, table: TableArgument, run: RunOptions, **options: Any) -> None:
+    """Report observed states: TABLE has the columns arm and state, and perhaps step.
+
+    Late and corrected reports are stored beside the old ones. All faults are reported with their rows and exit code 2,
+    and nothing is stored.
+    """
+    rows = table.read()
+    with opened(programme) as one:
+        found = one.observe(rows, table.origin, **options)
+    text = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
+    run.say(found.to_dict(), text)
+
+
+@command(
+    option("--method", "M", "As of `evenhand solve`.", default="fluid", show_default=True),
+    seconds_option,
+    writes=True,
+)
+def solve(programme: str, run: RunOptions, **options: Any) -> None:
+    """Find a policy for the present roster; later plans use it."""
+    with opened(programme) as one, run.progress() as tell:
+        found = one.solve(progress=tell, **options)
+    text = f"welfare {found.welfare:.6g}, at most {found.upper_bound:.6g}, gap {100 * found.gap:.3g} %"
     serves = "any number of such arms" if found.any_number else "just these numbers of arms"
-    _print(found.to_dict(), f"{words}, by {found.method}; it serves {serves}", as_json)
+    run.say(found.to_dict(), f"{text}, by {found.method}; it serves {serves}")
 
 
-def plan(
-    programme: str,
-    step: int | None,
-    budget: str | None,
-    out: str | None,
-    seconds: float | None,
-    who: str,
-    key: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Propose what to do."""
+@command(
+    option("--step", None, "The present step, to be sure that it is the one meant.", type=click.IntRange(min=0)),
+    option("--budget", "B,B,...", "Budget of this step; by default that of the model."),
+    option("--out", "FILE.csv", "Also write the plan as a table."),
+    seconds_option,
+    writes=True,
+)
+def plan(programme: str, budget: str | None, out: str | None, run: RunOptions, **options: Any) -> None:
+    """Propose what to do at the present step, arm by arm, from all that is known.
+
+    While nothing has changed, the same plan is returned. Arms that were not observed are taken to be where they
+    most likely are. A policy is solved first if there is none for the present roster.
+    """
+    from evenhand.model.io import write_atomically
+
     check_target(out, "--out")
     amounts = None if budget is None else read_amounts(budget)
-    with Programme.open(programme) as opened:
-        with progress(quiet) as tell:
-            asked = opened.plan(step=step, budget=amounts, who=who, key=key, seconds=seconds, progress=tell)
-        found, notices = opened.plan_of(asked.plan), _notices(opened)
+    with opened(programme) as one:
+        with run.progress() as tell:
+            made = one.plan(budget=amounts, progress=tell, **options)
+        found, notices = one.plan_of(made.plan), _notices(one)
     if out:
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
         write_atomically(out, table_bytes(rows, out))
-    if as_json:
+    if run.as_json:
         print_json(found.to_dict() | {"notices": notices})
         return
     _show_plan(found)
@@ -155,105 +209,320 @@ def plan(
         click.echo(f"written to {out}")
 
 
+@command(
+    click.argument("plan", type=click.IntRange(min=1), required=False),
+    option("--overrides", "TABLE", "Arms that get something else: arm, action, why."),
+    option("--override single", "ARM ACTION WHY", "One of them.", type=(str, str, str), multiple=True),
+    format_option,
+    writes=True,
+)
 def accept(
     programme: str,
     plan: int | None,
     overrides: str | None,
     single: Sequence[tuple[str, str, str]],
-    format: TableFormat | None,
-    who: str,
-    key: str | None,
-    as_json: bool,
-    quiet: bool,
+    format: "TableFormat | None",
+    run: RunOptions,
+    **options: Any,
 ) -> None:
-    """Accept a plan."""
+    """Accept the plan of the present step, which closes the step.
+
+    PLAN is its number; by default the proposed one. A plan from before something changed is refused, with what
+    changed. Overrides need a reason, and stay within the budget.
+    """
     if overrides is not None and single:
         raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
     given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
-    given = given if overrides is None else _table(overrides, format, "--overrides")
-    with Programme.open(programme) as opened:
-        found = opened.accept(_present(opened) if plan is None else plan, given, who=who, key=key)
+    given = given if overrides is None else read_states(overrides, format, "--overrides")
+    with opened(programme) as one:
+        if plan is None:
+            if (proposed := one.current_plan()) is None:
+                raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
+            plan = proposed.id
+        found = one.accept(plan, given, **options)
     changed = f", {found.overridden} overridden" if found.overridden else ""
-    _print(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed", as_json)
+    run.say(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed")
 
 
-def _present(opened: Programme) -> int:
-    found = opened.current_plan()
-    if found is None:
-        raise OptionError("PLAN", "nothing is proposed for the present step; `evenhand programme plan` makes a plan")
-    return found.id
+@command(reports, writes=True)
+def record(programme: str, table: TableArgument, run: RunOptions, **options: Any) -> None:
+    """Report what was done: TABLE has the columns arm and action, and perhaps step, reward, next_state.
+
+    Rows that name no step are of the last accepted one. Late and corrected records are stored beside the old ones.
+    """
+    rows = table.read()
+    with opened(programme) as one:
+        found = one.record(rows, table.origin, **options)
+    text = f"{counted(found.records, 'record')}, {found.late} late, {found.corrected} corrected"
+    run.say(found.to_dict(), f"{text}, {found.differing} not as accepted")
 
 
-def record(
-    programme: str,
-    table: str,
-    format: TableFormat | None,
-    source: str | None,
-    who: str,
-    key: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Say what was done."""
-    rows = _table(table, format)
-    with Programme.open(programme) as opened:
-        found = opened.record(rows, source or _called(table), who=who, key=key)
-    words = f"{counted(found.records, 'record')}, {found.late} late, {found.corrected} corrected"
-    _print(found.to_dict(), f"{words}, {found.differing} not as accepted", as_json)
-
-
-def history(programme: str, arm: str, as_json: bool, quiet: bool) -> None:
-    """One arm's history."""
-    with Programme.open(programme) as opened:
-        found = opened.history(arm)
-    if as_json:
+@command(click.argument("arm"))
+def history(programme: str, arm: str, run: RunOptions) -> None:
+    """List all that happened to ARM: conditions, decisions, overrides, records, and what was expected."""
+    with opened(programme) as one:
+        found = one.history(arm)
+    if run.as_json:
         print_json({"arm": arm, "history": [entry.to_dict() for entry in found]})
         return
     columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why")
-    rows = [[printable(getattr(entry, column)) for column in columns] for entry in found[-SHOWN:]]
-    print_table(f"{arm}, {counted(len(found), 'entry', 'entries')}", [(column, "left") for column in columns], rows)
+    rows = [[getattr(entry, column) for column in columns] for entry in found[-SHOWN:]]
+    _print_rows(f"{arm}, {counted(len(found), 'entry', 'entries')}", columns, rows)
 
 
-def refit(
-    programme: str,
-    trust: float,
-    prior: float | None,
-    seconds: float | None,
-    who: str,
-    key: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Fit the model anew."""
-    with Programme.open(programme) as opened, progress(quiet) as tell:
-        found = opened.refit(trust=trust, prior=prior, seconds=seconds, progress=tell, who=who, key=key)
-        name = _address(opened)
-    if as_json:
+@command(
+    option("--from first", "STEP", "First step; by default of all.", type=click.IntRange(min=0)),
+    option("--to last", "STEP", "Last step; by default of all.", type=click.IntRange(min=0)),
+    option("--as-of event", "EVENT", "As it was known at this event.", type=click.IntRange(min=1)),
+    option(
+        "--level",
+        None,
+        "Of intervals; warnings are wrong with at most the rest.",
+        default=0.95,
+        show_default=True,
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    ),
+    option("--csv table", "FILE", "Also write one row per arm."),
+    option("--report", "FILE.html", "Also write a page with figures."),
+)
+def audit(programme: str, table: str | None, report: str | None, run: RunOptions, **window: Any) -> None:
+    """Audit a window of steps: service, waiting times, promised and realised rewards.
+
+    Also overrides with their author and cost, and a warning if a group fell behind its promise by more than
+    chance explains.
+    """
+    check_target(table, "--csv")
+    check_target(report, "--report")
+    from evenhand.model.io import write_atomically
+    from evenhand.programme.audit import audit_of
+    from evenhand.programme.audit_report import audit_page, audit_summary
+
+    with opened(programme) as one:
+        books, name, address = one.books(**window), one.status().name, one.store.address
+    found = audit_of(books)
+    if table:
+        write_atomically(table, table_bytes([row.as_row() for row in found.arms], ".csv"))
+    if report:
+        words = [address if word == programme else word for word in sys.argv[1:]]  # without a password
+        run.write_report(audit_page(found, books, name), report, words)
+    if run.as_json:
         print_json(found.to_dict())
         return
-    _show_refit(found, name)
+    print_summary(audit_summary(found, name))
+    for what, path in (("table", table), ("report", report)):
+        if path and not run.quiet:
+            click.echo(f"{what}: {path}")
 
 
-def refits(programme: str, refit: int | None, as_json: bool, quiet: bool) -> None:
-    """List the refits, or show one."""
-    with Programme.open(programme) as opened:
-        found, model, name = opened.refits(), opened.status().model, _address(opened)
+@command(
+    option("--trust", "N", "Observations that the present model counts as.", default=10.0, show_default=True),
+    option("--prior", "P", "Strength of other types for a sparse row, as of `fit`.", type=float),
+    seconds_option,
+    writes=True,
+)
+def refit(programme: str, run: RunOptions, **options: Any) -> None:
+    """Fit the model anew to the programme's own log, and show what would change; nothing is adopted yet."""
+    with opened(programme) as one, run.progress() as tell:
+        found, name = one.refit(progress=tell, **options), _address(one)
+    _show_refit(found, run, name)
+
+
+@command(click.argument("refit", type=click.IntRange(min=1), required=False))
+def refits(programme: str, refit: int | None, run: RunOptions) -> None:
+    """List the models that were fitted, or show what REFIT would change."""
+    with opened(programme) as one:
+        found, model, name = one.refits(), one.status().model, _address(one)
     if refit is not None:
-        one = next((one for one in found if one.id == refit), None)
-        if one is None:
+        chosen = next((fitted for fitted in found if fitted.id == refit), None)
+        if chosen is None:
             raise OptionError("REFIT", f"unknown refit {refit}")
-        if as_json:
-            print_json(one.to_dict())
-        else:
-            _show_refit(one, name)
+        _show_refit(chosen, run, name)
         return
-    if as_json:
-        print_json({"refits": [one.to_dict() for one in found]})
+    if run.as_json:
+        print_json({"refits": [fitted.to_dict() for fitted in found]})
         return
-    rows = [[str(one.id), str(one.event), str(one.rows), _standing(one, model), "; ".join(one.why)] for one in found]
-    heads = ("refit", "event", "rows", "stands", "why")
-    shown = [[printable(cell) for cell in row] for row in rows[:SHOWN]]
-    print_table(f"{name}, {counted(len(found), 'refit')}", [(head, "left") for head in heads], shown)
+    rows = [[one.id, one.event, one.rows, _standing(one, model), "; ".join(one.why)] for one in found[:SHOWN]]
+    _print_rows(f"{name}, {counted(len(found), 'refit')}", ("refit", "event", "rows", "stands", "why"), rows)
+
+
+@command(click.argument("refit", type=click.IntRange(min=0)), writes=True)
+def adopt(programme: str, refit: int, run: RunOptions, **options: Any) -> None:
+    """Run the programme by the model of REFIT, the number that `programme refit` printed.
+
+    A model that was in use before may be adopted again, which is the way back; 0 is the one that the programme began
+    with.
+    """
+    with opened(programme) as one:
+        found = one.adopt(refit, **options)
+    what = f"refit {found.id} is adopted" if found.id else "the model that the programme began with is in use again"
+    run.say(found.to_dict(), f"{what}; plan again")
+
+
+@command(click.argument("refit", type=click.IntRange(min=1)), reason, writes=True)
+def decline(programme: str, refit: int, run: RunOptions, **options: Any) -> None:
+    """Decline REFIT, which a server proposed; from then on later reports alone count."""
+    with opened(programme) as one:
+        found = one.decline(refit, **options)
+    run.say(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count")
+
+
+@command(
+    option("--change", "SHARE", "By which numbers of arms may change before it is solved.", type=float),
+    option("--gap", "GAP", "How much larger the policy's may get before it is solved.", type=float),
+    option("--level", "CHANCE", "That a sound model is ever said not to fit.", type=float),
+    option("--records", "N", "Reports after which the model is tested, again and again.", type=int),
+    writes=True,
+)
+def bounds(programme: str, who: str, key: str | None, run: RunOptions, **given: Any) -> None:
+    """Show by how much roster and model may drift, or set it: named bounds change, the others stay."""
+    with opened(programme) as one:
+        is_set = any(value is not None for value in given.values())
+        found = one.set_bounds(given, who=who, key=key) if is_set else one.bounds()
+    lines = [
+        f"change   {found.change:g}: solve anew if numbers of arms change by a larger share",
+        f"gap      {found.gap:g}: and if the gap for the present roster grows by more than this",
+        f"level    {found.level:g}: probability at most that a true model is ever rejected",
+        f"records  {found.records}: reports between two tests of the model",
+    ]
+    run.say(found.to_dict(), "\n".join(lines))
+
+
+@command(click.argument("plan", type=click.IntRange(min=1), required=False))
+def recompute(programme: str, plan: int | None, run: RunOptions) -> None:
+    """Compute PLAN again from what is stored, or every plan, and compare; first verifies the database."""
+    with opened(programme) as one:
+        events = one.verify().event
+        numbers = [found.id for found in one.plans()] if plan is None else [plan]
+        for number in numbers:
+            one.recompute(number)
+    text = f"{counted(len(numbers), 'plan')} computed again, all the same; {events} events, none missing"
+    run.say({"plans": sorted(numbers), "same": True, "events": events}, text)
+
+
+@command(click.argument("file"))
+def backup(programme: str, file: str, run: RunOptions) -> None:
+    """Copy PROGRAMME, a file, into FILE while it runs, as of one moment, and check the copy."""
+    from evenhand.programme import store
+
+    last = store.backup(programme, file)
+    run.say({"file": file, "events": last}, f"{file}: a copy with {counted(last, 'event')}, checked")
+
+
+@command(click.argument("file"))
+def restore(programme: str, file: str, run: RunOptions) -> None:
+    """Put the copy FILE into the place of PROGRAMME, also while servers run; what was stored since is gone.
+
+    FILE is checked first, its tables and its chain of events; if something is wrong, nothing changes.
+    """
+    from evenhand.programme import store
+
+    last = store.restore(programme, file)
+    run.say({"file": file, "events": last}, f"the programme is the copy {file}, with {counted(last, 'event')}")
+
+
+@command(
+    option("--head", "FILE", "Exported earlier; the chain of events must still contain it."),
+    option("--export", "FILE", "Write the head of the chain of events, to be stored elsewhere."),
+    option("--key", "FILE", "A secret that signs heads (HMAC-SHA256) and checks their signatures."),
+)
+def verify(programme: str, head: str | None, export: str | None, key: str | None, run: RunOptions) -> None:
+    """Rebuild every table from the chain of events, compare, and report each difference."""
+    from evenhand.programme.integrity import Head, read_key
+
+    check_target(export, "--export")
+    secret = None if key is None else read_key(key)
+    before = None if head is None else Head.load(head)
+    with opened(programme) as one:
+        found = one.verify(before, key=secret)
+    if export is not None:
+        found.save(export)
+    since = "" if before is None else f", and contain event {before.event} of {head}"
+    text = f"all tables follow from {counted(found.event, 'event')}{since}\nhead {found.chain}"
+    run.say(asdict(found), text)
+
+
+@command(
+    option(
+        "--after", None, "Only events with a larger number.", default=0, show_default=True, type=click.IntRange(min=0)
+    ),
+    option("--most", None, "At most so many.", default=100, show_default=True, type=click.IntRange(min=1)),
+)
+def events(programme: str, after: int, most: int, run: RunOptions) -> None:
+    """List the events, in their order."""
+    with opened(programme) as one:
+        found, name = one.events(after, most), _address(one)
+    if run.as_json:
+        print_json({"events": [vars(event) for event in found]})
+        return
+    bodies = [json.dumps(event.body, ensure_ascii=False)[:80] for event in found]
+    rows = [[event.id, event.at, event.kind, event.who, body] for event, body in zip(found, bodies, strict=True)]
+    _print_rows(f"{name}, events after {after}", ("event", "at", "kind", "who", "what"), rows)
+
+
+def _print_rows(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table of texts, without control characters."""
+    print_table(title, [(head, "left") for head in heads], [[printable(cell) for cell in row] for row in rows])
+
+
+def _address(one: "Programme") -> str:
+    """Return the name of a programme in commands, without a password, since output is logged."""
+    return printable(one.store.address)
+
+
+def _notices(one: "Programme") -> list[str]:
+    """Describe drift beyond its bound, and the command that does something about it."""
+    anew = f"`evenhand programme solve {_address(one)}` finds a new policy"
+    return [f"{why}: {anew}" for why in one.needs_solving().why] + _model_notices(one, MOST_TESTED)
+
+
+def _model_notices(one: "Programme", most: int | None = None) -> list[str]:
+    offer, name = one.offered(), _address(one)
+    if offer is not None:
+        ways = f"`evenhand programme refits {name} {offer.refit}` shows it, `adopt` or `decline` answers it"
+        return [*offer.why, f"refit {offer.refit} is offered: {ways}"]
+    drift = one.model_drift(most)
+    if most is not None and drift.reports > most:
+        return [f"not tested against {counted(drift.reports, 'report')}: `evenhand programme status {name}` does it"]
+    if not drift.needed:
+        return []
+    return [*drift.why, f"`evenhand programme refit {name}` fits the model anew and shows what would change"]
+
+
+def _show_status(one: "Programme", run: RunOptions) -> None:
+    found, drift = one.status(), one.needs_solving()
+    certificate = one.certificate() if drift.policy else None
+    if run.as_json:
+        offer = one.offered()
+        more = {"certificate": None if certificate is None else certificate.to_dict(), "solve": drift.to_dict()}
+        more |= {"model_drift": one.model_drift().to_dict(), "offered": None if offer is None else offer.to_dict()}
+        print_json(found.to_dict() | more)
+        return
+    numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
+    lines = [
+        f"{found.name}: step {found.step}, {numbers or 'no arms'}; {found.observed} seen at this step",
+        f"  budget     {', '.join(f'{name} {amount:g}' for name, amount in found.budget.items())} per step",
+        f"  welfare    {found.welfare}, over {found.over}, {found.criterion}",
+    ]
+    if certificate is not None:
+        value = f"{certificate.welfare:.6g}, at most {certificate.upper_bound:.6g}, gap {100 * certificate.gap:.3g} %"
+        lines.append(f"  policy     {value}, for the present roster")
+    lines += [f"  solve      {why}" for why in drift.why]
+    lines += [f"  model      {why}" for why in _model_notices(one)]
+    click.echo("\n".join([*lines, f"  events     {found.events}"]))
+
+
+def _show_plan(found: "KeptPlan") -> None:
+    seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
+    rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
+    heads = [column.replace("next_in_line", "next") for column in COLUMNS]
+    shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN]]
+    _print_rows(f"plan {found.id} of step {found.step}, {found.status}; {seen}", heads, shown)
+    if len(rows) > SHOWN:
+        click.echo(f"... {len(rows) - SHOWN} more; --json and --out have all of them\n")
+    used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
+    click.echo(f"used: {used}")
+    if found.note:
+        click.echo(f"note: {found.note}")
 
 
 def _standing(found: "Refitted", model: str) -> str:
@@ -266,210 +535,23 @@ def _standing(found: "Refitted", model: str) -> str:
     return "offered" if found.why and found.before == model else "not adopted"
 
 
-def adopt(programme: str, refit: int, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
-    """Run it by a model that was fitted."""
-    with Programme.open(programme) as opened:
-        found = opened.adopt(refit, who=who, key=key)
-    what = f"refit {found.id} is adopted" if found.id else "the model that the programme began with is in use again"
-    _print(found.to_dict(), f"{what}; plan again", as_json)
-
-
-def decline(programme: str, refit: int, why: str, who: str, key: str | None, as_json: bool, quiet: bool) -> None:
-    """A fit that was offered is not adopted."""
-    with Programme.open(programme) as opened:
-        found = opened.decline(refit, why, who=who, key=key)
-    _print(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count", as_json)
-
-
-def bounds(
-    programme: str,
-    change: float | None,
-    gap: float | None,
-    level: float | None,
-    records: int | None,
-    who: str,
-    key: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """By how much things may drift."""
-    given = {"change": change, "gap": gap, "level": level, "records": records}
-    with Programme.open(programme) as opened:
-        asked = any(value is not None for value in given.values())
-        found = opened.set_bounds(given, who=who, key=key) if asked else opened.bounds()
-    lines = [
-        f"change   {found.change:g}: a policy is to be solved anew when numbers of arms change by a larger share",
-        f"gap      {found.gap:g}: and when its gap for the present roster is larger by more than this",
-        f"level    {found.level:g}: a model that is right is ever said not to fit with this chance at most",
-        f"records  {found.records}: reports after which the model is tested, again and again",
-    ]
-    _print(found.to_dict(), "\n".join(lines), as_json)
-
-
-def recompute(programme: str, plan: int | None, as_json: bool, quiet: bool) -> None:
-    """Plans again, and compared."""
-    with Programme.open(programme) as opened:
-        events = opened.verify().event
-        numbers = [found.id for found in opened.plans()] if plan is None else [plan]
-        for number in numbers:
-            opened.recompute(number)
-    result = {"plans": sorted(numbers), "same": True, "events": events}
-    _print(
-        result, f"{counted(len(numbers), 'plan')} computed again, all the same; {events} events, none missing", as_json
-    )
-
-
-def backup(programme: str, file: str, as_json: bool, quiet: bool) -> None:
-    """A copy."""
-    last = store.backup(programme, file)
-    _print({"file": file, "events": last}, f"{file}: a copy with {counted(last, 'event')}, checked", as_json)
-
-
-def restore(programme: str, file: str, as_json: bool, quiet: bool) -> None:
-    """A copy in the place of the programme."""
-    last = store.restore(programme, file)
-    _print({"file": file, "events": last}, f"the programme is the copy {file}, with {counted(last, 'event')}", as_json)
-
-
-def verify(programme: str, head: str | None, export: str | None, key: str | None, as_json: bool, quiet: bool) -> None:
-    """Compare every table with the chain of events."""
-    check_target(export, "--export")
-    secret = None if key is None else read_key(key)
-    before = None if head is None else Head.load(head)
-    with Programme.open(programme) as opened:
-        found = opened.verify(before, key=secret)
-    if export is not None:
-        found.save(export)
-    since = "" if before is None else f", and contain event {before.event} of {head}"
-    _print(asdict(found), f"all tables follow from {counted(found.event, 'event')}{since}\nhead {found.chain}", as_json)
-
-
-def events(programme: str, after: int, most: int, as_json: bool, quiet: bool) -> None:
-    """List the events."""
-    with Programme.open(programme) as opened:
-        found, name = opened.events(after, most), _address(opened)
-    if as_json:
-        print_json({"events": [vars(event) for event in found]})
+def _show_refit(found: "Refitted", run: RunOptions, name: str) -> None:
+    if run.as_json:
+        print_json(found.to_dict())
         return
+    columns = ("type", "state", "action", "next_state", "before", "after")
     rows = [
-        [
-            str(event.id),
-            event.at,
-            event.kind,
-            printable(event.who),
-            printable(json.dumps(event.body, ensure_ascii=False))[:80],
-        ]
-        for event in found
+        [*(getattr(row, column) for column in columns), f"{row.lower:.3g} to {row.upper:.3g}", row.seen]
+        for row in [row for row in found.moved if row.is_beyond_chance][:SHOWN]
     ]
-    print_table(
-        f"{name}, events after {after}", [(head, "left") for head in ("event", "at", "kind", "who", "what")], rows
-    )
-
-
-# Reading and telling
-
-
-def _table(name: str, format: TableFormat | None, argument: str = "TABLE") -> Table:
-    return read_table(standard_input(argument, format, FORMATS) if name == DASH else name, format)
-
-
-def _called(table: str) -> str:
-    return "standard input" if table == DASH else Path(table).name
-
-
-def _print(result: dict[str, Any], words: str, as_json: bool) -> None:
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(words)
-
-
-MOST_TESTED = 50_000
-"""Reports beyond which a plan does not wait for the test of its model."""
-
-
-def _address(opened: Programme) -> str:
-    """A programme as commands name it, without a password, since output is logged."""
-    return printable(opened.store.address)
-
-
-def _notices(opened: Programme) -> list[str]:
-    """Describe drift beyond its bound, and the command that does something about it."""
-    anew = f"`evenhand programme solve {_address(opened)}` finds a new policy"
-    return [f"{why}: {anew}" for why in opened.needs_solving().why] + _of_model(opened, MOST_TESTED)
-
-
-def _of_model(opened: Programme, most: int | None = None) -> list[str]:
-    offer, name = opened.offered(), _address(opened)
-    if offer is not None:
-        ways = f"`evenhand programme refits {name} {offer.refit}` shows it, `adopt` or `decline` answers it"
-        return [*offer.why, f"refit {offer.refit} is offered: {ways}"]
-    drift = opened.model_drift(most)
-    if most is not None and drift.reports > most:
-        return [f"not tested against {counted(drift.reports, 'report')}: `evenhand programme status {name}` does it"]
-    if not drift.needed:
-        return []
-    return [*drift.why, f"`evenhand programme refit {name}` fits the model anew and shows what would change"]
-
-
-def _tell_status(opened: Programme, as_json: bool) -> None:
-    found, drift = opened.status(), opened.needs_solving()
-    certificate = opened.certificate() if drift.policy else None
-    if as_json:
-        offer = opened.offered()
-        more = {"certificate": None if certificate is None else certificate.to_dict(), "solve": drift.to_dict()}
-        more |= {"model_drift": opened.model_drift().to_dict(), "offered": None if offer is None else offer.to_dict()}
-        print_json(found.to_dict() | more)
-        return
-    numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
-    lines = [
-        f"{found.name}: step {found.step}, {numbers or 'no arms'}; {found.observed} seen at this step",
-        f"  budget     {', '.join(f'{name} {amount:g}' for name, amount in found.budget.items())} a step",
-        f"  welfare    {found.welfare}, over {found.over}, {found.criterion}",
-    ]
-    if certificate is not None:
-        worth = f"{certificate.welfare:.6g}, at most {certificate.upper_bound:.6g}, gap {100 * certificate.gap:.3g} %"
-        lines.append(f"  policy     {worth}, for the present roster")
-    lines += [f"  solve      {why}" for why in drift.why]
-    lines += [f"  model      {why}" for why in _of_model(opened)]
-    click.echo("\n".join([*lines, f"  events     {found.events}"]))
-
-
-def _show_plan(found: KeptPlan) -> None:
-    seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
-    title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
-    rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
-    shown = [[printable(getattr(row, column)) for column in COLUMNS] for row in rows[:SHOWN]]
-    names = [column.replace("next_in_line", "next") for column in COLUMNS]
-    print_table(title, [(name, "left") for name in names], shown)
-    if len(rows) > SHOWN:
-        click.echo(f"... {len(rows) - SHOWN} more; --json and --out have all of them\n")
-    used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
-    click.echo(f"used: {used}")
-    if found.note:
-        click.echo(f"note: {found.note}")
-
-
-def _interval(row: "Moved") -> str:
-    return f"{row.lower:.3g} to {row.upper:.3g}"
-
-
-def _show_refit(found: "Refitted", name: str) -> None:
-    outside = [row for row in found.moved if row.is_beyond_chance]
-    rows = [
-        [row.type, row.state, row.action, row.next_state, row.before, row.after, _interval(row), row.seen]
-        for row in outside[:SHOWN]
-    ]
-    heads = ("type", "state", "action", "next state", "before", "after", "95 %", "seen")
     title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities that differ beyond chance"
-    print_table(title, [(head, "left") for head in heads], [[printable(cell) for cell in row] for row in rows])
-    before, after = found.likelihood
-    texts = ["impossible" if value is None else f"{value:.6g}" for value in (before, after)]
-    click.echo(f"log-likelihood {texts[0]} before, {texts[1]} after")
+    _print_rows(title, (*columns, "95 %", "seen"), rows)
+    before, after = ["impossible" if value is None else f"{value:.6g}" for value in found.likelihood]
+    click.echo(f"log-likelihood {before} before, {after} after")
     if found.unseen:
         click.echo(f"never seen, and left as they are: {counted(len(found.unseen), 'pair')} of state and action")
     now, then = found.welfare
-    known = "" if now is None else f"the present policy is worth {now:.6g} in it, "
+    known = "" if now is None else f"the present policy has {now:.6g} in it, "
     click.echo(f"welfare: {known}the new one {0.0 if then is None else then:.6g}")
     changes = "; ".join(f"{arm} {old} -> {new}" for arm, old, new in found.plan[:10])
     more = f" and {len(found.plan) - 10} more" if len(found.plan) > 10 else ""

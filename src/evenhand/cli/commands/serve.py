@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import print_json
-from evenhand.cli.progress import progress
+from evenhand.cli.options import RunOptions, option, run_options
 from evenhand.cli.refusals import OptionError
 
 if TYPE_CHECKING:
@@ -22,23 +21,36 @@ if TYPE_CHECKING:
 DEMO = "demo"
 
 
-def run(
+@click.command("serve")
+@click.argument("programme", required=False)
+@option("--host", None, "Where to listen; any other needs --token-file.", default="127.0.0.1", show_default=True)
+@option("--port", None, "0 takes one that is free.", default=8000, show_default=True, type=click.IntRange(0, 65535))
+@option("--token-file", "FILE", "Let only those in who have a token of this file.")
+@option("--make-token", None, "Add a token to --token-file, and show it.", type=click.Choice(["read", "write"]))
+@option("--token-name", "NAME", "Who will hold --make-token.", default="planner", show_default=True)
+@option("--name names", "HOST", "A name by which browsers know the server; repeatable.", multiple=True)
+@option("--proxy proxies", "ADDRESS", "Believe a reverse proxy's X-Forwarded-For; repeatable.", multiple=True)
+@option(
+    "--rate", None, "Requests per second and client.", default=200.0, show_default=True, type=click.FloatRange(min=0.1)
+)
+@option("--keep", "FILE", "Store the programme of `evenhand serve demo` in this file.")
+@run_options(seeded=False)
+def command(
     programme: str | None,
-    host: str,
-    port: int,
+    run: RunOptions,
     token_file: str | None,
     make_token: "Role | None",
     token_name: str,
-    names: tuple[str, ...],
-    proxies: tuple[str, ...],
-    rate: float,
     keep: str | None,
-    as_json: bool,
-    quiet: bool,
+    **options: Any,
 ) -> None:
-    """Serve a programme, or make a token."""
+    """Serve PROGRAMME: its API, and a page for planners at /.
+
+    PROGRAMME is the file or the address (postgresql://...) of a programme, or demo for one with made-up data. Only this
+    machine can reach it, unless --host says else, which needs --token-file. Needs the extra "service".
+    """
     if make_token is not None:
-        _make_token(token_file, make_token, token_name, as_json)
+        _make_token(token_file, make_token, token_name, run)
         return
     if programme is None:
         raise OptionError("PROGRAMME", "expected a file, an address postgresql://..., or demo")
@@ -49,67 +61,53 @@ def run(
     from evenhand.programme.api.server_settings import Settings
     from evenhand.programme.api.telemetry import configure
 
+    options["names"] = tuple(name.lower() for name in options["names"])
     settings = Settings(
-        host=host,
-        port=port,
         tokens=None if token_file is None else Tokens.read(token_file),
-        names=tuple(name.lower() for name in names),
-        proxies=proxies,
-        rate=rate,
-        burst=max(1, round(2 * rate)),
+        burst=max(1, round(2 * options["rate"])),
         labels={"demo": "made-up data"} if programme == DEMO else {},
+        **options,
     )
-    with _opened(programme, keep, quiet) as opened, listen(host, port) as listener:
-        configure(quiet)
-        _say_where(listener, opened, as_json)
+    with _opened(programme, keep, run) as opened, listen(settings.host, settings.port) as listener:
+        configure(run.quiet)
+        _print_address(listener, opened, run)
         interrupted = serve(opened, settings, listener)
     if interrupted:
         raise KeyboardInterrupt
 
 
-def _make_token(file: str | None, role: "Role", name: str, as_json: bool) -> None:
+def _make_token(file: str | None, role: "Role", name: str, run: RunOptions) -> None:
     from evenhand.programme.api.auth import make_token
 
     if file is None:
         raise OptionError("--make-token", "needs --token-file FILE, which stores the token's digest")
     token = make_token(file, role, name)
-    if as_json:
-        print_json({"token": token, "role": role, "name": name, "file": file})
-        return
-    click.echo(token)
-    click.echo(f"This is shown once: {file} keeps its digest only. It may {role}.", err=True)
+    run.say({"token": token, "role": role, "name": name, "file": file}, token)
+    if not run.as_json:
+        click.echo(f"This is shown once: {file} stores its digest only. It may {role}.", err=True)
 
 
 @contextmanager
-def _opened(programme: str, keep: str | None, quiet: bool) -> "Iterator[Programme]":
-    from evenhand.programme.programme import Programme
-
-    if programme != DEMO:
-        with Programme.open(programme) as opened:
-            yield opened
-        return
-    with TemporaryDirectory(prefix="evenhand-demo-") as folder, _demo(keep or Path(folder) / "demo.db", quiet) as made:
-        yield made
-
-
-def _demo(where: str | Path, quiet: bool) -> "Programme":
-    """A programme with made-up data; the one that was made there before."""
+def _opened(programme: str, keep: str | None, run: RunOptions) -> "Iterator[Programme]":
+    """Yield the programme; for demo one with made-up data, in a temporary folder unless it has a file."""
     from evenhand.programme.demo import make_demo
     from evenhand.programme.programme import Programme
 
-    if Path(where).exists():
-        return Programme.open(where)
-    with progress(quiet) as tell:
-        return make_demo(where, progress=tell)
+    with TemporaryDirectory(prefix="evenhand-demo-") as folder:
+        place = keep or str(Path(folder) / "demo.db") if programme == DEMO else programme
+        if programme == DEMO and not Path(place).exists():
+            with run.progress() as tell:
+                make_demo(place, progress=tell).close()
+        with Programme.open(place) as opened:
+            yield opened
 
 
-def _say_where(listener: socket.socket, programme: "Programme", as_json: bool) -> None:
-    """The address, once the programme answers and the port is ours."""
+def _print_address(listener: socket.socket, programme: "Programme", run: RunOptions) -> None:
+    """Print the address, once the programme answers and the port is ours."""
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    where = f"http://{shown}:{port}"
+    where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     status: dict[str, Any] = programme.status().to_dict()
-    if as_json:
+    if run.as_json:
         click.echo(json.dumps({"address": where, "programme": status["name"], "step": status["step"]}))
     else:
         click.echo(f"{status['name']}, step {status['step']}: {where} (Ctrl-C ends it)")

@@ -1,164 +1,202 @@
 """`evenhand solve`."""
 
 import shlex
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from evenhand.cli.console import print_json, print_summary
-from evenhand.cli.large_models import opened_model, run_solve
-from evenhand.cli.progress import progress
-from evenhand.cli.reading import (
-    budget_suffix,
-    called,
-    check_target,
-    posterior_of,
-    read_policy,
-    read_problems,
-    refuse_with_several,
+from evenhand.cli.arguments import ModelSource, check_target, read_policy, refuse_options
+from evenhand.cli.options import (
+    RunOptions,
+    backend_option,
+    draws_option,
+    gathered,
+    model_options,
+    option,
+    run_options,
+    welfare_option,
 )
 from evenhand.cli.refusals import OptionError
-from evenhand.model.io import Format
-from evenhand.planning.policy_registry import is_file
-
-DEFAULT_TOLERANCE = 1e-8
-"""Relative gap at which exact methods stop."""
 
 
-def run(
-    model: str,
-    parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
-    format: Format | None,
-    initial: str | None,
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of the method."""
+
+    method: str
+    candidates: tuple[str, ...]
+    tolerance: float | None
+    seconds: float | None
+    redraw_every: int | None
+
+
+search_options = gathered(
+    SearchOptions,
+    "search",
+    [
+        option(
+            "--method",
+            "M",
+            "counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.",
+            default="auto",
+            show_default=True,
+        ),
+        option(
+            "--candidate candidates",
+            "POLICY",
+            "Let this policy (saved or named) compete with those of the method fluid; repeatable.",
+            multiple=True,
+        ),
+        option(
+            "--tolerance",
+            None,
+            "Relative gap to stop at; by default 1e-8, for a large model in Parquet 1e-4.",
+            type=float,
+        ),
+        option("--seconds", "S", "Time limit of the method fluid; by default until nothing is gained.", type=float),
+        option(
+            "--redraw-every",
+            "K",
+            "Draw the policy of a mixture anew every K steps, not once at the start; both are reported.",
+            type=int,
+        ),
+    ],
+)
+
+
+@click.command("solve")
+@model_options(budgets=2)
+@welfare_option
+@search_options
+@draws_option
+@option(
+    "--robust",
+    "Q",
+    "Of a fitted model: maximise the mean of the worst share Q of the scenarios (0.1), and report its cost. "
+    "Takes the time of many plans, on top of --seconds.",
+    type=float,
+)
+@backend_option("policies are simulated, draws evaluated, and blocks of a large model in Parquet solved")
+@option("--out", "POLICY", "Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
+@run_options()
+def command(
+    source: ModelSource,
+    run: RunOptions,
+    search: SearchOptions,
     welfare: str | None,
-    criterion: str | None,
-    over: str | None,
-    method: str,
-    candidates: tuple[str, ...],
-    tolerance: float | None,
-    seconds: float | None,
-    redraw_every: int | None,
     draws: int | None,
     robust: float | None,
     backend: str | None,
     out: str | None,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
 ) -> None:
-    """Solve and print the certificate."""
-    arms = opened_model(model, backend, budgets, criterion, over, initial, out)
+    """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
+
+    MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
+    --budget, a table: the welfare under each, and what the step from one to the next is worth. Of a model in
+    Parquet with more than 100,000 rows, or with --out FILE.parquet, the fair relaxation is solved: its bound, and a
+    plan in Parquet.
+    """
+    arms = source.opened(out)
+    scenario_options = {"--draws": draws, "--robust": robust}
     if arms is not None and arms.over == "arms" and not arms.has_floors:
-        memory = {
-            "--candidate": candidates or None,
-            "--seconds": seconds,
-            "--redraw-every": redraw_every,
-            "--draws": draws,
-        }
-        for option, given in (memory | {"--robust": robust}).items():
-            if given is not None:
-                raise OptionError(option, "not for a large model in Parquet")
-        run_solve(arms, welfare, method, tolerance, backend, out, as_json, quiet)
+        search_only = {"--seconds": search.seconds, "--redraw-every": search.redraw_every}
+        given = {"--candidate": search.candidates or None, **search_only, **scenario_options}
+        refuse_options("not for a large model in Parquet", given)
+        _solve_opened(source, arms, run, search, welfare, backend, out)
         return
-    tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
     check_target(out, "--out")
-    by_name = [name for name in candidates if not is_file(name)] or None  # with several budgets plans compete
-    refuse_with_several(
-        budgets, {"--out": out, "--candidate": by_name, "--draws": draws, "--robust": robust, "--backend": backend}
-    )
-    posterior = None if draws is None and robust is None else posterior_of(model)
-    first, *others = (
-        one.with_criterion(criterion, over)
-        for one in read_problems(model, parameters, format, budgets, criterion, initial)
-    )
-    if others:
-        every = [problem.budget for problem in (first, *others)]
-        with progress(quiet) as tell:
-            from evenhand.planning.plan import load_plan  # after what may be refused at once
-            from evenhand.planning.solve import solve as find_best
-            from evenhand.planning.task import SolveMethod
+    from evenhand.planning.policy_registry import is_file
 
-            plans = [load_plan(name) for name in candidates]
-            chosen = SolveMethod(method, tolerance, seconds, redraw_every=redraw_every, plans=plans)
-            sweep = find_best(first, welfare, chosen, budgets=every, progress=tell, rng=seed)
-        print_budgets(sweep, model, as_json)
-        return
-    with progress(quiet) as tell:
-        from evenhand.planning.plan import save_solution
-        from evenhand.planning.solve import solve as find_best
-        from evenhand.planning.task import SolveMethod
+    by_name = [name for name in search.candidates if not is_file(name)] or None  # with several budgets plans compete
+    source.refuse_several({"--out": out, "--candidate": by_name, **scenario_options, "--backend": backend})
+    posterior = source.posterior() if draws is not None or robust is not None else None
+    problem, *others = source.read_all()
+    from evenhand.planning.plan import load_plan, save_solution  # after what may be refused at once
+    from evenhand.planning.solve import solve
+    from evenhand.planning.task import SolveMethod
 
-        tried = {name: read_policy(name, first, welfare) for name in candidates}
+    tolerance = 1e-8 if search.tolerance is None else search.tolerance
+    settings: dict[str, Any] = {"seconds": search.seconds, "redraw_every": search.redraw_every}
+    with run.progress() as report:
+        if others:
+            plans = [load_plan(name) for name in search.candidates]
+            chosen = SolveMethod(search.method, tolerance, plans=plans, **settings)
+            budgets = [one.budget for one in (problem, *others)]
+            show_sweep(solve(problem, welfare, chosen, budgets=budgets, progress=report, rng=run.seed), source, run)
+            return
+        candidates = {name: read_policy(name, problem, welfare) for name in search.candidates}
         scenarios = plan = None
         if posterior is not None:
             from evenhand.uncertainty import draw_scenarios, plan_scenarios
             from evenhand.uncertainty.robust_plan import check_tail
             from evenhand.uncertainty.scenarios import DEFAULT_DRAWS
 
-            check_tail(first, robust)
-            scenarios = draw_scenarios(first, posterior, draws or DEFAULT_DRAWS, seed, held_out=robust is not None)
-        where = None if posterior is not None and method != "fluid" else backend
-        chosen = SolveMethod(method, tolerance, seconds, tried, redraw_every)
-        solution = find_best(first, welfare, chosen, progress=tell, rng=seed, backend=where)
+            check_tail(problem, robust)
+            number = draws or DEFAULT_DRAWS
+            scenarios = draw_scenarios(problem, posterior, number, run.seed, held_out=robust is not None)
+        where = None if posterior is not None and search.method != "fluid" else backend
+        chosen = SolveMethod(search.method, tolerance, candidates=candidates, **settings)
+        solution = solve(problem, welfare, chosen, progress=report, rng=run.seed, backend=where)
         if scenarios is not None:
-            plan = plan_scenarios(scenarios, solution, robust, tell, backend)
+            plan = plan_scenarios(scenarios, solution, robust, report, backend)
             solution = plan.solution
-        if tell is not None:
-            tell("what one unit more is worth", 1.0)
-        _ = solution.prices  # here, where progress is shown: a summary computes nothing
-        if tell is not None and first.has_floors:
-            tell("how often each arm is served", 1.0)
-        _ = solution.unit_served
-    named = welfare or solution.objective.welfare.name
-    asked = asked_words(model, parameters, format, named, criterion, over)
-    asked += [word for budget in budgets for word in ("--budget", budget)]
+        if report is not None:
+            report("prices and service", 1.0)
+        _ = solution.prices, solution.unit_served  # computed while progress is shown: a summary computes nothing
+    words = source.words(welfare or solution.objective.welfare.name)
     if out:
-        save_solution(solution, out, asked)
-    if as_json:
-        print_json((solution if plan is None else plan).to_dict() | {"policy": out})
+        save_solution(solution, out, words)
+    title = f"{source.title}, welfare {solution.objective.welfare.name}{source.setting(problem)}"
+    if not run.show(plan if plan is not None and run.as_json else solution, title, policy=out):
         return
-    from evenhand.report.results import setting, summarise
-
-    title = f"{called(model)}, welfare {solution.objective.welfare.name}{setting(first)}{budget_suffix(first, budgets)}"
-    print_summary(summarise(solution), title)
     for part in () if plan is None else (plan.robust, plan.scenarios, plan.information):
         if part is not None:
-            print_summary(summarise(part))
+            run.show(part)
     if out:
-        played = [asked[0], out, *asked[1:], *(["--initial", initial] if initial else [])]
-        shown, acted = (shlex.join(["evenhand", *words]) for words in (["show", out], ["act", out, "STATES"]))
+        played = [words[0], out, *words[1:], *(["--initial", source.initial] if source.initial else [])]
+        shown, acted = (shlex.join(["evenhand", *typed]) for typed in (["show", out], ["act", out, "STATES"]))
         click.echo(f"in words: {shown}   what to do now: {acted}")
         click.echo(f"policy: {out}   (play it: {shlex.join(['evenhand', 'evaluate', *played])})")
 
 
-def print_budgets(sweep: Any, model: str, as_json: bool) -> None:
+def show_sweep(sweep: Any, source: ModelSource, run: RunOptions) -> None:
     """Print the plans or comparisons of several budgets.
 
     Args:
         sweep: the `BudgetSweep`.
-        model: MODEL as it was typed.
-        as_json: whether to print JSON.
+        source: the model.
+        run: options of the output.
     """
     from evenhand.report.results import summarise
 
-    if as_json:
-        print_json(sweep.to_dict())
-        return
-    summary = summarise(sweep)
-    print_summary(summary, f"{called(model)}: {summary.title[0].lower()}{summary.title[1:]}")
+    title = summarise(sweep).title
+    run.show(sweep, f"{source.title}: {title[0].lower()}{title[1:]}")
 
 
-def asked_words(
-    model: str,
-    parameters: tuple[str, ...],
-    format: str | None,
-    welfare: str,
-    criterion: str | None,
-    over: str | None,
-) -> list[str]:
-    """Return MODEL and its options as words of a command line."""
-    words = [model, *(word for parameter in parameters for word in ("-p", parameter))]
-    for option, value in (("--welfare", welfare), ("--format", format), ("--criterion", criterion), ("--over", over)):
-        words += [option, value] if value is not None else []
-    return words
+def _solve_opened(
+    source: ModelSource,
+    arms: Any,
+    run: RunOptions,
+    search: SearchOptions,
+    welfare: str | None,
+    backend: str | None,
+    out: str | None,
+) -> None:
+    """Solve the fair relaxation of a large model in Parquet."""
+    from evenhand.display import counted
+    from evenhand.planning.stored_models import solve_stored
+    from evenhand.planning.task import SolveMethod
+
+    if search.method not in ("auto", "fluid"):
+        raise OptionError("--method", f"a large model in Parquet is solved by fluid, not by {search.method}")
+    check_target(out, "--out", folders=True)
+    with run.progress() as report:
+        settings = SolveMethod() if search.tolerance is None else SolveMethod(tolerance=search.tolerance)
+        found = solve_stored(arms, welfare, settings, report, backend)
+        if out is not None:
+            found.save(out)
+    title = f"{arms.path}, {counted(arms.num_arms, 'arm')}, welfare {found.objective.welfare.name}"
+    if run.show(found, title + source.setting(arms), policy=out):
+        use = f"written to {out}; evenhand evaluate {arms.path} {out} simulates it"
+        click.echo(use if out else "--out FILE.parquet writes the value and weight of every row, a plan for act")

@@ -9,58 +9,71 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.console import print_json, print_summary
-from evenhand.cli.progress import progress
-from evenhand.cli.reading import called, check_target, read_problem
+from evenhand.cli.arguments import ModelSource, check_target
+from evenhand.cli.options import RunOptions, backend_option, model_options, option, run_options, training_settings
 from evenhand.cli.refusals import OptionError
-from evenhand.model.io import Format
-from evenhand.parallel import parse_backend
 
 if TYPE_CHECKING:
     from evenhand.learning import Training, TrainingRuns
 
 
-def run(
-    model: str,
-    parameters: tuple[str, ...],
-    format: Format | None,
+@click.command("train")
+@model_options(budgets=None, initial=False, criterion=False, over=False)
+@training_settings
+@option(
+    "--seeds",
+    "N",
+    "Train N times, with the seeds from --seed on; the best network in a held-out evaluation is saved.",
+    type=click.IntRange(min=1),
+)
+@backend_option("the runs of --seeds execute")
+@option("--out", "POLICY", "Save the policy; training can then be resumed, too.")
+@option("--resume", None, "Go on where an interrupted run with the same --out stopped.", is_flag=True)
+@option("--tensorboard", "FOLDER", "Write TensorBoard's logs there.")
+@run_options(seeded=False)
+def command(
+    source: ModelSource,
+    run: RunOptions,
     seeds: int | None,
     backend: str | None,
     out: str | None,
     resume: bool,
-    tensorboard: str | None,
-    as_json: bool,
-    quiet: bool,
     **options: Any,
 ) -> None:
-    """Train, save, and tell how good the policy is."""
+    """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
+
+    For identical arms and discounted rewards. The learner sees only what it plays, never the model's matrices; they
+    select the network, if that can be done exactly. The trained policy plays any number of such
+    arms with any budget, and needs no torch. With --seeds, a table of all runs. Needs the extra "rl".
+    """
     check_target(out, "--out")
-    if backend is not None:
-        parse_backend(backend)
-        if seeds is None:
-            raise OptionError("--backend", "one run stays in this process; --seeds N has several, which run elsewhere")
+    if backend is not None and seeds is None:
+        raise OptionError("--backend", "one run stays in this process; --seeds N has several, which run elsewhere")
     if resume and not out:
         raise OptionError("--resume", "name the policy that was being trained, with --out")
-    replaced = read_fixed_budget(options)
-    problem = read_problem(model, parameters, format, replaced)
-    settings = read_settings(options | {"budget": ()} if replaced else options)
+    source = source.with_budgets(read_fixed_budget(options))
+    problem = source.read()
+    settings = read_settings(options | {"budget": ()} if source.budgets else options) | {"seed": run.seed}
     checkpoint = Path(f"{out}.checkpoint") if out else None
-    asked: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "tensorboard": tensorboard, **settings}
-    training, several = _trained(problem, asked, seeds, backend, quiet)
-    command = f"evenhand {shlex.join(sys.argv[1:])}"
+    training, several = _trained(problem, settings | {"checkpoint": checkpoint, "resume": resume}, seeds, backend, run)
+    best: Any = training if several is None else several
     if out:
-        several.save(out, command) if several is not None else training.save(out, command)
+        best.save(out, f"evenhand {shlex.join(sys.argv[1:])}")
         for file in _checkpoints(checkpoint, seeds, settings["seed"]):
             file.unlink(missing_ok=True)
-    if as_json:
-        seeds_found = {} if several is None else {"seeds": several.to_dict()}
-        print_json(training.to_dict() | {"policy": out} | seeds_found)
+    more = {} if several is None else {"seeds": several.to_dict()}
+    shown = training if run.as_json else best
+    if not run.show(shown, f"{source.title}, trained", policy=out, **more):
         return
-    _show(training, model, parameters, replaced, format, out, several)
+    if out is None:
+        click.echo("not saved; use --out POLICY to keep it")
+        return
+    words = ["evenhand", "compare", *source.words(), "--policies", f"optimal,whittle,{out}"]
+    click.echo(f"policy: {out}   (compare it: {shlex.join(words)})")
 
 
 def _trained(
-    problem: Any, asked: dict[str, Any], seeds: int | None, backend: str | None, quiet: bool
+    problem: Any, asked: dict[str, Any], seeds: int | None, backend: str | None, run: RunOptions
 ) -> "tuple[Training, TrainingRuns | None]":
     """One run; or several, the best of them first."""
     from evenhand.learning import TrainingRuns, train  # after what may be refused at once
@@ -68,7 +81,7 @@ def _trained(
     files = _checkpoints(asked["checkpoint"], seeds, asked["seed"])
     if asked["resume"] and not any(file.exists() for file in files):
         click.echo(f"{files[0]} does not exist; starting from the beginning", err=True)
-    with progress(quiet) as tell, _way_on(files):
+    with run.progress() as tell, _way_on(files):
         found = train(problem, progress=tell, seeds=seeds, backend=backend, **asked)
     return (found.best, found) if isinstance(found, TrainingRuns) else (found, None)
 
@@ -77,7 +90,7 @@ def _checkpoints(checkpoint: Path | None, seeds: int | None, first: int) -> list
     """Return the checkpoints of the runs."""
     if checkpoint is None or seeds is None:
         return [] if checkpoint is None else [checkpoint]
-    from evenhand.learning.training_runs import checkpoint_of
+    from evenhand.learning import checkpoint_of
 
     return [checkpoint_of(checkpoint, first + number) for number in range(seeds)]
 
@@ -131,25 +144,3 @@ def _units(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise OptionError("--hidden", f"expected whole numbers separated by commas, got {text!r}") from None
-
-
-def _show(
-    training: "Training",
-    model: str,
-    parameters: tuple[str, ...],
-    budgets: tuple[str, ...],
-    format: str | None,
-    out: str | None,
-    several: "TrainingRuns | None",
-) -> None:
-    from evenhand.report.results import summarise
-
-    print_summary(summarise(training if several is None else several), f"{called(model)}, trained")
-    if out is None:
-        click.echo("not saved; use --out POLICY to keep it")
-        return
-    settings = [word for parameter in parameters for word in ("-p", parameter)]
-    settings += [word for budget in budgets for word in ("--budget", budget)]
-    settings += ["--format", format] if format is not None else []
-    click.echo(f"policy: {out}   (compare it: " + shlex.join(["evenhand", "compare", model, *settings]), nl=False)
-    click.echo(f" --policies optimal,whittle,{shlex.quote(out)})")

@@ -2,7 +2,7 @@
 
     transitions[τ, s, a, :] = exp(Q[τ, a] d)[s, :]                      d the length of a step
 
-The likelihood is in `likelihood`, the posterior mode and draws in `inference`. This module sets the prior.
+The likelihood is in `likelihood`. First the prior, then the posterior mode and its Laplace approximation.
 
 One type: w jumps in w steps of time in each state under each action, spread evenly over the m possible jumps, w = 1 by
 default. This is the counterpart of one pseudo-count per row:
@@ -24,19 +24,39 @@ maximum: a likelihood alone does not define a distribution.
 Reported: states left faster than the times between rows can resolve; and records that no generator explains (a one-step
 matrix need not have a generator as its logarithm), by Pearson's statistic of next states for pairs that were observed
 often over one duration.
+
+Posterior. With rates q[τ, a, i, j] ~ Gamma(shape α, rate β), independent, and the log-likelihood L of a `Panel`:
+
+The mode, in log q, solves jumps + α = q (times + β). EM steps, q <- (jumps + α) / (times + β), never decrease the
+likelihood and stay positive, but converge slowly; a few of them start, and L-BFGS finishes.
+
+Laplace approximation. With H the negative Hessian of the log posterior in log rates at the mode q*, the log rates have
+covariance C = H^-1. A normal distribution of log rates is poor for jumps observed once or never, so each rate gets a
+gamma marginal of the same spread about the mode, and the correlations of C join them (a Gaussian copula):
+
+    a = 1 / C[ij, ij], clipped to α ... α + jumps;  b = a / q*
+    q = G_a^-1(Φ(z)) / b,  z ~ N(0, correlation of C)            G_a the gamma distribution function, Φ the normal one
+
+This is exact if all paths are observed (independent gammas) and if nothing is (the prior). Evidence, with Laplace's
+value of each gamma integral, a^a e^-a sqrt(2π / a), replaced by Γ(a):
+
+    log p(records) ~ L(q*) + sum of [α log(β q*) - log Γ(α) - β q*] + (m log 2π - log det H) / 2
+                     + sum of [log Γ(a) - a log a + a - log(2π / a) / 2]
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr
 from scipy.stats import chi2
 
 from evenhand.checks import as_generator, check_positive_int, is_number, plain
 from evenhand.display import heard
-from evenhand.errors import InvalidInputError, TooLargeError
-from evenhand.fitting.ctmc.inference import Laplace, Prior, RateModel, posterior_mode, times_per_jump
-from evenhand.fitting.ctmc.likelihood import TINY, Panel, read_panel, with_diagonal
+from evenhand.errors import InvalidInputError, NotConvergedError, TooLargeError
+from evenhand.fitting.ctmc.likelihood import TINY, Expected, Panel, read_panel, with_diagonal
 from evenhand.fitting.estimate import HALF_A_VISIT
+from evenhand.fitting.hierarchical_dirichlet import checked_prior
 from evenhand.fitting.log import Log
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.transition_counts import Moves
@@ -52,6 +72,186 @@ STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 
 FEW = 5
 """Pairs of a kind that a note names."""
+
+TOLERANCE = 1e-4
+"""Residual of the mode's equations, over the root of the number of moves; a hundred times this is an error."""
+
+NEGLIGIBLE = 1e-6
+"""Expected jumps, prior included, below which a rate is fixed at 0."""
+
+LEAST_SHAPE = 0.02
+"""Least shape of a gamma marginal, and least curvature in log rates: it spans all rates that matter."""
+
+
+# Posterior of rates
+
+
+class RateModel:
+    """Likelihood, prior and free rates; `parameter` indexes the rates that are free in some type."""
+
+    def __init__(self, panel: Panel, prior: tuple[Floats, Floats], free: Bools, step: float) -> None:
+        """Index the free rates.
+
+        Args:
+            panel: the records.
+            prior: (type, action, state, next_state) shapes and rates of the gamma priors; 0 without a prior.
+            free: (type, action, state, next_state) rates to estimate; all others are 0.
+            step: length of a step.
+        """
+        self.panel, self.prior, self.free, self.step = panel, prior, free, step
+        self._positions = np.flatnonzero(free.any(axis=0))
+        self.active: Bools = free.reshape(len(free), -1)[:, self._positions]
+        self.shapes, self.exposures = (self.pack(table) for table in prior)
+
+    def pack(self, table: Array) -> Floats:
+        """(type, parameter) entries of a table (type, action, state, next_state)."""
+        return np.asarray(table, float).reshape(len(self.free), -1)[:, self._positions]
+
+    def unpack(self, rates: Floats) -> Floats:
+        """(..., type, action, state, next_state) table of rates (..., type, parameter)."""
+        flat = np.zeros((*rates.shape[:-1], self.free[0].size))
+        flat[..., self._positions] = np.where(self.active, rates, 0.0)
+        return flat.reshape(*rates.shape[:-2], *self.free.shape)
+
+    def expect(self, rates: Floats) -> tuple[Floats, Floats, Floats]:
+        """(type,) log-likelihoods, and (type, parameter) expected jumps and times.
+
+        Args:
+            rates: (type, parameter).
+        """
+        expected = self.panel.expect(self.unpack(rates))
+        return expected.values, self.pack(expected.jumps), self.pack(times_per_jump(expected))
+
+    def log_posterior(self, rates: Floats) -> tuple[float, Floats]:
+        """Log posterior density of the log rates up to a constant, and its (type, parameter) gradient."""
+        values, jumps, times = self.expect(rates)
+        prior = np.where(self.active, self.shapes * np.log(rates) - self.exposures * rates, 0.0).sum()
+        gradient = np.where(self.active, jumps + self.shapes - rates * (times + self.exposures), 0.0)
+        return float(values.sum() + prior), gradient
+
+
+def times_per_jump(expected: Expected) -> Floats:
+    """(type, action, state, next_state) the time in a state, repeated for each jump out of it."""
+    return np.broadcast_to(expected.times[..., None], expected.jumps.shape)
+
+
+def posterior_mode(model: RateModel, start: Floats) -> Floats:
+    """(type, parameter) rates of highest posterior density in log rates.
+
+    Args:
+        model: likelihood and prior.
+        start: (type, parameter) initial rates.
+
+    Raises:
+        NotConvergedError: the optimiser stopped before the equations of the mode held.
+    """
+    # 50 jumps between the two closest rows, or 1e-12 per step: beyond these the likelihood is flat.
+    times = model.panel.times[model.panel.times > 0]
+    low, high = 1e-12 / model.step, 50.0 / (times.min() if len(times) else 1.0)
+    rates = np.clip(start, low, high)
+    if not rates.size:
+        return rates
+
+    def objective(logs: Floats) -> tuple[float, Floats]:
+        value, gradient = model.log_posterior(np.exp(logs).reshape(rates.shape))
+        return -value, -gradient.ravel()
+
+    bounds = np.log(low), np.log(high)
+    options = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-15, "gtol": 1e-7, "maxcor": 30}
+    for _ in range(4):
+        for _ in range(12):  # EM
+            _, jumps, exposure = model.expect(rates)
+            total = exposure + model.exposures
+            step = np.where(total > 0, (jumps + model.shapes) / np.where(total > 0, total, 1.0), rates)
+            rates = np.clip(step, low, high)
+        found = minimize(
+            objective, np.log(rates).ravel(), jac=True, method="L-BFGS-B", bounds=[bounds] * rates.size, options=options
+        )
+        rates = np.asarray(np.exp(found.x).reshape(rates.shape))
+        # At a bound, a gradient that points outwards does not count as a residual.
+        at_bound = (found.x <= bounds[0] + 1e-9) & (found.jac > 0) | (found.x >= bounds[1] - 1e-9) & (found.jac < 0)
+        residual = np.abs(np.where(at_bound, 0.0, found.jac)).max() / np.sqrt(model.panel.number.sum() + 1)
+        if residual <= TOLERANCE:
+            return rates
+    if residual > 100 * TOLERANCE:
+        raise NotConvergedError(
+            f"the rates did not converge: {found.message}; a stronger prior, or fewer states, may help"
+        )
+    return rates
+
+
+class Laplace:
+    """Gaussian copula with gamma marginals around a posterior mode."""
+
+    def __init__(self, model: RateModel, mode: Floats) -> None:
+        """Approximate the posterior.
+
+        Args:
+            model: likelihood and prior.
+            mode: (type, parameter) from `posterior_mode`.
+        """
+        self.model, self.mode = model, mode
+        _, jumps, _ = model.expect(mode)
+        # (type, parameter) rates above 0.
+        self.uncertain = model.active & (jumps + model.shapes > NEGLIGIBLE)
+        values, vectors = np.linalg.eigh(_hessian(model, mode, self.uncertain))
+        # The records do not identify the rates along flatter directions.
+        self.curvature = (vectors * np.maximum(values, LEAST_SHAPE)[:, None, :]) @ vectors.swapaxes(1, 2)
+        self.covariance = np.linalg.inv(self.curvature)
+        self.variance = np.diagonal(self.covariance, axis1=1, axis2=2)
+        least = np.maximum(model.shapes, LEAST_SHAPE)
+        # Never less certain than the prior, nor more certain than if the paths had been observed.
+        shapes = np.clip(1 / self.variance, least, np.maximum(model.shapes + jumps, least))
+        self.shapes = np.where(self.uncertain, shapes, 1.0)
+
+    def evidence(self) -> float:
+        """Log marginal likelihood of the records, summed over types."""
+        a, b, q = self.model.shapes, self.model.exposures, np.maximum(self.mode, 1e-300)
+        value = self.model.expect(self.mode)[0].sum() - np.linalg.slogdet(self.curvature)[1].sum() / 2
+        stirling = self.shapes * np.log(self.shapes) - self.shapes - np.log(self.shapes) / 2
+        terms = a * np.log(b * q) - gammaln(np.maximum(a, 1e-300)) - b * q + gammaln(self.shapes) - stirling
+        return float(value + np.where(self.uncertain, terms, 0.0).sum())
+
+    def draw(self, num_draws: int, generator: np.random.Generator) -> Floats:
+        """(draw, type, action, state, next_state) rates.
+
+        Args:
+            num_draws: number of draws.
+            generator: source of randomness.
+        """
+        root = np.linalg.cholesky(self.covariance) / np.sqrt(self.variance)[..., None]
+        scores = np.einsum("tij,dtj->dti", root, generator.standard_normal((num_draws, *self.mode.shape)))
+        logs = log_gamma_quantiles(scores, np.broadcast_to(self.shapes, scores.shape))
+        return self.model.unpack(np.where(self.uncertain, np.exp(logs) / self.shapes * self.mode, 0.0))
+
+
+def _hessian(model: RateModel, mode: Floats, uncertain: Bools) -> Floats:
+    """(type, parameter, parameter) negative Hessian in log rates, by differences of the gradient."""
+    width, size = 1e-3, mode.shape[1]
+    hessian = np.tile(np.eye(size), (len(mode), 1, 1))
+    for place in np.flatnonzero(uncertain.any(axis=0)):
+        shift = np.where(np.arange(size) == place, width, 0.0)
+        lower, upper = (model.log_posterior(mode * np.exp(sign * shift))[1] for sign in (-1, 1))
+        hessian[:, place] = (lower - upper) / (2 * width)
+    both = uncertain[:, :, None] & uncertain[:, None, :]
+    return np.where(both, (hessian + hessian.swapaxes(1, 2)) / 2, np.eye(size))
+
+
+def log_gamma_quantiles(scores: Floats, shapes: Floats) -> Floats:
+    """Logarithms of gamma variables of rate 1 with these normal scores.
+
+    Args:
+        scores: normal scores.
+        shapes: of the gammas; far below 1 the variables underflow, and their logarithms do not.
+    """
+    # From the smaller tail, so that no digits are lost near 1.
+    below = scores < 0
+    values = np.where(below, gammaincinv(shapes, ndtr(scores)), gammainccinv(shapes, ndtr(-scores)))
+    tail = (log_ndtr(scores) + gammaln(shapes + 1)) / shapes  # G_a(x) = x^a / Γ(a + 1) for small x
+    return np.asarray(np.where(values > 1e-9, np.log(np.maximum(values, 1e-9)), np.minimum(tail, np.log(1e-9))))
+
+
+# Fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +292,6 @@ class Generators(Drawn):
 
     strength: float
     """Strength of the prior, in steps of time."""
-
-    expected_jumps: Floats
-    """(type, action, state, next_state) on the unobserved paths."""
 
     at_once: tuple[tuple[int, int, int], ...]
     """(type, action, state) pairs left faster than the records can resolve."""
@@ -137,22 +334,56 @@ def fit_generators(
         NotConvergedError: the rates did not converge.
     """
     generator = as_generator(rng)
-    _check(step, prior)
+    if not is_number(step) or not 0 < step < np.inf:
+        raise InvalidInputError(f"step: expected a length above 0, got {step!r}")
+    checked_prior(prior)
     check_positive_int(num_draws, "num_draws")
-    free = _free(moves, possible)
+    num_states, shape = moves.counts.shape[1], moves.counts.shape
+    table = np.ones(shape, bool) if possible is None else np.broadcast_to(possible, shape)
+    free: Bools = table.swapaxes(1, 2) & ~np.eye(num_states, dtype=bool)
+    if (number := int(free[0].sum())) > MOST_RATES:
+        raise TooLargeError(
+            f"{number:,} rates of a type are too many: {MOST_RATES:,} can be estimated. Use fewer states, or state "
+            "which jumps are impossible"
+        )
     panel = read_panel(moves, step, exact)
     if not panel.has_path(free).all():
         raise InvalidInputError(
             "no path of possible jumps makes some recorded moves: check the structural zeros, and the states that are "
-            "entered at the time of their row"
+            "entered at the time of their row",
+            code="impossible-move",
         )
     tell = heard(progress) or (lambda doing, share: None)
     model, start, strength = _with_prior(panel, free, step, prior, tell)
     mode = posterior_mode(model, start)
     tell("posterior of rates", 0.5)
     # Maximum likelihood has no distribution to draw from: the weakest prior stands in.
-    laplace = Laplace.around(*((model, mode) if strength else _weak_prior(model, mode)))
-    return _result(model, model.unpack(mode), strength, laplace.draw(num_draws, generator), moves.unseen)
+    laplace = Laplace(*((model, mode) if strength else _weak_prior(model, mode)))
+    rates = model.unpack(mode)
+    expected = panel.expect(rates)
+    if expected.least_likely <= TINY:
+        # Its likelihood has underflowed, and the rates are those of the other moves alone.
+        raise InvalidInputError(
+            f"some move is less likely than {TINY:g} under rates that explain the others; check the longest times "
+            f"between two rows, up to {plain((panel.times[panel.first] + panel.times[panel.second]).max())}"
+        )
+    # The idle action has rates even if every row is a visit: arms idle between them.
+    passed = moves.unseen & (expected.times.swapaxes(1, 2) >= HALF_A_VISIT * step)
+    unknown = moves.unseen & ~passed
+    if strength:  # under a prior a pair is known as soon as any type was observed there
+        unknown = np.broadcast_to(unknown.all(axis=0), unknown.shape)
+    fast = np.argwhere((rates.sum(axis=-1) * step > 15.0) & (expected.times > 0))
+    draws = np.stack([step_transitions(one, step) for one in laplace.draw(num_draws, generator)])
+    return Generators(
+        mean=np.where(unknown[..., None], np.nan, step_transitions(rates, step)),
+        draws=np.where(unknown[..., None], np.nan, draws),
+        rates=rates,
+        log_likelihood=float(expected.values.sum()),
+        strength=strength,
+        at_once=tuple((kind, action, state) for kind, action, state in fast.tolist()),
+        misfits=_find_misfits(panel, rates),
+        passed=passed,
+    )
 
 
 # Priors
@@ -167,21 +398,22 @@ def _with_prior(
         model = RateModel(panel, _uniform_prior(free, strength, step), free, step)
         return model, _crude_rates(model), strength
     rates, times = _other_types(panel, free, step)
-    # Strengths rise: the first whose evidence is at most 2 below the best is the weakest.
-    candidates = {}
-    for turn, strength in enumerate(STRENGTHS if prior is None else (prior,)):
+
+    def pooled(strength: float) -> RateModel:
         # The harmonic sum of the head: never more time than the others themselves had.
         exposure = 1 / (1 / (strength * step) + 1 / times)
-        model = RateModel(panel, Prior(np.where(free, exposure * rates, 0.0), exposure), free, step)
-        if prior is not None:
-            return model, model.pack(rates), prior
-        evidence = Laplace.around(model, posterior_mode(model, model.pack(rates))).evidence()
-        candidates[strength] = evidence, model
-        tell("strength of pooling", 0.5 * (turn + 1) / len(STRENGTHS))
-    top = max(evidence for evidence, _ in candidates.values())
-    strength = next(strength for strength, (evidence, _) in candidates.items() if evidence >= top - 2.0)
-    model = candidates[strength][1]
-    return model, model.pack(rates), strength
+        return RateModel(panel, (np.where(free, exposure * rates, 0.0), exposure), free, step)
+
+    if prior is None:
+        evidence = []
+        for turn, strength in enumerate(STRENGTHS):
+            model = pooled(strength)
+            evidence.append(Laplace(model, posterior_mode(model, model.pack(rates))).evidence())
+            tell("strength of pooling", 0.5 * (turn + 1) / len(STRENGTHS))
+        # Strengths rise: the first whose evidence is at most 2 below the best is the weakest.
+        prior = STRENGTHS[int(np.argmax(np.array(evidence) >= max(evidence) - 2.0))]
+    model = pooled(prior)
+    return model, model.pack(rates), prior
 
 
 def _other_types(panel: Panel, free: Bools, step: float) -> tuple[Floats, Floats]:
@@ -191,20 +423,21 @@ def _other_types(panel: Panel, free: Bools, step: float) -> tuple[Floats, Floats
     mode = posterior_mode(together, _crude_rates(together))
     each = panel.expect(np.broadcast_to(together.unpack(mode), free.shape))
     # The sum over types less the type's own. The prior of the pooled fit keeps rates above 0.
-    jumps = each.jumps.sum(axis=0) - each.jumps + together.prior.shapes
-    times = times_per_jump(each).sum(axis=0) - times_per_jump(each) + together.prior.times
-    whole = together.pack(each.jumps.sum(axis=0)[None] + together.prior.shapes)
+    prior_jumps, prior_times = together.prior
+    jumps = each.jumps.sum(axis=0) - each.jumps + prior_jumps
+    times = times_per_jump(each).sum(axis=0) - times_per_jump(each) + prior_times
+    whole = together.pack(each.jumps.sum(axis=0)[None] + prior_jumps)
     # f of the head: the shape of the posterior over its shape for observed paths.
-    share = together.unpack(np.minimum(Laplace.around(together, mode).shapes / whole, 1.0))
+    share = together.unpack(np.minimum(Laplace(together, mode).shapes / whole, 1.0))
     # Differences of sums may fall below 0 by rounding.
     return np.maximum(jumps, 0.0) / times, np.maximum(share, 1e-3) * times
 
 
-def _uniform_prior(free: Bools, strength: float, step: float) -> Prior:
-    """As many jumps as steps of time, spread evenly over the possible next states."""
+def _uniform_prior(free: Bools, strength: float, step: float) -> tuple[Floats, Floats]:
+    """As many jumps as steps of time, spread evenly over the possible next states; and these times."""
     exits = free.sum(axis=-1, keepdims=True)
     shapes = np.where(free, strength / np.maximum(exits, 1), 0.0)
-    return Prior(shapes, np.full(free.shape, strength * step))
+    return shapes, np.full(free.shape, strength * step)
 
 
 def _weak_prior(model: RateModel, rates: Floats) -> tuple[RateModel, Floats]:
@@ -257,35 +490,6 @@ def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _result(model: RateModel, rates: Floats, strength: float, drawn: Floats, unseen: Bools) -> Generators:
-    expected, step = model.panel.expect(rates), model.step
-    if expected.least_likely <= TINY:
-        # Its likelihood has underflowed, and the rates are those of the other moves alone.
-        longest = (model.panel.times[model.panel.first] + model.panel.times[model.panel.second]).max()
-        raise InvalidInputError(
-            f"some move is less likely than {TINY:g} under rates that explain the others; check the longest times "
-            f"between two rows, up to {plain(longest)}"
-        )
-    # The idle action has rates even if every row is a visit: arms idle between them.
-    passed = unseen & (expected.times.swapaxes(1, 2) >= HALF_A_VISIT * step)
-    unknown = unseen & ~passed
-    # Under a prior a pair is known as soon as any type was observed there.
-    unknown = unknown if strength == 0 else np.broadcast_to(unknown.all(axis=0), unknown.shape)
-    fast = np.argwhere((rates.sum(axis=-1) * step > 15.0) & (expected.times > 0))
-    draws = np.stack([step_transitions(one, step) for one in drawn])
-    return Generators(
-        mean=np.where(unknown[..., None], np.nan, step_transitions(rates, step)),
-        draws=np.where(unknown[..., None], np.nan, draws),
-        rates=rates,
-        log_likelihood=float(expected.values.sum()),
-        strength=strength,
-        expected_jumps=expected.jumps,
-        at_once=tuple((kind, action, state) for kind, action, state in fast.tolist()),
-        misfits=find_misfits(model.panel, rates),
-        passed=passed,
-    )
-
-
 def step_transitions(rates: Floats, step: float) -> Floats:
     """(type, state, action, next_state) transitions of a step.
 
@@ -295,73 +499,39 @@ def step_transitions(rates: Floats, step: float) -> Floats:
     """
     flat = with_diagonal(rates.reshape(-1, *rates.shape[-2:]))
     which = np.arange(len(flat), dtype=np.int32)
-    # Without subtractions: small transitions are exact, and impossible ones stay 0.
-    values = Exponentials(flat, which, np.full(len(flat), step), positive=True).values
+    values = Exponentials(flat, which, np.full(len(flat), step)).values
     values /= values.sum(axis=-1, keepdims=True)
     transitions: Floats = np.ascontiguousarray(values.reshape(rates.shape).swapaxes(-3, -2))
     return transitions
 
 
-def find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
-    """Pairs observed often over one duration whose next states differ from the fitted distribution.
-
-    Args:
-        panel: the records.
-        rates: (type, action, state, next_state) of jumps.
-    """
+def _find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
+    """Pairs observed often over one duration whose next states differ from the fitted distribution."""
     plain = ~panel.entered
     keys = np.stack([panel.first, panel.second, panel.state])[:, plain]
-    if not keys.size:
-        return ()
     # Moves from one state over the same two durations are one table of next states.
     distinct, group = np.unique(keys, axis=1, return_inverse=True)
     seen = np.zeros((distinct.shape[1], panel.num_states))
     np.add.at(seen, (group.ravel(), panel.next_state[plain]), panel.number[plain])
     often = seen.sum(axis=1) >= 40
-    distinct, seen = distinct[:, often], seen[often]
-    values = panel.between(rates.reshape(-1, *rates.shape[-2:])).values
+    (first, second, state), seen = distinct[:, often], seen[often]
+    values = panel.between(rates).values
     # The action, then idle time; given that no exact state was entered, which is another move.
-    expected = np.einsum("gk,gkm->gm", values[distinct[0], distinct[2]], values[distinct[1]])
+    expected = np.einsum("gk,gkm->gm", values[first, state], values[second])
     expected *= (seen.sum(axis=1) / expected.sum(axis=1))[:, None]
-    chances = _pearson(seen, expected)
-    # Bonferroni's correction for the number of tables.
-    order = [place for place in np.argsort(chances, kind="stable") if chances[place] < 1e-4 / max(len(chances), 1)]
-    return tuple(_misfit(panel, distinct[:, place], seen[place], expected[place], chances[place]) for place in order)
-
-
-def _misfit(panel: Panel, key: Array, seen: Floats, expected: Floats, chance: float) -> Misfit:
-    kind, action = divmod(int(panel.which[key[0]]), panel.num_actions)
-    time = float(panel.times[key[0]] + panel.times[key[1]])
-    return Misfit(kind, int(key[2]), action, time, seen, expected, float(chance))
-
-
-def _pearson(seen: Floats, expected: Floats) -> Floats:
-    """p-values of Pearson's statistic; states with hardly any expected moves are one class."""
+    # Pearson's statistic, in which states with hardly any expected moves are one class.
     rare = expected < 1.0
-    rare_seen, rare_expected = (np.where(rare, table, 0.0).sum(axis=1) for table in (seen, expected))
-    terms = np.where(rare, 0.0, (seen - expected) ** 2 / np.where(rare, 1.0, expected)).sum(axis=1)
-    terms += (rare_seen - rare_expected) ** 2 / np.maximum(rare_expected, 1.0)
+    lumped = [
+        np.column_stack([np.where(rare, 0.0, table), np.where(rare, table, 0.0).sum(axis=1)])
+        for table in (seen, expected)
+    ]
+    statistic = ((lumped[0] - lumped[1]) ** 2 / np.maximum(lumped[1], 1.0)).sum(axis=1)
     classes = (~rare).sum(axis=1) + rare.any(axis=1)
-    chances: Floats = chi2.sf(terms, np.maximum(classes - 1, 1))
-    return chances
-
-
-def _check(step: float, prior: float | None) -> None:
-    if not is_number(step) or not 0 < step < np.inf:
-        raise InvalidInputError(f"step: expected a length above 0, got {step!r}")
-    if prior is not None and (not is_number(prior) or not 0 <= prior < np.inf):
-        raise InvalidInputError(f"prior: expected its strength in steps, from 0, got {prior!r}")
-
-
-def _free(moves: Moves, possible: Bools | None) -> Bools:
-    """(type, action, state, next_state) the rates to estimate."""
-    num_types, num_states, num_actions, _ = moves.counts.shape
-    shape = (num_types, num_states, num_actions, num_states)
-    table = np.ones(shape, bool) if possible is None else np.broadcast_to(np.asarray(possible, bool), shape)
-    free: Bools = table.swapaxes(1, 2) & ~np.eye(num_states, dtype=bool)
-    if free[0].sum() > MOST_RATES:
-        raise TooLargeError(
-            f"{num_states} states and {num_actions} actions have {int(free[0].sum()):,} rates, and {MOST_RATES:,} can "
-            "be estimated: use fewer states, or state which jumps are impossible"
-        )
-    return free
+    chances = chi2.sf(statistic, np.maximum(classes - 1, 1))
+    kind, action = np.divmod(panel.which[first], panel.num_actions)
+    times = panel.times[first] + panel.times[second]
+    return tuple(
+        Misfit(int(kind[i]), int(state[i]), int(action[i]), float(times[i]), seen[i], expected[i], float(chances[i]))
+        for i in np.argsort(chances, kind="stable")
+        if chances[i] < 1e-4 / len(chances)  # Bonferroni's correction for the number of tables
+    )

@@ -40,9 +40,6 @@ from evenhand.typing import Array, Bools, Floats, Indices
 MOST_DURATIONS = 4096
 """Maximum number of different durations; if there are more, each is rounded to three digits."""
 
-LEAST_SEEN = 1e-9
-"""A recorded move that is less likely than this is computed without subtractions."""
-
 TINY = 1e-290
 """Instead of a probability of 0."""
 
@@ -106,44 +103,46 @@ class Panel:
         )
 
     def expect(self, rates: Floats) -> "Expected":
-        """The log-likelihood, and the expected jumps and times.
+        """Log-likelihood, expected jumps and expected times.
 
         Args:
             rates: (type, action, state, next_state) of jumps; 0 on the diagonal.
         """
-        expected = self._expect(rates, positive=False)
-        # Subtractions in the faster way leave errors of about 1e-16; where a move is so unlikely that these matter, all
-        # is computed again without them.
-        return expected if expected.least_likely > LEAST_SEEN else self._expect(rates, positive=True)
-
-    def _expect(self, rates: Floats, *, positive: bool) -> "Expected":
         flat = rates.reshape(-1, self.num_states, self.num_states)
-        laws = self.between(flat, positive=positive)
+        laws = self.between(rates)
+        entered, plain = self.entered, ~self.entered
         # (kind, state) where the action leads, and from where the idle time leads to the end.
         before = laws.values[self.first, self.state]
         after = laws.values[self.second, :, self.next_state]
-        # A state that is entered has a density in the place of a probability.
-        after[self.entered] = self._entering(laws.values, flat)
+        # A state that is entered has a density in place of a probability: the rates into it, except from itself.
+        elsewhere = 1.0 - np.eye(self.num_states)[self.next_state[entered]]
+        into = flat[self._last[entered], :, self.next_state[entered]] * elsewhere
+        after[entered] = np.einsum("ekm,em->ek", laws.values[self.second[entered]], into)
         seen = np.maximum((before * after).sum(axis=1), TINY)
         values = np.bincount(self.type, self.number * np.log(seen), self.num_types).astype(np.float64)
-        # d log P / d P for all moves of a kind.
+        # P is linear in the row of the first exponential, and in the column of the second, or in all of it if a state
+        # is entered; d log P / d P is 1 / P for each move of a kind.
         weight = (self.number / seen)[:, None]
-        slopes = self._slopes(laws, flat, weight * after, weight * before)
-        shape = rates.shape
-        # Expected jumps and times are not negative; rounding may say so.
-        jumps = np.maximum(flat * slopes, 0.0)
-        times = np.maximum(np.diagonal(slopes, axis1=1, axis2=2), 0.0)
-        return Expected(values, jumps.reshape(shape), times.reshape(shape[:-1]), float(seen.min(initial=1.0)))
+        weights, to_end = np.zeros_like(laws.values), weight * before
+        np.add.at(weights, (self.first, self.state), weight * after)
+        np.add.at(weights.swapaxes(1, 2), (self.second[plain], self.next_state[plain]), to_end[plain])
+        np.add.at(weights, self.second[entered], to_end[entered][:, :, None] * into[:, None, :])
+        slopes = laws.adjoint(weights) * self.unrecorded
+        by_rate = np.einsum("ekm,ek->em", laws.values[self.second[entered]], to_end[entered])
+        np.add.at(slopes.swapaxes(1, 2), (self._last[entered], self.next_state[entered]), by_rate * elsewhere)
+        times = np.diagonal(slopes, axis1=1, axis2=2)
+        return Expected(
+            values, (flat * slopes).reshape(rates.shape), times.reshape(rates.shape[:-1]), float(seen.min(initial=1.0))
+        )
 
-    def between(self, rates: Floats, *, positive: bool = False) -> Exponentials:
-        """The distributions after each stretch of time, of paths that enter no exact state.
+    def between(self, rates: Floats) -> Exponentials:
+        """Distributions after each stretch of time, of paths that enter no exact state.
 
         Args:
-            rates: (generator, state, next_state) of jumps; 0 on the diagonal.
-            positive: compute small probabilities to the last digit.
+            rates: (type, action, state, next_state) of jumps; 0 on the diagonal.
         """
         acting = np.where(self.unrecorded, with_diagonal(rates), 0.0)
-        return Exponentials(acting, self.which, self.times, positive=positive)
+        return Exponentials(acting.reshape(-1, self.num_states, self.num_states), self.which, self.times)
 
     def has_path(self, free: Bools) -> Bools:
         """(kind,) whether some path of jumps makes the move; of the jumps alone, so that no rate can underflow.
@@ -162,44 +161,11 @@ class Panel:
         after[self.entered] = (reach @ jumps)[entered]
         return np.asarray((before * after).any(axis=1))
 
-    def _slopes(self, laws: Exponentials, rates: Floats, before: Floats, after: Floats) -> Floats:
-        """The derivative by the entries of Q: through the exponentials, and through the rates of entering."""
-        weights = np.zeros_like(laws.values)
-        # P is linear in the row of the first exponential, and in the column of the second.
-        np.add.at(weights, (self.first, self.state), before)
-        plain = ~self.entered
-        np.add.at(weights.swapaxes(1, 2), (self.second[plain], self.next_state[plain]), after[plain])
-        if not self.entered.any():
-            return laws.adjoint(weights) * self.unrecorded
-        into, last = self._into(rates), self._last[self.entered]
-        # Entering depends on all of the second exponential, weighted by the rates into the state.
-        np.add.at(weights, self.second[self.entered], after[self.entered][:, :, None] * into[:, None, :])
-        slopes = laws.adjoint(weights) * self.unrecorded
-        # It depends on these rates themselves, too.
-        by_rate = np.einsum("ekm,ek->em", laws.values[self.second[self.entered]], after[self.entered])
-        np.add.at(slopes.swapaxes(1, 2), (last, self.next_state[self.entered]), by_rate * self._elsewhere)
-        return slopes
-
-    def _entering(self, values: Floats, rates: Floats) -> Floats:
-        """(entered kind, state) the density of entering at the end, from where the action has left the arm."""
-        entering: Floats = np.einsum("ekm,em->ek", values[self.second[self.entered]], self._into(rates))
-        return entering
-
-    def _into(self, rates: Floats) -> Floats:
-        """(entered kind, state) the rates into the state that is entered."""
-        into: Floats = rates[self._last[self.entered], :, self.next_state[self.entered]] * self._elsewhere
-        return into
-
     @cached_property
     def _last(self) -> Array:
         """(kind,) the generator that acts at the end."""
         # Where no idle time follows, the action itself acts at the end.
         return np.where(self.times[self.second] > 0, self.which[self.second], self.which[self.first])
-
-    @cached_property
-    def _elsewhere(self) -> Floats:
-        """(entered kind, state) 0 at the entered state, which is never entered from itself."""
-        return 1.0 - np.eye(self.num_states)[self.next_state[self.entered]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +195,24 @@ def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
     """
     num_types, num_states, num_actions, _ = moves.counts.shape
     is_exact = np.isin(np.arange(num_states), exact)
-    types, state, action, next_state, time, number = _kinds(moves, step, bool(is_exact.all()))
+    gaps, whole = moves.gaps, np.nonzero(moves.counts)
+    codes = (gaps.type, gaps.state, gaps.action, gaps.next_state)
+    places = [np.concatenate([one, other]) for one, other in zip(whole, codes, strict=True)]
+    time = np.concatenate([np.full(len(whole[0]), step), gaps.time])
+    numbers = np.concatenate([moves.counts[whole], gaps.number]).astype(np.float64)
+    is_history = bool(is_exact.all())
+    if not is_history and len(np.unique(gaps.time)) > MOST_DURATIONS:
+        # To three digits: less than 1 in 1000 off, and as often too long.
+        scale = 10.0 ** (np.floor(np.log10(time)) - 2)
+        time = np.where(time == step, step, np.round(time / scale) * scale)
+    # As floats, with the time: integers of this size are exact. The action that acts at the end is never averaged.
+    keys = np.stack([*places, time > step if is_history else time]).astype(np.float64)
+    distinct, position = np.unique(keys, axis=1, return_inverse=True)
+    types, state, action, next_state = distinct[:4].astype(np.int64)
+    number = np.bincount(position.ravel(), numbers).astype(np.float64)
+    later, time = distinct[4], distinct[4] if not is_history else np.bincount(position.ravel(), numbers * time) / number
+    if is_history:  # rounding must not make times of one step a little longer than the step
+        time = np.where(later > 0, time, np.minimum(time, step))
     # Carried on it acts all the time, else for a step at most.
     acting = time if moves.carry_action else np.minimum(time, step)
     idle = types * num_actions
@@ -260,35 +243,3 @@ def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
 def with_diagonal(rates: Floats) -> Floats:
     """(..., state, next_state) generators of these rates, which have 0 on their diagonal."""
     return np.asarray(rates - rates.sum(axis=-1)[..., None] * np.eye(rates.shape[-1]))
-
-
-def _kinds(moves: Moves, step: float, mean_times: bool) -> tuple[Array, Array, Array, Array, Floats, Floats]:
-    """All moves as kinds: those of one step first; if asked, those that differ in their times alone by mean times."""
-    types, state, action, next_state = np.nonzero(moves.counts)
-    gaps = moves.gaps
-    time = np.concatenate([np.full(len(types), step), gaps.time if mean_times else _rounded(gaps.time)])
-    number = np.concatenate([moves.counts[types, state, action, next_state], gaps.number]).astype(np.float64)
-    places = [
-        np.concatenate([one, other.astype(np.int64)])
-        for one, other in zip(
-            (types, state, action, next_state), (gaps.type, gaps.state, gaps.action, gaps.next_state), strict=True
-        )
-    ]
-    # As floats, with the time: whole numbers of this size are exact. Which action acts at the end is never averaged.
-    keys = np.stack([*places, time > step if mean_times else time]).astype(np.float64)
-    distinct, position = np.unique(keys, axis=1, return_inverse=True)
-    whole = distinct[:4].astype(np.int64)
-    together = np.bincount(position.ravel(), number).astype(np.float64)
-    if not mean_times:
-        return whole[0], whole[1], whole[2], whole[3], distinct[4], together
-    mean = np.bincount(position.ravel(), number * time) / together
-    # Rounding must not make times of one step a little longer than the step.
-    return whole[0], whole[1], whole[2], whole[3], np.where(distinct[4] > 0, mean, np.minimum(mean, step)), together
-
-
-def _rounded(times: Floats) -> Floats:
-    """Durations, to three digits where there are very many: less than 1 in 1000 off, and as often too long."""
-    if len(np.unique(times)) <= MOST_DURATIONS:
-        return times
-    scale = 10.0 ** (np.floor(np.log10(times)) - 2)
-    return np.round(times / scale) * scale

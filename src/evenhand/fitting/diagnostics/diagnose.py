@@ -1,4 +1,4 @@
-"""Ask all questions of a fit, and adjust the tests of one question for each other."""
+"""Diagnostics of a fit: all questions, with the tests of one question adjusted for each other; and sparse rows."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
@@ -8,19 +8,18 @@ import numpy as np
 from evenhand.checks import check_memory
 from evenhand.display import Shown, counted
 from evenhand.fitting.diagnostics.effects import Effects, effects
-from evenhand.fitting.diagnostics.homogeneity import BetweenTypes, InTime, between_types, holm, in_time
+from evenhand.fitting.diagnostics.homogeneity import BetweenTypes, HomogeneityTest, InTime, between_types, holm, in_time
 from evenhand.fitting.diagnostics.markov_order import Gain, gains
 from evenhand.fitting.diagnostics.selection import Choices, choices
-from evenhand.fitting.diagnostics.sparse_rows import SparseRows, thin_rows
 from evenhand.fitting.diagnostics.state_shares import Shares, shares_over_time
 from evenhand.fitting.diagnostics.steps import one_steps
 from evenhand.fitting.log import Log
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.transition_counts import Moves
-from evenhand.typing import Floats, Rng
+from evenhand.typing import Floats, Ints, Rng
 
-BYTES_A_ROW = 250
-"""That the questions take at most at one time, for each row of the log."""
+FEW = 10
+"""Visits below which a row is called sparse."""
 
 FOUND = (
     "they were found in these records because arms differ, so a test would find the same; arms left out of the fit "
@@ -29,6 +28,72 @@ FOUND = (
 """Why types that were found are not tested."""
 
 Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class SparseRow:
+    """A row of which little is known."""
+
+    type: str
+    """Of the arms."""
+
+    state: str
+    """Where they were."""
+
+    action: str
+    """What they got."""
+
+    visits: int
+    """How often that was seen."""
+
+    elsewhere: int
+    """How often it was seen in other types, which the row leans on."""
+
+    width: float
+    """Of the widest interval of the row, 95 %."""
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Rows of which little is known, and how many there are in all."""
+
+    rows: tuple[SparseRow, ...]
+    """Those seen fewer than ten times, the least seen first."""
+
+    total: int
+    """Rows in all: types, states and actions multiplied."""
+
+    @property
+    def words(self) -> str:
+        """A sentence."""
+        never = sum(not row.visits for row in self.rows)
+        nowhere = sum(not row.visits and not row.elsewhere for row in self.rows)
+        if not self.rows:
+            return f"every row was seen {FEW} times or more"
+        said = f"{len(self.rows):,} of {counted(self.total, 'row')} were seen fewer than {FEW} times"
+        if never:
+            said += f", {never:,} never" + (f" ({nowhere:,} in no type)" if nowhere and nowhere < never else "")
+        return f"{said}; their probabilities are wide guesses"
+
+
+def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], ...]) -> SparseRows:
+    """Find them.
+
+    Args:
+        visits: (type, state, action) how often each pair was seen.
+        posterior: of the transition rows.
+        names: of types, states and actions.
+    """
+    lower, upper = posterior.interval(0.95)
+    widths = (upper - lower).max(axis=3)
+    everywhere = visits.sum(axis=0)
+    places = np.argwhere(visits < FEW)
+    places = places[np.argsort(visits[tuple(places.T)], kind="stable")]
+    rows = []
+    for t, s, a in places.tolist():
+        number, others = int(visits[t, s, a]), int(everywhere[s, a] - visits[t, s, a])
+        rows.append(SparseRow(names[0][t], names[1][s], names[2][a], number, others, float(widths[t, s, a])))
+    return SparseRows(tuple(rows), int(visits.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +133,9 @@ class Diagnostics(Shown):
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
         """Topics, and a sentence on each; a topic may come several times."""
-        topics: list[tuple[str, str]] = []
-        for topic, found in (
-            ("memory", self.state),
-            ("memory", self.before),
-            ("time", self.in_time),
-            ("types", self.between_types),
-            ("shares", self.shares),
-            ("sparse rows", self.thin_rows),
-        ):
-            if found is not None:
-                topics.append((topic, found.words))
+        found = (self.state, self.before, self.in_time, self.between_types, self.shares, self.thin_rows)
+        names = ("memory", "memory", "time", "types", "shares", "sparse rows")
+        topics = [(topic, one.words) for topic, one in zip(names, found, strict=True) if one is not None]
         if self.effects is not None:
             topics += [("effect", overall.words) for overall in self.effects.overall]
             topics += [("effect", self.effects.words)] if self.effects.each else []
@@ -117,26 +174,23 @@ def diagnose(
         moves: their transition counts.
         posterior: posterior of the transition rows.
         rng: deals arms into folds, and draws rows and tables.
-        worth: (type, state) reward of a step under the idle action; by default the means of the rewards in the log,
-            and without rewards gains are counted in places, if the states are ordered.
+        worth: (type, state) reward of a step under the idle action; by default gains are counted in places, if the
+            states are ordered.
         types_found: whether the types were found in the same records, so that testing them would be circular.
         why_no_effects: the reason why effects of actions on these types are not identified, if they are not.
     """
-    check_memory(BYTES_A_ROW * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
+    check_memory(250.0 * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
     streams = np.random.default_rng(rng).spawn(6)
     names = (log.types, log.states, log.actions)
-    worth = _worth(log) if worth is None else worth
-    visits = moves.departures
     left_out: dict[str, str] = {}
-    steps = one_steps(log)
+    compared: dict[int, Gain] = {}
+    time = types = changed = None
     if log.regular:
-        compared, why_not = gains(steps, (len(log.types), len(log.states), len(log.actions)), streams[0])
-        left_out |= why_not
+        steps = one_steps(log)
+        compared, left_out = gains(steps, (len(log.types), len(log.states), len(log.actions)), streams[0])
         time = _asked("time", in_time(steps, names, streams[1]), left_out)
     else:
-        compared, time = {}, None
         left_out["memory and time"] = "times are irregular, and these tests are of whole steps"
-    types = None
     if len(log.types) == 1:
         left_out["types"] = "there is one type"
     elif types_found:
@@ -146,28 +200,22 @@ def diagnose(
     else:
         types = between_types(moves.counts, names, streams[2])
     pushed = _asked("shares", shares_over_time(log, posterior.mean), left_out)
-    changed = None
     if len(log.actions) == 1:
         left_out["effects"] = "no action but the idle one was recorded"
     elif why_no_effects:
         left_out["effects"] = why_no_effects
     else:
-        changed = effects(visits, posterior, names, worth, log.is_ordered, streams[3])
+        changed = effects(moves.departures, posterior, names, worth, log.is_ordered, streams[3])
     chosen, num_tests = _asked("choice", choices(log, worth, streams[4]), left_out), 0
     if chosen is not None:
-        chosen, num_tests = _adjusted(chosen)
-    return Diagnostics(
-        compared.get(1),
-        compared.get(2),
-        time,
-        types,
-        pushed,
-        thin_rows(visits, posterior, names),
-        changed,
-        chosen,
-        num_tests,
-        left_out,
-    )
+        # Questions are not adjusted for other questions: each is a separate analysis.
+        tests = {name: test for name, test in vars(chosen).items() if isinstance(test, HomogeneityTest)}
+        num_tests = sum(test.degrees > 0 for test in tests.values())
+        adjusted: dict[str, Any] = dict(zip(tests, holm(list(tests.values())), strict=True))
+        chosen = replace(chosen, **adjusted)
+    thin = thin_rows(moves.departures, posterior, names)
+    found = (compared.get(1), compared.get(2), time, types, pushed, thin, changed, chosen, num_tests)
+    return Diagnostics(*found, left_out)
 
 
 def _asked(topic: str, answer: Found | str, left_out: dict[str, str]) -> Found | None:
@@ -176,29 +224,3 @@ def _asked(topic: str, answer: Found | str, left_out: dict[str, str]) -> Found |
         left_out[topic] = answer
         return None
     return answer
-
-
-def _worth(log: Log) -> Floats | None:
-    """(type, state) mean reward of idle rows, over all types where a type has none; None where a state has none."""
-    if log.reward is None:
-        return None
-    rows = np.flatnonzero(np.isfinite(log.reward) & (log.action == 0))
-    types, states = len(log.types), len(log.states)
-    place = log.type_of[log.arm[rows]].astype(np.int64) * states + log.state[rows]
-    sums = np.bincount(place, weights=log.reward[rows], minlength=types * states).reshape(types, states)
-    counts = np.bincount(place, minlength=types * states).reshape(types, states)
-    if (counts.sum(axis=0) == 0).any():
-        return None
-    pooled = sums.sum(axis=0) / counts.sum(axis=0)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), pooled)
-
-
-def _adjusted(choice: Choices) -> tuple[Choices, int]:
-    """With the p-values of its tests adjusted for each other, and their number.
-
-    Questions are not adjusted for other questions: each is a separate analysis.
-    """
-    tests = {name: getattr(choice, name) for name in ("by_state", "by_before", "by_time", "by_type")}
-    asked = {name: test for name, test in tests.items() if test is not None}
-    adjusted: dict[str, Any] = dict(zip(asked, holm(list(asked.values())), strict=True))
-    return replace(choice, **adjusted), sum(test.degrees > 0 for test in asked.values())

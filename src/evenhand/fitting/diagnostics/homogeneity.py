@@ -45,9 +45,6 @@ DRAWS = 999
 FEWEST_DRAWS = 19
 """Draws below which mean and variance of G are not known."""
 
-MOST_WORK = 1.5e7
-"""Numbers drawn at most for one test: seconds."""
-
 
 @dataclass(frozen=True)
 class HomogeneityTest:
@@ -78,58 +75,47 @@ class HomogeneityTest:
     """Whether counts are too small for the χ² law and tables too large to draw: the p-value is then only a guide."""
 
 
-def homogeneity(counts: Ints, rng: np.random.Generator) -> HomogeneityTest:
-    """Test whether the law of outcomes depends on the context alone.
+def homogeneity(counts: Ints, rng: np.random.Generator, most_work: float = 1.5e7) -> HomogeneityTest:
+    """Test whether the distribution of outcomes depends on the context alone.
 
     Args:
         counts: (group, context, outcome) how often.
         rng: for tables that are drawn.
+        most_work: numbers that are drawn at most; 1.5e7 take seconds.
     """
     from scipy.special import chdtrc
 
     counts = compared(counts)
-    statistic, degrees, number = likelihood_ratio(counts), degrees_of_freedom(counts), int(counts.sum())
+    groups, outcomes = (counts.sum(axis=2) > 0).sum(axis=0), (counts.sum(axis=0) > 0).sum(axis=1)
+    degrees, number = int(((groups - 1) * (outcomes - 1)).sum()), int(counts.sum())
     if not degrees:
         return HomogeneityTest(0.0, 0, 1.0, 1.0, 0.0, number, 0, False)
+    statistic = max(0.0, float(2 * contributions(counts).sum()))
     usual, is_sparse = float(degrees), bool(shift(counts) > SMALL * np.sqrt(2 * degrees))
     p_value = float(chdtrc(degrees, statistic))
-    draws = min(FEWEST_DRAWS if _is_clear(statistic, degrees) else DRAWS, int(MOST_WORK / counts.size)) * is_sparse
-    if draws >= FEWEST_DRAWS:
-        drawn = drawn_ratios(counts, draws, rng)
-        usual, p_value = float(drawn.mean()), _p_value(statistic, drawn)
-    else:
-        draws = 0
-    gain = (statistic - usual) / (2 * number)
-    return HomogeneityTest(statistic, degrees, p_value, p_value, gain, number, draws, is_sparse and not draws)
-
-
-def _is_clear(statistic: float, degrees: int) -> bool:
-    """Return whether G is far beyond what any table does by chance: small counts lift its mean by less than half."""
-    return statistic > 3 * degrees + 50
-
-
-def _p_value(statistic: float, drawn: Floats) -> float:
-    """The share of drawn tables as far from the null, this one among them; by their mean and variance if few."""
-    from scipy.special import chdtrc
-
+    # Far beyond what any table does by chance a few draws do: small counts lift the mean of G by less than half.
+    wanted = FEWEST_DRAWS if statistic > 3 * degrees + 50 else DRAWS
+    draws = min(wanted, int(most_work / counts.size)) * is_sparse
+    if draws < FEWEST_DRAWS:
+        gain = (statistic - usual) / (2 * number)
+        return HomogeneityTest(statistic, degrees, p_value, p_value, gain, number, 0, is_sparse)
+    drawn = drawn_ratios(counts, draws, rng)
+    usual, variance = float(drawn.mean()), float(drawn.var(ddof=1))
     as_far = int((drawn >= statistic - 1e-9 * max(1.0, statistic)).sum())
-    if as_far and len(drawn) == DRAWS:
-        return (1 + as_far) / (1 + len(drawn))
-    # Few draws say little of the tail, and so do many of which none comes near.
-    mean, variance = float(drawn.mean()), float(drawn.var(ddof=1))
-    fitted = float(chdtrc(2 * mean**2 / variance, 2 * mean * statistic / variance)) if variance > 0 else 1.0
-    return min(fitted, 1 / (1 + len(drawn))) if len(drawn) == DRAWS else fitted
+    if as_far and draws == DRAWS:
+        p_value = (1 + as_far) / (1 + draws)
+    else:
+        # Few draws say little of the tail, and so do many of which none comes near: a multiple of χ² does.
+        p_value = float(chdtrc(2 * usual**2 / variance, 2 * usual * statistic / variance)) if variance > 0 else 1.0
+        p_value = min(p_value, 1 / (1 + draws)) if draws == DRAWS else p_value
+    gain = (statistic - usual) / (2 * number)
+    return HomogeneityTest(statistic, degrees, p_value, p_value, gain, number, draws, False)
 
 
 def compared(counts: Ints) -> Ints:
     """Only the contexts that tell groups apart: seen in two groups or more, with two outcomes or more."""
     informative = ((counts.sum(axis=2) > 0).sum(axis=0) > 1) & ((counts.sum(axis=0) > 0).sum(axis=1) > 1)
     return counts[:, informative]
-
-
-def likelihood_ratio(counts: Ints) -> float:
-    """G of (group, context, outcome) counts."""
-    return max(0.0, float(2 * contributions(counts).sum()))
 
 
 def contributions(counts: Ints) -> Floats:
@@ -144,13 +130,6 @@ def entropy(counts: Ints) -> Floats:
     from scipy.special import xlogy
 
     return np.asarray(xlogy(counts, counts), dtype=np.float64)
-
-
-def degrees_of_freedom(counts: Ints) -> int:
-    """Of G; a margin of 0 takes its row or column out."""
-    groups = (counts.sum(axis=2) > 0).sum(axis=0)
-    outcomes = (counts.sum(axis=0) > 0).sum(axis=1)
-    return int((np.maximum(groups - 1, 0) * np.maximum(outcomes - 1, 0)).sum())
 
 
 def shift(counts: Ints) -> float:
@@ -295,7 +274,8 @@ class BetweenTypes:
         if self.test.adjusted >= LEVEL:
             return f"the types are not seen to differ ({_odds(self.test)}): one type may do"
         same = [one.type for one in self.each if one.test.adjusted >= LEVEL]
-        but = f"; not seen to differ from the others: {_few(same)}" if same else ""
+        more = f" and {len(same) - 6} more" if len(same) > 6 else ""
+        but = f"; not seen to differ from the others: {', '.join(same[:6])}{more}" if same else ""
         return f"the types differ ({_odds(self.test)}){but}"
 
 
@@ -331,10 +311,8 @@ def between_types(counts: Ints, names: tuple[tuple[str, ...], ...], rng: np.rand
         return BetweenTypes(whole, ())
     against = [np.stack([own, total - own]) for own in flat]
     tests = holm([homogeneity(two, rng) for two in against])
-    each = [
-        OneType(name, test, _most_apart(two, pairs)) for name, test, two in zip(names[0], tests, against, strict=True)
-    ]
-    return BetweenTypes(whole, tuple(each))
+    each = zip(names[0], tests, against, strict=True)
+    return BetweenTypes(whole, tuple(OneType(name, test, _most_apart(two, pairs)) for name, test, two in each))
 
 
 def _most_apart(counts: Ints, names: tuple[tuple[str, ...], ...]) -> Apart | None:
@@ -347,14 +325,8 @@ def _most_apart(counts: Ints, names: tuple[tuple[str, ...], ...]) -> Apart | Non
     shares = counts[:, row] / visits[:, None]
     to = first_largest(np.abs(shares[1] - shares[0]))
     whose = names[0][type_] if len(names[0]) > 1 else ""
-    return Apart(
-        whose,
-        names[1][state],
-        names[2][action],
-        names[1][to],
-        (float(shares[0, to]), float(shares[1, to])),
-        (int(visits[0]), int(visits[1])),
-    )
+    place = whose, names[1][state], names[2][action], names[1][to]
+    return Apart(*place, (float(shares[0, to]), float(shares[1, to])), (int(visits[0]), int(visits[1])))
 
 
 def _odds(test: HomogeneityTest) -> str:
@@ -362,7 +334,3 @@ def _odds(test: HomogeneityTest) -> str:
     rough = ", roughly: counts are small" if test.is_rough else ""
     decimals = max(3, decimals_for(abs(test.gain)))
     return f"{chance(test.adjusted)}{rough}, {signed(test.gain, decimals)} nats a step"
-
-
-def _few(names: list[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

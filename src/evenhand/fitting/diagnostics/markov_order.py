@@ -18,6 +18,7 @@ a ratio of sums over arms. It says how much is gained. Held-out scores are a wea
 decided by the likelihood ratio (Anderson and Goodman, 1957; see `tables`): contexts (t, s, a), groups r, outcomes s'.
 """
 
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +31,7 @@ from evenhand.typing import Array, Floats, Ints
 FOLDS = 5
 """Number of folds of arms; at most the number of arms."""
 
-STRENGTHS = 4.0 ** np.arange(-2, 9)
+STRENGTHS: Floats = 4.0 ** np.arange(-2.0, 9.0)
 """Grid of c."""
 
 SURE = 2.0
@@ -95,25 +96,25 @@ class Gain:
 
 
 def gains(
-    steps: Steps, sizes: tuple[int, int, int], rng: np.random.Generator
+    steps: Steps, sizes: tuple[int, int, int], rng: np.random.Generator, strengths: Floats = STRENGTHS
 ) -> tuple[dict[int, Gain], dict[str, str]]:
-    """Order 1 against 0, and 2 against 1 on the steps whose state before is known; and why not, where that cannot be.
+    """Order 1 against 0, and 2 against 1 on the steps whose state before is known; and reasons why not.
 
     Args:
         steps: what is scored.
         sizes: numbers of types, states and actions.
         rng: deals arms into folds.
+        strengths: grid of c.
     """
     found, left_out = {}, {}
     known = steps.where(steps.before != UNKNOWN)
-    for order, scored, name in ((1, steps, "order 0"), (2, known, "order 2")):
+    for order, scored, rows in ((1, steps, "two rows"), (2, known, "three rows")):
         arms = scored.num_arms
         if arms < 2:
             few = "no arm has" if not arms else "only one arm has"
-            rows = "two rows" if order == 1 else "three rows"
-            left_out[name] = f"{few} {rows} one step apart, and a held-out score needs two arms"
+            left_out[f"order {2 * order - 2}"] = f"{few} {rows} one step apart, and a held-out score needs two arms"
         else:
-            found[order] = _gain(order, scored, sizes, min(FOLDS, arms), rng)
+            found[order] = _gain(order, scored, sizes, strengths, rng)
     if 2 in found:
         found[2] = replace(found[2], test=_order_test(known, sizes, rng))
     return found, left_out
@@ -129,111 +130,78 @@ def _order_test(steps: Steps, sizes: tuple[int, int, int], rng: np.random.Genera
     return homogeneity(tally([steps.before, context, steps.next_state], shape), rng)
 
 
-def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], folds: int, rng: np.random.Generator) -> Gain:
-    arm, arms = steps.arm_numbers, steps.num_arms
+def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], strengths: Floats, rng: np.random.Generator) -> Gain:
+    types, states, actions = sizes
+    arm, arms, total = steps.arm_numbers, steps.num_arms, len(steps)
+    folds = min(FOLDS, arms)
     fold_of_arm = np.empty(arms, dtype=np.int32)
     fold_of_arm[rng.permutation(arms)] = np.arange(arms) % folds
-    alike = _alike(order, steps, sizes, fold_of_arm[arm], folds)
-    shorter, longer = _scores(order, alike, sizes, folds)
-    total = len(steps)
-    gain = float((longer - shorter) @ alike.number / total)
-    spread = np.bincount(arm, weights=(longer - shorter - gain)[alike.of_step], minlength=arms)
+    # Distinct steps, the kinds, are few for any number of steps; order 1 has a single state before.
+    shape = (folds, *[states] * (order == 2), types, states, actions, states)
+    columns = [fold_of_arm[arm], *[steps.before] * (order == 2), steps.type, steps.state, steps.action]
+    code = coded([*columns, steps.next_state], shape)
+    codes, kind_of_step, number = numbered(code, int(np.prod(shape, dtype=np.float64)))
+    fold, *before, kind, state, action, next_state = np.unravel_index(codes, shape)
+    pairs = states * actions
+    bare = _Level(fold, next_state, number, np.full((folds, states), 1 / states), strengths).finer(action, actions)
+    own = (kind * states + state) * actions + action
+    shorter = longer = bare.finer(state * actions + action, pairs).finer(own, types * pairs)
+    if order == 1:
+        shorter = bare.finer(kind * actions + action, types * actions)
+    else:
+        longer = longer.finer(before[0] * (types * pairs) + own, states * types * pairs)
+    scores, gained = shorter.scores(), longer.scores() - shorter.scores()
+    gain, held_out = float(gained @ number / total), float(scores @ number / total)
+    spread = np.bincount(arm, weights=(gained - gain)[kind_of_step], minlength=arms)
     stderr = float(np.sqrt((spread**2).sum() * arms / (arms - 1)) / total)
-    held_out = float(shorter @ alike.number / total)
     return Gain(order, held_out, held_out + gain, gain, stderr, total, arms, folds)
 
 
-@dataclass(frozen=True, eq=False)
-class _StepKinds:
-    """Distinct steps with their numbers: few, for any number of steps."""
+class _Level:
+    """Predictions at one level of contexts, per fold and cell: a context together with a next state."""
 
-    fold: Array
-    before: Array
-    type: Array
-    state: Array
-    action: Array
-    next_state: Array
-    number: Ints
-    """(kind,) number of steps."""
-
-    of_step: Array
-    """(step,) its kind."""
-
-
-def _alike(order: int, steps: Steps, sizes: tuple[int, int, int], fold: Array, folds: int) -> _StepKinds:
-    """Return the kinds of steps; order 1 has a single state before."""
-    types, states, actions = sizes
-    shape = (folds, states if order == 2 else 1, types, states, actions, states)
-    before = [steps.before] if order == 2 else []
-    columns = [fold, *before, steps.type, steps.state, steps.action, steps.next_state]
-    code = coded(columns, shape if before else (folds, *shape[2:]))
-    kinds, of_step, number = numbered(code, int(np.prod(shape, dtype=np.float64)))
-    fold_of, before_of, type_of, state_of, action_of, next_of = np.unravel_index(kinds, shape)
-    return _StepKinds(fold_of, before_of, type_of, state_of, action_of, next_of, number, of_step)
-
-
-def _scores(order: int, steps: _StepKinds, sizes: tuple[int, int, int], folds: int) -> tuple[Floats, Floats]:
-    """(kind,) log-likelihoods by the chain of shorter memory, and by that of longer."""
-    types, states, actions = sizes
-    pairs = states * actions
-    bare = _Ladder(steps, states, folds).level(steps.action, actions)
-    pair = steps.state * actions + steps.action
-    own = steps.type * pairs + pair
-    first = bare.level(pair, pairs).level(own, types * pairs)
-    if order == 1:
-        return bare.level(steps.type * actions + steps.action, types * actions).scores(), first.scores()
-    longer = steps.before * (types * pairs) + own
-    return first.scores(), first.level(longer, states * types * pairs).scores()
-
-
-class _Ladder:
-    """A level of contexts with its predictions, one a fold and a cell: a context together with a next state."""
-
-    def __init__(self, steps: _StepKinds, num_outcomes: int, folds: int) -> None:
+    def __init__(self, fold: Array, next_state: Array, number: Ints, predicted: Floats, strengths: Floats) -> None:
         """The lowest level: nothing is known, and all next states are alike.
 
         Args:
-            steps: what is counted and scored.
-            num_outcomes: how many states there are.
-            folds: how many there are.
+            fold: (kind,) of the steps.
+            next_state: (kind,) outcomes.
+            number: (kind,) numbers of steps.
+            predicted: (fold, next_state) probabilities.
+            strengths: grid of c.
         """
-        self.steps, self.num_outcomes, self.folds = steps, num_outcomes, folds
-        self.cell: Array = steps.next_state
-        self.predicted: Floats = np.full((folds, num_outcomes), 1 / num_outcomes)
+        self.fold, self.next_state, self.number, self.predicted = fold, next_state, number, predicted
+        self.strengths, self.cell = strengths, next_state
+        self.folds, self.num_outcomes = predicted.shape
 
-    def level(self, context: Array, num_contexts: int) -> "_Ladder":
+    def finer(self, context: Array, num_contexts: int) -> "_Level":
         """The next level.
 
         Args:
             context: (kind,) what is known; finer than at this level.
-            num_contexts: how many of them there may be.
+            num_contexts: number of possible contexts.
         """
-        above = _Ladder.__new__(_Ladder)
-        vars(above).update(vars(self))
+        above = copy(self)
         if num_contexts * self.num_outcomes > DENSE:
             values, context, _ = numbered(context, num_contexts)
             num_contexts = len(values)
-        above.cell, num_cells = context * self.num_outcomes + self.steps.next_state, num_contexts * self.num_outcomes
+        above.cell, num_cells = context * self.num_outcomes + self.next_state, num_contexts * self.num_outcomes
         below = np.zeros(num_cells, dtype=self.cell.dtype)
         below[above.cell] = self.cell  # every step of a cell is in the same cell one level below
-        seen = above._outside(num_cells)
+        # (fold, cell) numbers outside the fold.
+        within = np.bincount(self.fold * num_cells + above.cell, self.number, self.folds * num_cells)
+        seen = within.reshape(self.folds, num_cells).sum(axis=0) - within.reshape(self.folds, num_cells)
         totals = seen.reshape(self.folds, num_contexts, self.num_outcomes).sum(axis=2)
         base = self.predicted[:, below]
         above.predicted = np.empty(seen.shape)
         for f in range(self.folds):
-            c = strength(seen[f], base[f], totals[f])
+            c = strength(seen[f], base[f], totals[f], self.strengths)
             above.predicted[f] = (seen[f] + c * base[f]) / (np.repeat(totals[f], self.num_outcomes) + c)
         return above
 
-    def _outside(self, num_cells: int) -> Floats:
-        """(fold, cell) how often each was seen outside the fold."""
-        place, size = self.steps.fold * num_cells + self.cell, self.folds * num_cells
-        within = np.bincount(place, weights=self.steps.number, minlength=size).reshape(self.folds, num_cells)
-        return np.asarray(within.sum(axis=0) - within)
-
     def scores(self) -> Floats:
-        """(kind,) its log-likelihood by what was counted on the other folds."""
-        return np.asarray(np.log(self.predicted[self.steps.fold, self.cell]))
+        """(kind,) log-likelihood by counts on the other folds."""
+        return np.asarray(np.log(self.predicted[self.fold, self.cell]))
 
 
 def numbered(code: Array, size: int) -> tuple[Ints, Array, Ints]:
@@ -253,23 +221,22 @@ def numbered(code: Array, size: int) -> tuple[Ints, Array, Ints]:
     return values, place_of[code], number[values]
 
 
-def strength(seen: Floats, base: Floats, totals: Floats) -> float:
+def strength(seen: Floats, base: Floats, totals: Floats, strengths: Floats) -> float:
     """The c of the grid under which the counts are likeliest; of equal ones the largest, which adds least.
 
     Args:
         seen: (cell,) counts.
         base: (cell,) what is expected of each.
         totals: (row,) counts.
+        strengths: the grid.
     """
     from scipy.special import gammaln
 
     some = seen > 0
     number, expected, rows = seen[some], base[some], totals[totals > 0]
-    likelihoods = np.array(
-        [
-            (gammaln(c * expected + number) - gammaln(c * expected)).sum() + (gammaln(c) - gammaln(c + rows)).sum()
-            for c in STRENGTHS
-        ]
-    )
+    likelihoods = np.array([
+        (gammaln(c * expected + number) - gammaln(c * expected)).sum() + (gammaln(c) - gammaln(c + rows)).sum()
+        for c in strengths
+    ])  # fmt: skip
     best = likelihoods.max()
-    return float(STRENGTHS[np.flatnonzero(likelihoods >= best - 1e-9 * max(1.0, abs(best)))[-1]])
+    return float(strengths[np.flatnonzero(likelihoods >= best - 1e-9 * max(1.0, abs(best)))[-1]])

@@ -21,7 +21,7 @@ from evenhand.fitting.diagnostics.format import chance, first_largest, percent
 from evenhand.fitting.diagnostics.homogeneity import LEVEL, HomogeneityTest, homogeneity
 from evenhand.fitting.diagnostics.steps import follows, late, tally
 from evenhand.fitting.log import NOTHING, Log
-from evenhand.typing import Array, Bools, Floats, Ints
+from evenhand.typing import Array, Floats, Ints
 
 CANNOT = (
     "effects compare arms in the same recorded state; if the choice used more than the state, effects may be "
@@ -67,36 +67,28 @@ class Choices:
     @property
     def words(self) -> tuple[str, ...]:
         """Sentences; the last says what cannot be concluded."""
-        said = [self._who()]
-        if self.by_before and self.by_before.adjusted < LEVEL:
-            odds = chance(self.by_before.adjusted)
-            said.append(
-                "arms in the same state were served by where they had been before "
-                f"({odds}): the choice depended on more than the state, so effects may be confounded"
-            )
-        if self.by_time and self.by_time.adjusted < LEVEL:
-            said.append(
-                f"in the same state the choice changed between early and late ({chance(self.by_time.adjusted)})"
-            )
-        if self.by_type and self.by_type.adjusted < LEVEL:
-            said.append(f"in the same state types were served unlike ({chance(self.by_type.adjusted)})")
-        return (*said, CANNOT)
-
-    def _who(self) -> str:
-        """Describe whether served arms were worse off."""
         odds = chance(self.by_state.adjusted)
-        if self.by_state.adjusted >= LEVEL:
-            return f"who got served was in the same states as who did not, as far as can be seen ({odds})"
-        gap = np.array(self.served_in) - np.array(self.idle_in)
-        state = first_largest(gap)
-        served, others = percent(self.served_in[state]), percent(self.idle_in[state])
-        shares = f"{served} of the served were in {self.states[state]}, {others} of the others"
-        return f"who got served was {self._off()}: {shares} ({odds})"
-
-    def _off(self) -> str:
-        if self.worth is None or abs(self.worth[0] - self.worth[1]) < 1e-9 * max(map(abs, self.worth)):
-            return "not like the others"
-        return "worse off" if self.worth[0] < self.worth[1] else "better off"
+        said = [f"who got served was in the same states as who did not, as far as can be seen ({odds})"]
+        if self.by_state.adjusted < LEVEL:
+            state = first_largest(np.array(self.served_in) - np.array(self.idle_in))
+            served, others = percent(self.served_in[state]), percent(self.idle_in[state])
+            off = "not like the others"
+            if self.worth is not None and abs(self.worth[0] - self.worth[1]) >= 1e-9 * max(map(abs, self.worth)):
+                off = "worse off" if self.worth[0] < self.worth[1] else "better off"
+            shares = f"{served} of the served were in {self.states[state]}, {others} of the others"
+            said = [f"who got served was {off}: {shares} ({odds})"]
+        before = (
+            "arms in the same state were served by where they had been before ({}): the choice depended on more than "
+            "the state, so effects may be confounded"
+        )
+        for test, sentence in (
+            (self.by_before, before),
+            (self.by_time, "in the same state the choice changed between early and late ({})"),
+            (self.by_type, "in the same state types were served unlike ({})"),
+        ):
+            if test and test.adjusted < LEVEL:
+                said.append(sentence.format(chance(test.adjusted)))
+        return (*said, CANNOT)
 
 
 def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices | str:
@@ -118,6 +110,10 @@ def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices
     owns = (types * states, counts.shape[4])
     # (half, type, before, state, action): what is not a group or part of the context is summed over.
     by_before = np.moveaxis(counts[:, :, 1:].sum(axis=0), 1, 0).reshape(states, *owns)
+    means = None
+    if worth is not None:  # over (half, type, before, state) rows
+        by_state = [who.sum(axis=(0, 2)) for who in (served, idle)]
+        means = float((worth * by_state[0]).sum() / served.sum()), float((worth * by_state[1]).sum() / idle.sum())
     in_states = [who.sum(axis=(0, 1, 2)) / who.sum() for who in (served, idle)]
     return Choices(
         int(served.sum()),
@@ -125,7 +121,7 @@ def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices
         log.states,
         tuple(in_states[0].tolist()),
         tuple(in_states[1].tolist()),
-        None if worth is None else (_mean(worth, served), _mean(worth, idle)),
+        means,
         homogeneity(np.moveaxis(counts.sum(axis=(0, 2)), 1, 0), rng),
         homogeneity(by_before, rng) if by_before.any() else None,
         homogeneity(counts.sum(axis=2).reshape(2, *owns), rng) if halves else None,
@@ -136,30 +132,19 @@ def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices
 def _counted(log: Log) -> tuple[Ints, bool]:
     """(half, type, before, state, action) rows that are compared; and whether there are two halves of time.
 
-    The state before is numbered from 1; 0 where it was not recorded.
+    Compared are rows in which an action was chosen in a condition before treatment, at an age at which a service
+    begins. The state before is numbered from 1; 0 where it was not recorded.
     """
-    followed = follows(log)
     before = np.zeros(len(log.arm), dtype=np.int32)
-    before[1:] = np.where(followed[:-1], log.state[:-1] + 1, 0)
-    untreated = _untreated(log)
+    before[1:] = np.where(follows(log)[:-1], log.state[:-1] + 1, 0)
+    first = np.append(True, log.arm[1:] != log.arm[:-1])
+    age = np.arange(len(log.arm)) - np.flatnonzero(first)[np.cumsum(first) - 1]
+    fresh = (log.action != NOTHING) & (first | (np.append(0, log.action[:-1]) <= 0))
+    begins = np.bincount(age, fresh & (log.action > 0)) > 0
+    untreated = fresh & begins[age]
     columns: list[Array] = [log.time, log.type_of[log.arm], before, log.state, log.action]
     time, *others = columns if untreated.all() else [column[untreated] for column in columns]
     is_late = late(time)
     half = np.zeros(len(time), dtype=np.bool_) if is_late is None else is_late
     shape = (2, len(log.types), len(log.states) + 1, len(log.states), len(log.actions))
     return tally([half, *others], shape), is_late is not None
-
-
-def _untreated(log: Log) -> Bools:
-    """(row,) whether an action was chosen in a condition before treatment, at an age at which a service begins."""
-    first = np.append(True, log.arm[1:] != log.arm[:-1])
-    age = np.arange(len(log.arm)) - np.flatnonzero(first)[np.cumsum(first) - 1]
-    fresh = (log.action != NOTHING) & (first | (np.append(0, log.action[:-1]) <= 0))
-    begins = np.bincount(age, fresh & (log.action > 0)) > 0
-    return np.asarray(fresh & begins[age])
-
-
-def _mean(worth: Floats, rows: Ints) -> float:
-    """Of what states are worth, over (half, type, before, state) rows."""
-    by_state = rows.sum(axis=(0, 2))
-    return float((worth * by_state).sum() / by_state.sum())

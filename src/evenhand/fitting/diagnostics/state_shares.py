@@ -104,58 +104,38 @@ def shares_over_time(log: Log, transitions: Floats) -> Shares | str:
         return "all records are of one time"
     if span * types * states * actions > MOST_CELLS:
         return f"there are too many times ({span:,}) to push {types * states * actions:,} rows through"
-    seen, entered, given = _recorded(log, times, (span, types, states, actions))
-    expected = _pushed(seen, entered, given, transitions)
-    return _compared(seen.sum(axis=1), expected.sum(axis=1), log.states)
-
-
-def _recorded(log: Log, times: Ints, shape: tuple[int, int, int, int]) -> tuple[Ints, Ints, Ints]:
-    """Arms seen and arms coming in (time, type, state), and steps (time, type, state, action)."""
-    span, types, states, actions = shape
-    place = (times * types + log.type_of[log.arm]) * states + log.state
+    shape = (span, types, states, actions)
+    place = np.ravel_multi_index((times, log.type_of[log.arm], log.state), shape[:3])
     steps = follows(log) & (log.action != NOTHING)
-    came = np.zeros_like(steps)
-    came[1:] = steps[:-1]
-    seen = np.bincount(place, minlength=span * types * states).reshape(shape[:3])
-    entered = np.bincount(place[~came], minlength=span * types * states).reshape(shape[:3])
-    code = place[steps] * actions + log.action[steps]
-    return seen, entered, np.bincount(code, minlength=int(np.prod(shape))).reshape(shape)
-
-
-def _pushed(seen: Ints, entered: Ints, given: Ints, transitions: Floats) -> Floats:
-    """(time, type, state) numbers of arms that the model expects."""
+    came = np.append(False, steps[:-1])
+    # Arms seen and arms coming in (time, type, state), and steps (time, type, state, action).
+    seen, entered = (
+        np.bincount(rows, minlength=span * types * states).reshape(shape[:3]) for rows in (place, place[~came])
+    )
+    given = np.bincount(place[steps] * actions + log.action[steps], minlength=int(np.prod(shape))).reshape(shape)
     transitions = np.nan_to_num(transitions)  # unknown rows, which no observed arm enters
-    usual = _law_of_actions(given.sum(axis=0), np.zeros(transitions.shape[:3]))
-    usual_stay = _share(given.sum(axis=(0, 3)), seen.sum(axis=0), np.zeros(transitions.shape[:2]))
-    expected = entered.astype(np.float64)
-    for time in range(len(seen) - 1):
-        law = _law_of_actions(given[time], usual)
-        stay = _share(given[time].sum(axis=2), seen[time], usual_stay)
-        expected[time + 1] += np.einsum("ts,tsa,tsaj->tj", expected[time] * stay, law, transitions)
-    return expected
-
-
-def _law_of_actions(given: Ints, otherwise: Floats) -> Floats:
-    """(type, state, action) shares of the actions given; those of `otherwise` where none was."""
-    totals = given.sum(axis=2, keepdims=True)
-    own = np.where(totals > 0, given / np.maximum(totals, 1), otherwise)
     # A state that was never seen with an action gets the type's usual ones, and a type without any the idle action.
-    anywhere = given.sum(axis=1, keepdims=True)
-    every = anywhere.sum(axis=2, keepdims=True)
-    idle = np.eye(given.shape[2])[0]
-    usual = np.where(every > 0, anywhere / np.maximum(every, 1), idle)
-    return np.where(own.sum(axis=2, keepdims=True) > 0, own, usual)
+    idle = np.broadcast_to(np.eye(actions)[0], shape[1:])
+    usual = _shares(given.sum(axis=0), _shares(given.sum(axis=(0, 2))[:, None], idle))
+    usual_stay = _divided(given.sum(axis=(0, 3)), seen.sum(axis=0), 0.0)
+    expected = entered.astype(np.float64)
+    for time in range(span - 1):
+        stay = _divided(given[time].sum(axis=2), seen[time], usual_stay)
+        policy = _shares(given[time], usual)
+        expected[time + 1] += np.einsum("ts,tsa,tsaj->tj", expected[time] * stay, policy, transitions)
+    total, model = seen.sum(axis=1), expected.sum(axis=1)
+    arms = total.sum(axis=1)
+    shown = np.flatnonzero((arms > 0) & (model.sum(axis=1) > 0))
+    observed, arms = total[shown] / arms[shown, None], arms[shown]
+    predicted = model[shown] / model[shown].sum(axis=1, keepdims=True)
+    distance = float(np.abs(observed - predicted).sum(axis=1) / 2 @ arms / arms.sum())
+    return Shares(shown, arms, observed, predicted, log.states, distance)
 
 
-def _share(part: Ints, whole: Ints, otherwise: Floats) -> Floats:
+def _divided(part: Ints, whole: Ints, otherwise: Floats | float) -> Floats:
     return np.where(whole > 0, part / np.maximum(whole, 1), otherwise)
 
 
-def _compared(seen: Ints, expected: Floats, states: tuple[str, ...]) -> Shares:
-    arms = seen.sum(axis=1)
-    shown = np.flatnonzero((arms > 0) & (expected.sum(axis=1) > 0))
-    observed = seen[shown] / arms[shown, None]
-    predicted = expected[shown] / expected[shown].sum(axis=1, keepdims=True)
-    apart = np.abs(observed - predicted).sum(axis=1) / 2
-    distance = float(apart @ arms[shown] / arms[shown].sum())
-    return Shares(shown, arms[shown], observed, predicted, states, distance)
+def _shares(given: Ints, otherwise: Floats) -> Floats:
+    """(type, state, action) shares of the actions; those of `otherwise` where none was given."""
+    return _divided(given, given.sum(axis=-1, keepdims=True), otherwise)

@@ -10,9 +10,10 @@
                name, states, actions          optional labels
 
 Every fault is reported with its path, `arms[2].transitions[0][1]`, and with the names of the arm, state and action if
-they have some. Writing is exact to the last bit.
+they have some. Writing is exact to the last bit. The head, all keys but `arms`, is the same in NPZ and Parquet.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -20,7 +21,7 @@ import re
 import reprlib
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
@@ -32,8 +33,9 @@ from evenhand.model.coupled import CoupledMDP, common_resources, read_criterion,
 from evenhand.model.places import Names, with_words
 from evenhand.typing import Array, Floats
 
+HEAD_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare")
+TOP_KEYS = (*HEAD_KEYS, "arms")
 ARM_ARRAYS = ("transitions", "rewards", "usage")
-TOP_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare", "arms")
 ARM_FIELDS = ("name", "states", "actions", *ARM_ARRAYS, "initial")
 ARM_KEYS = (*ARM_FIELDS, "count", "group", "floor")
 
@@ -52,24 +54,16 @@ def check_keys(
 ) -> None:
     """Add a fault per unknown key, with the nearest known one, and per missing key."""
     for key in given:
-        if key not in known:
-            faults.add(key_place(place, key), f"unknown key{_hint(key, known)}")
+        if key in known:
+            continue
+        # A key on the wrong level is known, and a nearest name would mislead.
+        near, elsewhere = nearest(key, known), key in TOP_KEYS or key in ARM_KEYS
+        hint = f", did you mean '{near}'?" if near else f"; known are {', '.join(known)}"
+        where = "inside each of the arms" if key in ARM_KEYS else "to the whole problem, above the first of the arms"
+        faults.add(key_place(place, key), f"unknown key{f' here; it belongs {where}' if elsewhere else hint}")
     for key in needed:
         if key not in given:
-            hint = (
-                "; give one below 1, or a criterion that needs none: average or finite:T" if key == "discount" else ""
-            )
-            faults.add(key_place(place, key), f"missing{hint}")
-
-
-def _hint(key: str, known: Collection[str]) -> str:
-    # A key on the wrong level is known, and a nearest name would mislead.
-    if known == ARM_KEYS and key in TOP_KEYS:
-        return " here; it belongs to the whole problem, above the first of the arms"
-    if known == TOP_KEYS and key in ARM_KEYS:
-        return " here; it belongs inside each of the arms"
-    near = nearest(key, known)
-    return f", did you mean '{near}'?" if near else f"; known are {', '.join(known)}"
+            faults.add(key_place(place, key), "missing")
 
 
 def key_place(place: str, key: str) -> str:
@@ -78,14 +72,49 @@ def key_place(place: str, key: str) -> str:
     return f"{place}.{shown}" if place else shown
 
 
-def needed_at_top(criterion: object, *others: str) -> tuple[str, ...]:
-    """Keys that a problem must have; the discount only if the criterion uses it."""
-    return (*(("discount",) if criterion == "discounted" else ()), "budget", *others)
-
-
 def refuse(message: str) -> NoReturn:
     """Raise ModelError for a file that cannot be read as a whole."""
     raise ModelError([Fault("", message)])
+
+
+# The head
+
+
+def read_head(head: Mapping[str, Any], faults: Faults, replaced: str | None = None) -> dict[str, Any]:
+    """Return the fields of a problem that the head of a file states, with defaults; missing keys are faults.
+
+    Args:
+        head: parsed keys and values; only missing ones are reported here, the others by `read_fields`.
+        faults: list to which faults are added.
+        replaced: a criterion in place of that of the file.
+    """
+    own = head.get("criterion", "discounted")
+    criterion = own if replaced is None else replaced
+    if replaced is not None:  # a fault of the file even though it is not used
+        read_criterion(0.0, own, faults)
+    if "discount" not in head and criterion == "discounted":
+        faults.add("discount", "missing; give one below 1, or a criterion that needs none: average or finite:T")
+    if "budget" not in head:
+        faults.add("budget", "missing")
+    fields = {key: head[key] for key in HEAD_KEYS if key in head}
+    named = head.get("resources", ())
+    amounts = [0.0] * max(1, len(named) if isinstance(named, (list, tuple)) else 1)
+    default = {"budget": amounts, "discount": 0.0 if criterion == "discounted" else 1.0, "resources": ()}
+    return default | {"over": "arms", "welfare": None, "arm_names": ()} | fields | {"criterion": criterion}
+
+
+def head_of(problem: Any) -> dict[str, Any]:
+    """Return the head of a problem, or of an opened model, as it is written: defaults are left out."""
+    head = {
+        "discount": float(problem.discount),
+        "budget": problem.budget.tolist(),
+        "resources": list(problem.resources),
+        "criterion": problem.criterion.name,
+        "over": problem.over,
+        "welfare": problem.welfare,
+    }
+    defaults: dict[str, Any] = {"resources": [], "criterion": "discounted", "over": "arms", "welfare": None}
+    return {key: value for key, value in head.items() if key not in defaults or value != defaults[key]}
 
 
 # Reading
@@ -106,10 +135,13 @@ def read_json(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
     return _read_document(parse_json(_read_text(stream)), criterion)
 
 
-def parse_json(text: str) -> object:
+def parse_json(text: str | bytes) -> object:
     """Parse JSON; tables remember keys that occur more than once."""
     try:
-        return json.loads(text, object_pairs_hook=_Table, parse_int=_whole_number)
+        # Python does not parse an int of thousands of digits; float() accepts any number of them.
+        return json.loads(
+            text, object_pairs_hook=_Table, parse_int=lambda digits: int(digits) if len(digits) < 300 else float(digits)
+        )
     except (ValueError, RecursionError) as error:
         refuse(f"invalid JSON: {_reason(error)}")
 
@@ -125,11 +157,6 @@ class _Table(dict[str, object]):
         super().__init__(pairs)
         times = Counter(key for key, _ in pairs) if len(pairs) > len(self) else {}
         self.repeated = [key for key, number in times.items() if number > 1]
-
-
-def _whole_number(text: str) -> int | float:
-    # Python does not parse an int of thousands of digits; float() accepts any number of them.
-    return int(text) if len(text) < 300 else float(text)
 
 
 def _read_text(stream: BinaryIO) -> str:
@@ -150,32 +177,27 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
     document = tidy(document, "", faults)
     if not isinstance(document, dict):
         refuse(f"expected a table with the keys discount, budget, arms; got {reprlib.repr(document)}")
-    own = document.get("criterion", "discounted")
-    criterion = own if replaced is None else replaced
-    check_keys(document, TOP_KEYS, needed_at_top(criterion, "arms"), "", faults)
-    if replaced is not None:  # a fault of the file even though it is not used
-        read_criterion(0.0, own, faults)
-    blocks = _read_blocks(document.get("arms", ()), faults)
+    check_keys(document, TOP_KEYS, (), "", faults)
+    fields = read_head(document, faults, replaced)
+    if "arms" not in document:
+        faults.add("arms", "missing")
+    blocks = document.get("arms", [])
+    if not isinstance(blocks, list) or ("arms" in document and not blocks):
+        hint = "; in TOML each begins with [[arms]]" if isinstance(blocks, dict) else ""
+        faults.add("arms", f"expected a list of at least one table, got {reprlib.repr(blocks)}{hint}")
+        blocks = []
     arms = [_read_block(block, f"arms[{i}]", faults, notices) for i, block in enumerate(blocks)]
     tables = [block if isinstance(block, dict) else {} for block in blocks]
     num_resources = common_resources(arms, faults) or _stated_resources(tables)
-    given = {
-        "budget": document.get("budget", [0.0] * (num_resources or 1)),
-        "discount": document.get("discount", 0.0 if criterion == "discounted" else 1.0),
-        "counts": [block.get("count", 1) for block in tables],
-        "resources": document.get("resources", ()),
-        "groups": [block.get("group", "") for block in tables],
-        "floors": [block.get("floor", 0.0) for block in tables],
-        "criterion": criterion,
-        "over": document.get("over", "arms"),
-        "welfare": document.get("welfare"),
-        "arm_names": (),
-    }
-    names = [Names.of_block(block) for block in blocks]
+    for field, key, default in (("counts", "count", 1), ("groups", "group", ""), ("floors", "floor", 0.0)):
+        fields[field] = [block.get(key, default) for block in tables]
+    names = [Names.of(block) for block in blocks]
     if faults:
-        read_fields(given, None, num_resources, faults)
-        raise ModelError(with_words(faults.found, names, given["resources"]))
-    problem = CoupledMDP(arms=[arm for arm in arms if arm is not None], **given)
+        if "budget" not in document:
+            fields["budget"] = [0.0] * (num_resources or 1)
+        read_fields(fields, None, num_resources, faults)
+        raise ModelError(with_words(faults.found, names, fields["resources"]))
+    problem = CoupledMDP(arms=[arm for arm in arms if arm is not None], **fields)
     tell_normalised(with_words(notices, names), stacklevel=4)
     return problem
 
@@ -204,23 +226,11 @@ def tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
 def _stated_resources(tables: Iterable[Mapping[str, Any]]) -> int | None:
     """Return the number of resources by the usage of the first arm that states one, if no arm is valid."""
     for block in tables:
-        try:
+        with contextlib.suppress(ValueError):  # rows of different lengths
             shape = np.shape(block.get("usage", ()))
-        except ValueError:  # rows of different lengths
-            continue
-        if len(shape) in (2, 3):
-            return int(shape[-1])
+            if len(shape) in (2, 3):
+                return int(shape[-1])
     return None
-
-
-def _read_blocks(value: object, faults: Faults) -> list[object]:
-    if isinstance(value, list) and not value:
-        faults.add("arms", "at least one arm is required")
-    if isinstance(value, (list, tuple)):
-        return list(value)
-    hint = "; in TOML each begins with [[arms]]" if isinstance(value, dict) else ""
-    faults.add("arms", f"expected a list of tables, got {reprlib.repr(value)}{hint}")
-    return []
 
 
 def _read_block(block: object, place: str, faults: Faults, notices: list[Fault]) -> Arm | None:
@@ -246,32 +256,16 @@ def _read_block(block: object, place: str, faults: Faults, notices: list[Fault])
 
 def write_toml(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model in TOML."""
-    head = "".join(f"{key} = {text}\n" for key, text in _head_as_text(problem).items())
-    tables = (
-        "\n[[arms]]\n" + "".join(f"{key} = {text}\n" for key, text in items.items())
-        for items in _blocks_as_text(problem)
-    )
-    stream.write((head + "".join(tables)).encode())
+    tables = [{key: _text(value) for key, value in head_of(problem).items()}, *_blocks_as_text(problem)]
+    texts = ("".join(f"{key} = {text}\n" for key, text in items.items()) for items in tables)
+    stream.write("\n[[arms]]\n".join(texts).encode())
 
 
 def write_json(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model in JSON."""
+    head = {key: _text(value) for key, value in head_of(problem).items()}
     tables = (_braced(items) for items in _blocks_as_text(problem))
-    stream.write((_braced({**_head_as_text(problem), "arms": _lines(tables)}) + "\n").encode())
-
-
-def _head_as_text(problem: CoupledMDP) -> dict[str, str]:
-    """Keys of the whole problem, as text that is valid in TOML and JSON; defaults are left out."""
-    head = {"discount": repr(problem.discount), "budget": _line(problem.budget)}
-    if problem.resources:
-        head["resources"] = _quoted_list(problem.resources)
-    if problem.criterion.name != "discounted":
-        head["criterion"] = _quoted(problem.criterion.name)
-    if problem.over != "arms":
-        head["over"] = _quoted(problem.over)
-    if problem.welfare is not None:
-        head["welfare"] = _quoted(problem.welfare)
-    return head
+    stream.write((_braced(head | {"arms": _lines(tables)}) + "\n").encode())
 
 
 def _braced(items: Mapping[str, str]) -> str:
@@ -279,35 +273,28 @@ def _braced(items: Mapping[str, str]) -> str:
     return "{\n  " + lines.replace("\n", "\n  ") + "\n}"
 
 
-def _blocks_as_text(problem: CoupledMDP) -> Iterator[dict[str, str]]:
-    """Keys of each block with their values, as text that is valid in TOML and JSON."""
-    tables = problem.tables
+def _blocks_as_text(problem: CoupledMDP) -> list[dict[str, str]]:
+    """Keys and values of each block, as text that is valid in TOML and JSON; defaults are left out."""
+    tables, blocks = problem.tables, []
     for i, count in enumerate(problem.counts.tolist()):
         s, a = tables.num_states[i], tables.num_actions[i]
         name, states, actions = tables.labels[i] if tables.labels else ("", (), ())
+        group = problem.groups[i] if problem.groups else ""
         # Labels first, then numbers.
-        items = {"name": _quoted(name)} if name else {}
-        items |= {key: _quoted_list(names) for key, names in (("states", states), ("actions", actions)) if names}
-        if problem.groups and problem.groups[i]:
-            items["group"] = _quoted(problem.groups[i])
-        if problem.floors[i] > 0:
-            items["floor"] = repr(float(problem.floors[i]))
-        yield items | {
+        labels = {"name": name, "states": states, "actions": actions, "group": group, "floor": float(problem.floors[i])}
+        usage = tables.usage[i, :s, :a]
+        # Written once if it is the same in every state, to the last bit.
+        by_action = (bits(usage) == bits(usage[:1])).all()
+        moves = ("[" + ",\n ".join(_line(row) for row in state) + "]" for state in tables.transitions[i, :s, :a, :s])
+        numbers = {
             "count": str(count),
-            "transitions": _transitions_as_text(tables.transitions[i, :s, :a, :s]),
-            "rewards": _lines(_line(row) for row in tables.rewards[i, :s, :a]),
-            "usage": _usage_as_text(tables.usage[i, :s, :a]),
+            "transitions": _lines(moves),
+            "rewards": _lines(map(_line, tables.rewards[i, :s, :a])),
+            "usage": _line(usage[0]) if by_action else _lines(map(_line, usage)),
             "initial": _line(tables.initial[i, :s]),
         }
-
-
-def _transitions_as_text(transitions: Floats) -> str:
-    return _lines("[" + ",\n ".join(_line(row) for row in state) + "]" for state in transitions)
-
-
-def _usage_as_text(usage: Floats) -> str:
-    # Written once if it is the same in every state, to the last bit.
-    return _line(usage[0]) if (bits(usage) == bits(usage[:1])).all() else _lines(_line(state) for state in usage)
+        blocks.append({key: _text(value) for key, value in labels.items() if value} | numbers)
+    return blocks
 
 
 def bits(values: Floats) -> Array:
@@ -323,13 +310,9 @@ def _lines(rows: Iterable[str]) -> str:
     return "[\n  " + ",\n".join(rows).replace("\n", "\n  ") + "\n]"
 
 
-def _quoted(text: str) -> str:
-    """Text in quotes. JSON's escapes are TOML's too; only the delete character is escaped in TOML alone."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _quoted_list(texts: Iterable[str]) -> str:
-    return "[" + ", ".join(map(_quoted, texts)) + "]"
+def _text(value: object) -> str:
+    """A value in JSON, whose escapes are TOML's too; only the delete character is escaped in TOML alone."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def as_json(value: Any) -> Any:

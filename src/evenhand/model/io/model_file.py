@@ -1,24 +1,29 @@
-"""Model files by format: TOML and JSON (`document`), arrays (`npz`), tables of arms (`model/parquet`)."""
+"""Model files by format: TOML and JSON (`document`), arrays (`npz`), tables of arms (`model/parquet`).
+
+Files are written atomically: beside the old one and renamed, so that no write leaves half a file.
+"""
 
 import contextlib
+import glob
 import io
 import os
+import secrets
+import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeAlias, TypeVar
+from typing import BinaryIO, Literal, TypeAlias
 
 from evenhand.checks import hearing, why_unreadable
 from evenhand.errors import Fault, InvalidInputError, ModelError, NormalisationWarning, TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import parse_criterion
-from evenhand.model.io.atomic_write import Location, as_path, replacing
 from evenhand.model.io.document import read_json, read_toml, write_json, write_toml
 from evenhand.model.io.npz import read_npz, write_npz
 from evenhand.model.simulator import needs_tables
 
-Choice = TypeVar("Choice")
+Location: TypeAlias = str | os.PathLike[str]
 Format: TypeAlias = Literal["toml", "json", "npz"]
 
 FORMATS: tuple[Format, ...] = ("toml", "json", "npz")
@@ -86,7 +91,7 @@ def load_noting(path: Location | BinaryIO, format: Format | None = None, criteri
 def _load_stream(
     path: Location | BinaryIO, file: Path | None, format: str | None, criterion: str | None, name: str
 ) -> CoupledMDP:
-    read = {"toml": read_toml, "json": read_json, "npz": read_npz}[_format_of(file, format, name)]
+    read = {"toml": read_toml, "json": read_json, "npz": read_npz}[_format_of(name, format, file)]
     try:
         # A stream that the caller opened is the caller's to close.
         with file.open("rb") if file is not None else contextlib.nullcontext(path) as stream:
@@ -122,7 +127,7 @@ def save(problem: CoupledMDP, path: Location) -> None:
 
         save_parquet(problem, file)
         return
-    write = _by_suffix(file, {".toml": write_toml, ".json": write_json, ".npz": write_npz})
+    write = {"toml": write_toml, "json": write_json, "npz": write_npz}[_format_of(str(file), None, file)]
     try:
         with replacing(file) as stream:
             write(problem, stream)
@@ -148,20 +153,12 @@ def _load_stored(file: Path, criterion: str | None) -> CoupledMDP:
     return problem if criterion is None else problem.with_criterion(criterion)
 
 
-def _format_of(file: Path | None, format: str | None, name: str) -> str:
+def _format_of(name: str, format: str | None, file: Path | None) -> str:
     """Return the given format, or that of the file's suffix."""
-    if format is None and file is not None:
-        return _by_suffix(file, {f".{known}": known for known in FORMATS})
-    if format not in FORMATS:
-        raise InvalidInputError(f"{name}: format: expected one of {', '.join(FORMATS)}, got {format!r}")
-    return format
-
-
-def _by_suffix(file: Path, choices: Mapping[str, Choice]) -> Choice:
-    suffix = file.suffix.lower()
-    if suffix not in choices:
-        raise InvalidInputError(f"{file}: unknown kind of model file; the suffix must be one of {', '.join(choices)}")
-    return choices[suffix]
+    found = file.suffix.lower().removeprefix(".") if format is None and file is not None else format
+    if found not in FORMATS:
+        raise InvalidInputError(f"{name}: format: expected .{', .'.join(FORMATS)}, got {found!r}")
+    return found
 
 
 def _name_of_stream(stream: object) -> str:
@@ -172,3 +169,95 @@ def _name_of_stream(stream: object) -> str:
 def _seekable(stream: BinaryIO) -> BinaryIO:
     """Return the stream, or the content of a pipe."""
     return stream if stream.seekable() else io.BytesIO(stream.read())
+
+
+# -- atomic writes ---------------------------------------------------------------------------------------------------
+
+
+def write_atomically(path: Location, data: bytes) -> None:
+    """Write a file completely or not at all.
+
+    Args:
+        path: the file; an existing one is replaced, and its permissions stay.
+        data: its new content.
+    """
+    with replacing(as_path(path)) as stream:
+        stream.write(data)
+
+
+def as_path(path: Location) -> Path:
+    """Return the path of a file name, or raise InvalidInputError."""
+    if "\0" in os.fspath(path):
+        raise InvalidInputError(f"{os.fspath(path)!r} is not a valid file name")
+    return Path(path)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file that replaces `path` when the block ends normally, and is removed when it does not."""
+    with _beside(path, folder=False) as (target, beside), beside.open("xb") as stream:
+        yield stream
+        # To the disk before the renaming: otherwise a crash might leave the new name with no content.
+        stream.flush()
+        os.fsync(stream.fileno())
+        stream.close()
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+
+
+@contextlib.contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Make a new folder of Parquet files that replaces `path` when the block ends normally, else is removed."""
+    with _beside(path, folder=True) as (target, beside):
+        beside.mkdir()
+        yield beside
+        before = beside.with_name(f"{beside.stem}-old.tmp")
+        if target.exists():
+            target.rename(before)
+        beside.rename(target)
+        shutil.rmtree(before, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _beside(path: Path, folder: bool) -> Iterator[tuple[Path, Path]]:
+    """The target of a path, and a name in its folder that is removed if the block fails.
+
+    A link stays, and its target is replaced. In the same folder, since a file is renamed in one step only within a file
+    system. The process number in the name lets `sweep` check whether the writer still runs.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_dir() if folder else target.is_file()):
+        raise InvalidInputError(f"{path}: cannot be written: it is not a {'folder' if folder else 'file'}")
+    if folder and target.is_dir() and any(entry.suffix != ".parquet" for entry in target.iterdir()):
+        raise InvalidInputError(f"{path}: cannot be written: the folder contains other files than Parquet")
+    if not target.parent.is_dir():
+        raise InvalidInputError(f"{path}: cannot be written: the directory {path.parent} does not exist")
+    sweep(target)
+    beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        yield target, beside
+    except BaseException as error:  # an interrupt, too, must not leave the temporary file
+        with contextlib.suppress(OSError):
+            shutil.rmtree(beside) if folder else beside.unlink(missing_ok=True)
+        if isinstance(error, PermissionError):
+            raise InvalidInputError(f"{path}: cannot be written: permission denied") from None
+        raise
+
+
+def sweep(target: Path) -> None:
+    """Remove temporary files of a file or folder whose writers were killed."""
+    for left in target.parent.glob(f".evenhand-{glob.escape(target.name)}-*-*.tmp"):
+        with contextlib.suppress(ValueError, OSError):
+            if not _is_running(int(left.stem.split("-")[-2])):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # signal 0 tests whether the process exists
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        return True
+    return True

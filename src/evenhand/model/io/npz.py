@@ -15,37 +15,113 @@ document: `arms[2].rewards[0][1]`.
 
 import io
 import json
+import lzma
+import math
 import reprlib
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from evenhand.checks import Describe, Faults, check_finite, check_memory, read_names
+from evenhand.checks import Faults, check_memory, read_names
 from evenhand.errors import EvenhandError, ModelError
 from evenhand.model.arm import ArmTables
-from evenhand.model.coupled import CoupledMDP, read_criterion, read_fields
-from evenhand.model.io.array_archive import ARRAY_OVERHEAD, DAMAGE, read_member
-from evenhand.model.io.document import ARM_ARRAYS, bits, check_keys, key_place, needed_at_top, parse_json, refuse, tidy
+from evenhand.model.coupled import CoupledMDP, read_fields
+from evenhand.model.io.document import (
+    ARM_ARRAYS,
+    HEAD_KEYS,
+    bits,
+    check_keys,
+    head_of,
+    key_place,
+    parse_json,
+    read_head,
+    refuse,
+    tidy,
+)  # fmt: skip
 from evenhand.model.places import with_words
-from evenhand.typing import Array, Bools, Floats, Indices
+from evenhand.typing import Array
 
-AXES: dict[str, tuple[str, ...]] = {
-    "transitions": ("block", "state", "action", "next state"),
-    "rewards": ("block", "state", "action"),
-    "usage": ("block", "state", "action", "resource"),
-    "initial": ("block", "state"),
-    "count": ("block",),
-    "floor": ("block",),
-    "num_states": ("block",),
-    "num_actions": ("block",),
+BLOCK_AXES = {
+    "transitions": "block state action next_state",
+    "rewards": "block state action",
+    "usage": "block state action resource",
+    "initial": "block state",
+    "num_states": "block",
+    "num_actions": "block",
 }
-USAGE_BY_ACTION = ("block", "action", "resource")
-TEXTS = ("criterion", "over", "welfare", "resources", "group", "labels")
-KEYS = {"discount": (), "budget": ("resource",), **AXES, **dict.fromkeys(TEXTS, ())}
-WHOLE_NUMBERS = ("count", "num_states", "num_actions")
+LISTS = ("labels", "resources", "group")
+TEXTS = ("criterion", "over", "welfare", *LISTS)
+KEYS = (*HEAD_KEYS, *BLOCK_AXES, "count", "floor", "group", "labels")
+
+
+# Arrays in zip archives from untrusted sources: headers are checked before unpacking, and nothing is unpickled
+
+ARRAY_OVERHEAD = 4
+"""Bytes of memory per byte of an array, while it is read and checked."""
+
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    tokenize.TokenError,
+    ArithmeticError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""Errors of zipfile and NumPy at an archive that is damaged, encrypted or oddly packed."""
+
+
+def read_member(
+    archive: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    key: str,
+    header_fault: Callable[[str, tuple[int, ...], np.dtype[Any]], str],
+    faults: Faults,
+) -> Array | None:
+    """Read one array after checking its header, or add its fault and return None.
+
+    Args:
+        archive: an `.npz` file.
+        member: the part of it.
+        key: name of the array.
+        header_fault: returns the message for an invalid shape or type; empty for a valid one.
+        faults: list to which faults are added.
+    """
+    try:
+        with archive.open(member) as stream:
+            shape, dtype = _read_header(stream)
+            message = "holds Python objects, which are not read" if dtype.hasobject else header_fault(key, shape, dtype)
+            # A small file can promise a huge array. The header is believed only if the archive holds as many bytes.
+            promised = stream.tell() + math.prod(shape) * dtype.itemsize
+            if not message and promised != member.file_size:
+                message = f"is damaged: it has {member.file_size} bytes where its header promises {promised}"
+            if not message:
+                stream.seek(0)
+                return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+    except OSError:
+        message = "is damaged: it is not where the archive says it is"
+    except DAMAGE as error:
+        message = f"is damaged: {error}"
+    faults.add(key, message)
+    return None
+
+
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    return shape, dtype
 
 
 # Reading
@@ -55,31 +131,20 @@ def read_npz(stream: BinaryIO, replaced: str | None) -> CoupledMDP:
     """Read a model from an archive; `replaced` is a criterion in place of its own."""
     faults = Faults()
     given_keys, arrays = _read_archive(stream, faults)
-    own = _text(arrays.get("criterion"), "discounted")
-    criterion = own if replaced is None else replaced
-    if replaced is not None:  # a fault of the file even though it is not used
-        read_criterion(0.0, own, faults)
-    check_keys(given_keys, KEYS, needed_at_top(criterion, *ARM_ARRAYS), "", faults)
-    tables = _read_tables(arrays, faults)
-    num_resources = arrays["usage"].shape[-1] if "usage" in arrays else None
-    given: dict[str, Any] = {
-        "budget": arrays.get("budget", np.zeros(num_resources or 1)),
-        "discount": arrays["discount"][()] if "discount" in arrays else 0.0 if criterion == "discounted" else 1.0,
-        "counts": arrays.get("count"),
-        "resources": _names(arrays.get("resources"), "resources", faults),
-        "groups": _names(arrays.get("group"), "group", faults),
-        "floors": arrays.get("floor"),
-        "criterion": criterion,
-        "over": _text(arrays.get("over"), "arms"),
-        "welfare": _text(arrays["welfare"], "") if "welfare" in arrays else None,
-        "arm_names": (),
-    }
+    check_keys(given_keys, KEYS, ARM_ARRAYS, "", faults)
+    document = {key: _value(key, arrays[key], faults) for key in arrays if key not in BLOCK_AXES}
+    fields = read_head(dict.fromkeys(given_keys) | document, faults, replaced)
+    tables = _read_tables(arrays, document.get("labels", []), faults)
+    fields |= {"counts": document.get("count"), "floors": document.get("floor"), "groups": document.get("group", ())}
     if tables is not None and not faults:
-        return CoupledMDP(arms=tables, **given)
+        return CoupledMDP(arms=tables, **fields)
     if tables is not None:
         faults.found.extend(tables.find_faults().found)
-    read_fields(given, None, num_resources, faults)
-    raise ModelError(with_words(faults.found, [] if tables is None else tables.names, given["resources"]))
+    known = {fault.place for fault in faults.found}
+    later = Faults()
+    read_fields(fields, None, arrays["usage"].shape[-1] if "usage" in arrays else None, later)
+    faults.found.extend(fault for fault in later.found if fault.place not in known)
+    raise ModelError(with_words(faults.found, [] if tables is None else tables.names, fields["resources"]))
 
 
 def _read_archive(stream: IO[bytes], faults: Faults) -> tuple[list[str], dict[str, Array]]:
@@ -105,108 +170,85 @@ def _read_archive(stream: IO[bytes], faults: Faults) -> tuple[list[str], dict[st
 def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     """Message for an array whose shape or type is invalid for its key; empty for a valid one."""
     if key in TEXTS:
-        valid = dtype.kind in "US" and not shape
-        return "" if valid else f"expected one text, got {dtype} of shape {shape}"
-    if dtype.kind not in ("iu" if key in WHOLE_NUMBERS else "fiu"):
-        return f"expected {'whole ' if key in WHOLE_NUMBERS else ''}numbers, got {dtype}"
-    allowed = [KEYS[key], *([USAGE_BY_ACTION] if key == "usage" else [])]
-    if len(shape) not in map(len, allowed):
-        wanted = " or ".join(f"({', '.join(axes)})" for axes in allowed)
-        return f"expected the axes {wanted}, got shape {shape}"
-    return "is empty" if 0 in shape else ""
+        return "" if dtype.kind in "US" and not shape else f"expected one text, got {dtype} of shape {shape}"
+    axes = BLOCK_AXES.get(key, "").split()
+    depths = {len(axes), *((3,) if key == "usage" else ())} if axes else {0, 1}
+    if dtype.kind in "fiu" and len(shape) in depths and 0 not in shape:
+        return ""
+    wanted = f" with the axes ({', '.join(axes)})" if axes else ""
+    return f"expected numbers{wanted}, got {dtype} of shape {shape}"
 
 
-def _read_tables(arrays: Mapping[str, Array], faults: Faults) -> ArmTables | None:
-    """Read the arms if the shapes of their arrays agree; otherwise add the faults of each array by itself."""
-    if not _shapes_agree(arrays, faults) or not all(key in arrays for key in ARM_ARRAYS):
-        for key in (*ARM_ARRAYS, "initial"):
-            if key in arrays:
-                check_finite(np.asarray(arrays[key], dtype=np.float64), key, faults)
-        return None
-    num_blocks, S, A = arrays["rewards"].shape
-    num_states = _read_sizes(arrays.get("num_states"), "num_states", num_blocks, S, faults)
-    num_actions = _read_sizes(arrays.get("num_actions"), "num_actions", num_blocks, A, faults)
-    if num_states is None or num_actions is None:
-        return None
-    labels = _read_labels(arrays.get("labels"), num_states.tolist(), num_actions.tolist(), faults)
-    real_states = np.arange(S) < num_states[:, None]
-    _check_padding(arrays, real_states, np.arange(A) < num_actions[:, None], faults)
-    usage = arrays["usage"]
-    if usage.ndim == 3:  # repeated for every real state; padding stays 0
-        usage = np.where(real_states[:, :, None, None], usage[:, None], 0.0)
-    # Padding beyond the largest arm is cut, so that equal models have equal tables however they were padded.
-    s, a = int(num_states.max()), int(num_actions.max())
-    return ArmTables(
-        transitions=_doubles(arrays["transitions"][:, :s, :a, :s]),
-        rewards=_doubles(arrays["rewards"][:, :s, :a]),
-        usage=_doubles(usage[:, :s, :a]),
-        initial=_doubles(arrays.get("initial", real_states / num_states[:, None])[:, :s]),
-        num_states=num_states,
-        num_actions=num_actions,
-        labels=labels,
-    )
+def _value(key: str, array: Array, faults: Faults) -> Any:
+    """An array of the head, or of labels and groups, as it stands in a document."""
+    value = array.tolist()
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    if key not in LISTS:
+        return text
+    try:
+        found = tidy(parse_json(text), key, faults)
+    except ModelError as error:
+        faults.add(key, error.faults[0].message)
+        return []
+    if not isinstance(found, list):
+        faults.add(key, f"expected a list, got {reprlib.repr(found)}")
+    return found if isinstance(found, list) else []
 
 
-def _doubles(array: Array) -> Floats:
-    return np.ascontiguousarray(array, dtype=np.float64)
-
-
-def _shapes_agree(arrays: Mapping[str, Array], faults: Faults) -> bool:
+def _read_tables(arrays: Mapping[str, Array], labels: list[Any], faults: Faults) -> ArmTables | None:
+    """Read the arms if the shapes of their arrays agree."""
     before = len(faults.found)
-    # The first array that has an axis sets its size, and is named in the faults of the others.
-    sizes: dict[str, tuple[int, str]] = {}
-    for key in (key for key in AXES if key in arrays):
-        axes = AXES[key] if arrays[key].ndim == len(AXES[key]) else USAGE_BY_ACTION
-        for axis, size in zip(axes, arrays[key].shape, strict=True):
-            noun = "state" if axis == "next state" else axis
-            wanted, source = sizes.setdefault(noun, (size, key))
-            if size != wanted:
-                faults.add(key, f"has {size} {axis}s where {source} has {wanted} {noun}s")
-    return len(faults.found) == before
-
-
-def _read_sizes(given: Array | None, key: str, num_blocks: int, most: int, faults: Faults) -> Indices | None:
-    """(block,) number of real states or actions; without sizes nothing is padded."""
-    if given is None:
-        return np.full(num_blocks, most, dtype=np.int32)
-    wrong = (given < 1) | (given > most)
-    faults.flag(key, wrong, Describe(f"{{value}} is not from 1 to {most}, the size of the arrays", given))
-    return None if wrong.any() else given.astype(np.int32)
-
-
-def _check_padding(arrays: Mapping[str, Array], states: Bools, actions: Bools, faults: Faults) -> None:
-    """Add a fault per entry beyond an arm's own states and actions that is not 0: probably a wrong size.
-
-    Args:
-        arrays: the arrays of the file.
-        states: (block, state) mask of real states.
-        actions: (block, action) mask of real actions.
-        faults: list to which faults are added.
-    """
-    if states.all() and actions.all():
-        return
-    pairs = states[:, :, None] & actions[:, None, :]
-    real = {
-        "transitions": pairs[..., None] & states[:, None, None, :],
-        "rewards": pairs,
-        "usage": (pairs if arrays["usage"].ndim == 4 else actions)[..., None],
-        "initial": states,
+    if not all(key in arrays for key in ARM_ARRAYS):
+        return None
+    number, S, A = arrays["transitions"].shape[:3]
+    usage, K = arrays["usage"], arrays["usage"].shape[-1]
+    wanted = {
+        "transitions": (number, S, A, S),
+        "rewards": (number, S, A),
+        "usage": (number, S, A, K) if usage.ndim == 4 else (number, A, K),
+        "initial": (number, S),
+        "num_states": (number,),
+        "num_actions": (number,),
     }
-    for key in (key for key in real if key in arrays):
-        stray = (arrays[key] != 0) & ~real[key]
-        faults.flag(
-            key,
-            stray,
-            Describe("{value} lies beyond the arm's states and actions, where only 0 may", arrays[key]),
-        )
+    for key in (key for key in BLOCK_AXES if key in arrays and arrays[key].shape != wanted[key]):
+        faults.add(key, f"has the shape {arrays[key].shape}, expected {wanted[key]} by the transitions")
+    sizes: dict[str, Any] = {"num_states": np.full(number, S, np.int32), "num_actions": np.full(number, A, np.int32)}
+    for key, full in sizes.items():
+        given = arrays.get(key, full)
+        invalid = f"{{value}} is not a whole number from 1 to {full[0]}, the size of the arrays"
+        faults.flag(key, (given < 1) | (given > full[0]) | (given != given.round()), invalid, given)
+        sizes[key] = given.astype(np.int32)
+    if len(faults.found) > before:
+        return None
+    states = np.arange(S) < sizes["num_states"][:, None]
+    if usage.ndim == 3:  # repeated for every real state; padding stays 0
+        usage = np.where(states[:, :, None, None], usage[:, None], 0.0)
+    start = arrays.get("initial", states / sizes["num_states"][:, None])
+    numbers: dict[str, Any] = {
+        "transitions": arrays["transitions"],
+        "rewards": arrays["rewards"],
+        "usage": usage,
+        "initial": start,
+    }
+    tables = ArmTables(
+        **{key: np.asarray(array, dtype=np.float64) for key, array in numbers.items()},  # type: ignore[arg-type]
+        **sizes,
+        labels=_read_labels(labels, sizes["num_states"].tolist(), sizes["num_actions"].tolist(), faults),
+    )
+    real = tables.real
+    masks = real[..., None] & states[:, None, None, :], real, real[..., None], states
+    for (key, array), mask in zip(numbers.items(), masks, strict=True) if not real.all() else ():
+        beyond = "{value} lies beyond the arm's states and actions, where only 0 may"
+        faults.flag(key, (array != 0) & ~mask, beyond, array)
+    # Padding beyond the largest arm is cut by the problem, so that equal models have equal tables.
+    return tables
 
 
 def _read_labels(
-    given: Array | None, num_states: list[int], num_actions: list[int], faults: Faults
+    entries: list[Any], num_states: list[int], num_actions: list[int], faults: Faults
 ) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
-    """Labels of each block, from a JSON list of tables; empty if there are none."""
-    entries = _json(given, "labels", faults)
-    if not isinstance(entries, list) or len(entries) not in (0, len(num_states)):
+    """Labels of each block, from a list of tables; empty if there are none."""
+    if len(entries) not in (0, len(num_states)):
         faults.add("labels", f"expected a list of {len(num_states)} tables, one per block")
         return ()
     labels = []
@@ -227,67 +269,25 @@ def _read_labels(
     return tuple(labels) if any(label != ("", (), ()) for label in labels) else ()
 
 
-def _names(given: Array | None, key: str, faults: Faults) -> tuple[str, ...]:
-    names = _json(given, key, faults)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        faults.add(key, f"expected a list of names, got {reprlib.repr(names)}")
-        return ()
-    return tuple(names)
-
-
-def _json(given: Array | None, key: str, faults: Faults) -> object:
-    """Parse an array of one JSON text; an empty list by default, or if it is invalid."""
-    if given is None:
-        return []
-    try:
-        return tidy(parse_json(_text(given, "")), key, faults)
-    except ModelError as error:
-        faults.add(key, error.faults[0].message)
-        return []
-
-
-def _text(given: Array | None, default: str) -> str:
-    """Return the text of an array, which may be bytes or characters."""
-    if given is None:
-        return default
-    text = given.item()
-    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-
-
 # Writing
 
 
 def write_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model as an archive."""
-    tables = problem.tables
-    arrays: dict[str, Array] = {
-        "discount": np.array(problem.discount),
-        "budget": problem.budget,
-        "count": problem.counts,
-        "transitions": tables.transitions,
-        "rewards": tables.rewards,
-        "usage": _by_action(tables),
-        "initial": tables.initial,
-        "num_states": tables.num_states,
-        "num_actions": tables.num_actions,
-    }
-    # Defaults are left out, as in documents.
-    if problem.criterion.name != "discounted":
-        arrays["criterion"] = np.array(problem.criterion.name)
-    if problem.over != "arms":
-        arrays["over"] = np.array(problem.over)
-    if problem.welfare is not None:
-        arrays["welfare"] = np.array(problem.welfare)
+    tables, lists = problem.tables, head_of(problem)
+    first = tables.usage[:, :1]
+    # By action if no arm's usage depends on its state, to the last bit, except for padding.
+    by_action = ((bits(tables.usage) == bits(first)) | ~tables.valid[..., None]).all()
+    arrays = {key: getattr(tables, key) for key in BLOCK_AXES} | {"count": problem.counts}
+    arrays["usage"] = first[:, 0] if by_action else tables.usage
+    arrays |= {key: np.array(lists.pop(key)) for key in list(lists) if key != "resources"}
     if problem.has_floors:
         arrays["floor"] = problem.floors
-    for key, names in (("resources", problem.resources), ("group", problem.groups)):
-        if names:
-            # As bytes: NumPy stores four bytes per character.
-            arrays[key] = np.array(json.dumps(names, ensure_ascii=False).encode())
-    if tables.labels:
-        entries = [{"name": name, "states": states, "actions": actions} for name, states, actions in tables.labels]
-        arrays["labels"] = np.array(json.dumps(entries, ensure_ascii=False).encode())
-    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    lists["group"] = problem.groups
+    lists["labels"] = [{"name": name, "states": states, "actions": actions} for name, states, actions in tables.labels]
+    # As bytes: NumPy stores four bytes per character.
+    texts = {key: json.dumps(value, ensure_ascii=False).encode() for key, value in lists.items() if value}
+    np.savez(stream, **arrays, **{key: np.array(text) for key, text in texts.items()})  # type: ignore[arg-type]
 
 
 def to_npz(problem: CoupledMDP) -> bytes:
@@ -295,11 +295,3 @@ def to_npz(problem: CoupledMDP) -> bytes:
     stream = io.BytesIO()
     write_npz(problem, stream)
     return stream.getvalue()
-
-
-def _by_action(tables: ArmTables) -> Floats:
-    """(block, action, resource) usage if no arm's usage depends on its state, else with the state."""
-    first = tables.usage[:, :1]
-    # Equal to the last bit, except for padding.
-    same = (bits(tables.usage) == bits(first)) | ~tables.valid[..., None]
-    return np.ascontiguousarray(first[:, 0]) if same.all() else tables.usage

@@ -14,13 +14,11 @@ An opened model (`StoredArms`) holds a few numbers per file, and 8 bytes per row
 of rows (`RowRange`) are small, can be sent to workers, and read the same wherever they are read. Only this package
 knows PyArrow, which is imported when a table is opened.
 
-    header  metadata and columns, and why a file is refused
     rows    ranges of rows as arms, with every fault
-    stored  `open_arms`, `StoredArms`
+    stored  `open_arms`, `StoredArms`; metadata and columns
     writer  `ArmWriter`, `write_arms`, `save_parquet`, results per row
 """
 
-from evenhand.model.parquet.header import KEY, VERSION, Header, needs_pyarrow
 from evenhand.model.parquet.rows import (
     BATCH_ROWS,
     MOST_FAULTS,
@@ -32,39 +30,12 @@ from evenhand.model.parquet.rows import (
     parts_of,
     schema_of,
 )
-from evenhand.model.parquet.stored import IN_MEMORY_ROWS, StoredArms, open_arms
+from evenhand.model.parquet.stored import IN_MEMORY_ROWS, KEY, VERSION, Header, StoredArms, needs_pyarrow, open_arms
 from evenhand.model.parquet.writer import (
     ArmWriter,
     TableWriter,
     list_column,
     save_parquet,
     write_arms,
-    write_by_type,
     write_rows,
 )
-
-__all__ = [
-    "BATCH_ROWS",
-    "IN_MEMORY_ROWS",
-    "KEY",
-    "MOST_FAULTS",
-    "VERSION",
-    "ArmRows",
-    "ArmWriter",
-    "FileRows",
-    "Header",
-    "RowFaults",
-    "RowRange",
-    "StoredArms",
-    "TableWriter",
-    "batches_of",
-    "list_column",
-    "needs_pyarrow",
-    "open_arms",
-    "parts_of",
-    "save_parquet",
-    "schema_of",
-    "write_arms",
-    "write_by_type",
-    "write_rows",
-]

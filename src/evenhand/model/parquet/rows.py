@@ -13,8 +13,10 @@ from evenhand.checks import why_unreadable
 from evenhand.errors import Fault, InvalidInputError, TableError, nearest
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS
-from evenhand.model.parquet.header import DEPTHS, is_list
-from evenhand.typing import Array, Bools, Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices, Ints
+
+ARRAYS = ("transitions", "rewards", "usage", "initial")
+"""Columns of lists of numbers."""
 
 TYPES = "types.parquet"
 """The table of types in a folder."""
@@ -24,8 +26,8 @@ ROW_KEYS = ("name", "type", "group", "count", "floor")
 BATCH_ROWS = 65_536
 """Rows that are read or written at once; also those of a row group."""
 
-MOST_FAULTS, SHOWN_ROWS = 50, 20
-"""Faults after which reading ends, and faulty rows of one kind and batch that are reported."""
+MOST_FAULTS = 50
+"""Faults after which reading ends; also faulty rows of one kind and batch that are reported."""
 
 
 class RowFaults:
@@ -42,9 +44,9 @@ class RowFaults:
     def flag(self, rows: Ints, bad: Bools, place: str, message: str) -> None:
         """Add a fault for every bad row, up to a limit."""
         wrong = rows[bad].tolist()
-        for row in wrong[:SHOWN_ROWS]:
+        for row in wrong[:MOST_FAULTS]:
             self.add(row, place, message)
-        if (more := len(wrong) - SHOWN_ROWS) > 0:
+        if (more := len(wrong) - MOST_FAULTS) > 0:
             self.found.append(Fault(f"{self.file}, {place}", f"... and {more} more such rows", stands_for=more))
 
 
@@ -74,7 +76,7 @@ class RowRange:
         Raises:
             TableError: with every fault of these rows.
         """
-        columns = ROW_KEYS if self.types else (*ROW_KEYS, *DEPTHS, "states", "actions")
+        columns: tuple[str, ...] = ROW_KEYS if self.types else (*ROW_KEYS, *ARRAYS, "states", "actions")
         if labels is None:
             columns = tuple(name for name in columns if name not in ("name", "states", "actions"))
         faults: list[Fault] = []
@@ -82,11 +84,11 @@ class RowRange:
         tables, kinds = None, np.zeros(0, dtype=np.int32)
         if self.types is not None and not faults:
             tables, names = _read_types(self.types, self.num_resources, labels)
-            kinds = self._kinds([name for rows in read for name in rows.kinds], names, faults)
+            kinds = self._kinds([name for rows in read for name in rows.types], names, faults)
         if faults:
             raise TableError(faults, str(Path(self.pieces[0].path).parent) if len(self.pieces) > 1 else "")
         if tables is None:
-            tables = joined([rows.tables for rows in read if rows.tables is not None])
+            tables = ArmTables.stack([rows.tables for rows in read if rows.tables is not None])
             kinds = np.arange(len(tables), dtype=np.int32)
         counts, floors = (np.concatenate([getattr(rows, key) for rows in read]) for key in ("counts", "floors"))
         groups = tuple(group for rows in read for group in rows.groups)
@@ -126,6 +128,9 @@ class ArmRows:
     num_normalised: int = 0
     """Rows whose probabilities did not quite sum to 1 and were divided by their sums."""
 
+    types: tuple[str, ...] = ()
+    """(row,) names of the types, if rows name theirs; their tables are elsewhere."""
+
     @cached_property
     def row_of_arm(self) -> Indices:
         """(arm,) row of each arm."""
@@ -147,36 +152,18 @@ def _read_types(path: str, num_resources: int, labels: Any) -> tuple[ArmTables, 
     faults: list[Fault] = []
     with _file(path) as parquet:
         whole = FileRows(path, 0, parquet.metadata.num_rows)
-    columns = [*DEPTHS, "name", "group", "floor", "states", "actions"]
-    read = list(_read(whole, columns, num_resources, faults, labels or ((), ())))
-    if not faults and not read:
-        faults.append(Fault(path, "there are no rows"))
-    numbers: dict[str, int] = {}
-    tables = None if faults else joined([rows.tables for rows in read if rows.tables is not None])
-    for number, (name, _, _) in enumerate(tables.labels if tables is not None else ()):
-        if not name or name in numbers:
-            message = f"{name!r} is also the name of an earlier row" if name else "has no name"
-            faults.append(Fault(f"{path}, row {number + 1}, name", message))
-        numbers.setdefault(name, number)
-    if tables is None or faults or not numbers:
-        raise TableError(faults or [Fault(path, "types have no names")])
+    read = list(_read(whole, [*ARRAYS, "name", "states", "actions"], num_resources, faults, labels or ((), ())))
+    tables = ArmTables.stack([rows.tables for rows in read if rows.tables is not None]) if read and not faults else None
+    names = [name for name, _, _ in tables.labels] if tables is not None else []
+    numbers = {name: number for number, name in enumerate(names)}
+    if tables is None or len(numbers) < len(tables) or "" in numbers:
+        raise TableError(faults or [Fault(f"{path}, name", "every type needs a name of its own")])
     return tables if labels is not None else replace(tables, labels=()), numbers
-
-
-class _Decoded(NamedTuple):
-    """Rows of one batch."""
-
-    tables: ArmTables | None
-    kinds: Sequence[str]
-    counts: Ints
-    floors: Floats
-    groups: tuple[str, ...]
-    num_normalised: int
 
 
 def _read(
     piece: FileRows, columns: Sequence[str], num_resources: int, faults: list[Fault], labels: Any
-) -> Iterator[_Decoded]:
+) -> Iterator[ArmRows]:
     """The rows of a piece, batch by batch; faults are added."""
     damage = RowFaults(piece.path)
     for first, batch in batches_of(piece, columns, damage):
@@ -190,66 +177,30 @@ def _read(
     faults.extend(damage.found)
 
 
-def _decode(batch: Any, num_resources: int, rows: Ints, faults: RowFaults, labels: Any) -> _Decoded | None:
-    """The rows of a batch, or None and faults.
-
-    Rows with nulls, rows whose lists have inconsistent lengths, and arms that are invalid are found one after the
-    other, so that one bad row does not hide the faults of others.
-    """
-    names = batch.schema.names
-    whole = np.ones(len(rows), dtype=np.bool_)
-    for name in (name for name in (*DEPTHS, "type", "count", "floor") if name in names):
-        null = np.asarray(batch.column(name).is_null())
-        inside = _nulls_inside(batch.column(name)) & ~null if name in DEPTHS else np.zeros_like(null)
-        faults.flag(rows, null, name, "is null")
-        faults.flag(rows, inside, name, "contains a null")
-        whole &= ~(null | inside)
+def _decode(batch: Any, num_resources: int, rows: Ints, faults: RowFaults, labels: Any) -> ArmRows | None:
+    """The rows of a batch, or None and faults; a null stands for the default."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     counts, floors = np.ones(len(rows), dtype=np.int64), np.zeros(len(rows))
-    if "count" in names:
-        counts = batch.column("count").fill_null(1).to_numpy(zero_copy_only=False)
-        faults.flag(rows, whole & (counts < 1), "count", "expected at least 1")
-        faults.flag(rows, whole & (counts > MOST_ARMS), "count", f"too many; at most {MOST_ARMS} are supported")
-        counts = np.clip(counts, 1, MOST_ARMS).astype(np.int64)
-    if "floor" in names:
-        floors = np.asarray(batch.column("floor").fill_null(0).to_numpy(zero_copy_only=False), dtype=np.float64)
-        faults.flag(rows, whole & ~((floors >= 0) & (floors <= 1)), "floor", "expected a share of time from 0 to 1")
-    batch, rows = _filtered(batch, whole), rows[whole]
-    tables, uneven = None, 0
-    if "transitions" in names and batch.num_rows:
-        tables = _tables(batch, num_resources, rows, faults, labels)
+    if "count" in columns:
+        counts = columns["count"].fill_null(1).to_numpy(zero_copy_only=False)
+        faults.flag(rows, (counts < 1) | (counts > MOST_ARMS), "count", f"expected at least 1 and at most {MOST_ARMS}")
+    if "floor" in columns:
+        floors = np.asarray(columns["floor"].fill_null(0).to_numpy(zero_copy_only=False), dtype=np.float64)
+        faults.flag(rows, ~((floors >= 0) & (floors <= 1)), "floor", "expected a share of time from 0 to 1")
+    tables, uneven = _tables(batch, num_resources, rows, faults, labels) if "transitions" in columns else None, 0
     if faults.found:
         return None
     if tables is not None:
         uneven = len({fault.place.partition("]")[0] for fault in tables.nearly()})
         tables = tables.tidied()
-    kinds = batch.column("type").to_pylist() if "type" in names else ()
-    groups = tuple(group or "" for group in batch.column("group").to_pylist()) if "group" in names else ()
-    return _Decoded(tables, kinds, counts, floors, groups, uneven)
-
-
-def _filtered(batch: Any, keep: Bools) -> Any:
-    import pyarrow as pa
-
-    return batch if keep.all() else batch.filter(pa.array(keep))
-
-
-def _lengths(column: Any) -> Ints:
-    import pyarrow.compute as pc
-
-    return np.asarray(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _nulls_inside(column: Any) -> Bools:
-    """(row,) whether a list contains a null at any depth."""
-    if not is_list(column.type):
-        return np.asarray(column.is_null())
-    inner, ends = column.flatten(), np.cumsum(_lengths(column))
-    before = np.concatenate([[0], np.cumsum(_nulls_inside(inner) | np.asarray(inner.is_null()))])
-    return np.asarray(before[ends] > before[ends - _lengths(column)])
+    types = tuple(str(kind) for kind in columns["type"].to_pylist()) if "type" in columns else ()
+    groups = tuple(group or "" for group in columns["group"].to_pylist()) if "group" in columns else ()
+    number = np.arange(len(rows), dtype=np.int32)
+    return ArmRows(tables, number, counts.astype(np.int64), floors, groups, uneven, types)  # type: ignore[arg-type]
 
 
 class _Lists(NamedTuple):
-    """A column of lists of numbers, flat or nested."""
+    """A column of lists of numbers, flat or nested; a null is not a number."""
 
     values: Floats
     """(number,) of all rows, one after another."""
@@ -261,31 +212,46 @@ class _Lists(NamedTuple):
     """Lengths of the lists at each depth."""
 
 
+def is_list(kind: Any) -> bool:
+    """Return True for an Arrow type of lists."""
+    import pyarrow.types as is_
+
+    return bool(is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind))
+
+
 def _lists(column: Any) -> _Lists:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     levels: list[Ints] = []
     ends = np.arange(len(column) + 1)
     while is_list(column.type):
-        levels.append(_lengths(column))
+        levels.append(np.asarray(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False), np.int64))
         ends = np.concatenate([[0], np.cumsum(levels[-1])])[ends]
         column = column.flatten()
     return _Lists(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.diff(ends), tuple(levels))
 
 
 def _tables(batch: Any, num_resources: int, rows: Ints, faults: RowFaults, labels: Any) -> ArmTables | None:
-    """Valid arms of rows without nulls; or None, and faults."""
-    lists = {name: _lists(batch.column(name)) for name in DEPTHS if name in batch.schema.names}
-    s, a, by_state, agree = _sizes(lists, num_resources, rows, faults)
-    if not agree.all():
-        rest = _filtered(batch, agree)
-        return _tables(rest, num_resources, rows[agree], faults, labels) if rest.num_rows else None
-    named = () if labels is None else _labels(batch, {"states": s, "actions": a}, rows, faults, labels)
+    """Arms of rows; faults are added."""
+    lists = {name: _lists(batch.column(name)) for name in ARRAYS if name in batch.schema.names}
+    sizes, fits = _sizes(lists, num_resources)
+    for row in np.flatnonzero(~fits)[:MOST_FAULTS].tolist():
+        lengths = ", ".join(f"{name} {found.lengths[row]}" for name, found in lists.items())
+        expected = f"S A S, S A, A K or S A K, and S, where K = {num_resources} is the number of resources"
+        empty = next((name for name, found in lists.items() if not found.lengths[row]), "transitions")
+        faults.add(int(rows[row]), empty, f"numbers of entries do not agree ({lengths}): expected {expected}")
+    if not fits.all():
+        import pyarrow as pa
+
+        rest = batch.filter(pa.array(fits))
+        return _tables(rest, num_resources, rows[fits], faults, labels) if rest.num_rows else None
+    s, a, _ = sizes.T
     tables = ArmTables(
-        **_stacked(lists, np.stack([s, a, by_state], axis=1), num_resources),
+        **_stacked(lists, sizes, num_resources),
         num_states=s.astype(np.int32),
         num_actions=a.astype(np.int32),
-        labels=named,
+        labels=() if labels is None else _labels(batch, {"states": s, "actions": a}, rows, faults, labels),
     )
     for fault in tables.find_faults().found:
         head, _, rest = fault.place.partition(".")
@@ -296,69 +262,46 @@ def _tables(batch: Any, num_resources: int, rows: Ints, faults: RowFaults, label
     return tables
 
 
-def _sizes(
-    lists: Mapping[str, _Lists], num_resources: int, rows: Ints, faults: RowFaults
-) -> tuple[Ints, Ints, Bools, Bools]:
-    """(row,) states, actions, whether usage depends on the state, and whether all lists have consistent lengths."""
+def _sizes(lists: Mapping[str, _Lists], num_resources: int) -> tuple[Ints, Bools]:
+    """(row, 3) states, actions, whether usage depends on the state; (row,) whether all lists have such lengths."""
     moves, earned, used = (lists[name].lengths for name in ("transitions", "rewards", "usage"))
-    some = (moves > 0) & (earned > 0)
-    faults.flag(rows, ~some, "transitions", "transitions and rewards need at least one state and one action")
-    s = np.where(some, moves // np.maximum(earned, 1), 1)
-    a = np.where(some, earned // np.maximum(s, 1), 1)
-    fits = some & (s > 0) & (earned == s * a) & (moves == s * a * s)
-    faults.flag(rows, some & ~fits, "transitions", "expected S A S numbers, where rewards has S A")
+    s = np.maximum(moves // np.maximum(earned, 1), 1)
+    a = np.maximum(earned // s, 1)
     by_state = used == s * a * num_resources
-    use_fits = by_state | (used == a * num_resources)
-    faults.flag(
-        rows,
-        fits & ~use_fits,
-        "usage",
-        f"expected A K or S A K numbers, with K = {num_resources} resources of the budget",
-    )
-    start_fits = lists["initial"].lengths == s if "initial" in lists else some
-    faults.flag(rows, fits & ~start_fits, "initial", "expected one number per state")
-    agree = fits & use_fits & start_fits
-    axes = (s, a, s), (s, a), (s, a, np.full_like(s, num_resources))
-    for name, wanted in zip(("transitions", "rewards", "usage"), axes, strict=True):
-        ragged, row = np.zeros(len(rows), dtype=np.bool_), np.arange(len(rows))
-        levels = lists[name].levels if len(lists[name].levels) > 1 else ()
-        for got, size in zip(levels, wanted[len(wanted) - len(levels) :], strict=True):
-            np.logical_or.at(ragged, row[got != size[row]], True)
+    fits = (earned == s * a) & (moves == s * a * s) & (by_state | (used == a * num_resources))
+    if "initial" in lists:
+        fits &= lists["initial"].lengths == s
+    axes = {"transitions": (s, a, s), "rewards": (s, a), "usage": (s, a, np.full_like(s, num_resources))}
+    for name, wanted in axes.items():
+        # Nested lists must have the sizes of their axes at every depth.
+        row, levels = np.arange(len(s)), lists[name].levels if len(lists[name].levels) > 1 else ()
+        fits &= len(levels) <= len(wanted)
+        for got, size in zip(levels, wanted[len(wanted) - len(levels) :], strict=False):
+            np.logical_and.at(fits, row, got == size[row])
             row = np.repeat(row, got)
-        faults.flag(rows, agree & ragged, name, "its lists have unequal lengths")
-        agree &= ~ragged
-    return s, a, by_state, agree
+    return np.stack([s, a, by_state], axis=1), fits
 
 
-def _stacked(lists: Mapping[str, _Lists], keys: Ints, num_resources: int) -> dict[str, Array]:
+def _stacked(lists: Mapping[str, _Lists], sizes: Ints, num_resources: int) -> dict[str, Any]:
     """Padded arrays of rows whose sizes (states, actions, usage by state) are given."""
-    S, A = int(keys[:, 0].max()), int(keys[:, 1].max())
-    sizes = np.unique(keys, axis=0).tolist()
+    (S, A, _), kinds = sizes.max(axis=0), np.unique(sizes, axis=0).tolist()
     full = {"transitions": (S, A, S), "rewards": (S, A), "usage": (S, A, num_resources), "initial": (S,)}
-    arrays = {name: np.zeros((len(keys), *shape)) for name, shape in full.items()} if len(sizes) > 1 else {}
-    for s, a, by_state in sizes:
-        mine = np.flatnonzero((keys == (s, a, by_state)).all(axis=1))
-        shapes = {
-            "transitions": (s, a, s),
-            "rewards": (s, a),
-            "usage": (s if by_state else 1, a, num_resources),
-            "initial": (s,),
-        }
+    arrays = {name: np.zeros((len(sizes), *shape)) for name, shape in full.items()}
+    for s, a, by_state in kinds:
+        mine = np.flatnonzero((sizes == (s, a, by_state)).all(axis=1))
+        shapes = {"transitions": (s, a, s), "rewards": (s, a), "initial": (s,)}
+        shapes["usage"] = (s if by_state else 1, a, num_resources)
         for name, shape in shapes.items():
+            corner: Any = (mine, *map(slice, (s, a, s if name == "transitions" else num_resources)[: len(shape)]))
             if name not in lists:
-                part = np.full((len(mine), s), 1 / s)
-            elif len(sizes) == 1:
-                part = lists[name].values.reshape(len(mine), *shape)
+                arrays[name][corner] = 1 / s
+            elif len(kinds) == 1:
+                arrays[name][corner] = lists[name].values.reshape(-1, *shape)
             else:
                 starts = (np.cumsum(lists[name].lengths) - lists[name].lengths)[mine]
-                part = lists[name].values[starts[:, None] + np.arange(int(np.prod(shape)))].reshape(len(mine), *shape)
-            if name == "usage":
-                part = np.broadcast_to(part, (len(mine), s, a, num_resources))
-            if len(sizes) == 1:
-                arrays[name] = part
-            else:
-                corner: tuple[Any, ...] = tuple(slice(size) for size in part.shape[1:])
-                arrays[name][(mine, *corner)] = part
+                arrays[name][corner] = (
+                    lists[name].values[starts[:, None] + np.arange(np.prod(shape))].reshape(-1, *shape)
+                )
     return arrays
 
 
@@ -369,35 +312,12 @@ def _labels(batch: Any, sizes: Mapping[str, Ints], rows: Ints, faults: RowFaults
         own = batch.column(key).to_pylist() if key in batch.schema.names else [None] * len(rows)
         columns[key] = [tuple(name or "" for name in given) if given else tuple(shared) for given in own]
         number = np.array([len(names) for names in columns[key]])
-        faults.flag(rows, (number > 0) & (number != size), key, f"expected one label for each of its {key}")
         twice = np.array([len(set(names)) < len(names) for names in columns[key]])
-        faults.flag(rows, twice, key, "contains the same name twice")
+        wrong = ((number > 0) & (number != size)) | twice
+        faults.flag(rows, wrong, key, f"expected a different label for each of its {key}")
     names = batch.column("name").to_pylist() if "name" in batch.schema.names else [""] * len(rows)
     found = tuple((name or "", *labels) for name, *labels in zip(names, *columns.values(), strict=True))
     return found if any(any(label) for label in found) else ()
-
-
-def joined(tables: Sequence[ArmTables]) -> ArmTables:
-    """Arms of several tables as one, padded to the largest."""
-    if len(tables) == 1:
-        return tables[0]
-    S, A = (max(table.rewards.shape[axis] for table in tables) for axis in (1, 2))
-    number, K = sum(map(len, tables)), tables[0].usage.shape[3]
-    shapes = {"transitions": (S, A, S), "rewards": (S, A), "usage": (S, A, K), "initial": (S,)}
-    arrays = {name: np.zeros((number, *shape)) for name, shape in shapes.items()}
-    first = 0
-    for table in tables:
-        for name, array in arrays.items():
-            part = getattr(table, name)
-            array[(slice(first, first + len(table)), *map(slice, part.shape[1:]))] = part
-        first += len(table)
-    labels = tuple(label for table in tables for label in (table.labels or (("", (), ()),) * len(table)))
-    return ArmTables(
-        **arrays,
-        num_states=np.concatenate([table.num_states for table in tables]),
-        num_actions=np.concatenate([table.num_actions for table in tables]),
-        labels=labels if any(table.labels for table in tables) else (),
-    )
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -1,41 +1,188 @@
-"""`open_arms`: a model in Parquet whose arms stay in the files."""
+"""`open_arms`: a model in Parquet whose arms stay in the files; its metadata and columns."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenhand.checks import Faults, check_memory
-from evenhand.display import Shown, counted
-from evenhand.errors import Fault, TableError
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over
+from evenhand.checks import Faults, check_memory, plain, read_names
+from evenhand.display import counted
+from evenhand.errors import Fault, MissingExtraError, ModelError, TableError
+from evenhand.model.arm import ArmTables
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_fields
 from evenhand.model.criterion import Criterion, parse_criterion
 from evenhand.model.io import Location
-from evenhand.model.parquet.header import KEY, Header, check_columns, needs_pyarrow, read_header
+from evenhand.model.io.document import HEAD_KEYS, check_keys, head_of, parse_json, read_head, tidy
 from evenhand.model.parquet.rows import (
+    ARRAYS,
     BATCH_ROWS,
     MOST_FAULTS,
+    ROW_KEYS,
     ArmRows,
     FileRows,
     RowFaults,
     RowRange,
     batches_of,
-    joined,
+    is_list,
     parts_of,
     schema_of,
 )
-from evenhand.typing import Indices, Ints
+from evenhand.typing import Floats, Indices, Ints
+
+VERSION = 1
+"""Version of the format."""
+
+KEY = b"evenhand"
+"""Key of the metadata."""
+
+HEADER_KEYS = ("version", *HEAD_KEYS, "states", "actions")
+
+
+@dataclass(frozen=True, eq=False)
+class Header:
+    """The part of a model that all arms share."""
+
+    budget: Floats
+    """(resource,) amounts available per step."""
+
+    discount: float
+    """Value of a reward one step later."""
+
+    criterion: Criterion
+    """Criterion of the values."""
+
+    over: Over = "arms"
+    """Members of the welfare: arms or groups."""
+
+    welfare: str | None = None
+    """The default welfare, as text."""
+
+    resources: tuple[str, ...] = ()
+    """Names of the resources, or none."""
+
+    states: tuple[str, ...] = ()
+    """Labels of the states of every arm, or none."""
+
+    actions: tuple[str, ...] = ()
+    """Labels of the actions of every arm, or none."""
+
+    def as_metadata(self) -> dict[bytes, bytes]:
+        """The header as it is written."""
+        labels = {key: getattr(self, key) for key in ("states", "actions") if getattr(self, key)}
+        return {KEY: json.dumps({"version": VERSION, **head_of(self), **labels}).encode()}
+
+
+def read_header(metadata: Mapping[bytes, bytes] | None, faults: Faults) -> Header | None:
+    """The header in the metadata of a schema, or faults.
+
+    Args:
+        metadata: of the schema.
+        faults: where faults are added.
+    """
+    if KEY not in (metadata or {}):
+        example = '{"version": 1, "budget": [1], "discount": 0.95}'
+        faults.add(
+            "metadata", f"the key 'evenhand' is missing: use evenhand.write_arms, or write it as JSON: {example}"
+        )
+        return None
+    own = Faults()
+    try:
+        said = tidy(parse_json((metadata or {})[KEY]), "", own)
+    except ModelError as error:
+        own.found, said = list(error.faults), None
+    if isinstance(said, dict) and said.get("version") != VERSION:
+        own.add("version", f"expected {VERSION}, which this evenhand reads, got {plain(said.get('version'))}")
+    elif isinstance(said, dict):
+        check_keys(said, HEADER_KEYS, (), "", own)
+        fields = read_head(said, own)
+        read = read_fields(fields | {"counts": None, "groups": (), "floors": None}, None, None, own)
+        read |= {key: read_names(said.get(key, []), None, key, own) for key in ("states", "actions")}
+        if not own:
+            labels = (read["resources"], read["states"], read["actions"])
+            return Header(
+                read["budget"], read["discount"], read["criterion"], fields["over"], fields["welfare"], *labels
+            )
+    elif not own:
+        own.add("", "expected a JSON object")
+    faults.found.extend(fault.within("metadata") for fault in own.found)
+    return None
+
+
+def header_of(budget: Any, discount: float | None, criterion: str | Criterion = "discounted", **others: Any) -> Header:
+    """A checked header.
+
+    Args:
+        budget: amounts, or one.
+        discount: value of a reward one step later; 1 by default, if the criterion allows that.
+        criterion: as text or object.
+        others: over, welfare, resources, states, actions.
+
+    Raises:
+        ModelError: with every fault.
+    """
+    faults = Faults()
+    text = criterion.name if isinstance(criterion, Criterion) else criterion
+    said = {"version": VERSION, "budget": np.atleast_1d(np.asarray(budget)).tolist(), "criterion": text, **others}
+    said |= {} if discount is None else {"discount": discount}
+    found = read_header({KEY: json.dumps(said).encode()}, faults)
+    if found is None:
+        raise ModelError([Fault(fault.place.removeprefix("metadata."), fault.message) for fault in faults.found])
+    return found
+
+
+def check_columns(schema: Any, by_type: bool, faults: Faults) -> None:
+    """Add faults of columns that are missing, repeated or of a wrong kind; other columns are not read.
+
+    Args:
+        schema: of one file.
+        by_type: whether its rows name a type instead of having arrays of their own.
+        faults: where faults are added, under the name of the column.
+    """
+    import pyarrow.types as is_
+
+    needed = ("type",) if by_type else ("transitions", "rewards", "usage")
+    lists = () if by_type else (*ARRAYS, "states", "actions")
+    for name in needed:
+        if name not in schema.names:
+            faults.add(name, f"the column is missing; the file has {', '.join(schema.names) or 'none'}")
+    for name in dict.fromkeys(name for name in schema.names if name in (*needed, *lists, *ROW_KEYS)):
+        if schema.names.count(name) > 1:
+            faults.add(name, "there are several columns of this name")
+            continue
+        depth, leaf = 0, schema.field(name).type
+        while is_list(leaf):
+            depth, leaf = depth + 1, leaf.value_type
+        leaf = leaf.value_type if is_.is_dictionary(leaf) else leaf
+        kinds = {
+            "numbers": is_.is_integer(leaf) or is_.is_floating(leaf),
+            "whole numbers": is_.is_integer(leaf),
+            "text": is_.is_string(leaf) or is_.is_large_string(leaf) or is_.is_string_view(leaf),
+        }
+        expected = "whole numbers" if name == "count" else "numbers" if name in (*ARRAYS, "floor") else "text"
+        if not kinds[expected] or (depth > 0) != (name in lists):
+            several = "lists of " if name in lists else ""
+            faults.add(name, f"expected {several}{expected}, got {schema.field(name).type}")
+
+
+def needs_pyarrow() -> None:
+    """Raise MissingExtraError if PyArrow is not installed."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("arms in Parquet", "cluster") from None
+
 
 IN_MEMORY_ROWS = 100_000
 """Default number of rows up to which a model is read into memory."""
 
 
 @dataclass(frozen=True, eq=False)
-class StoredArms(Header, Shown):
+class StoredArms(Header, SharedResources):
     """An opened model in Parquet; its arms stay in the files.
 
     Example:
@@ -87,21 +234,6 @@ class StoredArms(Header, Shown):
         return "floor" in self.columns
 
     @property
-    def num_resources(self) -> int:
-        """Number of shared resources."""
-        return len(self.budget)
-
-    @property
-    def resource_names(self) -> tuple[str, ...]:
-        """Names of the resources; `resource 0` and so on by default."""
-        return self.resources or tuple(f"resource {k}" for k in range(self.num_resources))
-
-    @property
-    def named_budget(self) -> dict[str, float]:
-        """Budget by the names of the resources."""
-        return dict(zip(self.resource_names, self.budget.tolist(), strict=True))
-
-    @property
     def row_counts(self) -> Ints:
         """(row,) number of arms per row."""
         return np.broadcast_to(np.int64(1), self.num_rows) if self.ends is None else np.diff(self.ends, prepend=0)
@@ -130,11 +262,8 @@ class StoredArms(Header, Shown):
         return self._groups[1]
 
     def __repr__(self) -> str:
-        criterion = f"discount {self.discount}" if self.criterion.name == "discounted" else self.criterion.name
         rows = "" if self.ends is None else f" in {counted(self.num_rows, 'row')}"
-        return (
-            f"StoredArms({counted(self.num_arms, 'arm')}{rows}, {counted(self.num_resources, 'resource')}, {criterion})"
-        )
+        return f"StoredArms({counted(self.num_arms, 'arm')}{rows}, {self._in_short})"
 
     def with_criterion(self, criterion: str | Criterion | None = None, over: Over | None = None) -> "StoredArms":
         """The same arms under another criterion, or with welfare over other members."""
@@ -143,9 +272,7 @@ class StoredArms(Header, Shown):
 
     def with_budget(self, budget: Any) -> "StoredArms":
         """The same arms with another budget, given as to `CoupledMDP.with_budget`."""
-        idle = Arm(np.ones((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, self.num_resources)))
-        one = CoupledMDP([idle], self.budget, self.discount, resources=self.resources, criterion=self.criterion)
-        return replace(self, budget=one.with_budget(budget).budget)
+        return replace(self, budget=self._other_budget(budget))
 
     def row_reader(self, start: int, stop: int) -> RowRange:
         """A small picklable function that reads some rows."""
@@ -201,7 +328,7 @@ class StoredArms(Header, Shown):
             raise TableError(faults, self.path)
         groups = tuple(group for arms in read for group in arms.groups)
         return CoupledMDP(
-            arms=joined([arms.expanded() for arms in read]),
+            arms=ArmTables.stack([arms.expanded() for arms in read]),
             budget=self.budget,
             discount=self.discount,
             counts=np.concatenate([arms.counts for arms in read]),
@@ -256,7 +383,7 @@ def open_arms(path: Location, in_memory_rows: int = IN_MEMORY_ROWS) -> StoredArm
         raise TableError(faults, str(path))
     header = headers[types or files[0]]
     assert header is not None
-    shared = {one.name: getattr(header, one.name) for one in fields(Header)}
+    shared = {one.name: getattr(header, one.name) for one in dataclass_fields(Header)}
     names = tuple(schemas[files[0]][0].names)
     stored = StoredArms(**shared, path=str(path), parts=parts, types=str(types) if types else None, columns=names)
     return replace(stored, ends=_arm_ends(stored), in_memory_rows=in_memory_rows)

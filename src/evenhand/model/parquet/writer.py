@@ -1,10 +1,7 @@
 """Arms and results written as Parquet."""
 
 import contextlib
-import os
-import secrets
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +11,10 @@ from evenhand.errors import InvalidInputError
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.io import Location, replacing, sweep
-from evenhand.model.parquet.header import KEY, Header, header_of, needs_pyarrow
-from evenhand.model.parquet.rows import BATCH_ROWS, TYPES
-from evenhand.model.parquet.stored import StoredArms
+from evenhand.model.io import Location, replacing, replacing_folder
+from evenhand.model.parquet.rows import BATCH_ROWS
+from evenhand.model.parquet.stored import Header, StoredArms, header_of, needs_pyarrow
 from evenhand.typing import Array, Floats
-
-ROWS_PER_PART = 1_000_000
-"""Rows per file in a folder."""
 
 
 class TableWriter:
@@ -30,8 +23,10 @@ class TableWriter:
     Written beside its place first, then renamed: an interrupted write leaves the previous content.
     """
 
-    def __init__(self, path: Location, metadata: Mapping[bytes, bytes] | None = None) -> None:
-        self.path, self.metadata = Path(path), dict(metadata or {})
+    def __init__(
+        self, path: Location, metadata: Mapping[bytes, bytes] | None = None, rows_per_part: int = 1_000_000
+    ) -> None:
+        self.path, self.metadata, self.rows_per_part = Path(path), dict(metadata or {}), rows_per_part
         self._stack = contextlib.ExitStack()
         self._place: Any = None
         self._writer: Any = None
@@ -40,7 +35,7 @@ class TableWriter:
 
     def __enter__(self) -> "TableWriter":
         one = self.path.suffix.lower() == ".parquet" and not self.path.is_dir()
-        self._place = self._stack.enter_context(replacing(self.path) if one else _replacing_folder(self.path))
+        self._place = self._stack.enter_context(replacing(self.path) if one else replacing_folder(self.path))
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -66,7 +61,7 @@ class TableWriter:
                 f"{self.path}: rows with the columns {table.schema.names} after {self._schema.names}"
             )
         folder = isinstance(self._place, Path)
-        if folder and self._rows >= ROWS_PER_PART:
+        if folder and self._rows >= self.rows_per_part:
             self._finish_part()
         if self._writer is None:
             place = str(self._place / f"part-{self._parts:05d}.parquet") if folder else self._place
@@ -81,35 +76,6 @@ class TableWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-@contextlib.contextmanager
-def _replacing_folder(path: Path) -> Iterator[Path]:
-    """A new folder that replaces `path` if the block succeeds, and is removed otherwise."""
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_dir():
-        raise InvalidInputError(f"{path}: cannot be written: it is not a folder")
-    if target.is_dir() and any(entry.suffix != ".parquet" for entry in target.iterdir()):
-        raise InvalidInputError(f"{path}: cannot be written: the folder contains other files than Parquet")
-    if not target.parent.is_dir():
-        raise InvalidInputError(f"{path}: cannot be written: the directory {path.parent} does not exist")
-    sweep(target)
-    beside = target.with_name(f".evenhand-{target.name}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        beside.mkdir()
-    except PermissionError:
-        raise InvalidInputError(f"{path}: cannot be written: permission denied") from None
-    try:
-        yield beside
-        before = beside.with_name(f"{beside.stem}-old.tmp") if target.exists() else None
-        if before is not None:
-            target.rename(before)
-        beside.rename(target)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-    if before is not None:
-        shutil.rmtree(before, ignore_errors=True)
 
 
 class ArmWriter:
@@ -131,6 +97,7 @@ class ArmWriter:
         budget: float | Floats | list[float],
         discount: float | None = None,
         criterion: str | Criterion = "discounted",
+        rows_per_part: int = 1_000_000,
         **others: Any,
     ) -> None:
         """Set the part that all arms share.
@@ -140,6 +107,7 @@ class ArmWriter:
             budget: one number per resource.
             discount: value of a reward one step later.
             criterion: as text or object.
+            rows_per_part: rows per file in a folder.
             others: over, welfare, resources, and states and actions, labels that all arms have in common.
 
         Raises:
@@ -147,7 +115,7 @@ class ArmWriter:
         """
         needs_pyarrow()
         self.header = header_of(budget, discount, criterion, **others)
-        self._table = TableWriter(path, self.header.as_metadata())
+        self._table = TableWriter(path, self.header.as_metadata(), rows_per_part)
 
     def __enter__(self) -> "ArmWriter":
         self._table.__enter__()
@@ -211,26 +179,6 @@ def write_arms(
                 waiting = []
         if waiting:
             writer.write(waiting)
-
-
-def write_by_type(types: CoupledMDP, arms: Iterable[Mapping[str, Any]], path: Location) -> None:
-    """Write a folder with a table of types and one of arms.
-
-    Args:
-        types: a problem whose blocks, each with a name of its own, are the types; its counts are not used.
-        arms: columns of arms, some at a time: `type`, and optionally name, group, count, floor.
-        path: the folder.
-    """
-    needs_pyarrow()
-    names = [label[0] for label in types.tables.labels]
-    if not names or len(set(names)) < len(names) or not all(names):
-        raise InvalidInputError("types: every block needs a name of its own")
-    with _replacing_folder(Path(path)) as folder:
-        with TableWriter(folder / TYPES, _header(types).as_metadata()) as writer:
-            writer.write(arm_columns(types.tables, names=names, own_labels=True))
-        with TableWriter(folder / "arms.parquet", {KEY: b"{}"}) as writer:
-            for columns in arms:
-                writer.write(columns)
 
 
 def save_parquet(problem: CoupledMDP, path: Location) -> None:

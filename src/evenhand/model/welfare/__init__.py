@@ -37,7 +37,7 @@ lexicographic. Reports use `in_short(who)` and `meaning(who)`, a clause and a se
 """
 
 from evenhand.model.welfare.base import MOST_RANKS, Population, Ranks, Welfare
-from evenhand.model.welfare.power_mean import AlphaFair, PowerMean
+from evenhand.model.welfare.power_mean import AlphaFair, PowerMean, Structure, is_lexicographic, is_mean, structure
 from evenhand.model.welfare.rank_weighted import (
     Gini,
     Leximin,
@@ -47,33 +47,4 @@ from evenhand.model.welfare.rank_weighted import (
     weight_of_worst,
 )
 from evenhand.model.welfare.sampled_check import MOST_APART, WelfareCheck, Witness, check_welfare
-from evenhand.model.welfare.structure import Structure, is_lexicographic, is_mean, structure
 from evenhand.model.welfare.text_form import DEFAULT, as_welfare, is_named, parse_welfare, register_welfare
-
-__all__ = [
-    "DEFAULT",
-    "MOST_APART",
-    "MOST_RANKS",
-    "AlphaFair",
-    "Gini",
-    "Leximin",
-    "Maximin",
-    "Population",
-    "PowerMean",
-    "RankWeighted",
-    "Ranks",
-    "Structure",
-    "Utilitarian",
-    "Welfare",
-    "WelfareCheck",
-    "Witness",
-    "as_welfare",
-    "check_welfare",
-    "is_lexicographic",
-    "is_mean",
-    "is_named",
-    "parse_welfare",
-    "register_welfare",
-    "structure",
-    "weight_of_worst",
-]

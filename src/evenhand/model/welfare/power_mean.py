@@ -7,8 +7,16 @@ import numpy as np
 
 from evenhand.checks import plain
 from evenhand.errors import OutOfDomainError
-from evenhand.model.welfare.base import Population, check_number, counts_for_more, scalar_if_single, shortest_text
-from evenhand.model.welfare.rank_weighted import Utilitarian
+from evenhand.model.welfare.base import (
+    ROUNDING,
+    Population,
+    Welfare,
+    check_number,
+    counts_for_more,
+    scalar_if_single,
+    shortest_text,
+)
+from evenhand.model.welfare.rank_weighted import RankWeighted, Utilitarian
 from evenhand.typing import ArrayLike, Floats
 
 
@@ -152,3 +160,45 @@ class AlphaFair(PowerMean):
         mean = (np.exp(exponents) * shares).sum(axis=-1)
         log_mean = np.where(below_one > -0.5, np.log1p(np.maximum(below_one, -0.5)), np.log(mean))
         return np.asarray(log_mean / beta)
+
+
+# -- the structure of any welfare -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Known structure of a welfare; all empty for a general concave function."""
+
+    is_mean: bool = False
+    """The mean of the members."""
+
+    lexicographic: bool = False
+    """Ties are broken by the next worst member: an order of vectors, more than a number."""
+
+    ranked: RankWeighted | None = None
+    """The welfare if it weights members by rank; a lexicographic one has all weight on the worst."""
+
+    aversion: float | None = None
+    """The exponent of a power mean, u'(x) = x^-aversion."""
+
+
+def structure(welfare: Welfare, num_members: int) -> Structure:
+    """Return the structure of a welfare of a number of members."""
+    if isinstance(welfare, PowerMean):
+        return Structure(is_mean=welfare.aversion == 0, aversion=welfare.aversion)
+    ranked = welfare if isinstance(welfare, RankWeighted) else None
+    if is_lexicographic(welfare) or ranked is None:
+        return Structure(lexicographic=is_lexicographic(welfare), ranked=ranked)
+    # Weights do not rise, so that all are equal if the first and the last are.
+    first, last = (ranked.rank_mass(np.array(rank), np.array(rank + 1), num_members) for rank in (0, num_members - 1))
+    return Structure(is_mean=bool(abs(first - last) <= ROUNDING * abs(first)), ranked=ranked)
+
+
+def is_lexicographic(welfare: Welfare) -> bool:
+    """Return whether ties of the welfare are broken by the next worst member."""
+    return getattr(welfare, "lexicographic", False) is True
+
+
+def is_mean(welfare: Welfare, num_members: int) -> bool:
+    """Return whether the welfare is the mean of so many members, by its structure."""
+    return structure(welfare, num_members).is_mean

@@ -10,7 +10,6 @@ import numpy as np
 
 from evenhand.checks import (
     SUM_TOLERANCE,
-    Describe,
     Faults,
     check_finite,
     check_fraction,
@@ -33,9 +32,6 @@ from evenhand.model.welfare.base import (
     shortest_text,
 )
 from evenhand.typing import ArrayLike, Floats, Ints
-
-FEW = 6
-"""Number of members up to which reports list the weight of every rank."""
 
 
 class RankWeighted(ABC):
@@ -63,6 +59,10 @@ class RankWeighted(ABC):
         below = np.arange(num_arms, dtype=np.int64)
         # Rounding must not make almost equal weights rise.
         return np.minimum.accumulate(self.rank_mass(below, below + 1, num_arms))
+
+    def in_short(self, who: str) -> str:
+        """Clause for reports."""
+        return counts_for_more(who)
 
     def check_num_arms(self, num_arms: int) -> None:  # noqa: B027  # most fit any number of arms
         """Raise InvalidInputError if the welfare is for another number of arms."""
@@ -159,7 +159,11 @@ class Gini(RankWeighted):
         Args:
             weights: (arm,) weights, the worst arm's first: not negative, not increasing, with sum 1.
         """
-        self._set(*_read_weights(weights))
+        faults = Faults()
+        array = read_numbers(weights, ("arm",), "weights", faults, _check_weights)
+        if faults or array is None:
+            raise InvalidInputError("\n".join(str(fault) for fault in faults.found))
+        self._set(len(array), None, tuple((array + 0.0).tolist()))  # -0.0 becomes 0.0
 
     @classmethod
     def geometric(cls, num_arms: int, ratio: float = 2.0) -> "Gini":
@@ -230,13 +234,10 @@ class Gini(RankWeighted):
             return np.asarray(self._tails[first] - self._tails[last])
         return _geometric_mass(first, last, num_arms, math.log(self.ratio))
 
-    def in_short(self, who: str) -> str:
-        """Clause for reports."""
-        return counts_for_more(who)
-
     def meaning(self, who: str) -> str:
         """Sentence for reports, with the weights."""
-        return f"It is a weighted mean: {self._rule(who)}. {self._weights_in_words(who)}".rstrip()
+        weights = _weights_in_text(self, who, self.num_arms) if self.num_arms > 1 else ""
+        return f"It is a weighted mean: {self._rule(who)}. {weights}".rstrip()
 
     def _rule(self, who: str) -> str:
         if self.ratio is None:
@@ -246,9 +247,6 @@ class Gini(RankWeighted):
         next_one = "half as much" if self.ratio == 2 else f"{self.ratio:,.6g} times less"
         sorted_out = f"the {who}s are sorted from worst to best; the worst-off one counts most"
         return f"{sorted_out}, and each next one {next_one}"
-
-    def _weights_in_words(self, who: str) -> str:
-        return _weights_in_text(self, who, self.num_arms) if self.num_arms > 1 else ""
 
     def check_num_arms(self, num_arms: int) -> None:
         """Raise InvalidInputError if the welfare is for another number of arms."""
@@ -308,10 +306,6 @@ class BottomHalfGini(RankWeighted):
         """`gini:half=0.75`."""
         return f"gini:half={shortest_text(self.share)}"
 
-    def in_short(self, who: str) -> str:
-        """Clause for reports."""
-        return counts_for_more(who)
-
     def meaning(self, who: str) -> str:
         """Sentence for reports."""
         if self.share == 0.5:
@@ -323,7 +317,7 @@ class BottomHalfGini(RankWeighted):
         """Sentence for reports, with the weights of a number of members."""
         if self.share == 0.5 or number == 1:
             return self.meaning(who)
-        half = f"The worse-off half has {100 * self.share:.3g}\u00a0% of the weight. " if number > FEW else ""
+        half = f"The worse-off half has {100 * self.share:.3g}\u00a0% of the weight. " if number > 6 else ""
         return f"{self._rule(who)}. {half}{_weights_in_text(self, who, number)}"
 
     def _rule(self, who: str) -> str:
@@ -344,7 +338,7 @@ class BottomHalfGini(RankWeighted):
 
 def _weights_in_text(welfare: RankWeighted, who: str, number: int) -> str:
     """Sentence on the weight of every rank if there are few, else of the worst-off arm and the worst-off tenth."""
-    if number <= FEW:
+    if number <= 6:
         ranks = np.arange(number)
         weights = welfare.rank_mass(ranks, ranks + 1, number)
         # A percentage below ten gets a decimal.
@@ -372,22 +366,13 @@ def weight_of_worst(welfare: Welfare, part: float, num_arms: int) -> tuple[int, 
     return few, float(welfare.rank_mass(np.array(0), np.array(few), num_arms))
 
 
-def _read_weights(weights: object) -> tuple[int, None, tuple[float, ...]]:
-    """Read explicit weights, or raise InvalidInputError with all their faults."""
-    faults = Faults()
-    array = read_numbers(weights, ("arm",), "weights", faults, _check_weights)
-    if faults or array is None:
-        raise InvalidInputError("\n".join(str(fault) for fault in faults.found))
-    return len(array), None, tuple((array + 0.0).tolist())  # -0.0 becomes 0.0
-
-
 def _check_weights(weights: Floats, place: str, faults: Faults) -> None:
     if not check_finite(weights, place, faults):
         return
-    faults.flag(place, weights < 0, Describe("{value} is negative", weights))
+    faults.flag(place, weights < 0, "{value} is negative", weights)
     rises = np.zeros(len(weights), dtype=np.bool_)
     rises[1:] = weights[1:] > weights[:-1] + ROUNDING * np.abs(weights[:-1])
-    faults.flag(place, rises, Describe("{value} is more than the weight before it", weights))
+    faults.flag(place, rises, "{value} is more than the weight before it", weights)
     total = math.fsum(weights)
     if abs(total - 1) > SUM_TOLERANCE:
         faults.add(place, f"sum to {plain(total)}, not 1")

@@ -17,9 +17,6 @@ MOST_APART = 10_000
 EXCESS = 1e-8
 """Relative violation of a property that rounding may cause."""
 
-SHOWN = 6
-"""Number of shown entries of a vector."""
-
 
 _BOUNDED = "bounded by its supergradients"
 
@@ -234,6 +231,6 @@ class _Points:
         return EXCESS * (abs(self.values[i]) + abs(self.values[j]) + 1e-3 * float(np.ptp(self.values)))
 
 
-def _shown(values: Floats) -> str:
+def _shown(values: Floats, most: int = 6) -> str:
     """Format a vector for a message, shortened."""
-    return f"({', '.join(f'{value:.4g}' for value in values[:SHOWN])}{', ...' if len(values) > SHOWN else ''})"
+    return f"({', '.join(f'{value:.4g}' for value in values[:most])}{', ...' if len(values) > most else ''})"

@@ -1,5 +1,6 @@
 """Text forms of welfare functions: `gini:2`, `maximin`, `alpha:1`, and registered ones."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,56 +24,26 @@ class _Kind(NamedTuple):
     example: str
     """Example of the text."""
 
+    least: int = 0
+    """Smallest number of numbers."""
 
-def _build_gini(numbers: list[float], num_arms: int) -> Welfare:
-    if not numbers:
-        raise InvalidInputError("needs the ratio of the weights, or the weights themselves")
-    # A single number can only be a ratio: with one arm, whose only weight is 1, any ratio means the same.
-    welfare = Gini.geometric(num_arms, numbers[0]) if len(numbers) == 1 else Gini(numbers)
-    welfare.check_num_arms(num_arms)
-    return welfare
-
-
-def _build_half(text: str) -> Welfare:
-    word, _, number = text.partition("=")
-    if word.strip() != "half":
-        raise InvalidInputError(
-            f"'{word.strip()}=' is not known, only half=: the share of the weight that the worse half has"
-        )
-    numbers = _read_text(number)
-    if len(numbers) != 1:
-        raise InvalidInputError(f"half= takes one number, with a point and no comma, got {len(numbers)}")
-    return Gini.bottom_half(*numbers)
-
-
-def _build_maximin(numbers: list[float], num_arms: int) -> Welfare:
-    if len(numbers) > 1:
-        raise InvalidInputError(f"takes at most one number, got {len(numbers)}")
-    return Maximin(*numbers)
-
-
-def _build_alpha(numbers: list[float], num_arms: int) -> Welfare:
-    if len(numbers) != 1:
-        raise InvalidInputError(f"needs exactly one number, got {len(numbers)}")
-    return AlphaFair(numbers[0])
-
-
-def _without_numbers(welfare: Welfare) -> Callable[[list[float], int], Welfare]:
-    def build(numbers: list[float], num_arms: int) -> Welfare:
-        if numbers:
-            raise InvalidInputError("takes no number")
-        return welfare
-
-    return build
+    most: float = math.inf
+    """Largest number of numbers."""
 
 
 _KINDS = {
-    "gini": _Kind(_build_gini, "gini:2, gini:half=0.75 or gini:0.5,0.3,0.2"),
-    "utilitarian": _Kind(_without_numbers(Utilitarian()), "utilitarian"),
-    "maximin": _Kind(_build_maximin, "maximin or maximin:0.01"),
-    "leximin": _Kind(_without_numbers(Leximin()), "leximin"),
-    "alpha": _Kind(_build_alpha, "alpha:2"),
-    "nash": _Kind(_without_numbers(AlphaFair(1.0)), "nash"),
+    # A single number is a ratio: with one arm, whose only weight is 1, any ratio means the same.
+    "gini": _Kind(
+        lambda numbers, num_arms: Gini(numbers) if len(numbers) > 1 else Gini.geometric(num_arms, *numbers),
+        "gini:2, gini:half=0.75 or gini:0.5,0.3,0.2",
+        least=1,
+    ),
+    "gini:half": _Kind(lambda numbers, num_arms: Gini.bottom_half(*numbers), "gini:half=0.75", 1, 1),
+    "utilitarian": _Kind(lambda numbers, num_arms: Utilitarian(), "utilitarian", 0, 0),
+    "maximin": _Kind(lambda numbers, num_arms: Maximin(*numbers), "maximin or maximin:0.01", 0, 1),
+    "leximin": _Kind(lambda numbers, num_arms: Leximin(), "leximin", 0, 0),
+    "alpha": _Kind(lambda numbers, num_arms: AlphaFair(*numbers), "alpha:2", 1, 1),
+    "nash": _Kind(lambda numbers, num_arms: AlphaFair(1.0), "nash", 0, 0),
 }
 
 
@@ -114,24 +85,7 @@ def register_welfare(name: str, build: Callable[[list[float], int], Welfare], ex
         raise InvalidInputError(f"name: '{name}' is a welfare of the library; choose another name")
     if not callable(build):
         raise InvalidInputError(f"build: expected a function of the numbers and the number of arms, got {build!r}")
-    _registered[name] = _Kind(_checked(name, build), example or name)
-
-
-def _checked(name: str, build: Callable[[list[float], int], Welfare]) -> Callable[[list[float], int], Welfare]:
-    """Return a function that checks that the result is a welfare."""
-
-    def checked(numbers: list[float], num_arms: int) -> Welfare:
-        try:
-            made = build(numbers, num_arms)
-        except TypeError as error:  # such as a class that takes one number, and got two
-            raise InvalidInputError(f"cannot be made of the numbers {numbers}: {error}") from error
-        if isinstance(made, type) or not isinstance(made, Welfare):
-            raise InvalidInputError(f"what was registered as '{name}' made {made!r}, which is not a welfare")
-        if isinstance(made, RankWeighted):
-            made.check_num_arms(num_arms)
-        return made
-
-    return checked
+    _registered[name] = _Kind(build, example or name)
 
 
 def parse_welfare(text: str, num_arms: int) -> Welfare:
@@ -151,37 +105,43 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
         1.0
     """
     num_arms = check_positive_int(num_arms, "num_arms")
-    kind, colon, rest = text.strip().lower().partition(":")
+    start, colon, rest = text.strip().lower().partition(":")
     kinds = _KINDS | _registered
-    if kind not in kinds:
-        hint = "" if nearest(kind, kinds) else " Register your own with register_welfare."
-        raise UnknownNameError("welfare", kind, kinds, hint)
+    if start not in kinds:
+        hint = "" if nearest(start, kinds) else " Register your own with register_welfare."
+        raise UnknownNameError("welfare", start, [name for name in kinds if ":" not in name], hint)
+    if start == "gini" and "=" in rest:
+        word, _, rest = rest.partition("=")
+        start = f"gini:{word.strip()}"
     try:
-        if kind == "gini" and "=" in rest:
-            return _build_half(rest)
-        return kinds[kind].build(_read_text(rest) if colon else [], num_arms)
+        return _build(start, rest.split(",") if colon else [], num_arms)
     except InvalidInputError as error:
-        example = kinds[kind].example
+        example = kinds.get(start, kinds["gini"]).example
         raise InvalidInputError(f"welfare '{text}': {error}\nRight is, for example, {example}") from None
 
 
-def _read_text(text: str) -> list[float]:
-    numbers = []
-    for part in text.split(","):
-        try:
-            numbers.append(float(part))
-        except ValueError:
-            raise InvalidInputError(f"'{part.strip()}' is not a number") from None
-    return numbers
-
-
-WELFARE_MEMBERS = {
-    "name": "name",
-    "__call__": "__call__(values, counts=None)",
-    "supergradient": "supergradient(values, counts=None)",
-    "check_domain": "check_domain(values)",
-}
-"""Members of `Welfare`, with their signatures."""
+def _build(name: str, texts: list[str], num_arms: int) -> Welfare:
+    """Return a welfare of a kind, checked for the number of arms; raises InvalidInputError with the reason."""
+    kind = (_KINDS | _registered).get(name)
+    if kind is None:
+        raise InvalidInputError(f"'{name.partition(':')[2]}=' is not known, only half=: the weight of the worse half")
+    try:
+        numbers = [float(text) for text in texts]
+    except ValueError:
+        got = ",".join(texts).strip()
+        raise InvalidInputError(f"expected numbers with a decimal point, separated by commas, got '{got}'") from None
+    if not kind.least <= len(numbers) <= kind.most:
+        expected = f"{kind.least}" if kind.least == kind.most else f"{kind.least} to {kind.most}"
+        raise InvalidInputError(f"expected {expected} numbers, got {len(numbers)}")
+    try:
+        made = kind.build(numbers, num_arms)
+    except TypeError as error:  # such as a class that takes one number, and got two
+        raise InvalidInputError(f"cannot be made of the numbers {numbers}: {error}") from error
+    if isinstance(made, type) or not isinstance(made, Welfare):
+        raise InvalidInputError(f"what was registered as '{name}' made {made!r}, which is not a welfare")
+    if isinstance(made, RankWeighted):
+        made.check_num_arms(num_arms)
+    return made
 
 
 def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
@@ -194,12 +154,11 @@ def as_welfare(welfare: str | Welfare, num_arms: int) -> Welfare:
     if isinstance(welfare, str):
         return parse_welfare(welfare, num_arms)
     if isinstance(welfare, type) or not isinstance(welfare, Welfare):
-        lacking = [shown for member, shown in WELFARE_MEMBERS.items() if not hasattr(welfare, member)]
-        if len(lacking) < len(WELFARE_MEMBERS) and not hasattr(welfare, "__name__"):  # a function or a class is none
-            kind = type(welfare).__name__
-            raise InvalidInputError(f"welfare: {kind} does not implement Welfare: missing {' and '.join(lacking)}")
+        members = ("name", "__call__", "supergradient", "check_domain")
+        lacking = " and ".join(member for member in members if not hasattr(welfare, member))
         raise InvalidInputError(
-            f"welfare: expected text such as 'gini:2', or Utilitarian() or another, got {welfare!r}"
+            f"welfare: expected text such as 'gini:2', or an object such as Utilitarian(), got {welfare!r}"
+            + (f", which does not implement {lacking}" if lacking else "")
         )
     if isinstance(welfare, RankWeighted):
         welfare.check_num_arms(num_arms)

@@ -3,7 +3,7 @@
 create_app(programme, settings)  →  FastAPI
     app.state.service            Service: the programme, the jobs, the plan cache, the metrics
     api/routes/                  the API
-    web/*_routes                 the page
+    web/*_routes, web/*_page     the page
     api/middleware               checks before a request is read
 """
 
@@ -14,12 +14,12 @@ from fastapi import FastAPI
 
 from evenhand._version import __version__
 from evenhand.programme.api import middleware, problem_details
-from evenhand.programme.api.routes import decide, operations, plans, review
+from evenhand.programme.api.routes import operations, plans
 from evenhand.programme.api.routes import programme as programme_routes
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.service import Service
 from evenhand.programme.programme import Programme
-from evenhand.programme.web import arm_routes, auth_routes, review_routes, today_routes
+from evenhand.programme.web import arms_page, auth_routes, counterfactual_page, model_page, today_routes
 
 
 def create_app(programme: Programme, settings: Settings | None = None) -> FastAPI:
@@ -47,9 +47,8 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
         redirect_slashes=False,
     )
     app.state.service = service
-    for module in (operations, decide, programme_routes, plans, review):
-        app.include_router(module.router)
-    for module in (today_routes, review_routes, arm_routes, auth_routes):
+    api, page = (operations, programme_routes, plans), (today_routes, counterfactual_page, arms_page, model_page)
+    for module in (*api, *page, auth_routes):
         app.include_router(module.router)
     problem_details.install(app)
     app.add_middleware(middleware.BodyLimit, settings=settings)

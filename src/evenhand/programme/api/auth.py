@@ -37,7 +37,7 @@ PREFIX = "evenhand_"
 """Prefix of tokens, by which secret scanners recognise them."""
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LINE = re.compile(rf"(read|write) ({_NAME.pattern}) ([0-9a-f]{{64}})")
 
 log = logging.getLogger("evenhand.programme.api")
 
@@ -84,22 +84,16 @@ class Tokens:
         Raises:
             UnavailableError: the file has changed and cannot be read.
         """
-        self._refresh()
-        found = None
-        for digest, holder in self.lines:  # all of them: leaving early would tell how far it came
-            if hmac.compare_digest(digest, request):
-                found = holder
-        return found
-
-    def _refresh(self) -> None:
-        """Read the file again if it has changed; while it is missing or malformed, refuse every token."""
         try:
             if _version(self.file) != self.version:
                 new = Tokens.read(self.file)
                 self.lines, self.version = new.lines, new.version
-        except (OSError, InvalidInputError) as error:
+        except (OSError, InvalidInputError) as error:  # while it is missing or malformed, every token is refused
             log.error("token file", extra={"fields": {"error": type(error).__name__}})
             raise UnavailableError("the token file cannot be read at the moment") from None
+        # All lines are compared: leaving early would reveal how far the comparison came.
+        found = [holder for digest, holder in self.lines if hmac.compare_digest(digest, request)]
+        return found[-1] if found else None
 
     @classmethod
     def read(cls, path: str | Path) -> "Tokens":
@@ -130,11 +124,9 @@ def _lines(text: str, source: str) -> list[tuple[str, Holder]]:
     faults: list[Fault] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split("#")[0].split()
-        if not words:
-            continue
-        if len(words) == 3 and words[0] in ROLES and _NAME.fullmatch(words[1]) and _DIGEST.fullmatch(words[2]):
-            lines.append((words[2], Holder(words[1], "write" if words[0] == "write" else "read")))
-        else:
+        if found := _LINE.fullmatch(" ".join(words)):
+            lines.append((found[3], Holder(found[2], "write" if found[1] == "write" else "read")))
+        elif words:
             faults.append(Fault("", "expected `read` or `write`, a name, and 64 digits of a digest", line=number))
     if not lines and not faults:
         faults.append(Fault("", "the file contains no token"))

@@ -4,16 +4,21 @@ A job is identified by a digest of its request, so that equal requests share one
 itself) run in one process, jobs of readers in another, each with its own queue: readers never delay writers. A token
 has a bounded share of the open jobs. Jobs belong to one server; what they store, they store in transactions of the
 programme, so that two servers never do one step twice.
+
+    Job       one computation
+    Jobs      queues of a server
+    Worker    process of a queue; it is spawned, reports progress through a pipe, and ends if its server does
 """
 
 import asyncio
+import io
 import json
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import suppress
@@ -23,16 +28,17 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
-from evenhand.programme.api import worker
+from evenhand.errors import InvalidInputError
+from evenhand.model.io import load
+from evenhand.planning.solve import solve
 from evenhand.programme.api.auth import ROLES, Role
-from evenhand.programme.api.problem_details import RequestError, details
+from evenhand.programme.api.problem_details import RETRY_AFTER, RequestError
 from evenhand.programme.api.server_settings import Settings
-from evenhand.programme.api.telemetry import Metrics
+from evenhand.programme.api.telemetry import Metrics, configure
+from evenhand.programme.certificates import plan_from_bytes, to_bytes
+from evenhand.programme.programme import Programme
 
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
-
-MAX_ENDED = 200
-"""Ended jobs that stay available."""
 
 log = logging.getLogger("evenhand.programme.api")
 
@@ -45,16 +51,22 @@ class Job:
     """Kind and digest of the request (`name_of`)."""
 
     kind: str
-    """Key of `worker.WORK`."""
+    """Kind of computation; see `_compute`."""
 
-    request: dict[str, Any]
-    """Arguments that clients may see."""
+    arguments: dict[str, Any] = field(repr=False)
+    """Arguments of the computation, such as the address of the database."""
 
-    secret: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Further arguments, such as the address of the database."""
+    body: bytes | Callable[[], bytes] = field(default=b"", repr=False)
+    """File that the computation starts from, or a function that returns it when the job starts."""
 
-    body: bytes = field(default=b"", repr=False)
-    """Binary argument."""
+    subject: str = ""
+    """Digest of what a what-if is about: answers on one subject are comparable."""
+
+    owner: str = ""
+    """Name of the requesting token; empty without tokens and for the server's own jobs."""
+
+    role: Role = "write"
+    """Role of that token, which selects the worker process."""
 
     status: Status = "waiting"
     progress: float = 0.0
@@ -67,22 +79,10 @@ class Job:
     """Result, if done."""
 
     data: bytes = field(default=b"", repr=False)
-    """Binary result."""
+    """File of the result."""
 
-    failed: dict[str, Any] | None = None
+    problem: dict[str, Any] | None = None
     """Problem details, if failed."""
-
-    begun: float = field(default_factory=monotonic)
-    """Monotonic time of submission."""
-
-    owner: str = ""
-    """Name of the requesting token; empty without tokens and for the server's own jobs."""
-
-    role: Role = "write"
-    """Role of that token, which selects the worker process."""
-
-    prepare: Callable[[], bytes] | None = field(default=None, repr=False)
-    """Computes `body` when the job starts."""
 
     def __post_init__(self) -> None:
         self._changed = asyncio.Event()
@@ -94,20 +94,19 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        names = ("id", "kind", "status", "progress", "message", "answer")
-        return {name: getattr(self, name) for name in names} | {"problem": self.failed}
+        names = ("id", "kind", "status", "progress", "message", "answer", "problem")
+        return {name: getattr(self, name) for name in names}
 
     def change(self, **values: Any) -> None:
-        """Set fields and wake all waiters."""
-        for name, value in values.items():
+        """Set fields, unless the job has ended, and wake all waiters."""
+        for name, value in values.items() if not self.has_ended else ():
             setattr(self, name, value)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def fail(self, status: int, detail: str) -> None:
         """End with a problem, unless the job has ended already."""
-        if not self.has_ended:
-            self.change(status="failed", message="failed", failed=details(status, detail))
+        self.change(status="failed", message="failed", problem=RequestError(status, detail).to_dict())
 
     async def ended(self, seconds: float | None = None) -> bool:
         """Wait for the end, at most for `seconds`; return whether it has ended."""
@@ -117,7 +116,7 @@ class Job:
                     await self._changed.wait()
         return self.has_ended
 
-    async def changes(self, beat: float) -> AsyncIterator[dict[str, Any] | None]:
+    async def changes(self, beat: float = 10.0) -> AsyncIterator[dict[str, Any] | None]:
         """Yield the JSON form now and after every change, and None after `beat` seconds without a change."""
         while True:
             changed = self._changed
@@ -147,13 +146,11 @@ class Jobs:
             metrics: counters.
         """
         self._settings, self._metrics = settings, metrics
-        self._waiting: OrderedDict[str, Job] = OrderedDict()
-        self._running: dict[Role, Job] = {}
-        self._ended: OrderedDict[str, Job] = OrderedDict()
+        self._jobs: dict[str, Job] = {}  # waiting and running ones by submission, then ended ones by their end
         self._wake = asyncio.Event()
         self._workers: dict[Role, Worker] = {}
+        self._running: dict[Role, Job] = {}
         self._loops: list[asyncio.Task[None]] = []
-        self._mean_seconds = 5.0
 
     def start(self) -> None:
         """Start taking jobs from the queues."""
@@ -163,21 +160,20 @@ class Jobs:
         """Cancel all open jobs and end the workers."""
         for loop in self._loops:
             loop.cancel()
-        for job in self._open():
+        for job in self._jobs.values():
             job.change(status="cancelled", message="the server was stopped")
         await asyncio.gather(*(self._end_worker(role) for role in ROLES))
         await asyncio.gather(*self._loops, return_exceptions=True)
 
     def find(self, number: str) -> Job | None:
         """Return a job by its identifier."""
-        return next((job for job in self._open() if job.id == number), None) or self._ended.get(number)
+        return self._jobs.get(number)
 
     def all(self) -> list[Job]:
         """Return running, waiting and ended jobs, the latest end first."""
-        return [*self._open(), *reversed(self._ended.values())]
-
-    def _open(self) -> list[Job]:
-        return [*self._running.values(), *self._waiting.values()]
+        ended = [job for job in reversed(self._jobs.values()) if job.has_ended]
+        unfinished = [job for job in self._jobs.values() if not job.has_ended]
+        return [*sorted(unfinished, key=lambda job: job.status), *ended]
 
     def submit(self, job: Job) -> Job:
         """Queue a job, or return the equal one that waits, runs or is done.
@@ -186,77 +182,82 @@ class Jobs:
             RequestError: the queue is full, or the token has used its share.
         """
         known = self.find(job.id)
-        if known is not None and known.status in ("waiting", "running", "done"):
+        if known is not None and known.status not in ("failed", "cancelled"):
             self.join(known, job.owner, job.role)
             return known
-        waiting = sum(one.role == job.role for one in self._waiting.values())
-        own = sum(one.owner == job.owner for one in self._open()) if job.owner else 0
+        waiting = sum(one.role == job.role and one.status == "waiting" for one in self._jobs.values())
+        own = sum(one.owner == job.owner != "" and not one.has_ended for one in self._jobs.values())
         if waiting >= self._settings.queue or own >= self._settings.share:
             reason = f"{own} of this token are open" if own >= self._settings.share else f"{waiting} are waiting"
-            again = {"Retry-After": str(max(1, round(self._mean_seconds)))}
-            raise RequestError(429, f"too many computations: {reason}", headers=again)
-        self._ended.pop(job.id, None)
-        self._waiting[job.id] = job
-        self._metrics.waiting.set(len(self._waiting))
-        self._wake.set()
+            raise RequestError(429, f"too many computations: {reason}", headers={"Retry-After": str(RETRY_AFTER)})
+        self.forget(job.id)
+        self._jobs[job.id] = job
+        self._wake_up()
         return job
 
     def join(self, job: Job, owner: str, role: Role) -> None:
-        """Move a reader's job to the writers' queue if a writer requests the same."""
+        """Give a reader's job to a writer who requests the same; one that waits moves to the writers' queue."""
         if role == "write" and job.role == "read":
             job.owner, job.role = owner, role
-            self._wake.set()
+            self._wake_up()
 
     async def cancel(self, job: Job) -> None:
         """Cancel a job, unless it has ended."""
-        if job.has_ended:
-            return
-        if self._waiting.pop(job.id, None) is not None:
-            self._metrics.waiting.set(len(self._waiting))
-            self._end(job, status="cancelled", message="cancelled")
-        else:
-            job.change(status="cancelled", message="cancelled")
-            await self._end_worker(next(role for role, running in self._running.items() if running is job))
+        was_waiting = job.status == "waiting"
+        job.change(status="cancelled", message="cancelled")
+        if was_waiting:
+            self._file(job)
+        for role in [role for role, running in self._running.items() if running is job]:
+            await self._end_worker(role)
 
     def forget(self, number: str) -> None:
-        """Drop an ended job."""
-        self._ended.pop(number, None)
+        """Drop a job."""
+        self._jobs.pop(number, None)
+
+    def _wake_up(self) -> None:
+        self._metrics.waiting.set(sum(job.status == "waiting" for job in self._jobs.values()))
+        self._wake.set()
 
     async def _run(self, role: Role) -> None:
         while True:
-            while (job := next((one for one in self._waiting.values() if one.role == role), None)) is None:
+            waiting = (job for job in self._jobs.values() if job.status == "waiting" and job.role == role)
+            if (job := next(waiting, None)) is None:
                 self._wake.clear()
                 await self._wake.wait()
-            del self._waiting[job.id]
-            self._metrics.waiting.set(len(self._waiting))
+                continue
             self._running[role] = job
             await self._do(job, role)
             del self._running[role]
-            self._end(job)
+            self._file(job)
 
     async def _do(self, job: Job, role: Role) -> None:
-        job.change(status="running", message="starting", body=job.body if job.prepare is None else job.prepare())
-        begin, seconds = monotonic(), self._settings.job_seconds[role]
+        job.change(status="running", message="starting")
+        self._wake_up()
+        seconds = self._settings.job_seconds[role]
         try:
+            if role not in self._workers:
+                self._workers[role] = await Worker.start(self._settings.job_memory)
             async with asyncio.timeout(seconds):
-                if role not in self._workers:
-                    self._workers[role] = await Worker.start(self._settings.job_memory)
-                await self._workers[role].do(job)
+                if not job.has_ended:  # cancelled while its worker was starting
+                    await self._workers[role].do(job)
         except TimeoutError:
             await self._end_worker(role)
             job.fail(422, f"the computation took longer than the limit of {seconds:g} seconds")
         except (BrokenExecutor, OSError):
             await self._end_worker(role)
             job.fail(500, "the worker process ended; the computation may have run out of memory")
-        self._mean_seconds = 0.5 * self._mean_seconds + 0.5 * (monotonic() - begin)
 
-    def _end(self, job: Job, **values: Any) -> None:
-        job.change(body=b"", **values)
+    def _file(self, job: Job) -> None:
+        """Put a job that has ended behind all others, and drop the oldest."""
+        job.body = b""
         self._metrics.jobs.labels(job.kind, job.status).inc()
         log.info("job", extra={"fields": {"kind": job.kind, "status": job.status}})
-        self._ended[job.id] = job
-        while len(self._ended) > MAX_ENDED:
-            self._ended.popitem(last=False)
+        if self._jobs.get(job.id) is job:
+            self._jobs[job.id] = self._jobs.pop(job.id)
+        ended = [one.id for one in self._jobs.values() if one.has_ended]
+        for number in ended[: -self._settings.kept_jobs]:
+            del self._jobs[number]
+        self._wake_up()
 
     async def _end_worker(self, role: Role) -> None:
         if (ended := self._workers.pop(role, None)) is not None:
@@ -266,23 +267,26 @@ class Jobs:
 class Worker:
     """A pool of one spawned process, replaced after a cancellation, a timeout or a crash."""
 
-    def __init__(self, pool: ProcessPoolExecutor, pid: int, progress: Connection) -> None:
-        """Hold a started process; see `start`."""
-        self._pool, self.pid, self._progress = pool, pid, progress
-        self._loop, self._job = asyncio.get_running_loop(), Job("", "", {})
-        threading.Thread(target=self._listen, daemon=True).start()
+    def __init__(self, memory: int) -> None:
+        """Prepare; see `start`."""
+        context = multiprocessing.get_context("spawn")
+        self._progress, self._writer = context.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(1, context, _begin, (memory, self._writer))
+        self._loop, self._job, self.pid = asyncio.get_running_loop(), Job("", "", {}), 0
 
     @classmethod
     async def start(cls, memory: int) -> "Worker":
         """Start a process that may allocate at most `memory` bytes."""
-        context = multiprocessing.get_context("spawn")
-        reader, writer = context.Pipe(duplex=False)
-        pool = ProcessPoolExecutor(1, context, worker.begin, (memory, writer))
+        made = cls(memory)
+        starting = asyncio.wrap_future(made._pool.submit(os.getpid))
+        made._writer.close()  # the process has its own end: reading ends with it
         try:
-            pid = await asyncio.wrap_future(pool.submit(os.getpid))
-        finally:
-            writer.close()  # the process has its own end: reading ends with it
-        return cls(pool, pid, reader)
+            made.pid = await starting
+        except BaseException:
+            made._pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        made._loop.add_reader(made._progress.fileno(), made._report)
+        return made
 
     async def do(self, job: Job) -> None:
         """Compute a job.
@@ -291,27 +295,127 @@ class Worker:
             BrokenExecutor: the process ended.
         """
         self._job = job
-        request = job.request | job.secret
-        status, answer, data = await asyncio.wrap_future(self._pool.submit(worker.do, job.kind, request, job.body))
-        if job.has_ended:
-            return
+        body = job.body() if callable(job.body) else job.body
+        computed = self._pool.submit(_do, job.kind, job.arguments, body)
+        status, answer, data = await asyncio.wrap_future(computed)
         if status == "done":
             job.change(status="done", progress=1.0, message="done", answer=answer, data=data)
         else:
-            job.change(status="failed", message="failed", failed=answer)
+            job.change(status="failed", message="failed", problem=answer)
 
-    def _listen(self) -> None:
-        with suppress(EOFError, OSError, RuntimeError):  # the process ended, or the event loop did
-            while True:
-                message, share = self._progress.recv()
-                self._loop.call_soon_threadsafe(self._report, message, share)
-
-    def _report(self, message: str, share: float) -> None:
-        if not self._job.has_ended:
+    def _report(self) -> None:
+        try:
+            message, share = self._progress.recv()
             self._job.change(message=message, progress=share)
+        except (EOFError, OSError):
+            self._loop.remove_reader(self._progress.fileno())
 
     def end(self) -> None:
         """Kill the process."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self._pool.shutdown()
+
+
+# In the worker process
+
+
+Answer: TypeAlias = tuple[dict[str, Any], bytes]
+"""Result of a job: JSON form and file."""
+
+
+def _begin(memory: int, progress: Connection) -> None:
+    """Initialise the process: limit its memory, tie its life to the server's.
+
+    Args:
+        memory: bytes that it may allocate.
+        progress: pipe to the server.
+    """
+    limit_memory(memory)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the server ends this one
+    os.dup2(2, 1)  # standard output belongs to the server
+    logging.captureWarnings(True)
+    configure(quiet=True)
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    _Reporter.pipe = progress
+
+
+def limit_memory(size: int) -> None:
+    """Let allocations beyond `size` bytes fail; stacks of threads count, mapped files do not."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+
+
+def _end_with_server() -> None:
+    server = multiprocessing.parent_process()
+    assert server is not None
+    server.join()
+    os._exit(0)
+
+
+class _Reporter:
+    """Progress callback that sends every new phase, and otherwise one message per `every` seconds."""
+
+    pipe: Connection
+
+    def __init__(self, every: float = 0.2) -> None:
+        self._every, self._last, self._phase = every, 0.0, ""
+
+    def __call__(self, phase: str, share: float) -> None:
+        now = monotonic()
+        if phase != self._phase or now >= self._last + self._every:
+            self._last, self._phase = now, phase
+            self.pipe.send((phase, min(max(float(share), 0.0), 1.0)))
+
+
+def _do(kind: str, arguments: dict[str, Any], body: bytes) -> tuple[Literal["done", "failed"], dict[str, Any], bytes]:
+    """Compute a job; return its answer and file, or problem details.
+
+    Args:
+        kind: `decide` for a model, else a computation of a programme.
+        arguments: those of the library's function; with `address`, those of a programme.
+        body: file that the computation starts from.
+    """
+    try:
+        if kind == "decide":
+            return "done", *_solve_model(body, _Reporter(), **arguments)
+        with Programme.open(arguments.pop("address")) as programme:
+            return "done", *_compute(kind, programme, arguments, body, _Reporter())
+    except MemoryError:
+        return "failed", RequestError(422, "the computation does not fit into its memory limit").to_dict(), b""
+    except Exception as error:  # noqa: BLE001  # the worker continues, the client gets a problem
+        return "failed", RequestError.of(error).to_dict(), b""
+
+
+def _solve_model(
+    body: bytes, progress: Callable[[str, float], None], criterion: str | None, seed: int, **how: Any
+) -> Answer:
+    """Solve a model; return its plan file."""
+    problem = load(io.BytesIO(body), "json", criterion=criterion)
+    return {}, to_bytes(solve(problem, criterion=criterion, rng=seed, progress=progress, **how))[1]
+
+
+def _compute(kind: str, programme: Programme, arguments: dict[str, Any], body: bytes, progress: Any) -> Answer:
+    match kind:
+        case "solve":
+            return programme.solve(**arguments, progress=progress).to_dict(), b""
+        case "certify":
+            progress("evaluating the policy for the present roster", 0.0)
+            certificate = programme.certificate()
+            if certificate is None:
+                raise InvalidInputError("no policy can serve the present roster")
+            return certificate.to_dict(), b""
+        case "what-if":  # the plan of an earlier answer competes
+            budget = arguments.pop("budget")
+            earlier = [plan_from_bytes(body)] if body else []
+            budgets = [] if budget is None else [budget]
+            (found,) = programme.suppose(budgets, **arguments, progress=progress, earlier=earlier)
+            return found.to_dict(), found.body
+        case "price":
+            return programme.price_of_fairness(**arguments, progress=progress).to_dict(), b""
+        case "refit":
+            return programme.refit(**arguments, progress=progress).to_dict(), b""
+        case "drift":
+            drift, fit = programme.offer_refit(**arguments, progress=progress)
+            return {"drift": drift.to_dict(), "refit": None if fit is None else fit.id}, b""
+    raise ValueError(kind)

@@ -1,8 +1,8 @@
 """Middleware that every request passes before it is read, from the outside in.
 
-    AccessLog      counts and logs the answer, sets the headers of all answers, and answers unexpected errors
-    AccessControl        host, origin, token, rate: whether this client may ask this at all
-    BodyLimit       the size of the body and the time it takes to arrive, whatever its head says
+    AccessLog        counts and logs the answer, sets the headers of all answers, and answers errors
+    AccessControl    host, origin, token and rate of the client
+    BodyLimit        size of the body and the time it takes to arrive, whatever its head says
 
 *Host*: an address in numbers, `localhost`, or a configured name. A page elsewhere whose name is made to
 point here (DNS rebinding) comes with its own name. *Origin*: a browser says from where a page writes; only this
@@ -17,20 +17,21 @@ import math
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from time import monotonic, perf_counter
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import UnavailableError
 from evenhand.programme.api.auth import Holder, Sessions, Tokens, session_names
-from evenhand.programme.api.problem_details import RequestError, response_to
+from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
 
 OPEN = ("/healthz", "/readyz", "/login", "/logout", "/static/")
-"""Addresses that need no token: health, signing in and out. BodyLimit sent there are small."""
+"""Addresses that need no token: health, signing in and out. Bodies sent there are small."""
 
 READERS = ("/v1/decide", "/v1/jobs/")
 """Addresses where `read` suffices for every method: deciding, and jobs, whose route checks the owner."""
@@ -58,11 +59,8 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]+)?")
 log = logging.getLogger("evenhand.programme.api")
 
 
-# Access log
-
-
 class AccessLog:
-    """Access log: counts, log lines, headers, and answers to unexpected errors."""
+    """Access log: counts, log lines, headers, and answers to errors."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -72,75 +70,45 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send, _by_tls(scope))
-        begin = perf_counter()
+        begin, status = perf_counter(), 0
+        # A form came by TLS, to this server or to a proxy, as the origin says: its cookies are never sent without.
+        by_tls = scope.get("scheme") == "https" or Headers(scope=scope).get("origin", "").startswith("https://")
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, headers = message["status"], MutableHeaders(raw=list(message.get("headers", [])))
+                for name, value in {**HEADERS, "Cache-Control": "no-store"}.items():
+                    headers.setdefault(name, value)
+                secured = [
+                    (name, value + b"; Secure" if name == b"set-cookie" and by_tls else value)
+                    for name, value in headers.raw
+                ]
+                message = {**message, "headers": secured}
+            await send(message)
+
         self._metrics.open.inc()
         try:
-            await self._serve(scope, receive, answer)
+            await self._app(scope, receive, answer)
+        except Exception as error:  # noqa: BLE001  # any error is answered, an unexpected one logged
+            response = RequestError.of(error).response(scope)
+            if not status:
+                await response(scope, receive, answer)
         finally:
             self._metrics.open.dec()
-            self._tell(scope, answer.status, perf_counter() - begin)
+            self._log(scope, status, perf_counter() - begin)
 
-    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
-        try:
-            await self._app(scope, receive, answer.send)
-        except Exception as error:  # noqa: BLE001  # any error is answered, an unexpected one logged
-            response = response_to(error, scope)
-            if not answer.status:
-                await response(scope, receive, answer.send)
-
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
-        method, route = _method(scope), route_of(scope)
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        """Write a line with the route that answered: never the requested address, and no name."""
+        # Methods that clients make up would make as many counters.
+        method = scope["method"] if scope["method"] in (*SAFE, "POST", "PUT", "PATCH", "DELETE") else "other"
+        found = scope.get("route")
+        route = str(getattr(found, "path_format", None) or getattr(found, "path", None) or "other")
         self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.seconds.labels(method, route).observe(seconds)
-        shown = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+        fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
         holder = scope.get("state", {}).get("holder")
-        log.info("request", extra={"fields": shown | ({"holder": holder.name} if holder and holder.name else {})})
-
-
-class _Answer:
-    """Sends an answer with the headers that all have, and remembers its status."""
-
-    def __init__(self, send: Send, by_tls: bool) -> None:
-        self._send, self._by_tls, self.status = send, by_tls, 0
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            given = [self._secured(name.lower(), value) for name, value in message.get("headers", [])]
-            own = {name for name, _ in given}
-            more = [(key, value) for key, value in _ENCODED if key not in own]
-            message = {**message, "headers": [*given, *more]}
-        await self._send(message)
-
-    def _secured(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        """A cookie that came by TLS is never sent without."""
-        return name, value + b"; Secure" if name == b"set-cookie" and self._by_tls else value
-
-
-def _by_tls(scope: Scope) -> bool:
-    """Return whether a form came by TLS, to this server or to a proxy, as the origin says."""
-    return scope.get("scheme") == "https" or Headers(scope=scope).get("origin", "").startswith("https://")
-
-
-_ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-_ENCODED.append((b"cache-control", b"no-store"))
-
-
-def _method(scope: Scope) -> str:
-    """A method that is known; those that clients make up would make as many counters."""
-    method = str(scope["method"])
-    return method if method in (*SAFE, "POST", "PUT", "PATCH", "DELETE") else "other"
-
-
-def route_of(scope: Scope) -> str:
-    """The route that answered, with places for its parts: never the requested address, and no name."""
-    route = scope.get("route")
-    path = getattr(route, "path_format", None) or getattr(route, "path", None)
-    return str(path) if path else "other"
-
-
-# Access control
+        log.info("request", extra={"fields": fields | ({"holder": holder.name} if holder and holder.name else {})})
 
 
 class RateLimit:
@@ -158,16 +126,25 @@ class RateLimit:
         self._rate, self._burst, self._most, self._clock = rate, float(burst), most, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def wait(self, client: str, cost: float = 1.0) -> float:
+    def wait(self, client: str) -> float:
         """Take from a client's bucket; return 0, or the seconds to wait if it contains too little."""
         now = self._clock()
         left, since = self._buckets.pop(client, (self._burst, now))
         left = min(self._burst, left + self._rate * (now - since))
-        enough = left >= cost
-        self._buckets[client] = (left - cost if enough else left, now)
+        enough = left >= 1
+        self._buckets[client] = (left - 1 if enough else left, now)
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
-        return 0.0 if enough else (cost - left) / self._rate
+        return 0.0 if enough else (1 - left) / self._rate
+
+    def take(self, client: str, refusal: str) -> None:
+        """Take from a client's bucket.
+
+        Raises:
+            RequestError: it contains too little.
+        """
+        if wait := self.wait(client):
+            raise RequestError(429, refusal, headers={"Retry-After": str(max(1, math.ceil(wait)))})
 
 
 class AccessControl:
@@ -192,7 +169,8 @@ class AccessControl:
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        self._check_host(headers)
+        if not _is_known(headers.get("host", ""), self._settings.names):
+            raise RequestError(421, "the host name is unknown; add it to the names of the server")
         if scope["method"] not in SAFE:
             _check_origin(headers)
             _check_type(headers, str(scope["path"]))
@@ -200,14 +178,7 @@ class AccessControl:
         holder = self._holder(scope, headers, client)
         asker = holder.name or client
         scope.setdefault("state", {}).update(holder=holder, asker=asker, guess=partial(self._guess, client))
-        wait = self._limit.wait(asker)
-        if wait:
-            raise RequestError(429, "rate limit exceeded", headers=_again(wait))
-
-    def _check_host(self, headers: Headers) -> None:
-        name = host_name(headers.get("host", ""))
-        if not (is_number(name) or name == "localhost" or name in self._settings.names):
-            raise RequestError(421, "the host name is unknown; add it to the names of the server")
+        self._limit.take(asker, "rate limit exceeded")
 
     def _holder(self, scope: Scope, headers: Headers, client: str) -> Holder:
         tokens = self._settings.tokens
@@ -224,35 +195,19 @@ class AccessControl:
         if holder is None:
             if bearer:
                 self._guess(client)
-            if _is_browsing(scope, headers):
-                raise RequestError(303, "sign in with a token", headers={"Location": "/login"})
             raise RequestError(401, "give a token: Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
         if not (holder.may("write") or scope["method"] in SAFE or _is_among(path, READERS)):
             raise RequestError(403, "this token may read, and not write")
         return holder
 
     def _signed_in(self, headers: Headers, tokens: Tokens) -> Holder | None:
-        """The holder of a session that the cookies name."""
-        found = (
-            self._sessions.holder(name, tokens)
-            for name in session_names(headers.get("host", ""), headers.get("cookie", ""))
-        )
-        return next((holder for holder in found if holder is not None), None)
+        """Return the holder of a session that the cookies name."""
+        names = session_names(headers.get("host", ""), headers.get("cookie", ""))
+        return next(filter(None, (self._sessions.holder(name, tokens) for name in names)), None)
 
     def _guess(self, client: str) -> None:
         """Count an invalid token. Valid tokens never wait: behind a proxy all clients have one address."""
-        wait = self._guesses.wait(client)
-        if wait:
-            raise RequestError(429, "too many invalid tokens", headers=_again(wait))
-
-
-def _is_browsing(scope: Scope, headers: Headers) -> bool:
-    """Return whether a browser requests a page."""
-    return (
-        scope["method"] == "GET"
-        and "text/html" in headers.get("accept", "")
-        and not str(scope["path"]).startswith("/v1/")
-    )
+        self._guesses.take(client, "too many invalid tokens")
 
 
 def is_open(path: str) -> bool:
@@ -264,30 +219,20 @@ def _is_among(path: str, places: tuple[str, ...]) -> bool:
     return any(path == known or (known.endswith("/") and path.startswith(known)) for known in places)
 
 
-def _again(seconds: float) -> dict[str, str]:
-    return {"Retry-After": str(max(1, math.ceil(seconds)))}
-
-
-def host_name(host: str) -> str:
-    """The name in a Host header, without its port; nothing where it cannot be one."""
+def _is_known(host: str, names: tuple[str, ...]) -> bool:
+    """Return whether a Host header is a configured name, localhost, or an IP address, whatever its port."""
     found = _HOST.fullmatch(host)
-    return (found[1] or found[2]).lower() if found else ""
-
-
-def is_number(name: str) -> bool:
-    """Return whether a host is an IP address, which DNS rebinding cannot affect."""
-    try:
-        return bool(ipaddress.ip_address(name))
-    except ValueError:
-        return False
+    name = (found[1] or found[2]).lower() if found else ""
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(name))  # which DNS rebinding cannot affect
+    return name == "localhost" or name in names
 
 
 def _check_origin(headers: Headers) -> None:
     """A browser says where a page that writes is from; programs say nothing."""
     site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
-    if site and site not in ("same-origin", "none"):
-        raise RequestError(403, "pages of other servers may not write here")
-    if origin and origin.partition("://")[2].lower() != headers.get("host", "").lower():
+    is_foreign = bool(origin) and origin.partition("://")[2].lower() != headers.get("host", "").lower()
+    if is_foreign or site not in ("", "same-origin", "none"):
         raise RequestError(403, "pages of other servers may not write here")
     if headers.get("cookie", "") and not (site or origin or headers.get("authorization", "")):
         raise RequestError(403, "a cookie alone does not say that the page of this server writes")
@@ -305,9 +250,6 @@ def _check_type(headers: Headers, path: str) -> None:
 def _bearer(value: str) -> str:
     scheme, _, token = value.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-# How large, how slow
 
 
 class BodyLimit:
@@ -329,92 +271,62 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        without_token = is_open(str(scope["path"]))
-        most = self._settings.largest_open_body if without_token else self._settings.largest_body
-        seconds = min(self._settings.slowest_body, self._settings.slowest_head if without_token else math.inf)
-        reading = _Body(most, partial(self._hold, str(scope["state"]["asker"])))
+        asker, body = str(scope["state"]["asker"]), bytearray()
         try:
-            await _read(reading, Headers(scope=scope), receive, seconds)
-            if not reading.left:
-                await self._app(scope, _replay(reading.whole, receive), send)
+            if await self._read(scope, receive, asker, body):
+                await self._app(scope, _replay(bytes(body), receive), send)
         finally:
-            reading.release()
+            self._release(asker, body)
 
-    def _hold(self, asker: str, size: int) -> None:
-        """Count bytes that are held for a client, or with a negative size no longer are."""
-        self._held[asker] += size
-        if not self._held[asker]:
-            del self._held[asker]
-        if size > 0 and self._held[asker] > self._settings.held_bodies:
+    async def _read(self, scope: Scope, receive: Receive, asker: str, body: bytearray) -> bool:
+        """Read a body to its end; return whether the client is still there.
+
+        Raises:
+            RequestError: it is too large, or did not arrive in time.
+        """
+        limits, headers, is_public = self._settings, Headers(scope=scope), is_open(str(scope["path"]))
+        most = limits.largest_open_body if is_public else limits.largest_body
+        seconds = min(limits.slowest_body, limits.slowest_head if is_public else math.inf)
+        said, close = headers.get("content-length", ""), {"Connection": "close"}
+        too_large = said.isdecimal() and (len(said) > 18 or int(said) > most)
+        size, more = 0, not (too_large and "expect" in headers)  # such a client waits for permission to send the body
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while more and size <= READ_ON * most:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return False
+                    part, more = message.get("body", b""), message.get("more_body", False)
+                    size += len(part)
+                    too_large = too_large or size > most
+                    if too_large:
+                        self._release(asker, body)
+                    else:
+                        self._hold(asker, body, part)
+        if too_large:
+            raise RequestError(413, f"a body has at most {most} bytes", headers=close)
+        if more:
+            raise RequestError(408, "the body did not arrive", headers=close)
+        return True
+
+    def _hold(self, asker: str, body: bytearray, part: bytes) -> None:
+        """Append a part, and count the bytes that are held for a client."""
+        body += part
+        self._held[asker] += len(part)
+        if self._held[asker] > self._settings.held_bodies:
             said = f"the requests of one client have at most {self._settings.held_bodies} bytes at the same time"
             raise RequestError(429, said, headers={"Retry-After": "1", "Connection": "close"})
 
-
-async def _read(reading: "_Body", headers: Headers, receive: Receive, seconds: float) -> None:
-    """Read a body to its end.
-
-    Raises:
-        RequestError: it is too large, or did not arrive in time.
-    """
-    said, most = headers.get("content-length", ""), reading.most
-    too_large = RequestError(413, f"a body has at most {most} bytes", headers={"Connection": "close"})
-    if said.isdecimal() and (len(said) > 18 or int(said) > most):
-        reading.give_up()
-        if headers.get("expect", ""):
-            raise too_large  # the client waits for permission to send the body
-    try:
-        await asyncio.wait_for(reading.read(receive), seconds)
-    except TimeoutError:
-        if not reading.too_large:
-            raise RequestError(408, "the body did not arrive", headers={"Connection": "close"}) from None
-    if reading.too_large:
-        raise too_large
+    def _release(self, asker: str, body: bytearray) -> None:
+        """Discard what has arrived."""
+        self._held[asker] -= len(body)
+        body.clear()
+        if not self._held[asker]:
+            del self._held[asker]
 
 
 READ_ON = 8
 """Multiple of the largest body that is read of a too large one before its connection is closed."""
-
-
-class _Body:
-    """A body as it arrives."""
-
-    def __init__(self, most: int, hold: Callable[[int], None]) -> None:
-        self.most, self._hold, self._size, self._held = most, hold, 0, 0
-        self._parts: list[bytes] = []
-        self.too_large, self.left = False, False
-
-    @property
-    def whole(self) -> bytes:
-        return b"".join(self._parts)
-
-    def give_up(self) -> None:
-        """Keep nothing of it."""
-        self.too_large = True
-        self.release()
-
-    def release(self) -> None:
-        """Discard what has arrived."""
-        self._parts.clear()
-        held, self._held = self._held, 0
-        self._hold(-held)
-
-    async def read(self, receive: Receive) -> None:
-        """To its end; until the client has left; or until far more came than may."""
-        more = True
-        while more and self._size <= READ_ON * self.most:
-            message = await receive()
-            self.left = message["type"] == "http.disconnect"
-            self._take(message.get("body", b""))
-            more = not self.left and message.get("more_body", False)
-
-    def _take(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size > self.most:
-            self.give_up()
-        if not self.too_large:
-            self._parts.append(part)
-            self._held += len(part)
-            self._hold(len(part))
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -1,25 +1,22 @@
 """Schemas of requests and responses: strict types, no unknown fields.
 
 These are checked before anything is read, and described at `/openapi.json`. What a model, a roster or a reason must be
-besides is the library's to say.
+besides is the library's to say. Responses are the JSON forms of the library's dataclasses, which describe themselves.
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
+from fastapi import Header
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from evenhand.programme.acceptance import Accepted
-from evenhand.programme.action_records import Recorded
 from evenhand.programme.certificates import Certificate, Drift, TypeValue
-from evenhand.programme.decisions import KeptPlan, PlanRow
+from evenhand.programme.decisions import Accepted, KeptPlan, PlanRow
 from evenhand.programme.drift_test import DriftBounds
-from evenhand.programme.history import HistoryEntry
 from evenhand.programme.ledger import Event
-from evenhand.programme.observations import Observed
 from evenhand.programme.programme import MOST_SEED, Changed, Status
-from evenhand.programme.refit import TRUST, Moved, Refitted
-from evenhand.programme.refit_proposals import Offer
+from evenhand.programme.refit import TRUST, Moved, Offer, Refitted
+from evenhand.programme.reports import HistoryEntry, Observed, Recorded
 from evenhand.programme.roster import MOST_STEP
 
 MOST_ROWS = 200_000
@@ -32,6 +29,9 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", ser_json_inf_nan="null")
 
 
+# Parts of addresses and headers
+
+
 def _digits(value: object) -> object:
     """Read a number of an address: decimal digits only."""
     if isinstance(value, str) and not (value.isascii() and value.isdecimal() and len(value) < 20):
@@ -39,68 +39,73 @@ def _digits(value: object) -> object:
     return int(value) if isinstance(value, str) else value
 
 
+def _boolean(value: object) -> object:
+    if value not in ("true", "false", True, False):
+        raise ValueError("expected true or false")
+    return value in ("true", True)
+
+
 Step: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=0, le=MOST_STEP)]
-"""Step in an address."""
-
-
-def _yes_or_no(value: object) -> object:
-    if isinstance(value, str):
-        if value not in ("true", "false"):
-            raise ValueError("expected true or false")
-        return value == "true"
-    return value
-
-
-Flag: TypeAlias = Annotated[bool, BeforeValidator(_yes_or_no)]
-"""Boolean in an address."""
-
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_boolean)]
 Many: TypeAlias = Annotated[int, BeforeValidator(_digits), Field(ge=1, le=10_000)]
-"""Maximum number of results, in an address."""
+Key: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern="^[!-~]{1,200}$",
+        description="Idempotency key: a repeated request has the same response and no further effect.",
+    ),
+]
 
-Whole: TypeAlias = Annotated[int, Field(ge=0, le=MOST_STEP)]
-Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
-Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=2000)]
-Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+# Fields
 
-_NUMBERS = {"type": "array", "items": {"type": "number"}}
-_TABLE = {"type": "array", "items": _NUMBERS}
-_NAMES = {"type": "array", "items": {"type": "string"}}
-_BLOCK = {
-    "type": "object",
-    "required": ["transitions", "rewards", "usage"],
-    "additionalProperties": False,
-    "properties": {
-        "transitions": {"type": "array", "items": _TABLE, "description": "[state][action][next_state]"},
-        "rewards": {**_TABLE, "description": "[state][action]"},
-        "usage": {"type": "array", "items": {}, "description": "[action][resource], or [state][action][resource]"},
-        "initial": _NUMBERS,
-        "count": {"type": "integer", "minimum": 1},
-        "name": {"type": "string"},
-        "states": _NAMES,
-        "actions": _NAMES,
-        "group": {"type": "string"},
-        "floor": {"type": "number"},
-    },
-}
-MODEL_SCHEMA = {
-    "type": "object",
-    "description": "A model, with the keys of a model file.",
-    "required": ["budget", "arms"],
-    "additionalProperties": False,
-    "properties": {
-        "discount": {"type": "number"},
-        "budget": _NUMBERS,
-        "resources": _NAMES,
-        "criterion": {"type": "string"},
-        "over": {"enum": ["arms", "groups"]},
-        "welfare": {"type": "string"},
-        "arms": {"type": "array", "items": _BLOCK, "minItems": 1},
-    },
-}
+
+def _array(items: dict[str, Any], description: str = "") -> dict[str, Any]:
+    return {"type": "array", "items": items} | ({"description": description} if description else {})
+
+
+def _object(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "additionalProperties": False, "properties": properties}
+
+
+_NUMBERS, _NAMES = _array({"type": "number"}), _array({"type": "string"})
+_BLOCK = _object(
+    ["transitions", "rewards", "usage"],
+    transitions=_array(_array(_NUMBERS), "[state][action][next_state]"),
+    rewards=_array(_NUMBERS, "[state][action]"),
+    usage=_array({}, "[action][resource], or [state][action][resource]"),
+    initial=_NUMBERS,
+    count={"type": "integer", "minimum": 1},
+    name={"type": "string"},
+    states=_NAMES,
+    actions=_NAMES,
+    group={"type": "string"},
+    floor={"type": "number"},
+)
+MODEL_SCHEMA = {"description": "A model, with the keys of a model file."} | _object(
+    ["budget", "arms"],
+    discount={"type": "number"},
+    budget=_NUMBERS,
+    resources=_NAMES,
+    criterion={"type": "string"},
+    over={"enum": ["arms", "groups"]},
+    welfare={"type": "string"},
+    arms=_array(_BLOCK) | {"minItems": 1},
+)
 
 Model: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(MODEL_SCHEMA)]
-Budget: TypeAlias = list[Number] | dict[str, Number]
 Method: TypeAlias = Literal["auto", "counts", "joint", "count-lp", "joint-lp", "whittle", "fluid"]
+Whole: TypeAlias = Annotated[int, Field(ge=0, le=MOST_STEP)]
+Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+Label: TypeAlias = Annotated[str | Whole, Field(description="By name or number.")]
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=2000)]
+Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+Weight: TypeAlias = Annotated[Number, Field(ge=0, le=1e9)]
+Budget: TypeAlias = list[Number] | dict[str, Number]
+Seconds: TypeAlias = Annotated[Number, Field(gt=0, le=86400, description="Approximate time limit in seconds.")]
+
+
+# Problems
 
 
 class FaultDetail(Strict):
@@ -144,15 +149,15 @@ def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {304: {"description": "It is what the client has (If-None-Match)."}, **refusals(*statuses)}
 
 
-# Deciding
+# Deciding and jobs
 
 
 class ArmState(Strict):
     """State of an arm."""
 
-    arm: Name = Field(description="Name.")
-    state: str | Whole = Field(description="State, by name or number.")
-    type: str | Whole | None = Field(None, description="Type, by name or number; optional with a single type.")
+    arm: Name
+    state: Label
+    type: Label | None = Field(None, description="By name or number; optional with a single type.")
     group: str | None = Field(default=None, description="Group, if the type is in several.")
 
 
@@ -202,9 +207,6 @@ class Decided(Strict):
     note: str | None = Field(default=None, description="Differences from the problem of the plan.")
 
 
-# Jobs
-
-
 class JobStatus(Strict):
     """A long computation."""
 
@@ -223,7 +225,7 @@ class JobList(Strict):
     jobs: list[JobStatus]
 
 
-# A programme: the dataclasses of the library are the schemas of their JSON forms
+# Responses of a programme: the dataclasses of the library are the schemas of their JSON forms
 
 
 @dataclass(frozen=True)
@@ -239,21 +241,10 @@ class ProgrammeStatus(Status):
     """Refit proposed because the model no longer fits."""
 
 
-_RESPONSES = (
-    Accepted,
-    DriftBounds,
-    Certificate,
-    Changed,
-    Drift,
-    HistoryEntry,
-    Event,
-    KeptPlan,
-    Moved,
-    Observed,
-    Offer,
-    PlanRow,
-)
-for _response in (*_RESPONSES, ProgrammeStatus, Recorded, Refitted, TypeValue):
+for _response in (
+    *(Accepted, Certificate, Changed, Drift, DriftBounds, Event, HistoryEntry, KeptPlan, Moved, Observed, Offer),
+    *(PlanRow, ProgrammeStatus, Recorded, Refitted, TypeValue),
+):
     _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
         strict=True, extra="forbid", use_attribute_docstrings=True
     )
@@ -276,99 +267,10 @@ class ArmList(Strict):
     arms: list[ArmDetail]
 
 
-class NewArm(Strict):
-    """An arm that joins."""
-
-    arm: Name
-    type: str | Whole | None = Field(
-        default=None, description="By name or number; where there is one type, it may be absent."
-    )
-    group: str | None = None
-    state: str | Whole | None = Field(default=None, description="Where it is, if that is known.")
-
-
-class Who(Strict):
-    """Author of a change."""
-
-    who: str | None = Field(default=None, max_length=200, description="Written into the event.")
-
-
-class BoundsRequest(Who):
-    """By how much things may drift; what is absent stays as it is."""
-
-    change: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False, description="Share of arms.")
-    gap: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False, description="Of the policy.")
-    level: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False, description="Of the test of the model.")
-    records: int | None = Field(default=None, ge=1, lt=2**31, description="Reports between two tests.")
-
-
-class JoinRequest(Who):
-    """Arms that are to take part."""
-
-    arms: list[NewArm] = Field(min_length=1, max_length=MOST_ROWS)
-    step: Whole | None = Field(default=None, description="The first step at which they do; by default the present one.")
-
-
-class ObservationRow(Strict):
-    """Observation of an arm."""
-
-    arm: Name
-    state: str | Whole = Field(description="By name or number.")
-    step: Whole | None = Field(default=None, description="By default the present one.")
-
-
-class ObserveRequest(Who):
-    """Observations."""
-
-    observations: list[ObservationRow] = Field(min_length=1, max_length=MOST_ROWS)
-    source: Text = Field(description="Source of the reports.")
-    step: Whole | None = Field(default=None, description="Of rows that name none.")
-
-
-class RecordRow(Strict):
-    """Record of an arm."""
-
-    arm: Name
-    action: str | Whole = Field(description="By name or number.")
-    step: Whole | None = Field(default=None, description="By default the last accepted one.")
-    reward: Number | None = None
-    next_state: str | Whole | None = Field(default=None, description="Stored as an observation of the step after.")
-
-
-class RecordRequest(Who):
-    """Take records."""
-
-    records: list[RecordRow] = Field(min_length=1, max_length=MOST_ROWS)
-    source: Text = Field(description="Source of the reports.")
-
-
-class PlanRequest(Who):
-    """Arguments of a plan."""
-
-    step: Whole | None = Field(
-        default=None, description="The present step, to be sure that it is the one that is meant."
-    )
-    budget: Budget | None = Field(default=None, description="What there is at this step; by default as the model says.")
-
-
 class PlanList(Strict):
     """Plans, the newest first, without their arms."""
 
     plans: list[KeptPlan]
-
-
-class OverrideRequest(Strict):
-    """Something else than was planned, for one arm."""
-
-    arm: Name
-    action: str | Whole
-    why: Text
-
-
-class AcceptRequest(Who):
-    """A plan is accepted."""
-
-    overrides: list[OverrideRequest] = Field(default_factory=list, max_length=MOST_ROWS)
 
 
 class EventList(Strict):
@@ -377,26 +279,10 @@ class EventList(Strict):
     events: list[Event]
 
 
-class SolveRequest(Who):
-    """A policy is to be found."""
+class RefitList(Strict):
+    """Models that were fitted, the newest first."""
 
-    method: Method = "fluid"
-    seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
-    )
-
-
-class WhatIfRequest(Strict):
-    """Another budget or welfare."""
-
-    budget: Budget | None = Field(default=None, description="By default as in the model.")
-    welfare: str | None = Field(default=None, description="By default the programme's own.")
-    seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit in seconds."
-    )
-
-
-# Looking back
+    refits: list[Refitted]
 
 
 class History(Strict):
@@ -420,35 +306,118 @@ class AuditSummary(BaseModel):
     warnings: list[str] = Field(description="Groups that fell behind beyond chance.")
 
 
-class DeclineRequest(Who):
-    """A fit that is offered is not to be adopted."""
+# Requests of a programme
 
-    why: Text = Field(description="A reason.")
+
+class Who(Strict):
+    """Author of a change."""
+
+    who: str | None = Field(default=None, max_length=200, description="Written into the event.")
+
+
+class BoundsRequest(Who):
+    """Bounds of drift; a bound that is absent stays as it is."""
+
+    change: Weight | None = Field(default=None, description="Share of arms.")
+    gap: Weight | None = Field(default=None, description="Of the policy.")
+    level: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False, description="Of the test of the model.")
+    records: int | None = Field(default=None, ge=1, lt=2**31, description="Reports between two tests.")
+
+
+class NewArm(Strict):
+    """An arm that joins."""
+
+    arm: Name
+    type: Label | None = Field(default=None, description="By name or number; optional with a single type.")
+    group: str | None = None
+    state: Label | None = Field(default=None, description="State, if it is known.")
+
+
+class JoinRequest(Who):
+    """Arms that are to take part."""
+
+    arms: list[NewArm] = Field(min_length=1, max_length=MOST_ROWS)
+    step: Whole | None = Field(default=None, description="The first step at which they do; by default the present one.")
+
+
+class ObservationRow(Strict):
+    """Observation of an arm."""
+
+    arm: Name
+    state: Label
+    step: Whole | None = Field(default=None, description="By default the present one.")
+
+
+class ObserveRequest(Who):
+    """Observations."""
+
+    observations: list[ObservationRow] = Field(min_length=1, max_length=MOST_ROWS)
+    source: Text = Field(description="Source of the reports.")
+    step: Whole | None = Field(default=None, description="Of rows that name none.")
+
+
+class RecordRow(Strict):
+    """Record of an arm."""
+
+    arm: Name
+    action: Label
+    step: Whole | None = Field(default=None, description="By default the last accepted one.")
+    reward: Number | None = None
+    next_state: Label | None = Field(default=None, description="Stored as an observation of the step after.")
+
+
+class RecordRequest(Who):
+    """Records of actions."""
+
+    records: list[RecordRow] = Field(min_length=1, max_length=MOST_ROWS)
+    source: Text = Field(description="Source of the reports.")
+
+
+class PlanRequest(Who):
+    """Arguments of a plan."""
+
+    step: Whole | None = Field(default=None, description="The present step; another one is refused.")
+    budget: Budget | None = Field(default=None, description="Budget of this step; by default that of the model.")
+
+
+class OverrideRequest(Strict):
+    """Another action than planned, for one arm."""
+
+    arm: Name
+    action: Label
+    why: Text
+
+
+class AcceptRequest(Who):
+    """Acceptance of a plan."""
+
+    overrides: list[OverrideRequest] = Field(default_factory=list, max_length=MOST_ROWS)
+
+
+class SolveRequest(Who):
+    """Arguments of a new policy."""
+
+    method: Method = "fluid"
+    seconds: Seconds | None = None
+
+
+class WhatIfRequest(Strict):
+    """Another budget or welfare."""
+
+    budget: Budget | None = Field(default=None, description="By default as in the model.")
+    welfare: str | None = Field(default=None, description="By default the programme's own.")
+    seconds: Seconds | None = None
 
 
 class RefitRequest(Who):
-    """The model is to be refitted."""
+    """Arguments of a refit."""
 
-    trust: float = Field(
-        default=TRUST,
-        ge=0,
-        le=1e9,
-        allow_inf_nan=False,
-        description="Weight of the present model, in observations per pair.",
-    )
-    prior: float | None = Field(
-        default=None,
-        ge=0,
-        le=1e9,
-        allow_inf_nan=False,
-        description="Weight of the other types in a row, in observations.",
-    )
-    seconds: float | None = Field(
-        default=None, gt=0, le=86400, allow_inf_nan=False, description="Approximate time limit of solving in seconds."
-    )
+    trust: Weight = Field(default=TRUST, description="Weight of the present model, in observations per pair.")
+    prior: Weight | None = Field(default=None, description="Weight of the other types in a row, in observations.")
+    seconds: Seconds | None = None
 
 
-class RefitList(Strict):
-    """Models that were fitted, the newest first."""
+class DeclineRequest(Who):
+    """Refusal of a refit that is offered."""
 
-    refits: list[Refitted]
+    why: Text = Field(description="A reason.")

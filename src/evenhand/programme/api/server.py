@@ -1,34 +1,99 @@
-"""A server that runs until a signal: SIGTERM and Ctrl-C let requests end, then the worker, then it."""
+"""A server that runs until a signal, with connections that cannot lock others out.
 
+SIGTERM and Ctrl-C let requests end, then the workers, then the server. Connections are bounded in number, in all and
+per address, and in the time of a head. Uvicorn waits for the head of a request as long as a client likes; here a
+connection is closed if a head is late, and a connection beyond the bound displaces the one that has waited for its
+client for the longest: for the head of a request, or for the body of one that needs no token.
+"""
+
+import asyncio
 import gc
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evenhand.programme.api.app import create_app
-from evenhand.programme.api.connections import Connection
+from evenhand.programme.api.middleware import is_open
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.programme import Programme
-
-GRACE = 10
-"""Seconds that requests have to end when the server is stopped."""
 
 BACKLOG = 256
 """Connections that are accepted at once, before any of them is served."""
 
-OTHER_FILES = 256
-"""Open files beside connections: the database, the workers, uploads."""
 
-UNREAD = 60
-"""Seconds after which a client that does not read its answer is cut off."""
+class Connection(H11Protocol):
+    """A connection of a client."""
+
+    settings: ClassVar[Settings]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head, and make room for this connection."""
+        super().connection_made(transport)
+        self._idle_since, self._late = self.loop.time(), cast(asyncio.TimerHandle | None, None)
+        self._watch_head()
+        there = [one for one in cast(Iterable[Connection], self.connections) if not one.transport.is_closing()]
+        same = [one for one in there if one.address == self.address]
+        is_bounded = self.address not in self.settings.proxies
+        if is_bounded and len(same) > self.settings.connections_per_address:
+            _displace(same)
+        elif len(there) > self.settings.connections:
+            _displace(there)
+
+    @property
+    def address(self) -> str:
+        """The address of the client, or of the proxy before it."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_idle(self) -> bool:
+        """No request is in progress."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def awaits_client(self) -> bool:
+        """It waits for an unknown client; such a connection may be displaced."""
+        return self.is_idle or (self.cycle.more_body and is_open(self.cycle.scope["path"]))
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        self._watch_head()
+
+    def _watch_head(self) -> None:
+        """Close the connection if it is still idle after a while, from the first byte that came while it was idle."""
+        if not self.is_idle:
+            self._stop_watching()
+        elif self._late is None:
+            self._late = self.loop.call_later(self.settings.slowest_head, self.transport.abort)
+
+    def _stop_watching(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_watching()
+        super().connection_lost(exc)
+
+
+def _displace(connections: list[Connection]) -> None:
+    """Close the connection that has waited for its client for the longest: the newest, if all others are answered."""
+    min((one for one in connections if one.awaits_client), key=lambda one: one._idle_since).transport.abort()
 
 
 class Server(uvicorn.Server):
@@ -74,7 +139,7 @@ def serve(programme: Programme, settings: Settings, listener: socket.socket) -> 
 
 def _open_files(connections: int) -> int:
     """Let this process have the files that so many connections need; the number of connections for which it can."""
-    more = BACKLOG + OTHER_FILES
+    more = 2 * BACKLOG  # those not yet counted, and files: the database, the workers, uploads
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < connections + more:
         soft = connections + more if hard == resource.RLIM_INFINITY else min(connections + more, hard)
@@ -99,7 +164,7 @@ def configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
         forwarded_allow_ips=list(settings.proxies),
         backlog=BACKLOG,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=10,
         h11_max_incomplete_event_size=64 * 1024,
         lifespan="on",
         loop="asyncio",
@@ -107,8 +172,13 @@ def configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, unread: float = 60.0) -> socket.socket:
     """A socket at a host and port.
+
+    Args:
+        host: name or address.
+        port: 0 for one that is free.
+        unread: seconds after which a client that does not read its answer is cut off.
 
     Raises:
         OSError: it is in use, or the host does not exist.
@@ -120,7 +190,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * unread))
         listener.listen(BACKLOG)  # clients can connect before the server is ready
     except OSError:
         listener.close()

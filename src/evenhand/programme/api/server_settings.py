@@ -9,9 +9,6 @@ import psutil
 from evenhand.errors import InvalidInputError
 from evenhand.programme.api.auth import Role, Tokens
 
-MEGABYTE = 2**20
-"""Bytes."""
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -35,13 +32,13 @@ class Settings:
     session: float = 7 * 86400.0
     """Seconds after which a browser must sign in again."""
 
-    largest_body: int = 16 * MEGABYTE
+    largest_body: int = 16 * 2**20
     """Bytes of the largest request."""
 
     largest_open_body: int = 4096
     """Bytes of the largest request that needs no token, such as signing in."""
 
-    held_bodies: int = 64 * MEGABYTE
+    held_bodies: int = 64 * 2**20
     """Bytes of the requests of one client that are under way at the same time."""
 
     slowest_head: float = 10.0
@@ -74,6 +71,9 @@ class Settings:
     job_memory: int = field(default_factory=lambda: psutil.virtual_memory().total // 2)
     """Bytes of memory that one long computation may use."""
 
+    kept_jobs: int = 200
+    """Ended computations that stay available."""
+
     kept_models: int = 32
     """Solved models that `/v1/decide` remembers."""
 
@@ -87,7 +87,10 @@ class Settings:
     """Seconds between two looks whether the model still fits what is seen."""
 
     refit_seconds: float = 45.0
-    """Approximate limit of solving for a proposed model."""
+    """Approximate limit of solving for a refitted model, and of the price of fairness on the page."""
+
+    what_if_seconds: float = 20.0
+    """Approximate limit of a what-if on the page."""
 
     labels: dict[str, str] = field(default_factory=dict)
     """Words for the page, such as that this is a demonstration."""

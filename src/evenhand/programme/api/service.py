@@ -1,8 +1,17 @@
-"""All that a server has, in one object that requests find."""
+"""The service: a programme with its jobs, its cache of plans, its sessions, and the checks in the background.
+
+In the background a server solves again after drift of the roster or the gap, and proposes a refit after drift of the
+model. Each check runs periodically and soon after a change, and submits a job if needed. Nothing is adopted.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import io
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
 from typing import Any
 
 import anyio.to_thread
@@ -10,21 +19,88 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import EvenhandError
-from evenhand.programme.api.auth import Sessions
-from evenhand.programme.api.background import DriftMonitor, ResolveMonitor
+from evenhand.model.io import load
+from evenhand.planning.plan import Plan
+from evenhand.programme.api.auth import Holder, Sessions
 from evenhand.programme.api.jobs import Job, Jobs, name_of
-from evenhand.programme.api.plan_cache import PlanCache
+from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
-from evenhand.programme.certificates import numbers_of
+from evenhand.programme.certificates import METHOD, Certificate, numbers_of, plan_from_bytes
 from evenhand.programme.programme import Programme
 
-THREADS = 12
-"""Requests that speak to the database at a time: there are 15 connections to it, and some are for work behind them."""
+log = logging.getLogger("evenhand.programme.api")
+
+
+class PlanCache:
+    """Plans of solved models for `/v1/decide`; the most recently used are cached.
+
+    A model is known by a digest of what it is solved for. The first time it is solved by a worker, and its policy is
+    read from the bytes of its file, as `evenhand act` reads it.
+    """
+
+    def __init__(self, jobs: Jobs, most: int, metrics: Metrics) -> None:
+        """Create an empty cache.
+
+        Args:
+            jobs: where models are solved.
+            most: size of the cache.
+            metrics: where they are counted.
+        """
+        self._jobs, self._most, self._metrics = jobs, most, metrics
+        self._plans: OrderedDict[str, Plan] = OrderedDict()
+        self._coming: dict[str, tuple[Job, asyncio.Task[Plan | Job]]] = {}
+
+    async def plan(self, model: dict[str, Any], how: dict[str, Any], patience: float, holder: Holder) -> Plan | Job:
+        """The plan of a model; or the job that solves it, if that takes longer or failed.
+
+        Args:
+            model: as a model file has it.
+            how: arguments of the solution beside the model.
+            patience: seconds to wait.
+            holder: holder of the token of the request.
+
+        Raises:
+            ModelError: with every fault of the model.
+        """
+        body = json.dumps(model).encode()
+        digest = sha256(json.dumps(how, sort_keys=True).encode() + b"\n" + body).hexdigest()
+        self._metrics.decided.labels("yes" if digest in self._plans else "no").inc()
+        if digest in self._plans:
+            self._plans.move_to_end(digest)
+            return self._plans[digest]
+        await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # raises faults before any waiting
+        if digest in self._plans:  # an equal request was answered in the meantime
+            return self._plans[digest]
+        if digest not in self._coming:
+            name = f"decide-{digest[:32]}"
+            known = self._jobs.find(name)
+            if known is not None and known.has_ended:  # its plan was evicted
+                self._jobs.forget(name)
+            job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, role=holder.role))
+            self._coming[digest] = job, asyncio.create_task(self._store(digest, job))
+        job, task = self._coming[digest]
+        self._jobs.join(job, holder.name, holder.role)
+        await asyncio.wait({task}, timeout=patience)
+        return task.result() if task.done() else job
+
+    async def _store(self, digest: str, job: Job) -> Plan | Job:
+        """Store the plan of a job in any case, also if no request waits for it."""
+        try:
+            await job.ended()
+            if job.status != "done":
+                return job
+            self._plans[digest] = plan = await asyncio.to_thread(plan_from_bytes, job.data)
+            job.data = b""
+            while len(self._plans) > self._most:
+                self._plans.popitem(last=False)
+            return plan
+        finally:
+            del self._coming[digest]
 
 
 class Service:
-    """All that a server has."""
+    """All that a server has, in one object that requests find."""
 
     def __init__(self, programme: Programme, settings: Settings) -> None:
         """Nothing runs yet.
@@ -36,84 +112,172 @@ class Service:
         self.programme, self.settings = programme, settings
         self.metrics = Metrics()
         self.sessions = Sessions(settings.session)
-        self.stopping = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self.jobs = Jobs(settings, self.metrics)
-        self.decider = PlanCache(self.jobs, settings.kept_models, self.metrics)
-        self.solver = ResolveMonitor(programme, self.jobs, settings.look_every)
-        self.drift = DriftMonitor(programme, self.jobs, settings.judge_every, settings.refit_seconds)
+        self.plans = PlanCache(self.jobs, settings.kept_models, self.metrics)
+        self.is_stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._settled: set[str] = set()
 
-    async def suppose(self, request: dict[str, Any], owner: str) -> Job:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """From the first request to the last."""
+        # 15 connections to the database, of which some are for work behind the requests.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = 12
+        self._loop = asyncio.get_running_loop()
+        self.jobs.start()
+        every = self.settings.judge_every
+        checks = [
+            asyncio.create_task(self._repeat(self._check_policy, self.settings.look_every, self._wake)),
+            asyncio.create_task(self._repeat(self._check_model, every, asyncio.Event(), first=every)),
+        ]
+        try:
+            yield
+        finally:
+            self._end_streams()
+            for check in checks:
+                check.cancel()
+            await asyncio.gather(*checks, return_exceptions=True)
+            await self.jobs.stop()
+
+    def look(self) -> None:
+        """Check the policy soon; called by any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    def stop_soon(self) -> None:
+        """End all streams; called by the handler of a signal."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._end_streams)
+
+    def _end_streams(self) -> None:
+        self.is_stopping = True
+        for job in self.jobs.all():
+            job.change()
+
+    # Jobs of the programme
+
+    def _job(self, kind: str, about: list[Any], arguments: dict[str, Any], **more: Any) -> Job:
+        """Return a job that is identified by its subject and its arguments, not by its requester."""
+        address = self.programme.store.full_address
+        own = {name: value for name, value in arguments.items() if name not in ("who", "key")}
+        return Job(name_of(kind, *about, own), kind, arguments | {"address": address}, **more)
+
+    def _present(self) -> list[Any]:
+        """Return what identifies the present model and roster."""
+        return [self.programme.status().model, [list(row) for row in numbers_of(self.programme.arms())]]
+
+    def _solve_job(self, arguments: dict[str, Any], owner: str = "") -> Job:
+        # With the policy in use: an earlier policy is solved again if another one has replaced it.
+        about = [*self._present(), self.programme.needs_solving().policy]
+        return self._job("solve", about, arguments, owner=owner)
+
+    async def solve(
+        self, method: str = METHOD, seconds: float | None = None, who: str = "", key: str | None = None, owner: str = ""
+    ) -> Job:
+        """Submit a job that solves for the present roster."""
+        arguments = {"method": method, "seconds": seconds, "who": who, "key": key}
+        return self.jobs.submit(await run_in_threadpool(self._solve_job, arguments, owner))
+
+    async def refit(self, arguments: dict[str, Any], owner: str) -> Job:
+        """Submit a job that fits the model to the records; arguments as of `Programme.refit`."""
+        events = (await run_in_threadpool(self.programme.status)).events
+        return self.jobs.submit(self._job("refit", [events], arguments, owner=owner))
+
+    async def price(self, owner: str) -> Job:
+        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`."""
+        about, status = await run_in_threadpool(self._present), await run_in_threadpool(self.programme.status)
+        return self._job("price", [*about, status.welfare], {"seconds": self.settings.refit_seconds}, owner=owner)
+
+    async def suppose(self, arguments: dict[str, Any], owner: str) -> Job:
         """Begin to compute a what-if, or join the one that is under way or done already.
 
         The best earlier answer under a smaller or the same budget competes, of any client, so that more is never worse
         from one answer to the next.
 
         Args:
-            request: `budget`, `welfare` and `seconds`, as of `Programme.suppose`.
+            arguments: `budget`, `welfare` and `seconds`, as of `Programme.suppose`.
             owner: the name of the token.
         """
-        subject, policy, budget = await run_in_threadpool(self._subject, request)
-        name = name_of("what-if", subject, policy, request)
+        subject, policy, budget = await run_in_threadpool(self._subject, arguments)
 
-        def best() -> Job | None:
-            return max(self._supposed(subject, budget), key=_welfare_of, default=None)
-
-        known, earlier = self.jobs.find(name), best()
-        if known is not None and known.status == "done" and earlier and _welfare_of(earlier) > _welfare_of(known):
-            self.jobs.forget(name)
-            owner = known.owner
-        secret = {"address": self.programme.store.full_address, "subject": subject}
-        body = lambda: b"" if (found := best()) is None else found.data  # noqa: E731  # as of when it begins
-        return self.jobs.submit(Job(name, "what-if", request, secret, owner=owner, prepare=body))
-
-    def _subject(self, request: dict[str, Any]) -> tuple[str, str | None, dict[str, float] | None]:
-        """Return the subject of a what-if, the policy in use, and the whole budget; None if it is invalid."""
-        programme = self.programme
-        status, policy = programme.status(), programme.needs_solving().policy
-        numbers = [list(row) for row in numbers_of(programme.arms())]
-        about = name_of("about", status.model, numbers, request["welfare"] or status.welfare)
-        try:
-            problem = programme.present_problem()[0]
-            return about, policy, problem.with_budget(request["budget"] or status.budget).named_budget
-        except EvenhandError:  # the job reports the error
-            return about, policy, None
-
-    def _supposed(self, subject: str, budget: dict[str, float] | None) -> list[Job]:
-        """Return finished what-ifs on the same subject under budgets that are contained in another."""
-
-        def competes(job: Job) -> bool:
-            if budget is None or job.answer is None or job.secret.get("subject") != subject:
+        def is_comparable(job: Job) -> bool:
+            if budget is None or job.answer is None or job.subject != subject:
                 return False
             return all(amount <= budget[name] for name, amount in job.answer["budget"].items())
 
-        return [job for job in self.jobs.all() if competes(job)]
+        def best() -> Job | None:
+            return max(filter(is_comparable, self.jobs.all()), key=_welfare_of, default=None)
 
-    def look(self) -> None:
-        """Look soon whether to solve anew; called by any thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self.solver.look)
+        def body() -> bytes:
+            return b"" if (found := best()) is None else found.data
 
-    def stop_soon(self) -> None:
-        """End all streams; called by the handler of a signal."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self.stopping.set)
+        job = self._job("what-if", [subject, policy], arguments, body=body, subject=subject, owner=owner)
+        known, earlier = self.jobs.find(job.id), best()
+        if known is not None and known.status == "done" and earlier and _welfare_of(earlier) > _welfare_of(known):
+            self.jobs.forget(known.id)
+            job.owner = known.owner
+        return self.jobs.submit(job)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """From the first request to the last."""
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        self._loop = asyncio.get_running_loop()
-        self.jobs.start()
-        self.solver.start()
-        self.drift.start()
+    def _subject(self, arguments: dict[str, Any]) -> tuple[str, str | None, dict[str, float] | None]:
+        """Return the subject of a what-if, the policy in use, and the whole budget; None if it is invalid."""
+        status, policy = self.programme.status(), self.programme.needs_solving().policy
+        subject = name_of("about", *self._present(), arguments["welfare"] or status.welfare)
         try:
-            yield
-        finally:
-            self.stopping.set()
-            await self.solver.stop()
-            await self.drift.stop()
-            await self.jobs.stop()
+            problem = self.programme.present_problem()[0]
+            return subject, policy, problem.with_budget(arguments["budget"] or status.budget).named_budget
+        except EvenhandError:  # the job reports the error
+            return subject, policy, None
+
+    # Checks in the background
+
+    async def _repeat(
+        self, check: Callable[[], Awaitable[None]], every: float, wake: asyncio.Event, first: float = 0.0
+    ) -> None:
+        """Check after `first` seconds, then every so many and after every wake."""
+        await asyncio.sleep(first)
+        while True:
+            wake.clear()  # before the check, so that changes during it cause another one
+            try:
+                await check()
+            except (EvenhandError, RequestError) as error:  # retried at the next check
+                log.warning("background check failed: %s", type(error).__name__)
+            except Exception as error:  # noqa: BLE001  # logged; the checks must go on
+                RequestError.of(error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(wake.wait(), every)
+
+    async def _finish(self, job: Job) -> Job | None:
+        """Run a job to its end, unless it was settled before; a job is settled if repeating it is pointless."""
+        if job.id in self._settled:
+            return None
+        job = self.jobs.submit(job)
+        await job.ended()
+        if job.problem is None or job.problem["status"] != 503:
+            self._settled.add(job.id)
+        return job
+
+    async def _check_policy(self) -> None:
+        """Solve again if the roster, the model or the gap has drifted beyond its bound; else certify the policy."""
+        drift = await asyncio.to_thread(self.programme.needs_solving)
+        if drift.needed:
+            arguments = {"method": METHOD, "seconds": None, "who": "server", "key": None}
+            await self._finish(await asyncio.to_thread(self._solve_job, arguments))
+            return
+        wanted = await asyncio.to_thread(self.programme.uncertified)
+        if wanted is None:
+            return
+        job = await self._finish(self._job("certify", [wanted[0], [list(row) for row in wanted[1]]], {}))
+        if job is not None and job.status == "done" and job.answer is not None:
+            self.programme.learn_certificate(Certificate.of(job.answer))
+            self._wake.set()  # the next check compares its gap
+
+    async def _check_model(self) -> None:
+        """Test the model after every `DriftBounds.records` reports, and propose a refit if it is rejected."""
+        due = await asyncio.to_thread(self.programme.question)
+        if due is not None:
+            about = [due.model, due.since, due.number, due.bounds.to_dict()]
+            await self._finish(self._job("drift", about, {"seconds": self.settings.refit_seconds, "who": "server"}))
 
 
 def _welfare_of(job: Job) -> float:

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -20,22 +21,17 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "evenhand_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
-        )
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        self.requests = counter("evenhand_requests", "Requests answered.", ["method", "route", "status"])
         self.seconds = Histogram(
             "evenhand_request_seconds", "Time to answer.", ["method", "route"], buckets=SECONDS, registry=self.registry
         )
-        self.open = Gauge("evenhand_requests_open", "Requests being answered.", registry=self.registry)
-        self.refused = Counter(
-            "evenhand_refused", "Requests refused before they were read.", ["why"], registry=self.registry
-        )
-        self.jobs = Counter("evenhand_jobs", "Computations that ended.", ["kind", "status"], registry=self.registry)
-        self.waiting = Gauge("evenhand_jobs_waiting", "Computations that wait.", registry=self.registry)
-        self.decided = Counter(
-            "evenhand_decide_models", "Requests to decide, by whether the model was cached.", ["cached"],
-            registry=self.registry,
-        )  # fmt: skip
+        self.open = gauge("evenhand_requests_open", "Requests being answered.")
+        self.refused = counter("evenhand_refused", "Requests refused before they were read.", ["why"])
+        self.jobs = counter("evenhand_jobs", "Computations that ended.", ["kind", "status"])
+        self.waiting = gauge("evenhand_jobs_waiting", "Computations that wait.")
+        about = "Requests to decide, by whether the model was cached."
+        self.decided = counter("evenhand_decide_models", about, ["cached"])
 
     def text(self) -> bytes:
         """All of them."""

@@ -1,13 +1,13 @@
 """Signing in and out, stopping long work, and the files of the page."""
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import HTMLResponse, Response
 
 from evenhand.programme.api.auth import cookie, session_names
 from evenhand.programme.api.problem_details import ErrorView, RequestError
 from evenhand.programme.api.service import service_of
-from evenhand.programme.web.layout import Sending, show, to
-from evenhand.programme.web.render import MEDIA_TYPES, Frame, static_files
+from evenhand.programme.web.layout import Sending, to
+from evenhand.programme.web.render import MEDIA_TYPES, Frame, render, static_files
 
 router = APIRouter(include_in_schema=False)
 
@@ -26,13 +26,14 @@ async def stop_work(number: str, request: Request, form: Sending) -> Response:
 
 
 @router.get("/login")
-def show_login(request: Request) -> Response:
-    """The page that asks for a token."""
+def show_login() -> Response:
+    """Ask for a token."""
     return _login(None)
 
 
-def _login(refusal: ErrorView | None, status: int = 200) -> Response:
-    return show("login.html", {"title": "Sign in", "frame": Frame("evenhand", "", ()), "refusal": refusal}, status)
+def _login(refusal: ErrorView | None) -> Response:
+    facts = {"title": "Sign in", "frame": Frame("evenhand", "", ()), "refusal": refusal}
+    return HTMLResponse(render("login.html", facts), refusal.status if refusal else 200)
 
 
 @router.post("/login")
@@ -44,7 +45,7 @@ def sign_in(request: Request, form: Sending) -> Response:
     token = form.text("token")
     if tokens.holder(token) is None:
         request.state.guess()
-        return _login(ErrorView("This token is invalid", (), "Copy the whole of it, or ask for a new one."), 401)
+        return _login(ErrorView("This token is invalid", (), "Copy the whole of it, or ask for a new one.", 401))
     _end_sessions(request)
     answer = to("/")
     answer.set_cookie(**cookie(_host(request), sessions.open(token), sessions.seconds))

@@ -1,8 +1,6 @@
-"""Helpers of the page's routes: forms, answers and the frame of every view."""
+"""Helpers of the page's routes: the frame of every view, forms, answers, jobs and events."""
 
-import io
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from html import unescape
 from typing import Annotated, Any
 from urllib.parse import unquote_plus, urlencode
@@ -11,69 +9,77 @@ from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.errors import InvalidInputError
-from evenhand.model.io.text_table import Table, read_table
-from evenhand.programme.api.dependencies import who_of
+from evenhand.errors import EvenhandError
 from evenhand.programme.api.jobs import Job
+from evenhand.programme.api.problem_details import ErrorView
+from evenhand.programme.api.routes import who_of
 from evenhand.programme.api.service import service_of
+from evenhand.programme.ledger import Event
 from evenhand.programme.programme import Programme
-from evenhand.programme.web.forms import Form, read_form
+from evenhand.programme.web.forms import Form, read_form, refusal_of, sent_rows
 from evenhand.programme.web.paged_table import TableQuery
 from evenhand.programme.web.render import Frame, render
+from evenhand.report.summary import Table
 
 WHO = "evenhand_who"
-"""The cookie in which a browser keeps the name that was typed last."""
+"""The cookie with the name that was typed last."""
 
 
-@dataclass(frozen=True)
-class JobView:
-    """Long work, as the page shows it."""
-
-    id: str
-    title: str
-    message: str
-    progress: float
-    back: str
-
-    @property
-    def cancel(self) -> str:
-        """Address of cancellation."""
-        return f"/computing/{self.id}/stop"
+def programme_of(request: Request) -> Programme:
+    """The programme that is served."""
+    return service_of(request).programme
 
 
-def work_of(job: Job | None, title: str, back: str) -> JobView | None:
-    """A job that is under way; None where there is none, or it has ended."""
-    if job is None or job.has_ended:
-        return None
-    return JobView(job.id, title, job.message, job.progress, back)
+def query_of(request: Request, path: str = "") -> TableQuery:
+    """Return the query of the address."""
+    return TableQuery(path or request.url.path, dict(request.query_params))
 
 
-def frame_of(request: Request, view: str, name: str, events: int = 0) -> Frame:
-    """The frame around a view.
+async def _form_of(request: Request) -> Form:
+    """Parse the form that was sent in a thread: a large one takes a while."""
+    return await run_in_threadpool(read_form, await request.body(), request.headers.get("content-type", ""))
+
+
+Sending = Annotated[Form, Depends(_form_of)]
+"""The form that was sent, as an argument of a route."""
+
+
+def show(
+    request: Request, template: str, title: str, refusal: ErrorView | None, form: Form | None = None, **values: Any
+) -> HTMLResponse:
+    """Return a view in its frame.
 
     Args:
         request: what is answered.
-        view: its address.
-        name: of the programme.
-        events: how many there are in its log.
+        template: name of the file without its suffix.
+        title: of the view.
+        refusal: what was refused, if anything.
+        form: the form that was refused, or is to be continued.
+        values: further values of the template.
     """
-    service = service_of(request)
-    holder = request.state.holder
-    label, offer = service.settings.labels.get("demo", ""), service.programme.offered()
-    return Frame(
-        name=name,
-        view=view,
+    service, holder = service_of(request), request.state.holder
+    status, offer = service.programme.status(), service.programme.offered()
+    demo = service.settings.labels.get("demo", "")
+    frame = Frame(
+        name=status.name,
+        view={"today": "/", "arm": "/arms", "what_if": "/what-if"}.get(template, f"/{template}"),
         holder=holder.name if service.settings.tokens is not None else "",
         may_write=holder.may("write"),
-        events=events,
-        label=f"This is a demonstration with {label}: try anything." if label else "",
+        events=status.events,
+        has_plan=service.programme.current_plan_number() is not None,
+        label=f"This is a demonstration with {demo}: try anything." if demo else "",
         offered=None if offer is None else offer.refit,
     )
-
-
-def show(template: str, facts: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-    """A page."""
-    return HTMLResponse(render(template, facts), status)
+    typed = unescape(unquote_plus(request.cookies.get(WHO, "")))[:200]
+    facts = {
+        "title": title,
+        "frame": frame,
+        "refusal": refusal,
+        "event": None if refusal else event_of(service.programme, query_of(request).text("event")),
+        "who": (form.text("who") if form else "") or typed,
+        "arm_address": arm_address,
+    }
+    return HTMLResponse(render(f"{template}.html", facts | values), refusal.status if refusal else 200)
 
 
 def to(path: str, **request: object) -> RedirectResponse:
@@ -82,23 +88,38 @@ def to(path: str, **request: object) -> RedirectResponse:
     return RedirectResponse(f"{path}?{urlencode(fields)}" if fields else path, 303)
 
 
-async def form_of(request: Request) -> Form:
-    """The form that was sent, parsed in a thread: a large one takes a while."""
-    return await run_in_threadpool(read_form, await request.body(), request.headers.get("content-type", ""))
+def author(request: Request, form: Form) -> dict[str, Any]:
+    """Return the author of an event and the idempotency key of a form."""
+    return {"who": who_of(request, form.text("who")[:200] or None), "key": form.text("key") or None}
 
 
-Sending = Annotated[Form, Depends(form_of)]
-"""The form that was sent, as an argument of a route."""
+def submit(
+    request: Request,
+    form: Form,
+    what: str,
+    write: Callable[..., int | None],
+    again: Callable[[ErrorView, Table | None], Response],
+    path: str = "/",
+    **query: str,
+) -> Response:
+    """Write into the programme, and go to the view that reports the event; or show what was refused.
 
-
-def query_of(request: Request) -> TableQuery:
-    """Return the query of the address."""
-    return TableQuery(request.url.path, dict(request.query_params))
-
-
-def writer_of(request: Request, form: Form) -> str:
-    """Return the author of an event."""
-    return who_of(request, form.text("who")[:200] or None)
+    Args:
+        request: what is answered.
+        form: the form that was sent.
+        what: was not done, if it is refused.
+        write: called with `who` and `key`; returns the number of the event.
+        again: the view with an error, the table that was sent with its faults, and the form as it was sent.
+        path: address of the view.
+        query: of that address.
+    """
+    try:
+        event = write(**author(request, form))
+    except EvenhandError as error:
+        sent = sent_rows(form, error)
+        return remembers(again(refusal_of(error, what, sent is not None), sent), form)
+    service_of(request).look()
+    return remembers(to(path, **query, event=event), form)
 
 
 def remembers(response: Response, form: Form) -> Response:
@@ -109,51 +130,42 @@ def remembers(response: Response, form: Form) -> Response:
     return response
 
 
-def typed_name(request: Request, form: Form | None = None) -> str:
-    """The name that was typed last."""
-    given = form.text("who") if form is not None else ""
-    return given or unescape(unquote_plus(request.cookies.get(WHO, "")))[:200]
-
-
 def arm_address(name: str) -> str:
     """Return the address of an arm's page."""
     return f"/arms/one?{urlencode({'arm': name})}"
 
 
-def programme_of(request: Request) -> Programme:
-    """The programme that is served."""
-    return service_of(request).programme
+# Jobs
 
 
-def table_of(body: bytes, name: str) -> Table:
-    """A table that was sent, under the name of its file; rows of a wrong length are reported with its other faults."""
-    return replace(read_table(io.BytesIO(body), "csv", ragged=True), source=name)
+def work_of(job: Job | None, title: str, back: str) -> dict[str, Any] | None:
+    """Return a job that is under way; None if there is none, or it has ended."""
+    if job is None or job.has_ended:
+        return None
+    return {"id": job.id, "title": title, "message": job.message, "progress": job.progress, "back": back}
 
 
-def budget_of(form: Form, usual: Mapping[str, float]) -> dict[str, float] | None:
-    """Return the budget of a form; None if it is the usual one.
+def failure_of(job: Job | None, what: str, advice: str = "Change the request and repeat it.") -> ErrorView | None:
+    """Return the error of a job that failed or was cancelled."""
+    if job is None or not job.has_ended or job.status == "done":
+        return None
+    if job.problem is None:
+        return ErrorView(what, (f"It was stopped: {job.message}.",), "Ask for it again.")
+    faults = tuple(str(fault["message"]) for fault in job.problem["faults"]) or (str(job.problem["detail"]),)
+    return ErrorView(what, faults, advice)
 
-    Raises:
-        InvalidInputError: it is not a number.
+
+# Events
+
+
+def event_of(programme: Programme, number: str) -> Event | None:
+    """Return an event by its number in an address; None if there is none.
+
+    Args:
+        programme: whose log is read.
+        number: as it stands in the address.
     """
-    given = dict(zip(form.texts("resource"), form.texts("budget"), strict=False))
-    found: dict[str, float] = {}
-    for name, there in usual.items():
-        text = given.get(name, "")
-        try:
-            found[name] = float(text) if text else there
-        except ValueError:
-            raise InvalidInputError(f"{name}: expected a number, got {text[:40]!r}") from None
-    return None if found == dict(usual) else found
-
-
-def number_of(form: Form, name: str) -> int:
-    """A whole number that stands in a hidden field.
-
-    Raises:
-        InvalidInputError: it is none.
-    """
-    text = form.text(name)
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise InvalidInputError("the form cannot be read; load the page anew, and send it again")
-    return int(text)
+    if not (number.isascii() and number.isdecimal() and 0 < len(number) < 10):
+        return None
+    found = programme.events(after=int(number) - 1, most=1)
+    return found[0] if found and found[0].id == int(number) else None

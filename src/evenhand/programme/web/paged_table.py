@@ -11,9 +11,6 @@ from urllib.parse import urlencode
 
 Row = TypeVar("Row")
 
-ROWS = 100
-"""Of one page of a table."""
-
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -71,24 +68,25 @@ def _word(value: object) -> str:
 def list_rows(
     query: TableQuery,
     rows: Sequence[Row],
-    keys: Mapping[str, Callable[[Row], Any]],
+    keys: Mapping[str, Callable[[Row], tuple[Any, ...]]],
     keep: Callable[[Row], bool],
     usual: str,
-    size: int = ROWS,
+    name: Callable[[Row], str],
+    size: int = 100,
 ) -> Listing[Row]:
-    """A page of rows.
+    """Return a page of rows.
 
     Args:
         query: of the address.
         rows: all of them.
-        keys: what they can be sorted by.
+        keys: sort keys by name; equal rows are sorted by their own names.
         keep: whether a row passes the filters.
         usual: default sort key.
+        name: name of a row.
         size: of a page.
     """
-    sort = query.text("sort") if query.text("sort") in keys else usual
-    down = query.text("down") == "1"
-    found = sorted((row for row in rows if keep(row)), key=keys[sort], reverse=down)
+    sort, down = query.text("sort") if query.text("sort") in keys else usual, query.text("down") == "1"
+    found = sorted(filter(keep, rows), key=lambda row: (*keys[sort](row), natural(name(row))), reverse=down)
     last = max(1, -(-len(found) // size))
     page = min(query.page, last)
     shown = tuple(found[(page - 1) * size : page * size])

@@ -1,11 +1,13 @@
 """From templates to HTML: every text is escaped, and an undefined name in a template is an error."""
 
+import base64
 import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from html import unescape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,7 @@ from markupsafe import Markup
 
 from evenhand._version import __version__
 from evenhand.display import counted
-from evenhand.programme.web.figures import image
-from evenhand.report.format import amount, number
+from evenhand.report.format import amount, number, percent
 from evenhand.report.html import typeset
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Frame:
     """Name of the token; empty if none is required."""
     may_write: bool = True
     events: int = 0
+    has_plan: bool = False
+    """Whether a plan is open."""
     label: str = ""
     """Notice about this server, such as that it is a demonstration."""
     offered: int | None = None
@@ -57,8 +60,8 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"moment": moment, "amount": amount, "number": number, "plain": plain, "image": image}
-    made.filters["typeset"] = typeset
+    made.filters |= {"moment": moment, "amount": amount, "number": number, "percent": percent, "plain": plain}
+    made.filters |= {"image": image, "typeset": typeset}
     made.globals |= {"static": static_address, "counted": counted, "version": __version__, "key": new_key}
     return made
 
@@ -84,6 +87,19 @@ def static_files() -> dict[str, bytes]:
 def static_address(name: str) -> str:
     """Return the address of a file of `static`, with a digest so that browsers may cache it."""
     return f"/static/{name}?v={hashlib.sha256(static_files()[name]).hexdigest()[:12]}"
+
+
+def image(svg: str) -> Markup:
+    """Return an SVG element of `report.plots.svg` as an image with its label.
+
+    The content security policy forbids inline styles, which matplotlib writes; an image may contain them.
+    """
+    root = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" font-family="sans-serif" '
+    )
+    label = unescape(svg.partition('aria-label="')[2].partition('"')[0])
+    data = base64.b64encode(svg.replace("<svg ", root, 1).encode()).decode()
+    return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, label)
 
 
 def moment(at: str | None) -> Markup:

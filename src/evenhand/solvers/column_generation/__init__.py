@@ -10,17 +10,15 @@ a constant c with W(v) <= g.v + c for every v. The *oracle* maximises g.V^pi ove
 can. Its bound on that maximum bounds the welfare of every policy, and its policies are new vectors. With an exact
 oracle the two meet at the optimum.
 
-    oracle     protocol of the oracle: `Oracle`, `Priced`; the result: `Mixture`
-    master     the best mixture of known vectors, by cuts of the welfare
-    leximin    raising the least value of known vectors; leximin stage by stage
-    shares     the best mixture of vectors that do not grow: `best_shares`
+    master     the best mixture of known vectors, by cuts of the welfare; protocol of the oracle; the result `Mixture`
+    shares     vectors that do not grow: raising the least value, leximin stage by stage, `best_shares`
     generate   the loop with an exact oracle: `best_mixture`
     improve    the loop with an oracle that is not exact: `improve`
 """
 
 from evenhand.solvers.column_generation.generate import best_mixture
 from evenhand.solvers.column_generation.improve import Round, improve
-from evenhand.solvers.column_generation.oracle import Mixture, Oracle, Priced
+from evenhand.solvers.column_generation.master import Mixture, Oracle, Priced
 from evenhand.solvers.column_generation.shares import best_shares
 from evenhand.solvers.welfare_cuts import Support
 

@@ -10,7 +10,7 @@ numbers of very different size leave master and oracle no digits to distinguish 
 proved so far: the gap that it reports is a true one.
 
 Floors and the domain of power means are reached by raising the least value over all policies, leximin by raising it
-stage by stage: with multipliers y of the level program (`leximin`), no policy raises the level above
+stage by stage: with multipliers y of the level program (`shares`), no policy raises the level above
 max_pi y.V - y.due.
 """
 
@@ -21,9 +21,8 @@ import numpy as np
 
 from evenhand.errors import InfeasibleError, InvalidInputError, NotConvergedError, OutOfDomainError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic
-from evenhand.solvers.column_generation.leximin import Raised, holding_members, raise_fixed
-from evenhand.solvers.column_generation.master import FLOOR_SLACK, Master
-from evenhand.solvers.column_generation.oracle import Mixture, Oracle
+from evenhand.solvers.column_generation.master import FLOOR_SLACK, Master, Mixture, Oracle
+from evenhand.solvers.column_generation.shares import Raised, holding_members, raise_fixed
 from evenhand.solvers.welfare_cuts import Support
 from evenhand.typing import ArrayLike, Floats, Ints
 

@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.model.welfare import Welfare, is_lexicographic
-from evenhand.solvers.column_generation.leximin import ErrorOfSum, Stage, exact_values, leximin_stages
-from evenhand.solvers.column_generation.oracle import Mixture, Oracle
-from evenhand.solvers.column_generation.shares import master_from
+from evenhand.solvers.column_generation.master import Mixture, Oracle
+from evenhand.solvers.column_generation.shares import ErrorOfSum, Stage, exact_values, leximin_stages, master_from
 from evenhand.solvers.welfare_cuts import Support
 from evenhand.typing import ArrayLike, Floats, Ints
 

@@ -1,4 +1,6 @@
-"""Master problem: the best mixture of known vectors, and a support of the welfare there.
+"""Master problem and oracle of column generation.
+
+The master: the best mixture of known vectors, and a support of the welfare there.
 
     max W(V theta)   subject to   theta in the simplex,   S theta >= f   (floors)
 
@@ -9,16 +11,23 @@ by cuts of the welfare (`welfare_cuts`): with the tangents at the points so far,
 Every program gives new points: its own theta, and the best point between it and the best one so far. The search ends
 when the program's optimum exceeds the welfare by no more than the precision. The multipliers of the cuts make a support
 of the welfare, those of the floors their prices phi. Cuts hold for every vector, so they stay when vectors are added.
+
+The oracle returns, for given weights, policies that do well by the weighted sum, and a bound on every policy:
+
+    exact dynamic programming    `solvers.pricing.TabularPricing`: one best policy, and a bound as tight as required
+    weighted index policies      in `planning`: several policies that need no joint table, and the bound of the
+                                 relaxation at these weights, which no policy need attain
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from evenhand.errors import NotConvergedError, OutOfDomainError
 from evenhand.model.welfare import Welfare
-from evenhand.solvers._highs import LinearProgram, solve_program
+from evenhand.solvers.highs import LinearProgram, solve_program
 from evenhand.solvers.welfare_cuts import Cuts, Support, best_between, pieces_of
 from evenhand.typing import Floats, Ints
 
@@ -34,6 +43,63 @@ LP_TOLERANCE = 1e-10
 
 STEEPEST = 1e7
 """Ratio of the largest entries of a cut to those of the median cut up to which it enters a program."""
+
+
+# -- the oracle, and the result ---------------------------------------------------------------------------------------
+
+
+class Priced(NamedTuple):
+    """Policies found for some weights."""
+
+    vectors: Floats
+    """(objective, policy) values of one policy or of several, which the oracle stores in this order."""
+
+    bound: float
+    """Upper bound on the weighted sum of every policy."""
+
+    rounding: float = 0.0
+    """Rounding error of the bound: no gap is closed beyond a few times this."""
+
+
+class Oracle(Protocol):
+    """Maximises a weighted sum over all policies and stores the policies it returned."""
+
+    def __call__(self, weights: Floats, tolerance: float) -> Priced:
+        """Return policies that do well by the weighted sum, and a bound on that of every policy.
+
+        Args:
+            weights: (objective,) of the members of welfare, then of the objectives with floors.
+            tolerance: distance of an exact oracle from the best weighted sum, relative to the bound.
+        """
+        ...
+
+    @property
+    def units(self) -> Floats:
+        """(objective,) largest possible magnitude of each objective."""
+        ...
+
+
+@dataclass
+class Mixture:
+    """A mixture of the priced policies, in the order of pricing."""
+
+    shares: Floats
+    """(policy,) share of each priced policy."""
+
+    values: Floats
+    """(objective,) values of the mixture; those with floors come last."""
+
+    welfare: float
+    """Welfare of its members."""
+
+    upper_bound: float
+    """Upper bound on the welfare of every policy."""
+
+    rounds: int = 0
+    """Calls of the oracle."""
+
+
+# -- the master problem -----------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -18,7 +18,7 @@ from scipy.optimize import nnls
 
 from evenhand.display import size_in_words
 from evenhand.errors import TooLargeError
-from evenhand.kernels.lattice import lattice_size
+from evenhand.kernels.lattice import lattice_size, list_amounts
 from evenhand.kernels.splits import Split, factorise
 from evenhand.solvers.counts.post_decision import Slots
 from evenhand.typing import Floats, Ints
@@ -148,25 +148,16 @@ def _serving_order(slots: Slots) -> Ints | None:
 
 
 def list_allocations(slots: Slots, num_points: int) -> Ints:
-    """(allocation, cell) all amounts within the budget: cell by cell, dropping what breaks it."""
-    chosen = np.zeros((1, 0), dtype=np.int32)
-    used = np.zeros((1, len(slots.limit)))
-    for need in slots.needs:
-        # A cell that needs nothing of a resource has any room in it.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(need > 0, np.floor((slots.limit - used) / need), np.inf).min(axis=1, initial=np.inf)
-        number = np.minimum(slots.num_arms - chosen.sum(axis=1), room).astype(np.int64) + 1
-        if number.sum() > MOST_ALLOCATIONS:
+    """(allocation, cell) all amounts within the budget."""
+
+    def check(number: float) -> None:
+        if number > MOST_ALLOCATIONS:
             raise TooLargeError(
-                f"each of {num_points} count states would choose among more than {float(number.sum()):.3g} "
-                f"allocations. {INSTEAD}"
+                f"each of {num_points} count states would choose among more than {number:.3g} allocations. {INSTEAD}"
             )
-        # Every beginning branches into all amounts that still fit, from 0 on.
-        parent = np.repeat(np.arange(len(chosen)), number)
-        amount = np.arange(len(parent)) - np.repeat(np.cumsum(number) - number, number)
-        chosen = np.column_stack([chosen[parent], amount.astype(np.int32)])
-        used = used[parent] + amount[:, None] * need
-    return chosen.astype(np.int64)
+
+    kinds, arms = np.zeros(len(slots.cells), dtype=np.int64), np.array([slots.num_arms])
+    return list_amounts(slots.needs, kinds, arms, slots.limit, check, takes_rest=False)[0].astype(np.int64)
 
 
 # -- arms in extra slots ---------------------------------------------------------------------------------------------

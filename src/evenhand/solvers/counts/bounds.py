@@ -26,12 +26,12 @@ from scipy.special import gammaln
 
 from evenhand.kernels.lattice import multinomial_law
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.counts.transition import UNIT
+from evenhand.solvers.counts.post_decision import UNIT
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from evenhand.solvers.counts.expectation import Outcomes
-    from evenhand.solvers.counts.tables import Tables
+    from evenhand.solvers.counts.improvement import Tables
 
 _NEXT_TO_NOTHING = 1e-6
 """Least scale of a relative gap, as a share of the largest possible value."""
@@ -96,9 +96,8 @@ class Certifier:
             most: the largest.
         """
         slack = self.step_error(value) * self.criterion.total
-        if self.criterion.is_average:
-            return self._widened(least, most, slack)
-        mean, mean_error = self._mean(improved)
+        # An average is between entries of the change: no mean is taken.
+        mean, mean_error = self._mean(improved) if self.criterion.contracts else (0.0, 0.0)
         return self._widened(*self.criterion.bracket(mean, least, most), slack + mean_error)
 
     def settle(self, value: Floats, slack: float) -> Bounds:
@@ -119,7 +118,7 @@ class Certifier:
         low, high = low - slack, high + slack
         scale = max(abs(low), abs(high), _NEXT_TO_NOTHING * self.largest * self.criterion.total)
         excused = slack
-        if self.criterion.num_steps is None:
+        if self.criterion.is_stationary:
             excused = min(slack, LONG * self.error * self.largest * self.criterion.total)
         return Bounds(low, high, slack, scale, excused)
 

@@ -5,8 +5,22 @@ from functools import cached_property
 
 import numpy as np
 
+from evenhand.checks import check_shape
 from evenhand.errors import InvalidInputError
 from evenhand.kernels.lattice import lattice_points
+from evenhand.solvers.counts.bounds import certify_counts
+from evenhand.solvers.counts.improvement import Choice
+from evenhand.solvers.counts.plan import CountPlan
+from evenhand.solvers.counts.policy_iteration import (
+    MOST_ROUNDS,
+    SHRINK,
+    Patience,
+    Progress,
+    apply_policy,
+    induce_backward,
+    iterate,
+)
+from evenhand.solvers.counts.post_decision import surely_one_long_run
 from evenhand.typing import Array, Floats, Ints
 
 
@@ -64,3 +78,65 @@ class CountOptimum:
             allocation[..., state, action] = amounts[..., cell]
         allocation[..., states, self.base] += self.counts[number] - allocation.sum(axis=-1)
         return allocation
+
+
+def solve_counts(
+    plan: CountPlan,
+    initial: Floats,
+    tolerance: float = 1e-7,
+    progress: Progress | None = None,
+    most_rounds: int = MOST_ROUNDS,
+) -> CountOptimum:
+    """The best mean value of identical arms that share a budget.
+
+    Args:
+        plan: the problem, planned (`plan_counts`).
+        initial: (state,) law of an arm's first state.
+        tolerance: how far apart the bounds may be at the end, relative to the value. A finite horizon ends as close as
+            rounding allows.
+        progress: called after each round with its number and the relative gap; of a finite horizon, after each step,
+            with the share of steps to go.
+        most_rounds: when to give up (NotConvergedError).
+
+    Raises:
+        TooLargeError: it would not fit.
+        NotApplicableError: under the criterion average, if the best mean depends on where the arms start.
+    """
+    check_shape(initial, {"state": plan.slots.num_states}, "initial")
+    plan.check_solving()
+    criterion, outcomes = plan.criterion, plan.outcomes
+    certifier = certify_counts(outcomes, criterion, plan.pay.most, initial)
+    base_rewards, value = outcomes.points @ plan.pay.base, np.zeros(plan.num_points)
+
+    def improve(value: Floats) -> tuple[Floats, Choice]:
+        best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
+        return base_rewards + best, choice
+
+    def evaluate(value: Floats, width: float, choice: Choice) -> Floats:
+        follow = outcomes.follow(choice.targets)
+        return apply_policy(certifier, follow, base_rewards + choice.gains, value, SHRINK * width)
+
+    def keep(step: int, choice: Choice) -> None:
+        choices[step] = choice.amounts
+        if progress is not None:
+            progress(criterion.num_layers - step, step / criterion.num_layers)
+
+    if criterion.is_stationary:
+        patience = Patience(criterion, surely_one_long_run(plan.arm), most_rounds=most_rounds)
+        choice, bounds, value, rounds = iterate(certifier, improve, evaluate, value, tolerance, patience, progress)
+        choices: Array = choice.amounts.astype(plan.choices_type)
+    else:
+        rounds = criterion.num_layers
+        choices = np.empty((rounds, plan.num_points, len(plan.slots.cells)), dtype=plan.choices_type)
+        bounds, value = induce_backward(certifier, improve, keep, value)
+    return CountOptimum(
+        lower_bound=bounds.low,
+        upper_bound=bounds.high,
+        cells=plan.slots.cells,
+        base=plan.slots.base,
+        choices=choices,
+        value_function=value,
+        num_arms=plan.slots.num_arms,
+        num_actions=plan.slots.num_actions,
+        rounds=rounds,
+    )

@@ -18,11 +18,10 @@ from evenhand.checks import check_memory, fits_in_memory
 from evenhand.errors import TooLargeError
 from evenhand.kernels.boxes import Pairs, Rows
 from evenhand.kernels.lattice import (
-    branches,
-    fitting_amounts,
     lattice_index,
     lattice_points,
     lattice_size,
+    list_amounts,
     multinomial_law,
 )
 from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
@@ -160,13 +159,21 @@ def read_moves(tables: TypeTables, limit: Floats) -> Moves:
         TooLargeError: there are too many ways.
     """
     # Phase 1: all allocations, and what they use.
-    allocations, used = _list_allocations(tables, limit)
+    cells = np.argwhere(tables.valid)
+
+    def check(number: float) -> None:
+        if number > MOST_PAIRS or not fits_in_memory(number * 40.0 * len(cells), 0.5):
+            raise TooLargeError(f"the arms of one type have over {number:.3g} allocations within the budget. {INSTEAD}")
+
+    kinds, arms = np.zeros(len(cells), dtype=np.int64), np.array([tables.num_arms])
+    chosen, used = list_amounts(tables.usage[tables.valid], kinds, arms, limit, check)
+    allocations = np.zeros((len(chosen), *tables.valid.shape), dtype=np.int32)
+    allocations[:, cells[:, 0], cells[:, 1]] = chosen
     use, uses = _distinct_uses(used, limit)
     # Phase 2: how many arms of each allocation move by which row; cells with the same row add up.
     numbers, rows = distinct_rows(tables.transitions[tables.valid])
-    cells = np.argwhere(tables.valid)
     movers = np.zeros((len(allocations), len(rows)), dtype=np.int64)
-    np.add.at(movers.T, numbers, allocations[:, cells[:, 0], cells[:, 1]].T)
+    np.add.at(movers.T, numbers, chosen.T)
     # Phase 3: outcomes. The use comes first, so they are numbered use by use.
     found, outcome = np.unique(np.column_stack([use, movers]), axis=0, return_inverse=True)
     points = lattice_index(allocations.sum(axis=2))
@@ -183,31 +190,6 @@ def read_moves(tables: TypeTables, limit: Floats) -> Moves:
         movers=found[:, 1:],
         rows=rows,
     )
-
-
-def _list_allocations(tables: TypeTables, limit: Floats) -> tuple[Ints, Floats]:
-    """(pair, state, action) all allocations within the budget, and their (pair, resource) use."""
-    cells = np.argwhere(tables.valid)
-    chosen = np.zeros((1, len(cells)), dtype=np.int32)
-    used, left = np.zeros((1, len(limit))), np.full(1, tables.num_arms)
-    for i, (s, a) in enumerate(cells):
-        # Every beginning branches into all amounts that this cell may have; the last cell takes all arms that are left.
-        need = tables.usage[s, a]
-        least, number = fitting_amounts(left, used, need, limit, takes_rest=i == len(cells) - 1)
-        _check_growth(float(number.sum()), len(cells))
-        parent, amount = branches(least, number)
-        chosen = chosen[parent]
-        chosen[:, i] = amount
-        used = used[parent] + amount[:, None] * need
-        left = left[parent] - amount
-    allocations = np.zeros((len(chosen), *tables.valid.shape), dtype=np.int32)
-    allocations[:, cells[:, 0], cells[:, 1]] = chosen
-    return allocations, used
-
-
-def _check_growth(number: float, width: int) -> None:
-    if number > MOST_PAIRS or not fits_in_memory(number * 40.0 * width, 0.5):
-        raise TooLargeError(f"the arms of one type have over {number:.3g} allocations within the budget. {INSTEAD}")
 
 
 def _distinct_uses(used: Floats, limit: Floats) -> tuple[Ints, Floats]:

@@ -16,9 +16,8 @@ from evenhand.kernels.lattice import lattice_size
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.algorithm import INSTEAD, Roads, find_roads, list_allocations
 from evenhand.solvers.counts.expectation import Outcomes
-from evenhand.solvers.counts.improvement import Chooser, find_chooser
+from evenhand.solvers.counts.improvement import Chooser, Tables, find_chooser
 from evenhand.solvers.counts.post_decision import Arm, Pay, Slots, check_one_class, read_pay, read_slots
-from evenhand.solvers.counts.tables import Tables
 from evenhand.typing import Floats
 
 MOST_OPERATIONS = 1e14
@@ -45,8 +44,8 @@ def check_program(states: str, criterion: Criterion, size_in_bytes: float, opera
         instead: what to use if it is too large.
     """
     what = f"the dynamic program on {states}"
-    if criterion.num_steps is not None:
-        what += f" with the choices of {criterion.num_steps} steps"
+    if not criterion.is_stationary:
+        what += f" with the choices of {criterion.num_layers} steps"
     check_memory(size_in_bytes, what, instead)
     if operations > MOST_OPERATIONS:
         raise TooLargeError(f"{what} would need about {operations:.1g} operations. {instead}")
@@ -85,7 +84,7 @@ class CountPlan:
     @property
     def choices_type(self) -> type:
         """Integers that hold the amounts of a choice; narrow where every step has a table of its own."""
-        narrow = self.criterion.num_steps is not None and self.slots.num_arms < 2**15
+        narrow = not self.criterion.is_stationary and self.slots.num_arms < 2**15
         return np.int16 if narrow else np.int32
 
     # -- what it takes ------------------------------------------------------------------------------------------------
@@ -93,14 +92,8 @@ class CountPlan:
     @property
     def size_in_bytes(self) -> float:
         """About how much memory solving takes."""
-        tables = self.criterion.num_steps or 0  # one table of choices is within the work, but every step has its own
-        choices = float(np.dtype(self.choices_type).itemsize) * self.num_points * len(self.slots.cells)
-        return self.work_in_bytes + tables * choices
-
-    @property
-    def work_in_bytes(self) -> float:
-        """About how much of it is for the work, and given back when the plan is."""
         roads, num_cells = self.roads, len(self.slots.cells)
+        choices = float(np.dtype(self.choices_type).itemsize) * self.num_points * num_cells
         # For each arrival of extra arms at each point, a number of 4 bytes and a value of 8.
         mixing = sum(12.0 * roads.size_of(t) * self._width(t) for t in range(1, len(roads.extras)))
         if roads.splits is None:
@@ -109,24 +102,32 @@ class CountPlan:
             base = sum(4.0 * roads.size_of(t) for t in roads.base_levels) * len(roads.splits[0])
         depth = 0 if roads.climb is None else int(roads.climb.units.max()) + 1
         # GMRES keeps a vector a step.
-        leaping = 8.0 * (LEAP + 4) if self.criterion.num_steps is None else 0.0
-        per_point = leaping + 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
-        return mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
+        per_point = 8.0 * (LEAP + 4) + 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
+        work = mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
+        return work + self.criterion.num_layers * choices
 
     @property
     def operations(self) -> float:
         """About how many elementary operations solving takes."""
-        roads = self.roads
+        roads, points = self.roads, float(self.num_points)
         mixing = sum(
             float(roads.size_of(t)) * self._width(t) * len(roads.extras[t]) for t in range(1, len(roads.extras))
         )
-        whole = self._base_operations([len(configs) for configs in roads.extras])
-        improving = whole + self._choosing_operations() + mixing
-        growing = 0.0 if roads.splits is not None else float(self.num_points) ** 2 * (self.slots.num_arms + 1) / 2
-        if self.criterion.num_steps is not None:
-            return growing + self.criterion.num_steps * improving
-        # with laws, a policy is followed by one product a state, not a product for each outcome
-        single = whole if roads.splits is not None else float(self.num_points) ** 2
+        row, growing = points, points**2 * (self.slots.num_arms + 1) / 2
+        if roads.splits is not None:
+            # A binomial window that leaves out 1e-16 is about 17 deviations wide.
+            spread = 17.0 * max((p * (1 - p) for _, _, p in roads.splits[0]), default=0.0) ** 0.5
+            typical = self.slots.num_arms / self.slots.num_states
+            row, growing = max(1.0, min(spread * typical**0.5, typical)) * len(roads.splits[0]), 0.0
+        # Base rows move the arms of every outcome; mixtures, and laws if a policy is followed, of every count state.
+        every = row * (points if roads.mixtures is not None else roads.num_outcomes)
+        choices = len(roads.allocations) * self.slots.num_states
+        if roads.climb is not None:
+            choices = len(self.slots.cells) * roads.climb.num_units
+        improving = every + mixing + 2.0 * points * choices
+        if not self.criterion.is_stationary:
+            return growing + self.criterion.num_layers * improving
+        single = every if roads.splits is not None else points**2
         return growing + _ROUNDS_GUESS * improving + _SWEEPS_GUESS * (single + mixing)
 
     def _width(self, t: int) -> int:
@@ -134,36 +135,11 @@ class CountPlan:
         rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
         return lattice_size(t, int((rows > 0).any(axis=0).sum()))
 
-    def _choosing_operations(self) -> float:
-        if self.roads.climb is not None:
-            return 2.0 * self.num_points * len(self.slots.cells) * self.roads.climb.num_units
-        return 2.0 * self.num_points * len(self.roads.allocations) * self.slots.num_states
-
-    def _base_operations(self, batches: list[int]) -> float:
-        """Multiplications of the base rows, for so many functions on each level."""
-        roads, window = self.roads, 1.0
-        if roads.splits is not None:
-            # A binomial window that leaves out 1e-16 is about 17 deviations wide.
-            spread = 17.0 * max((p * (1 - p) for _, _, p in roads.splits[0]), default=0.0) ** 0.5
-            typical = self.slots.num_arms / self.slots.num_states
-            window = max(1.0, min(spread * typical**0.5, typical)) * len(roads.splits[0])
-        per = (
-            window * roads.size_of(t) if roads.splits is not None else roads.size_of(t) ** 2.0
-            for t in roads.base_levels
-        )
-        return sum(number * work for number, work in zip(batches, per, strict=False))
-
     # -- what is refused ----------------------------------------------------------------------------------------------
 
     def check_solving(self) -> None:
         """Refuse, before any work, what would not fit in memory or never end."""
         check_program(f"{self.num_points} count states", self.criterion, self.size_in_bytes, self.operations, INSTEAD)
-
-    def with_fewer_arms(self, times: int) -> "CountPlan":
-        """The plan of the same problem with a fraction of the arms and of the budget."""
-        fewer = self.slots.num_arms // times
-        limit = self.arm.limit * (fewer / self.slots.num_arms)
-        return plan_counts(*self.arm._replace(limit=limit), fewer, self.criterion, self.small)
 
     # -- what is built of it ------------------------------------------------------------------------------------------
 
@@ -218,6 +194,5 @@ def plan_counts(
         raise InvalidInputError(f"criterion: expected a Criterion, got {criterion!r}")
     arm = Arm(transitions, rewards, usage, limit)
     slots = read_slots(arm, num_arms)
-    if criterion.is_average:
-        check_one_class(arm)
+    check_one_class(arm, criterion)
     return CountPlan(arm, criterion, find_roads(slots), read_pay(rewards, slots), small)

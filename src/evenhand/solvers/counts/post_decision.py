@@ -17,11 +17,15 @@ from scipy.sparse.csgraph import connected_components
 
 from evenhand.checks import check_positive_int, check_shape
 from evenhand.errors import InvalidInputError, NotApplicableError
+from evenhand.model.criterion import Criterion
 from evenhand.solvers.closed_classes import never_splits
 from evenhand.typing import Bools, Floats, Ints
 
 SAME_ROW = 4e-16
 """Rows this near in every entry are the same row; counted as an error of the law."""
+
+UNIT = 2.0**-53
+"""Relative error of one rounding."""
 
 INSTEAD_OF_AVERAGE = "Use the criterion discounted with a discount near 1, or finite:T."
 
@@ -129,8 +133,10 @@ def read_pay(rewards: Floats, slots: Slots) -> Pay:
     return Pay(at_base / slots.num_arms, gains, most)
 
 
-def check_one_class(arm: Arm) -> None:
-    """Refuse arms whose affordable actions leave more than one closed class of states (see the file's head)."""
+def check_one_class(arm: Arm, criterion: Criterion) -> None:
+    """Refuse averages of arms whose affordable actions leave more than one closed class of states."""
+    if not criterion.is_stationary or criterion.contracts:
+        return
     affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
     moves = ((arm.transitions > 0) & affordable[:, :, None]).any(axis=1)
     number, label = connected_components(sparse.csr_array(moves), directed=True, connection="strong")

@@ -1,9 +1,6 @@
 """Policy iteration for one weighted sum over types, and the visits of its policy.
 
-    discounted, average   modified policy iteration. A full improvement costs as much as many sweeps of one policy, one
-                          among pairs that were seen before as much as a few. So the problem is solved among these until
-                          the change d is a thousandth as wide, or as narrow as is required; then a full improvement
-                          proves how good that is, or finds pairs that were not seen yet.
+    discounted, average   modified policy iteration
     finite:T              backward induction: one full improvement a step
 
 How often a policy is in each state, from the law of the first counts mu and by the criterion's weights of time, is what
@@ -12,42 +9,45 @@ its values are sums over, all objectives at once (`solvers.occupancy` has the sa
     discounted   q = mu + gamma P^T q, by BiCGSTAB, and from wherever it stops by the plain iteration, which contracts
     average      the Cesaro limit of (P^T)^t mu: by elimination if states are few, else by GMRES (`solvers.occupancy`)
     finite:T     q_0 = mu, q_t = gamma P_t^T q_(t-1)
+
+The oracle of column generation. For weights g of the members of welfare and prices phi of the floors, a pair of type t
+gains
+
+    g_t r_t(x_t, u_t) + phi_t served_t(x_t, u_t) / total,
+
+where g_t is the weight of the type in its member, and the sum over types is maximised over all policies. The policy
+that is found is deterministic. Its values are sums over its visits, so all objectives are evaluated at once, from the
+law of the first counts, as closely as rounding allows. A mixture of such policies is drawn at the start.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, bicgstab
 
-from evenhand.errors import NotConvergedError
-from evenhand.solvers.counts.bounds import Bounds, Certifier, law_error
-from evenhand.solvers.counts.evaluation import Patience, advance, apply_policy, extremes
-from evenhand.solvers.counts.transition import UNIT
-from evenhand.solvers.counts.type_operators import Fixed, Operators
-from evenhand.solvers.occupancy import CLASSES_UP_TO, long_run_shares, settle
-from evenhand.typing import Array, Floats
+from evenhand.model.objective import Objective
+from evenhand.solvers.column_generation.master import Priced
+from evenhand.solvers.counts.bounds import Certifier, law_error
+from evenhand.solvers.counts.policy_iteration import (
+    Patience,
+    apply_policy,
+    induce_backward,
+    iterate,
+)
+from evenhand.solvers.counts.post_decision import UNIT
+from evenhand.solvers.counts.type_operators import Operators
+from evenhand.solvers.counts.type_plan import TypedPlan
+from evenhand.solvers.occupancy import CLASSES_UP_TO, discounted_visits, long_run_shares, settle
+from evenhand.typing import Array, Floats, Ints
 
 Tell = Callable[[str], None]
 """Called now and then with a description of the current work."""
 
-CLOSER, NARROWER = 1e-3, 0.1
-"""Target widths of the change, as shares of the earlier width, between full improvements, and between narrow ones."""
-
-SURER = 0.3
-"""Gap after narrow improvements as a share of the required one, so that the full improvement proves enough."""
-
-MOST_ROUNDS, MOST_NARROW = 1000, 40
-"""Full improvements, and narrow ones between two of them."""
+CLOSER = 0.01
+"""Width of the change after policy evaluation, as a share of the width before it: full improvements are expensive."""
 
 STRANGE = 1e4
 """A guess that is so many times as large as what can be gained at once is of no use."""
-
-PATIENCE = 6
-"""Full improvements after which an average must have come closer; each follows many narrow ones."""
-
-RESIDUAL = 1e-12
-"""The largest residual left in visits, as a share of all of them."""
 
 
 @dataclass(frozen=True)
@@ -98,112 +98,32 @@ def solve_types(
     largest = sum(float(np.abs(own).max()) for own in gains)
     error = sum(law_error(moves.tables.num_arms) for moves in operators.types)
     certifier = Certifier(criterion, largest, operators.error, operators.first_law, error)
-    if criterion.num_steps is not None:
-        return _induce_backward(operators, certifier, gains, criterion.num_steps, tell)
-    value = np.zeros(operators.plan.num_states) if start is None else start
-    if float(np.abs(value).max()) > STRANGE * largest:  # a guess from larger gains, whose rounding would drown these
-        value = np.zeros_like(value)
-    return _iterate(operators, certifier, gains, value, tolerance, tell)
+    plan, value = operators.plan, np.zeros(operators.plan.num_states)
 
+    def improve(value: Floats) -> tuple[Floats, Array]:
+        # A few roundings of what is compared: they must not separate equal decisions.
+        tie = 8 * UNIT * (largest + float(np.abs(value).max()))
+        return operators.improve(gains, criterion.factor * value, tie)
 
-def _iterate(
-    operators: Operators, certifier: Certifier, gains: list[Floats], value: Floats, tolerance: float, tell: Tell
-) -> TypedOptimum:
-    iteration = _Iteration(operators, certifier, gains, tell)
-    patience = Patience(certifier.criterion, operators.plan.is_one_long_run, PATIENCE)
-    # What was good by other weights is good by these, mostly: begin among the pairs that were seen.
-    if operators.has_seen:
-        value = iteration.settle(value, tolerance, 0.0)
-    for number in range(1, MOST_ROUNDS + 1):
-        tell(f"improvement {number}")
-        value, width, bounds, picks = iteration.improve(value)
-        if bounds.close(tolerance):
-            return TypedOptimum(picks, bounds.low, bounds.high, value, bounds.slack)
-        patience.note(width, bounds)
-        tell(f"improvement {number}, bounds {bounds.gap:.0e} apart")
-        value = iteration.settle(value, tolerance, CLOSER * width)
-    raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g} after {MOST_ROUNDS} rounds")
+    def evaluate(value: Floats, width: float, picks: Array) -> Floats:
+        rewards = np.asarray(sum(own[chosen] for own, chosen in zip(gains, picks, strict=True)))
+        value = apply_policy(certifier, operators.fix(picks).follow, rewards, value, CLOSER * width)
+        return np.asarray(value - value.mean())  # a constant does nothing to the bounds but cost digits
 
+    def keep(step: int, chosen: Array) -> None:
+        tell(f"step {step + 1} of {criterion.num_layers}")
+        picks[step] = chosen
 
-@dataclass
-class _Iteration:
-    """Iteration of a value function towards the optimum of one weighted sum."""
-
-    operators: Operators
-    certifier: Certifier
-    gains: list[Floats]
-    tell: Tell
-
-    def improve(self, value: Floats) -> tuple[Floats, float, Bounds, Array]:
-        """The next value function, the width of the change, what it proves, and the policy that is greedy."""
-        value = value - value.mean()  # a constant does nothing to the bounds but cost digits
-        improved, picks = self.operators.improve(self.gains, self._factor * value, self._tie(value))
-        least, most = extremes(improved - value)
-        bounds = self.certifier.bound(value, improved, least, most)
-        return advance(self.certifier.criterion, value, improved, least, most), most - least, bounds, picks
-
-    def settle(self, value: Floats, tolerance: float, enough: float) -> Floats:
-        """Policy iteration among the pairs that were seen.
-
-        Args:
-            value: (state,) the value function.
-            tolerance: how far apart the bounds may be at the end, as far as these pairs are concerned.
-            enough: or how narrow the change.
-        """
-        before = np.inf
-        for number in range(MOST_NARROW):
-            value = value - value.mean()
-            improved, picks = self.operators.improve_among_seen(self.gains, self._factor * value, self._tie(value))
-            least, most = extremes(improved - value)
-            bounds, width = self.certifier.bound(value, improved, least, most), most - least
-            value = advance(self.certifier.criterion, value, improved, least, most)
-            # A change that hardly shrinks any more is left to the full improvement.
-            stalls = number > 5 and width > 0.9 * before
-            if width <= enough or bounds.close(SURER * tolerance) or stalls:
-                break
-            before = width
-            # No narrower than the bounds need: they are as wide as the change times all that is still to come.
-            needed = SURER * tolerance * bounds.scale * width / max(bounds.high - bounds.low, 1e-300)
-            rewards, follow = policy_gains(self.gains, picks), self.operators.fix(picks).follow
-            value = apply_policy(self.certifier, follow, rewards, value, max(NARROWER * width, enough, 0.5 * needed))
-        return value
-
-    @property
-    def _factor(self) -> float:
-        return self.certifier.criterion.factor
-
-    def _tie(self, value: Floats) -> float:
-        return _tie(self.certifier, value)
-
-
-def policy_gains(gains: list[Floats], picks: Array) -> Floats:
-    """(state,) what a policy gains at once.
-
-    Args:
-        gains: of each type (pair,).
-        picks: (type, state) the pair of each type.
-    """
-    return np.asarray(sum(own[chosen] for own, chosen in zip(gains, picks, strict=True)))
-
-
-def _tie(certifier: Certifier, value: Floats) -> float:
-    # A few roundings of what is compared: they must not separate equal decisions.
-    return 8 * UNIT * (certifier.largest + float(np.abs(value).max()))
-
-
-def _induce_backward(
-    operators: Operators, certifier: Certifier, gains: list[Floats], num_steps: int, tell: Tell
-) -> TypedOptimum:
-    """The best decisions of the last step, of the one before it, and so on."""
-    factor, plan = certifier.criterion.factor, operators.plan
-    picks: Array = np.empty((num_steps, len(plan.types), plan.num_states), dtype=plan.pick_type)
-    value, slack = np.zeros(plan.num_states), 0.0
-    for step in reversed(range(num_steps)):
-        tell(f"step {step + 1} of {num_steps}")
-        # e_t = e(V_{t+1}) + gamma e_{t+1} (`bounds`).
-        slack = certifier.step_error(value) + factor * slack
-        value, picks[step] = operators.improve(gains, factor * value, _tie(certifier, value))
-    bounds = certifier.settle(value, slack)
+    if criterion.is_stationary:
+        # A guess from larger gains, whose rounding would drown these, is of no use.
+        if start is not None and float(np.abs(start).max()) <= STRANGE * largest:
+            value = start - start.mean()
+        report = lambda number, gap: tell(f"improvement {number}, bounds {gap:.0e} apart")  # noqa: E731
+        patience = Patience(criterion, plan.is_one_long_run)
+        picks, bounds, value, _ = iterate(certifier, improve, evaluate, value, tolerance, patience, report)
+    else:
+        picks = np.empty((criterion.num_layers, len(plan.types), plan.num_states), dtype=plan.pick_type)
+        bounds, value = induce_backward(certifier, improve, keep, value)
     return TypedOptimum(picks, bounds.low, bounds.high, value, bounds.slack)
 
 
@@ -232,9 +152,15 @@ class Visits:
 
     def _of(self, picks: Array) -> Iterator[tuple[Floats, Array]]:
         """(state,) visits by the criterion's weights, with the (type, state) pairs taken there: once, or by steps."""
-        if self.criterion.num_steps is None:
-            fixed = self.operators.fix(picks)
-            self._last = _long_run(self.operators, fixed) if self.criterion.is_average else self._discounted(fixed)
+        if self.criterion.is_stationary:
+            push, factor, first = self.operators.fix(picks).push, self.criterion.factor, self.operators.first_law
+            if self.criterion.contracts:
+                self._last = discounted_visits(lambda q: factor * push(q), first, self.criterion.total, self._last)
+            elif len(first) <= CLASSES_UP_TO:
+                # Pushing a unit from each state writes the chain out, a row each.
+                self._last = long_run_shares(np.stack([push(row) for row in np.eye(len(first))]), first)
+            else:
+                self._last = settle(push, first)
             yield self._last, picks
             return
         law = self.operators.first_law
@@ -242,23 +168,74 @@ class Visits:
             yield law, chosen
             law = self.criterion.factor * self.operators.fix(chosen).push(law)
 
-    def _discounted(self, fixed: Fixed) -> Floats:
-        factor, first, size = self.criterion.factor, self.operators.first_law, len(self._last)
-        operator = LinearOperator((size, size), matvec=lambda q: q - factor * fixed.push(q), dtype=np.float64)
-        visits, _ = bicgstab(operator, first, x0=self._last, rtol=1e-13, atol=0.0, maxiter=300)
-        # BiCGSTAB can break down; the plain iteration below contracts from anywhere.
-        if not np.isfinite(visits).all():
-            visits = first * self.criterion.total
-        while (
-            np.abs((following := first + factor * fixed.push(visits)) - visits).sum() > RESIDUAL * self.criterion.total
-        ):
-            visits = following
-        return np.asarray(following)
+
+# -- the oracle of column generation ----------------------------------------------------------------------------------
 
 
-def _long_run(operators: Operators, fixed: Fixed) -> Floats:
-    if operators.plan.num_states <= CLASSES_UP_TO:
-        # Pushing a unit from each state writes the chain out, a row each.
-        matrix = np.stack([fixed.push(row) for row in np.eye(operators.plan.num_states)])
-        return long_run_shares(matrix, operators.first_law)
-    return settle(fixed.push, operators.first_law)
+class TypedPricing:
+    """Solves weighted sums type by type, each from where the last one ended, and keeps the policies."""
+
+    def __init__(self, plan: TypedPlan, objective: Objective, tell: Tell | None = None) -> None:
+        """Keep what is to be solved.
+
+        Args:
+            plan: the problem, planned.
+            objective: says who the members are and which floors there are; one value a type.
+            tell: called with a description of the current work.
+
+        Raises:
+            TooLargeError: it would not fit, or take for ever.
+            NotApplicableError: an average whose long run depends on where the arms start.
+        """
+        plan.check()
+        plan.check_long_run()
+        self.objective, self.tell = objective, tell
+        self.operators = Operators(plan)
+        self.picks: list[Array] = []
+        self.type_values: list[Floats] = []
+        self._visits = Visits(self.operators)
+        self._last: Floats | None = None
+
+    def __call__(self, weights: Floats, tolerance: float) -> Priced:
+        """A policy that is best to the tolerance, and a bound on the weighted sum of every policy."""
+        best = solve_types(self.operators, self._gains(weights), tolerance, self._last, self.tell)
+        self._last = best.value_function
+        if self.tell is not None:
+            self.tell("evaluating")
+        facts = [np.column_stack([moves.rewards, moves.served]) for moves in self.operators.types]
+        values, served = np.stack(self._visits.sums(best.picks, facts), axis=1)
+        self.picks.append(best.picks)
+        self.type_values.append(values)
+        shares = served[self._floored] / self.objective.criterion.total
+        vector = np.concatenate([self.objective.members(values), shares])
+        return Priced(vector[:, None], best.upper_bound, best.rounding)
+
+    @property
+    def _floored(self) -> Ints:
+        """(floor,) the types that have one."""
+        return np.flatnonzero(self.objective.floors > 0)
+
+    @property
+    def floors(self) -> Floats:
+        """(floor,) the least share of time of each."""
+        return self.objective.floors[self._floored]
+
+    @property
+    def _num_members(self) -> int:
+        return len(self.objective.sizes)
+
+    def _gains(self, weights: Floats) -> list[Floats]:
+        """Of each type (pair,) what its pairs gain by the weights."""
+        of_types = self.objective.spread(weights[: self._num_members])
+        prices = np.zeros(len(of_types))
+        prices[self._floored] = weights[self._num_members :] / self.objective.criterion.total
+        types = zip(self.operators.types, of_types, prices, strict=True)
+        return [weight * moves.rewards + price * moves.served for moves, weight, price in types]
+
+    @property
+    def units(self) -> Floats:
+        """(objective,) how large each objective can be at most, in magnitude."""
+        types = self.operators.types
+        rewards = np.array([np.abs(moves.rewards).max() for moves in types]) * self.objective.criterion.total
+        served = np.array([moves.served.max() for moves in types])
+        return np.concatenate([self.objective.members(rewards), served[self._floored]])

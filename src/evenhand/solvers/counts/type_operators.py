@@ -4,6 +4,11 @@ Following and pushing need the outcomes that one policy leads to, one a state; e
 begin with the same outcome of the first type are one piece of work, and pieces are shared out among threads. Their
 number does not depend on that of the threads, hence neither does a sum over them.
 
+The maximum. Choosing walks down the tree of uses that fit together: at a type, for each use that the budget still
+allows, the axis of its next counts becomes one of the outcomes of that use, and the types behind it are treated given
+these. Blocks of outcomes are small enough for the processor's cache. Those of the first type are treated side by side,
+in threads, and compared in their order, so that the answer does not depend on how many threads there are.
+
 Rounding. A law is grown arm by arm, each with S + 1 roundings; an expectation adds up to as many terms as a law has
 entries. So a computed T V - V is within
 
@@ -15,36 +20,42 @@ of the true one; ties of 4 roundings a type are within it.
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
+from math import prod
 from types import ModuleType
 
 import numpy as np
 
-from evenhand.kernels.boxes import Joined, Leaves, Rows, join
+from evenhand.kernels.boxes import Best, Joined, Leaves, Rows, join
 from evenhand.parallel import in_order, num_threads
-from evenhand.solvers.counts.transition import UNIT
-from evenhand.solvers.counts.type_improvement import Chooser, Seen, Side, narrow_side, whole_side
-from evenhand.solvers.counts.type_plan import TypedPlan
+from evenhand.solvers.counts.post_decision import UNIT
+from evenhand.solvers.counts.type_plan import BLOCK, TypedPlan
 from evenhand.typing import Array, Floats
 
 PARTS, CUT_FROM = 4, 20_000
 """Pieces that the outcomes of a policy are cut into, and the number of outcomes from which it is worth while."""
 
+ALONE_BELOW = 5000
+"""States below which one thread takes the maximum."""
+
 
 class Operators:
     """Operators on values and distributions over the counts of several types."""
 
-    def __init__(self, plan: TypedPlan, kernels: ModuleType | None = None) -> None:
+    def __init__(
+        self, plan: TypedPlan, kernels: ModuleType | None = None, block: int = BLOCK, parts: int | None = None
+    ) -> None:
         """Prepare the operators.
 
         Args:
             plan: the problem, planned.
             kernels: the loops; by default compiled.
+            block: values of a block of outcomes in the maximum.
+            parts: pieces that the outcomes of a policy are cut into; by default one, if they are few.
         """
-        self.plan, self.types = plan, plan.types
+        self.plan, self.types, self.block, self.num_parts = plan, plan.types, block, parts
         from evenhand.kernels import type_sweeps
 
         self.kernels = kernels or type_sweeps
-        self._narrow: Chooser
 
     @cached_property
     def laws(self) -> Joined:
@@ -73,21 +84,10 @@ class Operators:
     # -- the maximum ---------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _sides(self) -> list[Side]:
-        return [whole_side(moves, rows) for moves, rows in zip(self.types, self._rows, strict=True)]
-
-    @cached_property
-    def _whole(self) -> Chooser:
-        return Chooser(self._sides, self.plan.limit, self.kernels)
-
-    @cached_property
-    def _seen(self) -> Seen:
-        return Seen(self._sides)
-
-    @property
-    def has_seen(self) -> bool:
-        """True after the first call of `improve`."""
-        return bool(self._seen.known[0].any())
+    def _strides(self) -> list[int]:
+        """(type,) stride of its pairs in the code of a decision; the pair of the first type is the first digit."""
+        numbers = [len(moves.allocations) for moves in self.types]
+        return [prod(numbers[t + 1 :]) for t in range(len(numbers))]
 
     def improve(self, gains: Sequence[Floats], values: Floats, tie: float) -> tuple[Floats, Array]:
         """(state,) the best of gain and value after it, and the (type, state) pairs that have it.
@@ -97,26 +97,53 @@ class Operators:
             values: (state,) what the next states are worth, discounted.
             tie: what counts as equal.
         """
-        best, picks = self._whole.improve(gains, values, tie)
-        packed = np.array(picks, dtype=self.plan.pick_type)
-        self._seen.add(packed)
-        return best, packed
+        box = values.reshape(1, self.plan.sizes[0], -1)
+        best = self._descend(0, gains, box, np.zeros_like(self.plan.limit), tie)
+        picks, codes = np.empty((len(self.types), len(values)), dtype=self.plan.pick_type), best.codes.reshape(-1)
+        for t, stride in enumerate(self._strides):
+            picks[t], codes = np.divmod(codes, stride)
+        return best.values.reshape(-1), picks
 
-    def improve_among_seen(self, gains: Sequence[Floats], values: Floats, tie: float) -> tuple[Floats, Array]:
-        """The same over pairs that `improve` has chosen somewhere, ever.
+    def _descend(self, kind: int, gains: Sequence[Floats], values: Floats, used: Floats, tie: float) -> Best:
+        """The best from one type on, where the types before it have used some of the budget.
 
         Args:
-            gains: of each type (pair,) what its pairs earn at once.
-            values: (state,) what the next states are worth, discounted.
+            kind: the type.
+            gains: of each type (pair,).
+            values: (lane, point, rest) values: lane the outcomes of the types before, rest the points of those behind.
+            used: (resource,) what the types before use.
             tie: what counts as equal.
         """
-        # A narrow chooser serves until some policy takes a pair that it does not know.
-        if self._seen.grown:
-            self._seen.grown = False
-            sides = [narrow_side(side, known) for side, known in zip(self._sides, self._seen.known, strict=True)]
-            self._narrow = Chooser(sides, self.plan.limit, self.kernels)
-        best, picks = self._narrow.improve(gains, values, tie)
-        return best, np.array(picks, dtype=self.plan.pick_type)
+        moves, rows, stride = self.types[kind], self._rows[kind], self._strides[kind]
+        fits = (used + moves.uses <= self.plan.limit).all(axis=1)
+        if kind == len(self.types) - 1:
+            # The last type: expectation and maximum at once, for whatever the others have left of the budget.
+            # Neighbouring uses that fit make one range of outcomes.
+            spans = moves.starts[np.flatnonzero(np.diff(fits, prepend=False, append=False))].reshape(-1, 2)
+            return Best(*self.kernels.best_last(rows, moves.pairs, gains[kind], spans, stride, values[:, :, 0], tie))
+        size = self.plan.sizes[kind + 1]
+
+        def look_behind(block: tuple[int, int, int]) -> Best:
+            use, first, last = block
+            expected = self.kernels.expand(rows, first, last, values)
+            behind = expected.reshape(-1, size, values.shape[2] // size)
+            found = self._descend(kind + 1, gains, behind, used + moves.uses[use], tie)
+            return Best(found.values.reshape(expected.shape), found.codes.reshape(expected.shape))
+
+        # Uses that the budget still allows, and their outcomes, a few at a time.
+        step = max(1, self.block // (len(values) * values.shape[2]))
+        blocks = [
+            (use, first, min(first + step, int(moves.starts[use + 1])))
+            for use in np.flatnonzero(fits).tolist()
+            for first in range(int(moves.starts[use]), int(moves.starts[use + 1]), step)
+        ]
+        kept = Best(np.full(values.shape, -np.inf), np.zeros(values.shape, dtype=np.int64))
+        # Threads for the blocks of the first type only: the types behind it are work within a block.
+        alone = kind > 0 or values.size < ALONE_BELOW
+        threads = 1 if alone else min(num_threads(), len(blocks))
+        for (_, first, last), found in zip(blocks, in_order(look_behind, blocks, threads), strict=True):
+            self.kernels.keep_best(moves.pairs, gains[kind], first, last, stride, found, kept, tie)
+        return kept
 
     # -- one policy ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +179,7 @@ class Fixed:
         """The leaves in pieces that begin with different outcomes of the first type."""
         # A piece may only begin where the outcome of the first type changes: what begins alike shares its sums.
         begins = np.flatnonzero(self.leaves.changes == 0)
-        number = PARTS if len(self.leaves.rows) >= CUT_FROM else 1
+        number = self.operators.num_parts or (PARTS if len(self.leaves.rows) >= CUT_FROM else 1)
         edges = np.unique(np.append(begins[np.arange(number) * len(begins) // number], len(self.leaves.rows)))
         pieces = [slice(int(first), int(last)) for first, last in pairwise(edges)]
         return [(piece, Leaves(self.leaves.rows[piece], self.leaves.changes[piece])) for piece in pieces]

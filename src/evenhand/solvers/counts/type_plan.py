@@ -22,23 +22,14 @@ from evenhand.solvers.counts.plan import LEAP, check_program
 from evenhand.solvers.counts.post_decision import Arm, check_one_class, surely_one_long_run
 from evenhand.typing import Floats, Ints
 
-NODE = 2e4
-"""Operations that a block of outcomes costs beside its own."""
-
 BLOCK = 2**16
 """Values of a block on the way down; more are treated one block after the other."""
 
 OVERHEAD, TAKEN = 40.0, 0.1
 """Operations a state that a sweep costs beside expectations, and the share of outcomes that a policy leads to."""
 
-POLICIES = 15
-"""Policies that column generation prices, about; each is improved IMPROVEMENTS times and swept SWEEPS times."""
-
-IMPROVEMENTS, SWEEPS = 3, 80
-"""Typical numbers of improvements and of sweeps per policy, for estimates of work."""
-
-KEPT = 25
-"""Policies that memory must hold."""
+POLICIES, IMPROVEMENTS, SWEEPS = 20, 3, 80
+"""Typical numbers of policies that column generation prices, and of improvements and sweeps per policy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +60,8 @@ class TypedPlan:
     @cached_property
     def improving(self) -> float:
         """About how many operations one improvement takes."""
-        # Beginnings (o_1, ..., o_t) by what they use together: how many there are, and in how many blocks they come.
-        used = np.zeros((1, len(self.limit)))
-        lanes: Floats = np.ones(1)
-        nodes: Floats = np.ones(1)
+        # Beginnings (o_1, ..., o_t) by what they use together, and how many there are.
+        used, lanes = np.zeros((1, len(self.limit))), np.ones(1)
         work, rest = 0.0, float(self.num_states)
         for moves in self.types:
             # Values behind one point of this type: the points of all types that are still to come.
@@ -81,9 +70,7 @@ class TypedPlan:
             i, j, same, used = self._together(used, moves)
             # Every beginning takes the expectation, and compares the pairs, for each of these values.
             work += rest * float((lanes[i] * (moves.entries + moves.pairs_of_uses)[j]).sum())
-            work += NODE * float(nodes[i].sum() + (lanes[i] * outcomes[j]).sum() * rest / BLOCK)
             lanes = np.asarray(np.bincount(same, weights=lanes[i] * outcomes[j]))
-            nodes = np.asarray(np.bincount(same, weights=nodes[i]))
         return work
 
     @cached_property
@@ -119,18 +106,19 @@ class TypedPlan:
     def operations(self) -> float:
         """About how many elementary operations column generation takes."""
         laws = sum(float(len(moves.movers)) * moves.num_points * moves.tables.num_arms for moves in self.types)
-        if self.criterion.num_steps is not None:
-            return laws + POLICIES * self.criterion.num_steps * (self.improving + self.following)
+        if not self.criterion.is_stationary:
+            return laws + POLICIES * self.criterion.num_layers * (self.improving + self.following)
         return laws + POLICIES * (IMPROVEMENTS * self.improving + SWEEPS * self.following)
 
     @property
     def size_in_bytes(self) -> float:
         """About how much memory it takes."""
-        steps = self.criterion.num_steps
         laws = sum(24.0 * float(moves.entries.sum()) for moves in self.types)
         laws += max(16.0 * float(np.diff(moves.starts).max()) * moves.num_points for moves in self.types)
-        boxes = 8.0 * self.num_states * (16 + 2 * len(self.types) + (LEAP + 4 if steps is None else 0))
-        choices = float(self.num_states) * len(self.types) * self.pick_type.itemsize * KEPT * (steps or 1)
+        boxes = 8.0 * self.num_states * (16 + 2 * len(self.types) + LEAP + 4)
+        choices = (
+            float(self.num_states) * len(self.types) * self.pick_type.itemsize * POLICIES * self.criterion.num_layers
+        )
         return laws + boxes + choices + 8.0 * self.num_states / min(self.sizes) * 4
 
     @property
@@ -151,9 +139,8 @@ class TypedPlan:
 
     def check_long_run(self) -> None:
         """Refuse an average where the graph of an arm shows that the long run depends on its start."""
-        if self.criterion.is_average:
-            for arm in self._arms():
-                check_one_class(arm)
+        for arm in self._arms():
+            check_one_class(arm, self.criterion)
 
     @property
     def is_one_long_run(self) -> bool:

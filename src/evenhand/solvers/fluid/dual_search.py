@@ -1,24 +1,42 @@
-"""Dual search: the prices at which the fluid relaxation has its optimum, for arms in memory or in blocks.
+"""Dual search: the prices at which the fluid relaxation has its optimum, over blocks of arms (`blocks`).
 
-A *cut* is the best response of all arms to prices lambda: its total use U, its utility F and welfare W. The arms enter
-through the abstract methods of `PriceSearch` only; `relaxation` has the mathematics.
+In memory there is one block. A *cut* is the best response of all arms to prices lambda: its total use U, its utility F
+and welfare W. `relaxation` has the mathematics, `price_response` the responses.
 
-    by cuts        the master program finds the prices at which the largest cut is least; the responses are mixed
-    by bisection   one resource, power means: the price at which the use, which falls with it, is the allowance
+    mean, rank-weighted, several resources   by cuts: the master program finds the prices at which the largest cut is
+                                             least; the responses are mixed
+    power mean, one resource                 by bisection: the price at which the use, which falls with it, is the
+                                             allowance
+    leximin, one resource                    by bisection of the level to which all arms are raised
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from evenhand.errors import InvalidInputError, NotConvergedError
-from evenhand.solvers._highs import LinearProgram, solve_program
-from evenhand.solvers.fluid.programs import Rounds, relative_gap
-from evenhand.typing import Floats
+from evenhand.errors import InvalidInputError, NotConvergedError, OutOfDomainError
+from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic, is_mean
+from evenhand.parallel import Blocks
+from evenhand.solvers.fluid.blocks import NUM_LEVELS, Block, LevelGrid, Mixture, Response, Rule
+from evenhand.solvers.fluid.price_response import (
+    AtWeight,
+    SettledLevels,
+    UpTo,
+    UtilityStops,
+    excess_of,
+    highest_level,
+    in_domain,
+    power_gradient,
+    power_value,
+    rank_supergradient,
+    unit_prices,
+)
+from evenhand.solvers.fluid.programs import Rounds, not_closed, relative_gap
+from evenhand.solvers.highs import LinearProgram, solve_program
+from evenhand.typing import Floats, Ints
 
 MOST_ROUNDS = 400
 """Responses to prices after which the search gives up."""
@@ -30,7 +48,7 @@ MOST_CAP = 1e8
 """Prices, relative to the spread of utility, beyond which the budget is infeasible."""
 
 
-# -- state of a search ------------------------------------------------------------------------------------------------
+# -- parts of a search ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,169 +70,287 @@ class Cut:
     rate: float
     """The derivative dW/dF there."""
 
-
-AnyCut = TypeVar("AnyCut", bound=Cut)
-Proof = TypeVar("Proof")
-Found = TypeVar("Found")
+    rule: Rule
+    """The response, on the frontiers of its prices."""
 
 
-@dataclass(eq=False)
-class SoFar(Generic[AnyCut]):
-    """State of a search by cuts: all that the next round depends on."""
+class Proof(NamedTuple):
+    """Weights of members and prices, and the bound that they prove."""
 
-    cuts: "Cuts[AnyCut]"
-    best: AnyCut
-    best_bound: float
-    target: float
-    smoothing: float = SMOOTHING
-    proven: float = field(default=np.inf)
+    weights: Floats
+    prices: Floats
+    bound: float
+    floor_prices: Floats
+    """(type,) prices of the floors; none if there are no floors."""
 
 
-class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
-    """A search for prices."""
+class Found(NamedTuple):
+    """A feasible solution and its certificate."""
 
-    scale: float
-    """Largest value of an arm, the unit of a gap if the bound is nearly 0."""
+    values: Floats
+    """(member,) values."""
 
-    def __init__(self, allowance: Floats, tolerance: float, progress: Rounds | None) -> None:
-        """Begin a search.
+    use: Floats
+    """(resource,) total use."""
+
+    excess: float
+    """Share of free measures in place of the mixture, so that rounding does not exceed the budget."""
+
+    welfare: float
+    upper_bound: float
+    gap: float
+    proof: Proof
+
+    mixture: Mixture
+    """Mixture of responses of which the solution is made, but for the share `excess`."""
+
+
+class Instance(NamedTuple):
+    """A relaxation to be solved by prices."""
+
+    blocks: Blocks[Block]
+    """The members."""
+
+    edges: Sequence[int]
+    """(block + 1,) members at which blocks begin."""
+
+    sizes: Ints
+    """(member,) how many members of welfare each stands for."""
+
+    allowance: Floats
+    """(resource,) budget of all steps."""
+
+    welfare: Welfare
+    """Welfare to maximise."""
+
+    tolerance: float
+    """Relative gap to stop at."""
+
+    progress: Rounds | None
+    """Called each round with its number and the gap."""
+
+    most_rounds: int = MOST_ROUNDS
+    """Responses to prices after which the search gives up."""
+
+    num_levels: int = NUM_LEVELS
+    """Levels of the grid of several blocks."""
+
+
+def search_for(welfare: Welfare, num_members: int, num_resources: int) -> "type[PriceSearch] | None":
+    """Return the search for a welfare; None if members do not respond to prices in closed form.
+
+    Args:
+        welfare: welfare to maximise.
+        num_members: number of its members.
+        num_resources: number of resources.
+    """
+    if is_mean(welfare, num_members):
+        return MeanSearch
+    if is_lexicographic(welfare):
+        return LeximinSearch if num_resources == 1 else None
+    if isinstance(welfare, RankWeighted):
+        return RankSearch
+    return PowerSearch if isinstance(welfare, PowerMean) else None
+
+
+class PriceSearch:
+    """A search for prices; subclasses have the responses under a welfare."""
+
+    def __init__(self, given: Instance) -> None:
+        """Trace the frontiers.
 
         Args:
-            allowance: (resource,) budget of all steps.
-            tolerance: relative gap to stop at.
-            progress: called each round with its number and the gap.
+            given: the relaxation.
         """
-        self.allowance, self.tolerance, self.progress = allowance, tolerance, progress
-        scale = np.where(allowance > 0, allowance, 1.0)
-        # For one resource a price of 1; for several, prices at which each allowance costs 1.
-        self.unit = np.ones(1) if len(scale) == 1 else 1 / scale
-        self.rounds = 0
+        self.given, self.blocks, self.welfare, self.sizes = given, given.blocks, given.welfare, given.sizes
+        self.allowance, self.tolerance, self.num_arms = given.allowance, given.tolerance, int(given.sizes.sum())
+        self.unit = unit_prices(self.allowance)
+        self.rounds = self._numbers = 0
+        # Largest value of an arm, the unit of a gap if the bound is nearly 0.
+        self.scale = max(self.blocks.map(Block.largest, self.unit))
 
-    @abstractmethod
-    def ends(self) -> tuple[AnyCut, AnyCut]:
-        """Return the cuts of the values that cost nothing, and of the largest."""
+    def run(self) -> Found:
+        """Search."""
+        return self.by_cuts()
 
-    @abstractmethod
-    def respond(self, prices: Floats) -> AnyCut:
+    @property
+    def single(self) -> bool:
+        """True if there is one resource."""
+        return len(self.unit) == 1
+
+    # -- what differs by welfare --------------------------------------------------------------------------------------
+
+    def response(self, prices: Floats) -> Response:
         """Return the best response to prices."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def lower(self, cuts: Sequence[AnyCut], shares: Floats) -> float:
-        """Return the welfare of a mixture of cuts."""
+    def measured(self, mixture: Mixture) -> tuple[float, float, float]:
+        """Return utility, welfare and the rate dW/dF of a mixture."""
+        welfare = float(self.welfare(self.values(mixture), self.sizes))
+        return welfare, welfare, 1.0
 
-    @abstractmethod
-    def prove(self, cut: AnyCut) -> Proof:
-        """Return the certified bound of a cut."""
+    def weights(self, cut: Cut) -> Floats:
+        """(member,) weights g with W(u) <= g.u for all u, near the response."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def mixed(self, active: Sequence[AnyCut], shares: Floats, proof: Proof) -> Found:
-        """Return the solution that mixes cuts."""
-
-    @abstractmethod
-    def gap_of(self, solution: Found) -> float:
-        """Return the true gap of a solution."""
-
-    @abstractmethod
-    def closed(self, solution: Found) -> Found:
-        """Return the solution, if its gap is within the tolerance; else raise NotConvergedError."""
-
-    @abstractmethod
     def check_domain(self) -> None:
         """Raise OutOfDomainError if the budget cannot bring every arm into the domain of the welfare."""
 
-    @abstractmethod
-    def out_of_reach(self) -> InvalidInputError:
-        """Return the error if no point of the domain, or none within the floors, is within the budget."""
+    # -- values, cuts and proofs --------------------------------------------------------------------------------------
 
-    def resumed(self) -> SoFar[AnyCut] | None:
-        """Return the state of an earlier search, if one was stored."""
-        return None
+    def values(self, mixture: Mixture) -> Floats:
+        """(member,) values of a mixture."""
+        return np.concatenate(self.blocks.map(Block.values, mixture))
 
-    def keep(self, state: SoFar[AnyCut]) -> None:
-        """Store the state after a round."""
+    def total(self, mixture: Mixture) -> Floats:
+        """(resource + 1,) use and value of all members."""
+        return np.asarray(np.sum(self.blocks.map(Block.total, mixture), axis=0))
+
+    def end(self, level: float) -> Mixture:
+        """Return the response that raises all members to one level, at any price."""
+        return ((1.0, Rule(self.unit, UpTo(level))),)
+
+    def cut(self, prices: Floats, response: Response, at: Floats | None = None) -> Cut:
+        """Return the cut of a response; with several resources, on the frontiers of given prices."""
+        self._numbers += 1
+        rule = Rule(prices if at is None else at, response, self._numbers)
+        mixture: Mixture = ((1.0, rule),)
+        return Cut(prices, self.total(mixture)[:-1], *self.measured(mixture), rule)
+
+    def ends(self) -> tuple[Cut, Cut]:
+        """Return the cuts of the values that cost nothing, and of the largest."""
+        nothing = np.zeros_like(self.unit)
+        return self.cut(nothing, UpTo(-np.inf), self.unit), self.cut(nothing, UpTo(np.inf), self.unit)
+
+    def answer(self, prices: Floats) -> Cut:
+        """Return the best response to prices, and count a round."""
+        self.rounds += 1
+        return self.cut(prices, self.response(prices))
+
+    def spend(self, cuts: Sequence[Cut], shares: Floats) -> Mixture:
+        """One resource: move a mixture towards its costliest cut until the budget is used.
+
+        Mixtures on the frontier cost less than the mixture of costs. Costs are convex along the way, so the chord to
+        the far end crosses the budget before the cost does, and each step ends within the budget.
+        """
+        active = np.flatnonzero(shares > 0)
+        costliest = max(active.tolist(), key=lambda i: float(cuts[i].total[0]))
+        most, allowance = float(cuts[costliest].total[0]), float(self.allowance[0])
+        shares = shares.copy()
+        for _ in range(3 if self.single and len(active) > 1 else 0):
+            spent = float(self.total(_mixture(cuts, shares))[0])
+            if most <= spent or spent >= allowance:
+                break
+            step = min(1.0, (allowance - spent) / (most - spent))
+            shares *= 1 - step
+            shares[costliest] += step
+        return _mixture(cuts, shares)
+
+    def lower(self, cuts: Sequence[Cut], shares: Floats) -> float:
+        """Return the welfare of a mixture of cuts."""
+        return self.measured(self.spend(cuts, shares))[1]
+
+    def prove(self, cut: Cut) -> Proof:
+        """Return the certified bound of a cut."""
+        # The prices are of utility; times dW/dF they are those of welfare.
+        return self.proof(self.weights(cut), cut.prices * cut.rate, cut.rule)
+
+    def proof(self, weights: Floats, prices: Floats, rule: Rule) -> Proof:
+        """Return the bound of weights and prices; policies of a rule are good ones to start from."""
+        each = [(part,) for part in np.split(weights, self.given.edges[1:-1])]
+        bounds, floor_prices = zip(*self.blocks.map(Block.bound, rule, prices, each=each), strict=True)
+        return Proof(weights, prices, sum(bounds) + float(prices @ self.allowance), np.concatenate(floor_prices))
+
+    def finish(self, mixture: Mixture, proof: Proof) -> Found:
+        """Return the solution, computed anew from its occupancy measures and within the budget exactly."""
+        values, use = self._settled(mixture)
+        excess = 0.0
+        if (use > self.allowance).any():  # rounding; what costs least takes its place
+            free_values, free_use = self._settled(self.end(-np.inf))
+            excess = excess_of(use, free_use, self.allowance)
+            values, use = (1 - excess) * values + excess * free_values, (1 - excess) * use + excess * free_use
+        welfare = float(self.welfare(values, self.sizes))
+        # By rounding a solution may beat its bound; no bound is below what was reached.
+        upper = max(proof.bound, welfare)
+        return Found(values, use, excess, welfare, upper, self.gap(welfare, upper), proof, mixture)
+
+    def _settled(self, mixture: Mixture) -> tuple[Floats, Floats]:
+        values, uses = zip(*self.blocks.map(Block.settled, mixture), strict=True)
+        return np.concatenate(values), np.sum(uses, axis=0)
+
+    def closed(self, found: Found) -> Found:
+        """Return the solution, if its gap is within the tolerance."""
+        if found.gap > self.tolerance:
+            raise not_closed(found.gap, self.rounds, self.tolerance)
+        return found
 
     def gap(self, lower: float, upper: float) -> float:
         """Return the gap relative to the bound; if that is nearly 0, to the values."""
         return relative_gap(lower, upper, self.scale)
 
-    def tell(self, gap: float) -> None:
+    def report(self, gap: float) -> None:
         """Pass on the gap."""
-        if self.progress is not None:
-            self.progress(self.rounds, gap)
+        if self.given.progress is not None:
+            self.given.progress(self.rounds, gap)
 
-    def answer(self, prices: Floats) -> AnyCut:
-        """Return the best response to prices, and count a round."""
-        self.rounds += 1
-        return self.respond(prices)
-
-    def dual(self, cut: AnyCut) -> float:
+    def dual(self, cut: Cut) -> float:
         """Return the bound of a cut before it is certified."""
         return cut.welfare + cut.rate * float(cut.prices @ (self.allowance - cut.total))
+
+    def out_of_reach(self) -> InvalidInputError:
+        """Return the error if no point of the domain is within the budget."""
+        return OutOfDomainError(
+            f"{self.welfare.name} needs positive values, and the budget does not suffice to give every arm one. "
+            "Use a Gini welfare, or shift the rewards."
+        )
 
     # -- by cuts ------------------------------------------------------------------------------------------------------
 
     def by_cuts(self) -> Found:
         """Cutting planes in the space of prices."""
-        state = self.resumed()
-        if state is None:
-            # Phase 1: the two ends. If the largest values fit, nothing is scarce and there is nothing to search.
-            free, full = self.ends()
-            if (full.total <= self.allowance).all():
-                return self.closed(self.mixed([full], np.ones(1), self.prove(full)))
-            cuts = Cuts(self.allowance, [full])
-            # The values that cost nothing may be outside the domain: then there is no cut.
-            if np.isfinite(free.utility):
-                cuts.add(free)
-            # Half of the tolerance is left for the loss by certification.
-            state = SoFar(cuts, full, self.dual(full), self.tolerance / 2)
-        gap = np.inf
+        # Phase 1: the two ends. If the largest values fit, nothing is scarce and there is nothing to search.
+        free, full = self.ends()
+        if (full.total <= self.allowance).all():
+            return self.closed(self.finish(_mixture([full], np.ones(1)), self.prove(full)))
+        cuts = Cuts(self.allowance, [full])
+        # The values that cost nothing may be outside the domain: then there is no cut.
+        if np.isfinite(free.utility):
+            cuts.add(free)
+        # Half of the tolerance is left for the loss by certification.
+        best, best_bound, target = full, self.dual(full), self.tolerance / 2
+        smoothing, gap, proven = SMOOTHING, np.inf, np.inf
         # Phase 2: prices from the master and responses to them, until lower and upper bound meet.
-        while self.rounds < MOST_ROUNDS:
-            shares, prices, missing = state.cuts.master()
+        while self.rounds < self.given.most_rounds:
+            shares, prices, missing = cuts.master()
             # The master buys shortage at any price: no mixture of responses is within the budget.
-            if missing and state.cuts.cap > MOST_CAP:
+            if missing and cuts.cap > MOST_CAP:
                 raise self.out_of_reach()
-            lower = -np.inf if missing else self.lower(state.cuts.cuts, shares)
-            gap = self.gap(lower, state.best_bound) if np.isfinite(lower) else np.inf
-            self.tell(gap)
-            if gap <= state.target:
-                if (solution := self._finished(state, shares)) is not None:
-                    return solution
-                if len(prices) == 1 and any(prices[0] == cut.prices[0] for cut in state.cuts.cuts):
+            lower = -np.inf if missing else self.lower(cuts.cuts, shares)
+            gap = self.gap(lower, best_bound) if np.isfinite(lower) else np.inf
+            self.report(gap)
+            if gap <= target:
+                found = self.finish(self.spend(cuts.cuts, shares), self.prove(best))
+                if found.gap <= self.tolerance:
+                    return found
+                # Certification lost more than half of the tolerance: the cuts must be closer.
+                proven, target = min(proven, found.gap), target / 4
+                if self.single and any(prices[0] == cut.prices[0] for cut in cuts.cuts):
                     break  # the response to these prices is known, and no others will follow
             # With several resources the master's own prices swing from end to end.
-            if not missing and len(prices) > 1:
-                prices = state.smoothing * state.best.prices + (1 - state.smoothing) * prices
-            self._learn(state, self.answer(np.maximum(prices, self.least_prices(state.best))))
-            self.keep(state)
-        reached = state.proven if np.isfinite(state.proven) else gap
-        raise NotConvergedError(
-            f"the gap of the fluid relaxation is {reached:.2g} after {self.rounds} rounds, not {self.tolerance:.2g}; "
-            "use a larger tolerance"
-        )
+            if not missing and not self.single:
+                prices = smoothing * best.prices + (1 - smoothing) * prices
+            new = self.answer(np.maximum(prices, self.least_prices(best)))
+            cuts.add(new)
+            bound = self.dual(new)
+            # If nothing was gained, the master's own prices come next.
+            smoothing = SMOOTHING if bound < best_bound else 0.0
+            if bound < best_bound:
+                best, best_bound = new, bound
+        raise not_closed(proven if np.isfinite(proven) else gap, self.rounds, self.tolerance)
 
-    def _finished(self, state: SoFar[AnyCut], shares: Floats) -> Found | None:
-        """Return the solution, if its true gap is within the tolerance; else tighten the target of the search."""
-        active = [cut for cut, share in zip(state.cuts.cuts, shares, strict=True) if share > 0]
-        solution = self.mixed(active, shares[shares > 0], self.prove(state.best))
-        if self.gap_of(solution) <= self.tolerance:
-            return solution
-        # Certification lost more than half of the tolerance: the cuts must be closer.
-        state.proven, state.target = min(state.proven, self.gap_of(solution)), state.target / 4
-        return None
-
-    def _learn(self, state: SoFar[AnyCut], found: AnyCut) -> None:
-        """Add a cut."""
-        state.cuts.add(found)
-        bound = self.dual(found)
-        # If nothing was gained, the master's own prices come next.
-        state.smoothing = SMOOTHING if bound < state.best_bound else 0.0
-        if bound < state.best_bound:
-            state.best, state.best_bound = found, bound
-
-    def least_prices(self, best: AnyCut) -> Floats:
+    def least_prices(self, best: Cut) -> Floats:
         """Return prices so small that they do not affect the bound, but prevent needless use of free resources."""
-        if len(self.unit) == 1:
+        if self.single:
             return np.zeros(1)
         # A thousandth of the tolerance is nothing to the gap.
         value = 1e-3 * self.tolerance * max(abs(best.welfare), 1e-6 * self.scale)
@@ -227,7 +363,7 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         allowance = float(self.allowance[0])
         _, full = self.ends()
         if full.total[0] <= allowance:
-            return self.closed(self.mixed([full], np.ones(1), self.prove(full)))
+            return self.closed(self.finish(_mixture([full], np.ones(1)), self.prove(full)))
         self.check_domain()
         # Invariant of the last loop: too much is used at `low`, and not too much at `high`.
         low, high = -1.0, 1.0  # of the logarithm, around a price of the right size
@@ -240,9 +376,9 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
             # At `high` the response is within the budget, so it is a solution.
             cut = self.answer(np.exp([middle + high]))
             gap = self.gap(cut.welfare, self.dual(cut))
-            self.tell(gap)
+            self.report(gap)
             if gap <= self.tolerance / 2 or high - low <= 1e-15 * abs(high):
-                return self.closed(self.mixed([cut], np.ones(1), self.prove(cut)))
+                return self.closed(self.finish(_mixture([cut], np.ones(1)), self.prove(cut)))
             for _ in range(4):
                 half = (low + high) / 2
                 over = self.spent(middle + half) > allowance
@@ -253,16 +389,160 @@ class PriceSearch(ABC, Generic[AnyCut, Proof, Found]):
         # Beyond this exp leaves the doubles.
         if abs(log_price) > 700:
             raise NotConvergedError("no price meets the budget: the values or the budget are of extreme size")
-        return float(self.answer(np.exp([log_price])).total[0])
+        self.rounds += 1
+        prices = np.exp([log_price])
+        return float(self.total(((1.0, Rule(prices, self.response(prices))),))[0])
+
+
+def _mixture(cuts: Sequence[Cut], shares: Floats) -> Mixture:
+    return tuple((float(share), cut.rule) for cut, share in zip(cuts, shares, strict=True) if share > 0)
+
+
+# -- a search for each welfare ----------------------------------------------------------------------------------------
+
+
+class RankSearch(PriceSearch):
+    """Rank-weighted: exact levels in memory, levels of a grid over several blocks."""
+
+    welfare: RankWeighted
+
+    def __init__(self, given: Instance) -> None:
+        """Check that the welfare has as many weights as there are members.
+
+        Args:
+            given: the relaxation.
+        """
+        super().__init__(given)
+        self.welfare.check_num_arms(self.num_arms)
+        self._settle = SettledLevels(self.welfare, self.sizes)
+        self._grid: LevelGrid | None = None
+
+    def response(self, prices: Floats) -> Response:
+        """Return the levels on which members settle."""
+        if len(self.blocks) == 1:
+            return self._settle
+        if not self.single:
+            return self._grid_at(prices).stops(1.0)
+        # With one resource any other price only stretches the slopes: one grid serves the whole search.
+        self._grid = self._grid or self._grid_at(self.unit)
+        return self._grid.stops(float(prices[0]))
+
+    def _grid_at(self, prices: Floats) -> LevelGrid:
+        return LevelGrid.of(self.blocks, prices, self._settle.mass, self.given.num_levels)
+
+    def weights(self, cut: Cut) -> Floats:
+        """(member,) weights in the permutahedron, between the marginal costs as far as they can be."""
+        below, above = np.concatenate(self.blocks.map(Block.marginals, cut.rule), axis=1)
+        if not cut.prices.any():
+            below, above = np.zeros_like(below), np.where(np.isfinite(above), 0.0, above)
+        return rank_supergradient(self.values(((1.0, cut.rule),)), below, above, self.sizes, self.welfare)
+
+
+class MeanSearch(PriceSearch):
+    """The mean: every member alone."""
+
+    def response(self, prices: Floats) -> Response:
+        """Return the best vertices at weight 1/N."""
+        return AtWeight(1.0 / self.num_arms)
+
+    def measured(self, mixture: Mixture) -> tuple[float, float, float]:
+        """Return the mean; with several resources, of one rule."""
+        mean = float(self.total(mixture)[-1]) / self.num_arms
+        return mean, mean, 1.0
+
+    def lower(self, cuts: Sequence[Cut], shares: Floats) -> float:
+        """Return the welfare of a mixture of cuts."""
+        return super().lower(cuts, shares) if self.single else float(shares @ [cut.welfare for cut in cuts])
+
+    def weights(self, cut: Cut) -> Floats:
+        """(member,) 1/N."""
+        return np.full(len(self.sizes), 1.0 / self.num_arms)
+
+
+class PowerSearch(PriceSearch):
+    """A power mean: every member alone."""
+
+    def __init__(self, given: Instance) -> None:
+        """Also find the welfare without a budget, the reference of utilities.
+
+        Args:
+            given: the relaxation.
+        """
+        super().__init__(given)
+        assert isinstance(given.welfare, PowerMean)
+        self.alpha = given.welfare.aversion
+        most = self.values(self.end(np.inf))
+        if (least := most.min()) < 0 or (least == 0 and self.alpha >= 1):
+            raise OutOfDomainError(
+                f"{self.welfare.name} needs positive values, but even without a budget "
+                f"the worst-off arm has at most {least:.6g}. Use a Gini welfare, or shift the rewards."
+            )
+        self.reference = float(self.welfare(most, self.sizes)) or 1.0
+
+    def run(self) -> Found:
+        """Search: with one resource by bisection of the price."""
+        return self.by_bisection() if self.single else self.by_cuts()
+
+    def response(self, prices: Floats) -> Response:
+        """Return the values at which marginal utilities equal the slopes."""
+        return UtilityStops(self.alpha, self.reference, self.num_arms)
+
+    def measured(self, mixture: Mixture) -> tuple[float, float, float]:
+        """Return mean utility, welfare and the rate dW/dF = r (W / r)^alpha of a mixture."""
+        utility = sum(self.blocks.map(Block.utility, mixture, self.alpha, self.reference)) / self.num_arms
+        if not np.isfinite(utility):
+            return -np.inf, -np.inf, 0.0
+        welfare = power_value(utility, self.alpha, self.reference)
+        return utility, welfare, self.reference * (welfare / self.reference) ** self.alpha
+
+    def weights(self, cut: Cut) -> Floats:
+        """(member,) the gradient."""
+        return power_gradient(self.values(((1.0, cut.rule),)), self.alpha, cut.welfare, self.num_arms)
+
+    def check_domain(self) -> None:
+        """Raise OutOfDomainError if the budget cannot bring every member to a positive value."""
+        # All members at 0: slightly more is inside the domain, if budget is left for it.
+        inside = in_domain(self.values(self.end(-np.inf)), self.alpha).all()
+        if not inside and self.total(self.end(0.0))[0] >= self.allowance[0]:
+            raise self.out_of_reach()
+
+
+class LeximinSearch(PriceSearch):
+    """Leximin with one resource: all members are raised to one level, as far as each can be."""
+
+    def run(self) -> Found:
+        """Find the level by bisection."""
+        free, full = self.values(self.end(-np.inf)), self.values(self.end(np.inf))
+        low, high = float(free.min()), float(full.max())
+        level = high if self._fits(high) else highest_level(low, high, self._fits)
+        return self.closed(self.finish(self.end(level), self._prove_least(level)))
+
+    def _fits(self, level: float) -> bool:
+        self.rounds += 1
+        return bool(self.total(self.end(level))[0] <= self.allowance[0])
+
+    def _prove_least(self, level: float) -> Proof:
+        """The least value cannot rise: some worst-off member is at its most, or raising them uses the whole budget."""
+        values, rule = self.values(self.end(level)), self.end(level)[0][1]
+        above = np.concatenate(self.blocks.map(Block.marginals, rule), axis=1)[1]
+        worst = values <= values.min() + 1e-13 * self.scale
+        weights, prices = np.zeros(len(values)), np.zeros(1)
+        if len(stuck := np.flatnonzero(worst & np.isinf(above))):
+            weights[stuck[0]] = 1.0 / self.sizes[stuck[0]]
+        else:
+            # In proportion to the cost of one more unit; they sum to 1 by sizes, so min v <= g.v.
+            prices = 1.0 / np.atleast_1d(self.sizes[worst] @ above[worst])
+            weights[worst] = above[worst] * prices[0]
+        return self.proof(weights, prices, rule)
 
 
 # -- the master program -----------------------------------------------------------------------------------------------
 
 
-class Cuts(Generic[AnyCut]):
+class Cuts:
     """Responses so far, and the master program over them."""
 
-    def __init__(self, allowance: Floats, cuts: list[AnyCut]) -> None:
+    def __init__(self, allowance: Floats, cuts: list[Cut]) -> None:
         """Begin with some cuts.
 
         Args:
@@ -275,7 +555,7 @@ class Cuts(Generic[AnyCut]):
         self.most = 20 + 15 * len(allowance)
         self.cap = 1.0
 
-    def add(self, cut: AnyCut) -> None:
+    def add(self, cut: Cut) -> None:
         """Add a cut; of too many, drop the one without a share for longest."""
         if len(self.cuts) >= self.most:
             oldest = int(np.argmax(self.idle))
@@ -317,26 +597,3 @@ class Cuts(Generic[AnyCut]):
         if missing:
             self.cap *= 4.0
         return shares, np.maximum(optimum.duals[:rows], 0.0) * spread / scale, missing
-
-
-def highest_level(low: float, high: float, fits: Callable[[float], bool]) -> float:
-    """Return the highest level that fits, to the last bit, if the lower end does.
-
-    Args:
-        low: a level that fits.
-        high: one that does not.
-        fits: whether a level fits; from some level on none does.
-    """
-    # Until there is no double between the two.
-    while True:
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            return low
-        low, high = (middle, high) if fits(middle) else (low, middle)
-
-
-def excess_of(total: Floats, free: Floats, allowance: Floats) -> float:
-    """Return the share of a free solution with which the total use is within the allowance."""
-    over = (total > allowance) & (total > free)
-    needed = (total[over] - allowance[over]) / (total[over] - free[over])
-    return min(1.0, float(needed.max(initial=0.0)) * (1 + 1e-12))

@@ -36,15 +36,12 @@ from functools import cached_property
 
 import numpy as np
 
-from evenhand.kernels import fluid_sweeps
+from evenhand import kernels
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
 from evenhand.parallel import in_order
 from evenhand.solvers.single_arm import SingleArms, gains_at
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
-
-COMPILE_FROM = 20_000
-"""Types from which the loops are compiled: compiling takes as long as NumPy takes for many more."""
 
 CHUNK = 1 << 14
 """Types whose tables are worked on at once."""
@@ -226,9 +223,6 @@ def _sums_from(first: Floats, steps: Floats, starts: Ints, inner: Bools) -> Floa
     return sums
 
 
-# -- what is bounded and what it is bounded for -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Bound:
     """A proof that no solution is better."""
@@ -265,9 +259,6 @@ class FluidModel:
     floors: Floats | None = None
     """(type,) the least share of time in which each arm is served; None where there are none."""
 
-    part_of: int = 0
-    """Number of types of the whole, if these are a part of it: the same code runs for parts of any size."""
-
     @cached_property
     def allowance(self) -> Floats:
         """(resource,) the budget of all steps."""
@@ -296,7 +287,7 @@ class FluidModel:
     @property
     def by_pivots(self) -> bool:
         """True if frontiers are traced by pivots."""
-        return self.criterion.num_steps is None and not self.criterion.is_average and self.floors is None
+        return self.criterion.contracts and self.floors is None
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -304,7 +295,7 @@ class FluidModel:
     def chunks(self) -> Iterator[slice]:
         """Parts of the types that are worked on at once."""
         # A type with steps has a table per step.
-        size = max(1, CHUNK // (self.criterion.num_steps or 1))
+        size = max(1, CHUNK // self.criterion.num_layers)
         return (slice(start, start + size) for start in range(0, len(self), size))
 
     def members(self, values: Floats) -> Floats:
@@ -357,17 +348,11 @@ class FluidModel:
                 return lengths, tuple(table[real] for table in traced[1:])
             capacity = int(lengths.max()) + FIRST_CAPACITY
 
-    def _trace_padded(self, part: slice, prices: Floats, capacity: int) -> fluid_sweeps.Traced:
+    def _trace_padded(self, part: slice, prices: Floats, capacity: int) -> "kernels.Traced":
         types = self.types
         tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
         allowed, time = self.allowed[part], (self.criterion.factor, self.criterion.total)
-        # With several resources frontiers are traced again and again.
-        if max(len(self), self.part_of) * (1 if len(prices) == 1 else 8) < COMPILE_FROM:
-            return fluid_sweeps.trace_frontiers(*tables, allowed, prices, *time, capacity)
-        from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
-
-        given = (*tables, allowed, types.num_states[part], prices, *time, capacity)
-        return fluid_sweeps.Traced(*compiled_fluid.trace_frontiers(*given))  # type: ignore[no-untyped-call]
+        return kernels.trace_frontiers((*tables, allowed), types.num_states[part], prices, *time, capacity)
 
     # -- measures, and their sums -------------------------------------------------------------------------------------
 
@@ -489,15 +474,7 @@ class FluidModel:
 
 
 def _floor_prices(model: FluidModel, rows: Ints, gains: Floats, low: Floats, need: Floats) -> tuple[Floats, Floats]:
-    """Return mixtures that reach the floors, and the prices, of types that are served too little.
-
-    Args:
-        model: the types.
-        rows: (row,) types.
-        gains: (row, ...) gains of the actions.
-        low: (row, ...) best measures without a price.
-        need: (row,) the time in which an arm is to be served.
-    """
+    """Return mixtures that reach the floors `need`, and the prices, of types that are served too little in `low`."""
     # Between the best without a price and the one that is served most: on the polygon of value against service time,
     # the slope of the edge between them is the next price.
     high, service_price = model.most_served[rows], np.zeros(len(rows))

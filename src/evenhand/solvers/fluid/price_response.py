@@ -16,111 +16,146 @@ With prices lambda fixed and c_n(v) the least cost of value v, the best response
 In every case W(u) <= g.u for all u, so that sum_n max_q (g_n V - lambda.U) + lambda.B bounds the fluid optimum.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
+from evenhand import kernels
 from evenhand.checks import check_memory
-from evenhand.kernels import fluid_sweeps
-from evenhand.model.welfare import RankWeighted, Welfare
-from evenhand.solvers.fluid import frontiers as frontiers_module
+from evenhand.model.welfare import RankWeighted
 from evenhand.solvers.fluid.frontiers import Frontiers
-from evenhand.solvers.permutahedron import project_types
+from evenhand.solvers.welfare_cuts import project_types
 from evenhand.typing import Bools, Floats, Ints
-
-MOST_TABULATED = 20_000_000
-"""Arms up to which the sums of rank weights are a table, as the compiled loop needs."""
 
 HALVINGS = 60
 """Steps of bisection for the common weight of a level."""
 
 
-class Answers(Protocol):
-    """Best response to prices under a welfare."""
-
-    def respond(self, frontiers: Frontiers) -> Floats:
-        """(type,) the values that maximise F less the cost; slopes of the frontiers are marginal costs."""
-        ...
-
-    def utility(self, values: Floats) -> float:
-        """F; minus infinity outside the domain."""
-        ...
-
-    def rate(self, values: Floats) -> float:
-        """The derivative dW/dF."""
-        ...
-
-    def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
-        """(type,) weights g of one arm of each type that prove the response at these frontiers."""
-        ...
+# -- responses: (member,) values on frontiers whose slopes are marginal costs ------------------------------------------
 
 
-# -- rank-weighted welfare --------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class UpTo:
+    """One level for all members, as far as each can be: minus infinity is the free value, infinity the largest."""
+
+    level: float
+
+    def __call__(self, frontiers: Frontiers) -> Floats:
+        """(member,) the level, between the ends of each frontier."""
+        return np.asarray(np.clip(self.level, frontiers.values[frontiers.first], frontiers.values[frontiers.last]))
+
+
+@dataclass(frozen=True)
+class AtWeight:
+    """The best vertices if all members have one weight, as under the mean."""
+
+    weight: float
+
+    def __call__(self, frontiers: Frontiers) -> Floats:
+        """(member,) values of the vertices."""
+        return frontiers.values[frontiers.best_vertices(np.full(len(frontiers.first), self.weight))]
+
+
+@dataclass(frozen=True)
+class UtilityStops:
+    """On each edge the value at which the marginal utility of a power mean equals the slope."""
+
+    alpha: float
+    reference: float
+    num_arms: int
+
+    def __call__(self, frontiers: Frontiers) -> Floats:
+        """(member,) at most r (N r s)^(-1/alpha) on an edge of slope s."""
+        # An edge that costs nothing has its stop at infinity: it is followed to its end.
+        with np.errstate(divide="ignore", over="ignore"):
+            stops = self.reference * (self.num_arms * self.reference * frontiers.slopes) ** (-1 / self.alpha)
+        return follow(frontiers, stops)
 
 
 @dataclass(frozen=True, eq=False)
-class RankAnswers:
-    """Best response under a rank-weighted welfare."""
+class SettledLevels:
+    """Levels of a rank-weighted welfare, exact; the frontiers are those of all members."""
 
     welfare: RankWeighted
     counts: Ints
 
-    @property
-    def num_arms(self) -> int:
-        """Number of arms."""
-        return int(self.counts.sum())
-
     def mass(self, smallest: Ints) -> Floats:
-        """Return the sum of the smallest rank weights."""
-        end = np.full_like(smallest, self.num_arms)
-        return self.welfare.rank_mass(end - smallest, end, self.num_arms)
+        """Sum of the m smallest rank weights, for many m."""
+        number = int(self.counts.sum())
+        return self.welfare.rank_mass(number - smallest, np.full_like(smallest, number), number)
 
     @cached_property
-    def table(self) -> Floats:
-        """(arm + 1,) the sums of the smallest rank weights."""
-        return np.ascontiguousarray(self.mass(np.arange(self.num_arms + 1)), dtype=np.float64)
+    def _tables(self) -> dict[int, Floats]:
+        """Sums that were computed, by their number: every response takes the same."""
+        return {}
 
-    def respond(self, frontiers: Frontiers) -> Floats:
-        """(type,) levels on which the arms settle."""
+    def _stored_mass(self, smallest: Ints) -> Floats:
+        number = len(smallest)
+        if number not in self._tables:
+            check_memory(32.0 * number, f"the rank weights of {self.counts.sum()} arms", "Use fewer types of arms.")
+            self._tables[number] = self.mass(smallest)
+        return self._tables[number]
+
+    def __call__(self, frontiers: Frontiers) -> Floats:
+        """(member,) levels."""
         parts = (frontiers.starts, frontiers.values, frontiers.slopes, self.counts)
-        # The compiled loop needs a table of masses, which is too large for very many arms.
-        if len(self.counts) < frontiers_module.COMPILE_FROM or self.num_arms > MOST_TABULATED:
-            return fluid_sweeps.settle_levels(*parts, self.mass)
-        from evenhand.kernels import compiled_fluid  # compiling takes longer than small problems
+        return kernels.settle_levels(*parts, self._stored_mass)
 
-        return np.asarray(compiled_fluid.settle_levels(*parts, self.table))  # type: ignore[no-untyped-call]
 
-    def utility(self, values: Floats) -> float:
-        """The welfare."""
-        return float(self.welfare(values, self.counts))
+@dataclass(frozen=True, eq=False)
+class LevelStops:
+    """The last level whose limit is at least the slope; the free value if there is none, the end beyond the last."""
 
-    def rate(self, values: Floats) -> float:
-        """F is the welfare."""
-        return 1.0
+    levels: Floats
+    """(level,) values, rising."""
 
-    def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
-        """(type,) weights in the permutahedron; see the head of this file."""
-        return self.weights_between(*frontiers.marginal(values), values)
+    limits: Floats
+    """(level,) largest slope that leads up to each, falling."""
 
-    def weights_between(self, below: Floats, above: Floats, values: Floats) -> Floats:
-        """(type,) weights in the permutahedron, each between two marginal costs as far as it can be.
+    def __call__(self, frontiers: Frontiers) -> Floats:
+        """(member,) values."""
+        passed = len(self.limits) - np.searchsorted(self.limits[::-1], frontiers.slopes, side="left")
+        return follow(frontiers, np.concatenate([[-np.inf], self.levels[:-1], [np.inf]])[passed])
 
-        Args:
-            below: (type,) the cost of the last unit of value.
-            above: (type,) the cost of one more.
-            values: (type,) values.
-        """
-        # Exact equality: `settle_levels` assigns the same number to all arms of a level.
-        _, level = np.unique(values, return_inverse=True)
-        sizes = np.bincount(level, weights=self.counts).astype(np.int64)
-        # Levels rise, so the lowest has the first ranks: those of the largest weights.
-        last = np.cumsum(sizes)
-        mass = self.welfare.rank_mass(last - sizes, last, self.num_arms)
-        shared = share_evenly(below, above, self.counts, level, mass)
-        # The bisection leaves a rounding error; only an exact member of the permutahedron proves W(u) <= g.u.
-        return project_types(shared, self.counts, self.welfare)
+
+def follow(frontiers: Frontiers, stops: Floats) -> Floats:
+    """(member,) the value that each member reaches if it follows every edge up to a stop, at most to its end.
+
+    Args:
+        frontiers: of the members.
+        stops: (vertex,) the value up to which the edge beyond a vertex is followed, falling as slopes rise.
+    """
+    # All edges of all members in one array. The last vertex has no edge, and the free value, the least, stands in.
+    ends = np.append(frontiers.values[1:], 0.0)
+    ends[frontiers.last] = frontiers.values[frontiers.first]
+    reached = np.minimum(ends, np.where(np.isinf(frontiers.slopes), np.inf, stops))
+    return np.asarray(np.maximum.reduceat(reached, frontiers.first))
+
+
+# -- weights that prove a response -------------------------------------------------------------------------------------
+
+
+def rank_supergradient(values: Floats, below: Floats, above: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
+    """(type,) weights in the permutahedron, each between two marginal costs as far as it can be.
+
+    Args:
+        values: (type,) values.
+        below: (type,) the cost of the last unit of value.
+        above: (type,) the cost of one more.
+        counts: (type,) number of arms of each type.
+        welfare: welfare that defines the rank weights.
+    """
+    # Exact equality: responses assign the same number to all arms of a level, which shares the weights of its ranks.
+    _, level = np.unique(values, return_inverse=True)
+    sizes = np.bincount(level, weights=counts).astype(np.int64)
+    # Levels rise, so the lowest has the first ranks: those of the largest weights.
+    last = np.cumsum(sizes)
+    mass = welfare.rank_mass(last - sizes, last, int(last[-1]))
+    even = np.clip(share_evenly(below, above, counts, level, mass), below, above)
+    # Only an exact member of the permutahedron proves W(u) <= g.u.
+    return project_types(even, counts, welfare)
 
 
 def share_evenly(below: Floats, above: Floats, counts: Ints, level: Ints, mass: Floats) -> Floats:
@@ -149,68 +184,6 @@ def share_evenly(below: Floats, above: Floats, counts: Ints, level: Ints, mass: 
     # Where marginal costs are infinite, at the last vertex of a frontier, the mass of the level is the most there is.
     weights[rows] = np.clip(right[of], low, np.minimum(high, mass[of]))
     return np.asarray(weights)
-
-
-# -- every arm alone --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class MeanAnswers(RankAnswers):
-    """Best response under the mean: every arm alone."""
-
-    def respond(self, frontiers: Frontiers) -> Floats:
-        """(type,) the best values at weight 1/N."""
-        weights = np.full(len(self.counts), 1.0 / self.num_arms)
-        return frontiers.values[frontiers.best_vertices(weights)]
-
-    def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
-        """(type,) 1/N."""
-        return np.full(len(self.counts), 1.0 / self.num_arms)
-
-
-@dataclass(frozen=True, eq=False)
-class AlphaAnswers:
-    """Best response under a power mean of aversion alpha > 0."""
-
-    welfare: Welfare
-    alpha: float
-    counts: Ints
-    reference: float
-
-    def inside(self, values: Floats) -> Bools:
-        """(type,) whether a value is in the domain."""
-        return in_domain(values, self.alpha)
-
-    def respond(self, frontiers: Frontiers) -> Floats:
-        """(type,) the best of: the free value; on each edge, where the marginal utility meets its slope."""
-        reference, number = self.reference, int(self.counts.sum())
-        # An edge that costs nothing has its stop at infinity: it is followed to its end.
-        with np.errstate(divide="ignore", over="ignore"):
-            stops = reference * (number * reference * frontiers.slopes) ** (-1 / self.alpha)
-        return follow(frontiers, stops)
-
-    def utility(self, values: Floats) -> float:
-        """The mean utility."""
-        if not self.inside(values).all():
-            return -np.inf
-        return float(power_utility(values, self.alpha, self.reference) @ self.counts / self.counts.sum())
-
-    def rate(self, values: Floats) -> float:
-        """R (W / r)^alpha."""
-        welfare = float(self.welfare(values, self.counts))
-        return float(self.reference * (welfare / self.reference) ** self.alpha)
-
-    def weights(self, frontiers: Frontiers, values: Floats) -> Floats:
-        """(type,) the gradient."""
-        return self.gradient(values)
-
-    def gradient(self, values: Floats) -> Floats:
-        """(type,) the gradient (W / v)^alpha / N; an arm that cannot have more than 0 has no weight.
-
-        Args:
-            values: (type,) values.
-        """
-        return power_gradient(values, self.alpha, float(self.welfare(values, self.counts)), int(self.counts.sum()))
 
 
 def in_domain(values: Floats, alpha: float) -> Bools:
@@ -264,22 +237,33 @@ def power_gradient(values: Floats, alpha: float, welfare: float, num_arms: int) 
     return np.asarray(ratio**alpha / num_arms)
 
 
-def follow(frontiers: Frontiers, stops: Floats) -> Floats:
-    """(type,) the value that each type reaches if it follows every edge up to a stop, at most to its end.
+def highest_level(low: float, high: float, fits: Callable[[float], bool]) -> float:
+    """Return the highest level that fits, to the last bit, if the lower end does.
 
     Args:
-        frontiers: of the types.
-        stops: (vertex,) the value up to which the edge beyond a vertex is followed, falling as slopes rise.
+        low: a level that fits.
+        high: one that does not.
+        fits: whether a level fits; from some level on none does.
     """
-    # All edges of all types in one array. The last vertex of a type has no edge, and the free value, the least of the
-    # type, stands in for one.
-    ends = np.append(frontiers.values[1:], 0.0)
-    ends[frontiers.last] = frontiers.values[frontiers.first]
-    reached = np.minimum(ends, np.where(np.isinf(frontiers.slopes), np.inf, stops))
-    return np.asarray(np.maximum.reduceat(reached, frontiers.first))
+    # Until there is no double between the two.
+    while True:
+        middle = low + (high - low) / 2
+        if not low < middle < high:
+            return low
+        low, high = (middle, high) if fits(middle) else (low, middle)
 
 
-def check_table(num_arms: int, num_types: int) -> None:
-    """Refuse a table of rank weights that would not fit."""
-    if num_types >= frontiers_module.COMPILE_FROM and num_arms <= MOST_TABULATED:
-        check_memory(32.0 * num_arms, f"the rank weights of {num_arms} arms", "Group similar arms into types.")
+def excess_of(total: Floats, free: Floats, allowance: Floats) -> float:
+    """Return the share of a free solution with which the total use is within the allowance."""
+    over = (total > allowance) & (total > free)
+    needed = (total[over] - allowance[over]) / (total[over] - free[over])
+    return min(1.0, float(needed.max(initial=0.0)) * (1 + 1e-12))
+
+
+def unit_prices(allowance: Floats) -> Floats:
+    """(resource,) for one resource a price of 1; for several, prices at which each allowance costs 1.
+
+    Args:
+        allowance: (resource,) budget of all steps.
+    """
+    return np.ones(1) if len(allowance) == 1 else 1 / np.where(allowance > 0, allowance, 1.0)

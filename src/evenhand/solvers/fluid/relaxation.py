@@ -46,20 +46,30 @@ Programs are in `programs`. Code names: q `occupancy`, U `use`, B `allowance`, l
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from evenhand.checks import Faults, check_memory, check_shape
-from evenhand.errors import InfeasibleError, InvalidInputError, NotConvergedError, OutOfDomainError
+from evenhand.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotApplicableError,
+    NotConvergedError,
+    OutOfDomainError,
+)
 from evenhand.model.arm import ArmTables
-from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts, usable_amount
 from evenhand.model.criterion import Criterion, Opening, as_criterion
-from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, as_welfare, is_lexicographic, is_mean
+from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, as_welfare, is_mean
+from evenhand.parallel import Blocks, Pool
 from evenhand.solvers.fluid import programs as fluid_programs
-from evenhand.solvers.fluid.dual_search import Cut, PriceSearch, excess_of, highest_level
+from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder, BlockSource
+from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, Instance, PriceSearch, search_for
+from evenhand.solvers.fluid.flow_program import FLOOR_ROUNDING, USUAL_SIZES, Program, ProgramSizes, out_of_floors
 from evenhand.solvers.fluid.frontiers import Bound, FluidModel, Frontiers
-from evenhand.solvers.fluid.price_response import AlphaAnswers, Answers, MeanAnswers, RankAnswers, check_table
-from evenhand.solvers.fluid.programs import FLOOR_ROUNDING, FluidOptimum, Rounds, solve_by_program
+from evenhand.solvers.fluid.price_response import unit_prices
+from evenhand.solvers.fluid.programs import FluidOptimum, Rounds, not_closed, solve_by_program
 from evenhand.solvers.single_arm import check_communicating
 from evenhand.typing import ArrayLike, Floats, Indices, Ints
 
@@ -68,10 +78,6 @@ FEW_TYPES = 200
 
 LARGEST_GAP = 0.1
 """Largest gap with which programs may end, if numbers of very different size leave no digits for more."""
-
-FEW_COLUMNS, FEW_RANK_ROWS = 2_000, 500
-"""Columns, where programs are solved again and again with more cuts of the welfare, and rows of ranks, up to which an
-opening is solved for the welfare itself rather than for the weights of the plain relaxation."""
 
 OPENINGS = (16, 8, 4, 2, 1)
 """Number of first steps with a budget of their own; the largest that is affordable."""
@@ -126,19 +132,38 @@ class FluidSolution:
 
 
 @dataclass(frozen=True, eq=False)
-class _Cut(Cut):
-    """Best response to some prices."""
+class BlockSolution:
+    """A feasible solution of the relaxation of many arms, and its certificate."""
+
+    welfare: float
+    """Welfare of the solution: a lower bound on the optimum of the relaxation."""
+
+    upper_bound: float
+    """No solution of the relaxation, and no policy of the coupled problem, has a larger welfare."""
+
+    gap: float
+    """(upper_bound - welfare) / |upper_bound|."""
 
     values: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _Proof:
-    """Weights of members and prices, and the bound that they prove."""
+    """(row,) value of one arm."""
 
     weights: Floats
+    """(row,) derivative of the welfare with respect to the value of one arm."""
+
     prices: Floats
-    bound: Bound
+    """(resource,) dual prices of a unit of use, by the criterion's weights."""
+
+    use: Floats
+    """(resource,) total use, by the criterion's weights."""
+
+    rounds: int
+    """Number of prices tried."""
+
+    num_blocks: int
+    """Number of blocks."""
+
+    seconds: float
+    """Wall time."""
 
 
 # -- public functions ------------------------------------------------------------------------------------------------
@@ -171,7 +196,12 @@ def solve_fluid(
 
 
 def solve_opening(
-    problem: CoupledMDP, welfare: str | Welfare, relaxed: FluidSolution, tolerance: float = 1e-4
+    problem: CoupledMDP,
+    welfare: str | Welfare,
+    relaxed: FluidSolution,
+    tolerance: float = 1e-4,
+    openings: Sequence[int] = OPENINGS,
+    sizes: ProgramSizes = USUAL_SIZES,
 ) -> FluidSolution | None:
     """The relaxation of a discounted problem whose budget holds in each of the first steps: a tighter bound.
 
@@ -180,28 +210,30 @@ def solve_opening(
         welfare: what is maximised, as text or object.
         relaxed: a solution of its plain relaxation.
         tolerance: the relative gap to stop at.
+        openings: numbers of first steps, the most preferred first.
+        sizes: sizes up to which programs are used.
 
     Returns:
         A solution by steps, the last of which lasts; None where the criterion is another, or no program is affordable.
         Where only the mean at the weights of the plain relaxation is, `welfare` is the weighted sum, as the bound is.
     """
     # There the steps are separate already, or (average) the first ones do not count.
-    if problem.criterion.num_steps is not None or problem.criterion.is_average:
+    if not problem.criterion.contracts:
         return None
     plain = model_of(problem)
     objective = as_welfare(welfare, plain.num_members)
     # `solve_weighted` keeps no floors: with floors only the welfare itself will do.
     weights = _homogeneous_weights(plain, objective, relaxed) if plain.floors is None else None
-    few = fluid_programs.num_rank_rows(plain, objective) <= FEW_RANK_ROWS
+    few = fluid_programs.num_rank_rows(plain, objective) <= sizes.rank_rows_of_opening
     # These take many programs, each with more cuts than the last, and so get fewer columns.
     several = not isinstance(objective, RankWeighted) and not is_mean(objective, plain.num_members)
     # The most steps first, since each of them makes the bound tighter.
-    for steps in OPENINGS:
+    for steps in openings:
         model = replace(plain, criterion=Opening(problem.discount, steps))
-        small = few and not (several and (steps + 1) * int(model.allowed.sum()) > FEW_COLUMNS)
-        if (small or weights is None) and fluid_programs.fits_by_step(model, objective):
-            return solve_model(model, objective, tolerance)
-        if weights is not None and fluid_programs.fits_by_step(model, Utilitarian()):
+        small = few and not (several and (steps + 1) * int(model.allowed.sum()) > sizes.columns_of_cuts)
+        if (small or weights is None) and fluid_programs.fits_by_step(model, objective, sizes):
+            return solve_model(model, objective, tolerance, sizes=sizes)
+        if weights is not None and fluid_programs.fits_by_step(model, Utilitarian(), sizes):
             return solve_weighted(model, weights, tolerance=tolerance)
     return None
 
@@ -271,7 +303,12 @@ def model_of(problem: CoupledMDP, initial: Floats | None = None) -> FluidModel:
 
 
 def solve_model(
-    model: FluidModel, welfare: str | Welfare, tolerance: float = 1e-4, progress: Rounds | None = None
+    model: FluidModel,
+    welfare: str | Welfare,
+    tolerance: float = 1e-4,
+    progress: Rounds | None = None,
+    most_rounds: int = MOST_ROUNDS,
+    sizes: ProgramSizes = USUAL_SIZES,
 ) -> FluidSolution:
     """Solve the fair fluid relaxation of types of arms; see `solve_fluid`.
 
@@ -280,25 +317,45 @@ def solve_model(
         welfare: what is maximised, as text or object.
         tolerance: the relative gap to stop at.
         progress: called each round with its number and the gap.
+        most_rounds: prices after which the search for them gives up.
+        sizes: sizes up to which programs are used.
     """
     if not 0 < tolerance < 1:
         raise InvalidInputError(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
     model, objective = _within_reach(model), as_welfare(welfare, model.num_members)
     begin = time.perf_counter()
-    # By prices if members respond to them in closed form; under leximin that is so for one resource only.
-    structured = is_mean(objective, model.num_members) or isinstance(objective, (RankWeighted, PowerMean))
-    by_prices = structured and not (is_lexicographic(objective) and len(model.budget) > 1)
+    kind = search_for(objective, model.num_members, len(model.budget))
+
+    def by_program() -> FluidSolution:
+        """Closed to the tolerance, or as far as numbers allow: the gap is a true one."""
+        optimum = solve_by_program(model, objective, tolerance, progress, sizes)
+        solution = _solution(model, objective, optimum, begin)
+        if solution.gap > max(tolerance, LARGEST_GAP):
+            raise not_closed(solution.gap, solution.rounds, tolerance)
+        return solution
+
     # With steps a budget at each of them is tighter, and comes first. Where its program fails, prices bound the same
     # over all time; for an opening that would be the plain relaxation, which is known.
-    if fluid_programs.fits_by_step(model, objective):
+    if fluid_programs.fits_by_step(model, objective, sizes):
         try:
-            return _of_program(model, objective, tolerance, progress, begin)
+            return by_program()
         except NotConvergedError:
-            if not by_prices or model.criterion.lasts:
+            if kind is None or isinstance(model.criterion, Opening):
                 raise
-    elif not by_prices:
-        return _of_program(model, objective, tolerance, progress, begin)
-    return _solve_by_prices(_Search(model, objective, tolerance, progress))
+    if kind is None:
+        return by_program()
+    try:
+        block = Block(model, num_cached=most_rounds)
+        _check_floors(model, block.frontiers(unit_prices(model.allowance)))
+        with Pool() as pool:
+            blocks: Blocks[Block] = pool.blocks([lambda: block])
+            edges, shared = [0, len(model.sizes)], (model.sizes, model.allowance)
+            given = Instance(blocks, edges, *shared, objective, tolerance, progress, most_rounds)
+            return _by_prices(kind(given), block, begin)
+    except NotConvergedError:
+        if len(model) > FEW_TYPES:
+            raise
+        return by_program()
 
 
 def _within_reach(model: FluidModel) -> FluidModel:
@@ -314,41 +371,38 @@ def _within_reach(model: FluidModel) -> FluidModel:
     return replace(model, floors=np.where(by_rounding, np.minimum(model.floors, most), model.floors))
 
 
-def _solve_by_prices(search: "_Search") -> FluidSolution:
-    """Search for prices; if that does not converge, solve one program if there are few types."""
-    search.check_floors()
+def _by_prices(search: PriceSearch, block: Block, begin: float) -> FluidSolution:
+    """Return the solution by a search for prices."""
+    model, objective = block.model, search.welfare
     try:
-        return _by_structure(search)
-    except NotConvergedError:
-        if len(search.model) > FEW_TYPES:
-            raise
-        return _of_program(search.model, search.welfare, search.tolerance, search.progress, search.begin)
+        found = search.run()
+    except OutOfDomainError:
+        # Only a power mean has a domain to miss. Whether floors fit was checked before for one resource; for
+        # several their program decides.
+        if model.floors is not None and not isinstance(objective, PowerMean):
+            raise InfeasibleError(out_of_floors(model)) from None
+        if model.floors is not None and not search.single:
+            Program(model).check_floors()
+        raise
+    occupancy, proof = block.measure(found.mixture), found.proof
+    if found.excess > 0:
+        occupancy = (1 - found.excess) * occupancy + found.excess * block.measure(search.end(-np.inf))
+    bound = Bound(proof.bound, proof.floor_prices if model.floors is not None else np.zeros(len(model)))
+    optimum = FluidOptimum(occupancy, proof.weights, proof.prices, bound, search.rounds, search.scale)
+    return _solution(model, objective, optimum, begin)
 
 
-def _by_structure(search: "_Search") -> FluidSolution:
-    model, objective = search.model, search.welfare
-    if is_lexicographic(objective):
-        return search.fill_levels()
-    if isinstance(objective, PowerMean) and not is_mean(objective, model.num_members):
-        reference = search.reference(objective.aversion)
-        search.answers = AlphaAnswers(objective, objective.aversion, model.sizes, reference)
-        return search.by_bisection() if len(model.budget) == 1 else search.by_cuts()
-    check_table(model.num_members, len(model.sizes))
-    plain = is_mean(objective, model.num_members)
-    ranked = fluid_programs.as_ranked(objective, model.num_members)
-    search.answers = (MeanAnswers if plain else RankAnswers)(ranked, model.sizes)
-    return search.by_cuts()
-
-
-def _of_program(
-    model: FluidModel, objective: Welfare, tolerance: float, progress: Rounds | None, begin: float
-) -> FluidSolution:
-    """Return the solution by linear programs: closed to the tolerance, or as far as numbers allow.
-
-    Its gap is a true one. If it is of no use, raise NotConvergedError.
-    """
-    optimum = solve_by_program(model, objective, tolerance, progress)
-    return _closed(_solution(model, objective, optimum, begin), max(tolerance, LARGEST_GAP))
+def _check_floors(model: FluidModel, frontiers: Frontiers) -> None:
+    """Raise InfeasibleError if the floors cannot be reached."""
+    if model.floors is None:
+        return
+    # An arm may miss its floor even alone. With one resource the cheapest ways to keep all floors may also be too
+    # dear together; with several, the first vertices are cheapest for one ratio of prices only and prove nothing.
+    most = model.served(model.most_served) / model.criterion.total
+    short = (most < model.floors * (1 - FLOOR_ROUNDING)).any()
+    least = model.sizes @ frontiers.uses[frontiers.first]
+    if short or (len(least) == 1 and (least > model.allowance * (1 + FLOOR_ROUNDING)).any()):
+        raise InfeasibleError(out_of_floors(model))
 
 
 def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin: float) -> FluidSolution:
@@ -371,16 +425,6 @@ def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin:
         rounds=found.rounds,
         seconds=time.perf_counter() - begin,
     )
-
-
-def _closed(solution: FluidSolution, tolerance: float) -> FluidSolution:
-    """The solution, if its gap is within the tolerance."""
-    if solution.gap > tolerance:
-        raise NotConvergedError(
-            f"the gap of the fluid relaxation is {solution.gap:.2g} after {solution.rounds} rounds, "
-            f"not {tolerance:.2g}; use a larger tolerance"
-        )
-    return solution
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -420,15 +464,14 @@ def read_model(
     if (start[np.arange(num_states) >= types.num_states[:, None]] > 0).any():
         raise InvalidInputError("initial: a state that a type does not have has a positive probability")
     model = FluidModel(types.within(amounts), sizes, amounts, criterion, start, groups, floors)
-    steps = criterion.num_steps or 1
+    steps = criterion.num_layers
     # As far as they matter, steps bend a frontier each at its own slope.
     vertices = 4.0 * num_states + (0.0 if steps == 1 else 4 * min(steps, 4 * criterion.total))
     # A vertex has numbers of its own, and with pivots a policy of 2 bytes a state, else a whole measure.
     entry = 64 + (2 * num_states if model.by_pivots else 8 * num_states * num_actions * steps)
     size = num_types * (24.0 * num_states * num_actions + vertices * entry + 400)
     check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
-    if criterion.is_average:
-        check_communicating(model.types, model.allowed)
+    check_communicating(model.types, model.allowed, criterion)
     return model
 
 
@@ -440,204 +483,72 @@ def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> In
     return read_counts(counts, num_types, faults)
 
 
-# -- the search for prices --------------------------------------------------------------------------------------------
+# -- very many arms ---------------------------------------------------------------------------------------------------
 
 
-class _Search(PriceSearch[_Cut, _Proof, FluidSolution]):
-    """The search for prices where all arms are in memory."""
+def solve_blocks(
+    source: BlockSource,
+    welfare: str | Welfare,
+    backend: str | Pool | None = None,
+    tolerance: float = 1e-4,
+    progress: Rounds | None = None,
+    block_rows: int = BLOCK,
+    num_levels: int = NUM_LEVELS,
+) -> BlockSolution:
+    """Solve the fair fluid relaxation block by block.
 
-    answers: Answers
+    Args:
+        source: arms without groups and floors.
+        welfare: the mean, rank-weighted, a power mean, or leximin with one resource.
+        backend: where blocks are computed.
+        tolerance: relative gap to stop at.
+        progress: called each round with its number and the gap.
+        block_rows: rows per block.
+        num_levels: largest number of levels of the grid on which blocks count under rank weights.
 
-    def __init__(self, model: FluidModel, welfare: Welfare, tolerance: float, progress: Rounds | None) -> None:
-        super().__init__(model.allowance, tolerance, progress)
-        self.begin = time.perf_counter()
-        self.model, self.welfare = model, welfare
-        # With one resource any other price only stretches the slopes, so these frontiers serve the whole search.
-        self.frontiers = model.trace(self.unit)
-        self.scale = float(np.abs(self.frontiers.values).max())
-
-    def check_floors(self) -> None:
-        """Raise Infeasible if the floors cannot be reached."""
-        if self.model.floors is None:
-            return
-        # An arm may miss its floor even alone. With one resource the cheapest ways to keep all floors may also be too
-        # dear together; with several, the first vertices are cheapest for one ratio of prices only and prove nothing.
-        most = self.model.served(self.model.most_served) / self.model.criterion.total
-        short = (most < self.model.floors * (1 - FLOOR_ROUNDING)).any()
-        least = self.model.sizes @ self.frontiers.uses[self.frontiers.first]
-        if short or (len(least) == 1 and (least > self.model.allowance * (1 + FLOOR_ROUNDING)).any()):
-            raise InfeasibleError(fluid_programs.out_of_floors(self.model))
-
-    def total(self, frontiers: Frontiers, values: Floats) -> Floats:
-        """(resource,) the use of all members at values on frontiers."""
-        return np.asarray(self.model.sizes @ frontiers.use(values))
-
-    def reference(self, aversion: float) -> float:
-        """The welfare without a budget, by which a power mean measures values."""
-        most = self.frontiers.values[self.frontiers.last]
-        if most.min() < 0 or (most.min() == 0 and aversion >= 1):
-            raise OutOfDomainError(
-                f"{self.welfare.name} needs positive values, but even without a budget "
-                f"the worst-off arm has at most {most.min():.6g}. Use a Gini welfare, or shift the rewards."
-            )
-        return float(self.welfare(most, self.model.sizes)) or 1.0
-
-    def frontiers_at(self, prices: Floats) -> Frontiers:
-        """The frontiers at some prices; for one resource they are all alike."""
-        # With several resources the cheapest way depends on the ratio of prices, so frontiers are traced anew.
-        if len(prices) == 1 or not prices.any():
-            return self.frontiers.at_price(float(prices[0]))
-        return self.model.trace(prices)
-
-    def ends(self) -> tuple[_Cut, _Cut]:
-        """The cuts of the values that cost nothing, and of the largest."""
-        frontiers, prices = self.frontiers, np.zeros_like(self.unit)
-        free, full = frontiers.values[frontiers.first], frontiers.values[frontiers.last]
-        return self.cut(prices, frontiers, free), self.cut(prices, frontiers, full)
-
-    def respond(self, prices: Floats) -> _Cut:
-        """Return the best response to prices."""
-        frontiers = self.frontiers_at(prices)
-        return self.cut(prices, frontiers, self.answers.respond(frontiers))
-
-    def cut(self, prices: Floats, frontiers: Frontiers, values: Floats) -> _Cut:
-        """The cut of some values on frontiers."""
-        utility = self.answers.utility(values)
-        # Outside the domain, where the free end may be, there is no welfare.
-        inside = np.isfinite(utility)
-        welfare = float(self.welfare(values, self.model.sizes)) if inside else -np.inf
-        rate = self.answers.rate(values) if inside else 0.0
-        return _Cut(prices, self.total(frontiers, values), utility, welfare, rate, values)
-
-    def prove(self, cut: _Cut) -> _Proof:
-        """The certified bound of a cut."""
-        frontiers = self.frontiers_at(cut.prices)
-        # The prices are of utility; times dW/dF they are those of welfare.
-        return self.proof(self.answers.weights(frontiers, cut.values), cut.prices * cut.rate, frontiers, cut.values)
-
-    def proof(self, weights: Floats, prices: Floats, frontiers: Frontiers, values: Floats) -> _Proof:
-        """The bound of weights and prices; policies of the frontiers are good ones to start from."""
-        policies = None if frontiers.policies is None else frontiers.policies[frontiers.locate(values)[0]]
-        bound = self.model.bound(self.model.weights_of_types(weights), prices, policies)
-        return _Proof(weights, prices, bound)
-
-    def finish(self, occupancy: Floats, proof: _Proof) -> FluidSolution:
-        """The solution, with its welfare computed anew from its occupancy measures, within the budget exactly."""
-        model = self.model
-        total = model.counts @ model.totals(occupancy)[1]
-        if (total > model.allowance).any():  # rounding; what costs least takes its place
-            free = model.occupancy_at(self.frontiers, self.frontiers.values[self.frontiers.first])
-            excess = excess_of(total, model.counts @ model.totals(free)[1], model.allowance)
-            occupancy = (1 - excess) * occupancy + excess * free
-        found = FluidOptimum(occupancy, proof.weights, proof.prices, proof.bound, self.rounds, self.scale)
-        return _solution(model, self.welfare, found, self.begin)
-
-    def gap_of(self, solution: FluidSolution) -> float:
-        """The true gap of a solution."""
-        return solution.gap
-
-    def closed(self, solution: FluidSolution) -> FluidSolution:
-        """The solution, if its gap is within the tolerance."""
-        return _closed(solution, self.tolerance)
-
-    def lower(self, cuts: Sequence[_Cut], shares: Floats) -> float:
-        """The welfare of a mixture of cuts."""
-        values = _mix(cuts, shares)
-        if len(self.unit) == 1:
-            values = self.spend(cuts, shares, values)
-        return float(self.welfare(values, self.model.sizes))
-
-    def spend(self, cuts: Sequence[_Cut], shares: Floats, values: Floats) -> Floats:
-        """One resource: mixtures on the frontier cost less than the mixture of costs; go on towards the costlier cut.
-
-        Along the way the cost is convex, so the chord to the far end crosses the budget before the cost does.
-        """
-        active = np.flatnonzero(shares > 0)
-        costliest = max((cuts[int(i)] for i in active), key=lambda cut: float(cut.total[0]))
-        allowance = float(self.model.allowance[0])
-        # Each step ends within the budget, so that the next may begin there.
-        for _ in range(3):
-            spent = float(self.total(self.frontiers, values)[0])
-            rest = float(costliest.total[0]) - spent
-            if rest <= 0 or spent >= allowance:
-                break
-            step = min(1.0, (allowance - spent) / rest)
-            values = values + step * (costliest.values - values)
-        return values
-
-    def mixed(self, active: Sequence[_Cut], shares: Floats, proof: _Proof) -> FluidSolution:
-        """The solution that mixes cuts."""
-        if len(self.unit) == 1:
-            values = _mix(active, shares)
-            values = values if len(active) == 1 else self.spend(active, shares, values)
-            return self.finish(self.model.occupancy_at(self.frontiers, values), proof)
-        # Frontiers of different prices cannot be mixed in values, but measures can.
-        occupancy = np.zeros((len(self.model), *self.model.arms.shape))
-        for cut, share in zip(active, shares, strict=True):
-            occupancy += share * self.model.occupancy_at(self.frontiers_at(cut.prices), cut.values)
-        return self.finish(occupancy, proof)
-
-    def check_domain(self) -> None:
-        """Raise OutOfDomainError where the budget cannot bring every arm to a positive value."""
-        free = self.frontiers.values[self.frontiers.first]
-        if np.isfinite(self.answers.utility(free)):
-            return
-        # All arms at 0: slightly more is inside the domain, if budget is left for it.
-        needed = float(self.total(self.frontiers, np.maximum(free, 0.0))[0])
-        if needed >= self.allowance[0]:
-            raise self.out_of_reach()
-
-    def out_of_reach(self) -> InvalidInputError:
-        """Return the error if no point of the domain, or none within the floors, is within the budget."""
-        if self.model.floors is not None:
-            # Only a power mean has a domain to miss. Whether floors fit was checked before for one resource; for
-            # several their program decides.
-            if not isinstance(self.welfare, PowerMean):
-                return InfeasibleError(fluid_programs.out_of_floors(self.model))
-            if len(self.unit) > 1:
-                fluid_programs.Program(self.model).check_floors()
-        return OutOfDomainError(
-            f"{self.welfare.name} needs positive values, and the budget does not reach to give every arm one. "
-            "Use a Gini welfare, or shift the rewards."
+    Raises:
+        NotApplicableError: the welfare has another structure.
+        OutOfDomainError: the welfare needs positive values, and the budget does not suffice for all arms.
+        ClusterError: workers cannot be reached or die repeatedly.
+        NotConvergedError: the gap did not close.
+    """
+    if not 0 < tolerance < 1:
+        raise InvalidInputError(f"tolerance: expected a number between 0 and 1, got {tolerance!r}")
+    begin, counts = time.perf_counter(), source.row_counts
+    rows, number = len(counts), int(counts.sum())
+    check_memory(120.0 * rows, f"the values and weights of {rows} rows", "Use rows that stand for several arms.")
+    objective = as_welfare(welfare, number)
+    kind = search_for(objective, number, len(source.budget))
+    if kind is None:
+        raise NotApplicableError(
+            f"{objective.name} is not solved block by block, which is for the mean, rank-weighted welfare, power "
+            "means, and leximin with one resource; read the model into memory (load)"
         )
-
-    def fill_levels(self) -> FluidSolution:
-        """Leximin with one resource: the level to which every arm is raised, as far as it can be."""
-        frontiers, allowance = self.frontiers, float(self.model.allowance[0])
-        free, most = frontiers.values[frontiers.first], frontiers.values[frontiers.last]
-        low, high = float(free.min()), float(most.max())
-
-        def fits(level: float) -> bool:
-            self.rounds += 1
-            return bool(self.total(frontiers, np.clip(level, free, most))[0] <= allowance)
-
-        # Total use rises with the level: bisect, unless all arms can have the most.
-        enough = self.total(frontiers, most)[0] <= allowance
-        values = np.clip(high if enough else highest_level(low, high, fits), free, most)
-        return self.closed(self.finish(self.model.occupancy_at(frontiers, values), self.prove_least(values)))
-
-    def prove_least(self, values: Floats) -> _Proof:
-        """Prove that the least value cannot be higher: the worst-off are saturated, or use the whole budget."""
-        frontiers, least = self.frontiers, float(values.min())
-        worst = values <= least + 1e-13 * self.scale
-        _, above = frontiers.marginal(values)
-        prices = np.zeros(1)
-        # One of them can have no more at any price: its value alone bounds the least.
-        if np.isinf(above[worst]).any():
-            weights = np.zeros(len(values))
-            saturated = int(np.flatnonzero(worst & np.isinf(above))[0])
-            weights[saturated] = 1.0 / self.model.sizes[saturated]
-        else:
-            # Weights in proportion to what one more unit costs. By their sizes they sum to 1, so min v <= g.v.
-            prices = 1.0 / np.atleast_1d(self.model.sizes[worst] @ above[worst])
-            weights = np.where(worst, above * prices[0], 0.0)
-        return self.proof(weights, prices, frontiers, values)
-
-
-def _mix(cuts: Sequence[_Cut], shares: Floats) -> Floats:
-    """(type,) values of a mixture."""
-    mixed = np.zeros_like(cuts[0].values)
-    for cut, share in zip(cuts, shares, strict=True):
-        if share > 0:
-            mixed += share * cut.values
-    return mixed
+    edges = [*range(0, rows, block_rows), rows]
+    with Pool(backend) as pool:
+        builders = [
+            BlockBuilder(source.row_reader(start, stop), source.budget, source.criterion, rows)
+            for start, stop in pairwise(edges)
+        ]
+        blocks: Blocks[Block] = pool.blocks(builders)
+        try:
+            uses = zip(source.budget.tolist(), zip(*blocks.map(Block.uses), strict=True), strict=True)
+            usable = np.array([usable_amount(budget, np.unique(np.concatenate(parts))) for budget, parts in uses])
+            allowance = usable * source.criterion.total
+            given = Instance(blocks, edges, counts, allowance, objective, tolerance, progress, num_levels=num_levels)
+            search = kind(given)
+            found = search.run()
+        finally:
+            blocks.close()
+    return BlockSolution(
+        welfare=found.welfare,
+        upper_bound=found.upper_bound,
+        gap=found.gap,
+        values=found.values,
+        weights=found.proof.weights,
+        prices=found.proof.prices,
+        use=found.use,
+        rounds=search.rounds,
+        num_blocks=len(blocks),
+        seconds=time.perf_counter() - begin,
+    )

@@ -1,1 +1,64 @@
-"""The API, one file a noun: each endpoint is one call into the library."""
+"""Common parts of requests and responses: author, tables of rows, jobs, entity tags."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel
+
+from evenhand.programme.api.jobs import Job
+from evenhand.programme.api.problem_details import MEDIA_TYPE, RETRY_AFTER, RequestError
+from evenhand.programme.api.service import service_of
+
+
+def who_of(request: Request, said: str | None) -> str:
+    """Return the author of an event: the given name and the name of the token."""
+    name: str = request.state.holder.name
+    return f"{said} ({name})" if name and said else name or said or ""
+
+
+def written(request: Request, said: str | None, key: str | None, write: Callable[..., Any]) -> JSONResponse:
+    """Write into the programme, and return the JSON form of the result.
+
+    Args:
+        request: what is answered.
+        said: name of the author, as the request states it.
+        key: idempotency key.
+        write: called with the programme, `who` and `key`.
+    """
+    service = service_of(request)
+    found = write(service.programme, who=who_of(request, said), key=key)
+    service.look()
+    return JSONResponse(found.to_dict())
+
+
+def as_table(rows: Sequence[BaseModel]) -> dict[str, list[Any]]:
+    """Return rows as columns, of those fields that any row has."""
+    shown = [row.model_dump(exclude_none=True) for row in rows]
+    names = [name for name in type(rows[0]).model_fields if any(name in row for row in shown)]
+    return {name: [row.get(name, "") for row in shown] for name in names}
+
+
+def accepted(job: Job) -> JSONResponse:
+    """Return the status of a job and its address."""
+    return JSONResponse(job.to_dict(), 202, {"Location": f"/v1/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)})
+
+
+def unfinished(job: Job) -> JSONResponse:
+    """Return the status of a job that is under way, or the problem of one that failed or was cancelled."""
+    if not job.has_ended:
+        return accepted(job)
+    problem = job.problem or RequestError(503, f"the computation {job.id} was {job.status}").to_dict()
+    headers = {"Retry-After": str(RETRY_AFTER)} if problem["status"] == 503 else {}
+    return JSONResponse(problem, problem["status"], headers, MEDIA_TYPE)
+
+
+def tagged(request: Request, answer: Any, tag: str) -> Response:
+    """Return an answer with an entity tag, or 304 if the client has it already."""
+    mark = f'"{tag}"'
+    headers = {"ETag": mark, "Cache-Control": "private, no-cache"}
+    known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+    if mark in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return JSONResponse(answer, headers=headers)

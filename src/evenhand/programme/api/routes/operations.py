@@ -1,9 +1,8 @@
 """Operation of a server: health, readiness, metrics, and jobs."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -40,10 +39,6 @@ async def readyz(request: Request) -> Health:
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus."""
     return Response(service_of(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-BEAT = 10.0
-"""Seconds after which an event stream says that it lives."""
 
 
 def _find(request: Request, number: str) -> Job:
@@ -88,25 +83,11 @@ async def job_events(job: str, request: Request) -> StreamingResponse:
 
 
 async def _events(job: Job, service: Service) -> AsyncIterator[str]:
-    stopping = asyncio.create_task(service.stopping.wait())
-    changes = job.changes(BEAT)
-    try:
-        while not stopping.done():
-            coming = asyncio.ensure_future(anext(changes, _END))
-            await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done():
-                coming.cancel()
-                return
-            if (fields := coming.result()) is _END:
-                return
-            yield ": still there\n\n" if fields is None else _event(fields)
-    finally:
-        stopping.cancel()
-
-
-_END: dict[str, Any] = {}
-
-
-def _event(fields: dict[str, Any]) -> str:
-    kind = fields["status"] if fields["status"] in ("done", "failed", "cancelled") else "progress"
-    return f"event: {kind}\ndata: {json.dumps(fields)}\n\n"
+    async for fields in job.changes():
+        if service.is_stopping:
+            return
+        if fields is None:
+            yield ": still there\n\n"
+        else:
+            kind = fields["status"] if job.has_ended else "progress"
+            yield f"event: {kind}\ndata: {json.dumps(fields)}\n\n"

@@ -1,19 +1,20 @@
-"""A programme: where it stands, who takes part, what was seen and done, what happened."""
+"""A programme: status, roster, observations, records, history, audits and refits."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from evenhand.programme.action_records import Recorded
+from evenhand.errors import NotFoundError
 from evenhand.programme.api import schemas
-from evenhand.programme.api.dependencies import Key, as_table, who_of
-from evenhand.programme.api.responses import tagged
+from evenhand.programme.api.routes import accepted, as_table, tagged, who_of, written
+from evenhand.programme.api.schemas import Key
 from evenhand.programme.api.service import service_of
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.drift_test import DriftBounds
-from evenhand.programme.observations import Observed
 from evenhand.programme.programme import Changed
+from evenhand.programme.refit import Refitted
+from evenhand.programme.reports import Observed, Recorded
 
 router = APIRouter(prefix="/v1/programme", tags=["programme"])
 
@@ -39,10 +40,8 @@ def show_certificate(request: Request) -> JSONResponse:
 @router.post("/bounds", response_model=DriftBounds, responses=schemas.refusals(409))
 def set_bounds(payload: schemas.BoundsRequest, request: Request, key: Key = None) -> JSONResponse:
     """Say by how much the roster and the model may drift before something is done about it."""
-    service = service_of(request)
-    found = service.programme.set_bounds(payload.model_dump(exclude={"who"}), who=who_of(request, payload.who), key=key)
-    service.look()
-    return JSONResponse(found.to_dict())
+    bounds = payload.model_dump(exclude={"who"})
+    return written(request, payload.who, key, lambda programme, **by: programme.set_bounds(bounds, **by))
 
 
 @router.get("/events", response_model=schemas.EventList, responses=schemas.refusals())
@@ -74,11 +73,8 @@ def list_arms(
 @router.post("/arms", response_model=Changed, responses=schemas.refusals(409))
 def join(payload: schemas.JoinRequest, request: Request, key: Key = None) -> JSONResponse:
     """Let arms take part."""
-    service = service_of(request)
     rows = as_table(payload.arms)
-    found = service.programme.join(rows, payload.step, who=who_of(request, payload.who), key=key)
-    service.look()
-    return JSONResponse(found.to_dict())
+    return written(request, payload.who, key, lambda programme, **by: programme.join(rows, payload.step, **by))
 
 
 @router.delete("/arms", response_model=Changed, responses=schemas.refusals(409))
@@ -90,10 +86,7 @@ def leave(
     key: Key = None,
 ) -> JSONResponse:
     """Let arms take part no longer, from the present step on."""
-    service = service_of(request)
-    found = service.programme.leave(arm, why, who=who_of(request, who), key=key)
-    service.look()
-    return JSONResponse(found.to_dict())
+    return written(request, who, key, lambda programme, **by: programme.leave(arm, why, **by))
 
 
 # What was seen, and done
@@ -102,14 +95,78 @@ def leave(
 @router.post("/observations", response_model=Observed, responses=schemas.refusals(409))
 def observe(payload: schemas.ObserveRequest, request: Request, key: Key = None) -> JSONResponse:
     """Say in which states arms were seen; late and corrected reports are stored beside the old ones."""
-    programme, who = service_of(request).programme, who_of(request, payload.who)
-    found = programme.observe(as_table(payload.observations), payload.source, step=payload.step, who=who, key=key)
-    return JSONResponse(found.to_dict())
+    rows, how = as_table(payload.observations), {"source": payload.source, "step": payload.step}
+    return written(request, payload.who, key, lambda programme, **by: programme.observe(rows, **how, **by))
 
 
 @router.post("/records", response_model=Recorded, responses=schemas.refusals(409))
 def record(payload: schemas.RecordRequest, request: Request, key: Key = None) -> JSONResponse:
     """Say what was really done; late and corrected records are stored beside the old ones."""
-    programme, who = service_of(request).programme, who_of(request, payload.who)
-    found = programme.record(as_table(payload.records), payload.source, who=who, key=key)
+    rows = as_table(payload.records)
+    return written(request, payload.who, key, lambda programme, **by: programme.record(rows, payload.source, **by))
+
+
+# History and audits
+
+
+@router.get("/history", response_model=schemas.History, responses=schemas.refusals(404))
+def show_history(request: Request, arm: Annotated[schemas.Name, Query(description="Whose.")]) -> JSONResponse:
+    """All that happened to an arm, and what was expected."""
+    programme = service_of(request).programme
+    if arm not in {one.name for one in programme.arms(gone=True)}:
+        raise NotFoundError("unknown arm")
+    return JSONResponse({"arm": arm, "entries": [entry.to_dict() for entry in programme.history(arm)]})
+
+
+@router.get("/audit", response_model=schemas.AuditSummary, responses=schemas.refusals())
+def show_audit(
+    request: Request,
+    first: Annotated[schemas.Step | None, Query(description="The first step; by default of all.")] = None,
+    last: Annotated[schemas.Step | None, Query(description="The last step; by default of all.")] = None,
+) -> JSONResponse:
+    """Audit a window of steps: service and waiting times, promised and realised rewards."""
+    found = service_of(request).programme.audit(first, last)
     return JSONResponse(found.to_dict())
+
+
+# Refits
+
+
+@router.get("/refits", response_model=schemas.RefitList, responses=schemas.refusals())
+def list_refits(request: Request) -> JSONResponse:
+    """Models that were fitted to the programme's own records, the newest first."""
+    found = service_of(request).programme.refits()
+    return JSONResponse({"refits": [one.to_dict() for one in found]})
+
+
+@router.post("/refits", response_model=schemas.JobStatus, status_code=202, responses=schemas.refusals(409))
+async def refit(
+    request: Request, payload: Annotated[schemas.RefitRequest | None, Body()] = None, key: Key = None
+) -> JSONResponse:
+    """Refit the model, in the background; the job's answer lists the changes. Nothing is adopted."""
+    payload = payload or schemas.RefitRequest()
+    arguments = payload.model_dump() | {"who": who_of(request, payload.who), "key": key}
+    return accepted(await service_of(request).refit(arguments, request.state.holder.name))
+
+
+@router.post("/refits/{refit}/adopt", response_model=Refitted, responses=schemas.refusals(404, 409))
+def adopt(
+    refit: Annotated[schemas.Step, Path(description="Its number.")],
+    request: Request,
+    payload: Annotated[schemas.Who | None, Body()] = None,
+    key: Key = None,
+) -> JSONResponse:
+    """Run the programme by a model that was fitted, or was in use before; 0 is the one that it began with."""
+    who = payload.who if payload else None
+    return written(request, who, key, lambda programme, **by: programme.adopt(refit, **by))
+
+
+@router.post("/refits/{refit}/decline", response_model=Refitted, responses=schemas.refusals(404, 409))
+def decline(
+    refit: Annotated[schemas.Step, Path(description="Its number.")],
+    payload: schemas.DeclineRequest,
+    request: Request,
+    key: Key = None,
+) -> JSONResponse:
+    """Say that a fit that is offered is not to be adopted; only what is seen later is held against the model then."""
+    return written(request, payload.who, key, lambda programme, **by: programme.decline(refit, payload.why, **by))

@@ -1,1 +1,0 @@
-"""Schemas of released versions, and the way from each to the next. Alembic reads these files."""

@@ -1,0 +1,465 @@
+"""Reports on arms: observed states, actions done with their rewards, and the history of an arm.
+
+Reports are never changed: of several on an arm and step the last counts. One on an earlier step is *late*; one that
+says something else than the report before it is a *correction*. Both are stored beside the old ones, and plans say
+which they knew. A next state in a record of an action is an observation of the step after, and is stored as one.
+
+In a history, the expectation of an observation is the model's distribution of the state, from the observation before
+and the actions since (`belief`); that of a decision is the reward of the step in the observed or most likely state.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, exists, func, select
+
+from evenhand.errors import ConflictError, Fault, InvalidInputError
+from evenhand.model import SHOWN_FAULTS, quoted
+from evenhand.model.io.text_table import Table
+from evenhand.programme import schema
+from evenhand.programme.belief import Beliefs, done_between, kept_chance, most_likely
+from evenhand.programme.decisions import PlanRow
+from evenhand.programme.ledger import Result, add_rows, now
+from evenhand.programme.named_model import Words
+from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, raise_faults, unknown_arm
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Observed(Result):
+    """Result of a table of observations."""
+
+    event: int
+    """The number of the event."""
+
+    observations: int
+    """Number of rows."""
+
+    late: int
+    """Number of rows on steps before the present one."""
+
+    corrected: int
+    """Number of rows that differ from the report before."""
+
+
+@dataclass(frozen=True)
+class ReportRow:
+    """One row of a table that is about arms at steps."""
+
+    place: str
+    """Place in the table, such as `line 4`."""
+
+    arm: RosterArm
+    step: int
+    number: int
+    """Its place in the table, from 0."""
+
+
+def read_arms_and_steps(table: Table, arms: Sequence[RosterArm], usual: int) -> tuple[list[ReportRow], list[Fault]]:
+    """Which arm and step each row is about; and what is wrong with the others.
+
+    Args:
+        table: with the column arm, and perhaps step.
+        arms: every arm that ever joined.
+        usual: the step of rows that name none.
+    """
+    named: dict[str, list[RosterArm]] = {}
+    for arm in arms:
+        named.setdefault(arm.name, []).append(arm)
+    rows: list[ReportRow] = []
+    faults: list[Fault] = []
+    met: dict[tuple[int, int], str] = {}
+    steps = table.columns.get("step", [""] * len(table.rows))
+    for number, (place, name, text) in enumerate(zip(table.rows, table.columns["arm"], steps, strict=True)):
+        step = _step(text, usual)
+        found = next((arm for arm in named.get(name, []) if arm.takes_part(step)), None)
+        if step < 0:
+            faults.append(Fault(place, f"step {quoted(text)} must be a whole number from 0"))
+        elif name not in named:
+            faults.append(Fault(place, unknown_arm(name, named, len(faults) < SHOWN_FAULTS)))
+        elif found is None:
+            faults.append(Fault(place, f"arm {quoted(name)} does not take part at step {step}"))
+        elif (found.id, step) in met:
+            faults.append(Fault(place, f"arm {quoted(name)} is also in {met[found.id, step]}, at the same step"))
+        else:
+            met[found.id, step] = place
+            rows.append(ReportRow(place, found, step, number))
+    return rows, faults
+
+
+def _step(text: str, usual: int) -> int:
+    """The step that was typed; -1 if invalid."""
+    if not text:
+        return usual
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 11 and int(text) <= MOST_STEP else -1
+
+
+def _read_reports(
+    table: Table, arms: Sequence[RosterArm], usual: int, read: Callable[[ReportRow, bool], T | list[str]]
+) -> list[T]:
+    """Read every row of a table; `read` returns a report or its faults, with hints if asked."""
+    rows, others = read_arms_and_steps(table, arms, usual)
+    found: list[T] = []
+    faults: list[Fault] = []
+    for row in rows:
+        report = read(row, len(faults) < SHOWN_FAULTS)
+        if isinstance(report, list):
+            faults += [Fault(row.place, content) for content in report]
+        else:
+            found.append(report)
+    raise_faults(in_order([*others, *faults, *table.faults]), table.source)
+    return found
+
+
+def read_observations(
+    table: Table, arms: Sequence[RosterArm], words: Words, usual: int, present: int
+) -> list[tuple[ReportRow, str]]:
+    """The rows of a table, each with the name of a state.
+
+    Args:
+        table: with the columns arm and state, and perhaps step.
+        arms: every arm that ever joined.
+        words: of the model.
+        usual: the step of rows that name none.
+        present: the present step, the last that can have been observed.
+
+    Raises:
+        TableError: with every fault and its row.
+    """
+
+    def read(row: ReportRow, hint: bool) -> tuple[ReportRow, str] | list[str]:
+        block = words.blocks[row.arm.type, row.arm.group]
+        state = words.state(block, table.columns["state"][row.number], hint)
+        if isinstance(state, str):
+            return [state]
+        if row.step > present:
+            return [f"step {row.step} is still to come; the present one is {present}"]
+        return row, words.states(block)[state]
+
+    return _read_reports(table, arms, usual, read)
+
+
+def keep_reports(tx: Connection, table: Any, rows: Sequence[dict[str, Any]], source: str, event: int) -> None:
+    """Write observations or records.
+
+    Args:
+        tx: a transaction from `Store.writing`.
+        table: of observations or records.
+        rows: with arm's number, step, and state, or action and reward.
+        source: source of the report.
+        event: the event that says so.
+    """
+    same = {"source": source, "at": now(), "event": event}
+    add_rows(tx, table, [row | same for row in rows])
+
+
+def count_corrections(tx: Connection, seen: Sequence[dict[str, Any]]) -> int:
+    """Return the number of observations that differ from the report before."""
+    table = schema.observations
+    before = reports(tx, table, table.c.step.in_({row["step"] for row in seen}))
+    known = {(row.arm, row.step): row.state for row in before}
+    return sum(known.get((row["arm"], row["step"]), row["state"]) != row["state"] for row in seen)
+
+
+def last_observations(tx: Connection, step: int) -> dict[int, dict[int, tuple[str, int]]]:
+    """Return state and event of the last report on each arm and step, up to a step, in the order of the steps."""
+    table, found = schema.observations, defaultdict[int, dict[int, tuple[str, int]]](dict)
+    for row in reports(tx, table, table.c.step <= step):
+        found[row.arm][row.step] = row.state, row.event
+    return {arm: dict(sorted(by_step.items())) for arm, by_step in found.items()}
+
+
+def reports(tx: Connection, table: Any, *where: Any) -> Any:
+    """Rows of the table of observations or records, in the order in which they came."""
+    return tx.execute(select(table).where(*where).order_by(table.c.event, table.c.id))
+
+
+# Actions done
+
+
+@dataclass(frozen=True)
+class Recorded(Result):
+    """Result of a table of records."""
+
+    event: int
+    """The number of the event."""
+
+    records: int
+    """Number of rows."""
+
+    late: int
+    """Number of rows on steps before the last accepted one."""
+
+    corrected: int
+    """Number of rows that differ from the record before."""
+
+    differing: int
+    """Number of rows that differ from the accepted action."""
+
+    observations: int
+    """Number of rows with a next state."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record of one arm at one step."""
+
+    row: ReportRow
+    action: str
+    reward: float | None
+    next_state: str | None
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """A step of which it is not known of all arms what was done."""
+
+    step: int
+    plan: int
+    """The plan that was accepted for it."""
+
+    arms: int
+    """Of how many it is not known."""
+
+
+def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present: int) -> list[Record]:
+    """The rows of a table with the columns arm and action, and perhaps step, reward and next_state.
+
+    Args:
+        table: as it was given.
+        arms: every arm that ever joined.
+        words: of the model.
+        present: the step that is not yet accepted.
+
+    Raises:
+        TableError: with every fault and its row.
+    """
+    blank = [""] * len(table.rows)
+    actions, rewards, states = (table.columns.get(name, blank) for name in ("action", "reward", "next_state"))
+
+    def read(row: ReportRow, hint: bool) -> Record | list[str]:
+        block = words.blocks[row.arm.type, row.arm.group]
+        action = words.action(block, actions[row.number], hint)
+        state = words.state(block, states[row.number], hint) if states[row.number] else None
+        reward = _reward(rewards[row.number])
+        faults = [content for content in (action, state) if isinstance(content, str)]
+        if reward is not None and math.isnan(reward):
+            faults.append(f"reward {quoted(rewards[row.number])} must be a number")
+        if row.step >= present:
+            faults.append(f"step {row.step} has no accepted plan yet: what was done is recorded afterwards")
+        if faults or isinstance(action, str) or isinstance(state, str):
+            return faults
+        return Record(row, words.actions(block)[action], reward, None if state is None else words.states(block)[state])
+
+    return _read_reports(table, arms, max(present - 1, 0), read)
+
+
+def _reward(text: str) -> float | None:
+    """A reward that was typed; None without one, and NaN if it is not a number, or beyond all sense."""
+    try:
+        found = float(text) if text else None
+    except ValueError:
+        return math.nan
+    return found if found is None or abs(found) < 1e100 else math.nan
+
+
+def known_records(tx: Connection, steps: Sequence[int]) -> dict[tuple[int, int], tuple[str, float | None]]:
+    """Return the last record of each arm at some steps: action and reward."""
+    rows = reports(tx, schema.records, schema.records.c.step.in_(set(steps)))
+    return {(row.arm, row.step): (row.action, row.reward) for row in rows}
+
+
+def rows_to_record(
+    plan: int,
+    step: int,
+    rows: Sequence[PlanRow],
+    others: Mapping[str, str],
+    known: Mapping[int, tuple[str, float | None]],
+) -> list[dict[str, str]]:
+    """Return the new records of a step done as accepted, except for some arms; earlier records stay.
+
+    Args:
+        plan: the number of an accepted plan.
+        step: its step.
+        rows: of the plan.
+        others: what was done instead, by arm.
+        known: what was recorded last, by the arm's number; a reward is stored where only the action is another.
+
+    Raises:
+        ConflictError: all of it is recorded, and nothing else is said.
+        InvalidInputError: the plan has no such arm.
+    """
+    arms = {row.arm for row in rows}
+    if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
+        raise InvalidInputError("of these nothing can be recorded:", unknown)
+    found = []
+    for row in rows:
+        before, reward = known.get(row.arm_id, (None, None))
+        action = others.get(row.arm, before or row.accepted or row.action)
+        if action != before:
+            content = "" if reward is None else repr(reward)
+            found.append({"arm": row.arm, "step": str(step), "action": action, "reward": content})
+    if not found:
+        raise ConflictError(f"all of step {step} is recorded already, and nothing else was said now")
+    return found
+
+
+def unrecorded_steps(tx: Connection, first: int, last: int) -> list[Unrecorded]:
+    """Accepted steps of a span of which it is not known of all arms what was done.
+
+    Args:
+        tx: a transaction.
+        first: the first step.
+        last: the last step.
+    """
+    plans, decided, stored = schema.plans, schema.decisions, schema.records
+    span = (plans.c.step >= first) & (plans.c.step <= last) & (plans.c.status == schema.ACCEPTED)
+    done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step)
+    query = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
+    rows = tx.execute(query.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step))
+    return [Unrecorded(*row) for row in rows]
+
+
+# History
+
+
+@dataclass(frozen=True)
+class HistoryEntry(Result):
+    """Something that happened to an arm."""
+
+    event: int
+    """The number of the event."""
+
+    step: int
+    """The step that it is about."""
+
+    kind: str
+    """`joined`, `left`, `seen`, `decided` (a plan was accepted), or `recorded`."""
+
+    state: str | None = None
+    """Observed or most likely state."""
+
+    known: str | None = None
+    """Of a decision: whether the state was `seen` or `believed`."""
+
+    planned: str | None = None
+    """Planned action."""
+
+    action: str | None = None
+    """Accepted or recorded action."""
+
+    overridden: bool = False
+    """Whether it differs from the plan."""
+
+    reward: float | None = None
+    """Recorded reward."""
+
+    expected: str | None = None
+    """Of a state: the one that was most likely. None where nothing was known before."""
+
+    chance: float | None = None
+    """Of a state: how likely it was, by what was known before. Of a decision: how likely the arm was where it was taken
+    to be."""
+
+    expected_reward: float | None = None
+    """Of a decision: the reward of the step, by the model."""
+
+    who: str | None = None
+    """Author of the override or of the event."""
+
+    why: str | None = None
+    """Reason of the override, or of leaving."""
+
+    source: str | None = None
+    """Source of the report."""
+
+    plan: int | None = None
+    """The number of the plan."""
+
+    at: str | None = None
+    """When it was written down."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, without what is absent."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def history_of(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int) -> list[HistoryEntry]:
+    """All that happened to an arm, in the order in which it was written down.
+
+    Args:
+        tx: a transaction.
+        words: of the model.
+        arms: the times it took part, the first first.
+        step: the present one.
+    """
+    found = [entry for arm in arms for entry in _entries(tx, words, arm, step)]
+    table = schema.events
+    query = select(table.c.id, table.c.who).where(table.c.id.in_({entry.event for entry in found}))
+    who = {row.id: row.who for row in tx.execute(query)}
+    entries = [replace(entry, who=entry.who or who.get(entry.event) or None) for entry in found]
+    order = ("joined", "seen", "decided", "recorded", "left")
+    return sorted(entries, key=lambda entry: (entry.event, order.index(entry.kind), entry.step))
+
+
+def _entries(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[HistoryEntry]:
+    table, records = schema.arms, schema.records
+    row = tx.execute(select(table).where(table.c.id == arm.id)).one()
+    yield HistoryEntry(row.joined_event, arm.joined_step, "joined")
+    yield from _seen(tx, words, arm, step)
+    yield from _decided(tx, words, arm)
+    for one in reports(tx, records, records.c.arm == arm.id):
+        same = {"reward": one.reward, "source": one.source, "at": one.at}
+        yield HistoryEntry(one.event, one.step, "recorded", action=one.action, **same)
+    if arm.left_step is not None:
+        yield HistoryEntry(row.left_event, arm.left_step, "left", why=arm.left_why)
+
+
+def _seen(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[HistoryEntry]:
+    """Every observation, with its expectation; late ones are compared with the steps before them."""
+    block, beliefs = words.blocks[arm.type, arm.group], Beliefs(words)
+    found = reports(tx, schema.observations, schema.observations.c.arm == arm.id).all()
+    last = {report.step: report.state for report in found}
+    done = done_between(tx, [arm.id], 0, max([step, *last]) + 1)
+    for report in found:
+        before = max((other for other in last if other < report.step), default=None)
+        first = min(arm.joined_step, report.step) if before is None else before
+        start = None if before is None else words.state_number(block, last[before])
+        actions = words.actions_done(block, done, arm.id, range(first, report.step))
+        distribution = beliefs.distribution(block, start, actions)
+        yield HistoryEntry(
+            event=report.event,
+            step=report.step,
+            kind="seen",
+            state=report.state,
+            expected=words.states(block)[most_likely(distribution)[0]],
+            chance=kept_chance(distribution[words.state_number(block, report.state)]),
+            source=report.source,
+            at=report.at,
+        )
+
+
+def _decided(tx: Connection, words: Words, arm: RosterArm) -> Iterator[HistoryEntry]:
+    table, plans = schema.decisions, schema.plans
+    request = (
+        select(table, plans.c.step, plans.c.accepted_event, plans.c.accepted_at)
+        .join(plans, plans.c.id == table.c.plan)
+        .where(table.c.arm == arm.id, plans.c.status == schema.ACCEPTED)
+    )
+    block = words.blocks[arm.type, arm.group]
+    for row in tx.execute(request):
+        cell = (block, words.state_number(block, row.state), words.action_number(block, row.accepted))
+        same = ("step", "state", "known", "planned", "chance", "who", "why", "plan")
+        yield HistoryEntry(
+            event=row.accepted_event,
+            kind="decided",
+            action=row.accepted,
+            overridden=row.accepted != row.planned,
+            expected_reward=float(words.model.tables.rewards[cell]),
+            at=row.accepted_at,
+            **{name: getattr(row, name) for name in same},
+        )

@@ -1,0 +1,151 @@
+"""The model: what it says, what was fitted to the programme's own records, how sure, and what to record."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.errors import InvalidInputError
+from evenhand.planning.check import check
+from evenhand.programme.api.jobs import Job
+from evenhand.programme.api.problem_details import ErrorView
+from evenhand.programme.api.service import service_of
+from evenhand.programme.decisions import KeptPlan
+from evenhand.programme.named_model import Words
+from evenhand.programme.programme import Programme
+from evenhand.programme.refit import ENOUGH, TRUST, Moved, Refitted
+from evenhand.programme.web import layout
+from evenhand.programme.web.forms import Form
+from evenhand.report.format import percent
+from evenhand.report.models import arm_summary
+from evenhand.report.summary import Section, Table, table
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/model")
+async def show_model(request: Request) -> Response:
+    """Show the model."""
+    job = service_of(request).jobs.find(layout.query_of(request).text("job"))
+    return await run_in_threadpool(_model, request, job)
+
+
+def _model(request: Request, job: Job | None, form: Form | None = None, refusal: ErrorView | None = None) -> Response:
+    view = _view(layout.programme_of(request))
+    refusal = refusal or layout.failure_of(job, "The model was not fitted")
+    return layout.show(
+        request,
+        "model",
+        "Model",
+        refusal,
+        form,
+        view=view,
+        job=layout.work_of(job, "The model is being fitted", "/model"),
+    )
+
+
+@router.post("/model/refit")
+async def refit(request: Request, form: layout.Sending) -> Response:
+    """Fit the model to the programme's own log, in the background; nothing is adopted."""
+    service = service_of(request)
+    arguments = {"trust": TRUST, "prior": None, "seconds": service.settings.refit_seconds} | layout.author(
+        request, form
+    )
+    job = await service.refit(arguments, request.state.holder.name)
+    await job.ended(1.0)
+    return layout.remembers(layout.to("/model", job=job.id), form)
+
+
+@router.post("/model/decline")
+def decline(request: Request, form: layout.Sending) -> Response:
+    """Keep the model in use although another is offered."""
+    programme = layout.programme_of(request)
+
+    def write(**by: Any) -> int | None:
+        return programme.decline(form.number("refit"), form.text("why"), **by).declined_event
+
+    return layout.submit(request, form, "Nothing was declined", write, partial(_refused, request, form), "/model")
+
+
+@router.post("/model/adopt")
+def adopt(request: Request, form: layout.Sending) -> Response:
+    """Run the programme by a model that was fitted, or go back to one that was in use."""
+    programme = layout.programme_of(request)
+
+    def write(**by: Any) -> int | None:
+        if not form.text("sure"):
+            raise InvalidInputError("tick the box that says that plans are to be made by it from now on")
+        return programme.adopt(form.number("refit"), **by).adopted_event
+
+    return layout.submit(request, form, "The model stays as it is", write, partial(_refused, request, form), "/model")
+
+
+def _refused(request: Request, form: Form, refusal: ErrorView, _: Table | None) -> Response:
+    return _model(request, None, form, refusal)
+
+
+def _view(programme: Programme) -> dict[str, Any]:
+    """Return the values of the view.
+
+    Raises:
+        InvalidInputError: no arm takes part.
+    """
+    problem, _, _ = programme.present_problem()
+    found, fits, status, words = (
+        check(problem, problem.welfare),
+        programme.refits(),
+        programme.status(),
+        Words(programme.model()),
+    )
+    adopted, offer = [one for one in fits if one.adopted_event is not None], programme.offered()
+    shown = next((one for one in fits if offer is not None and one.id == offer.refit), fits[0] if fits else None)
+    return {
+        "check": Section("What the model says", facts=[(name.capitalize(), text) for name, text in found.facts]),
+        "notes": [str(note) for note in found.notes],
+        "types": [
+            replace(arm_summary(words.model.arms[block]), title=name if name == group else f"{name}, {group}")
+            for (name, group), block in words.blocks.items()
+        ],
+        "fit": _fit(shown, status.model, programme.current_plan()) if shown else None,
+        "used": next((one for one in adopted if one.model == status.model), None),
+        "earlier": [one for one in adopted if one.model != status.model],
+    }
+
+
+def _fit(fit: Refitted, model: str, plan: KeptPlan | None) -> dict[str, Any]:
+    """Return a refit with its comparison to the model in use, or to the one before if it is in use itself."""
+    used = fit.model == model
+    planned = {row.arm: row.action for row in plan.rows} if plan is not None and plan.model == fit.before else None
+    is_today = planned is not None and all(planned.get(arm) == action for arm, action, _ in fit.plan)
+    return {
+        "fit": fit,
+        "table": _moves_table(fit.moved, "before" if used or fit.before != model else "in use"),
+        "wanted": _wanted(fit),
+        "is_used": used,
+        "may_adopt": not used and fit.before == model,
+        "is_today": is_today,
+    }
+
+
+def _moves_table(moves: Sequence[Moved], before: str, most: int = 60) -> Table:
+    ordered = sorted(moves, key=lambda row: (-abs(row.after - row.before), row.type, row.state, row.action))
+    cells = []
+    for row in ordered[:most]:
+        note = "beyond chance" if row.is_beyond_chance else "seen too seldom to tell" if row.seen < ENOUGH else ""
+        interval = f"{percent(row.lower, 0)} to {percent(row.upper, 0)}"
+        values = [percent(row.before), percent(row.after), interval, str(row.seen)]
+        cells.append([f"{row.type}, {row.state}, {row.action}", row.next_state, *values, note])
+    heads = ["type, state, action", "next state", before, "fitted", "95 % interval", "observations", "note"]
+    caption = "Fitted probabilities, the largest changes first"
+    return table(caption, heads, cells, len(ordered) - most, (heads[1], heads[-1]))
+
+
+def _wanted(fit: Refitted, most: int = 20) -> list[tuple[tuple[str, str, str], int]]:
+    """Return the most useful next records, with their numbers: unobserved pairs, then rarely observed ones."""
+    seen = {(row.type, row.state, row.action): int(row.seen) for row in reversed(fit.moved)}
+    seldom = sorted((many, pair) for pair, many in seen.items() if many < ENOUGH)
+    return [*((pair, 0) for pair in fit.unseen), *((pair, many) for many, pair in seldom)][:most]
