@@ -1,0 +1,181 @@
+"""Tables as they come: text files of any separator and encoding, Excel, Parquet, JSON, frames; every entry a text.
+
+Blank entries are null. Titles above the line of names, blank lines, and lines that are too short or too long are
+findings of the table, never errors.
+"""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import Fault, MissingExtraError, TableError
+from evenhand.fitting.columns import as_texts
+from evenhand.fitting.table_reader import read_table
+from evenhand.model.io.text_table import read_bytes
+
+if TYPE_CHECKING:
+    import polars
+
+SEPARATORS = ",;\t|"
+HEAD_LINES = 200
+"""Lines that the separator is found in."""
+
+EXCEL = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of oddity in the records, or what one rule did to them."""
+
+    kind: str
+    """Stable name, in kebab-case."""
+
+    column: str
+    """Role of the column: `state`; empty for rows or the whole table."""
+
+    count: int
+    """Number of rows."""
+
+    message: str
+    """Description, without the number of rows."""
+
+    examples: tuple[str, ...] = ()
+    """Two of them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {**self.__dict__, "examples": list(self.examples)}
+
+
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """A table of texts."""
+
+    name: str
+    """File name without its folder, or `records`."""
+
+    frame: "polars.DataFrame"
+    """Columns of texts without spaces around them; null if blank."""
+
+    findings: tuple[Finding, ...] = ()
+    """Oddities of the file."""
+
+
+def read_raw(source: Any) -> RawTable:
+    """Read a table from a file, a stream or a frame.
+
+    Args:
+        source: a file name (CSV, Excel, Parquet, JSON, possibly with .gz), a binary stream of CSV, or a frame.
+
+    Raises:
+        TableError: there is no table in it.
+        MissingExtraError: the extra `data` is not installed.
+    """
+    try:
+        import polars
+    except ImportError:
+        raise MissingExtraError("importing records", "data") from None
+    is_file = isinstance(source, (str, Path))
+    suffix = Path(str(source).removesuffix(".gz")).suffix.lower() if is_file else ""
+    name = Path(str(source)).name if is_file else "records"
+    findings: list[Finding] = []
+    if suffix in EXCEL:
+        frame = _with_head(_excel_rows(read_bytes(source)[0], name), name, findings)
+    elif (is_file and suffix not in (".parquet", ".json")) or hasattr(source, "read"):
+        frame = _with_head(_csv_rows(read_bytes(source)[0], findings), name, findings)
+    else:
+        read = read_table(source, name=name).frame.drop("row")
+        frame = read.select(as_texts(read[column]) for column in read.columns)
+    stripped = polars.all().str.strip_chars().replace("", None)
+    frame = frame.select(stripped).filter(~polars.all_horizontal(polars.all().is_null()))
+    if not len(frame):
+        raise TableError([Fault("", "there are no rows in it")], name)
+    return RawTable(name, frame, tuple(findings))
+
+
+def _csv_rows(data: bytes, findings: list[Finding]) -> list[list[str | None]]:
+    encodings = ("utf-16",) if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252", "latin-1")
+    for encoding in encodings:
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        break
+    if encoding != "utf-8-sig":
+        findings.append(Finding("encoding", "", 0, f"the text was read as {encoding}"))
+    sample = text.splitlines()[:HEAD_LINES]
+
+    def columns(separator: str) -> tuple[int, int]:
+        """Lines that have the most common number of columns, if there are several; and that number."""
+        widths = Counter(len(row) for row in csv.reader(sample, delimiter=separator) if len(row) > 1)
+        return max(((number, width) for width, number in widths.items()), default=(0, 0))
+
+    separator = max(SEPARATORS, key=columns)
+    return [[*row] for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator)]
+
+
+def _excel_rows(data: bytes, name: str) -> list[list[str | None]]:
+    import polars
+
+    options: dict[str, Any] = {"has_header": False, "drop_empty_rows": False}
+    try:
+        frame = polars.read_excel(io.BytesIO(data), engine="calamine", infer_schema_length=0, **options)
+    except ImportError:
+        raise MissingExtraError("reading Excel files", "data") from None
+    except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
+        raise TableError([Fault("", f"cannot be read as an Excel file: {error}")], name) from None
+    return [list(row) for row in frame.iter_rows()]
+
+
+def _with_head(rows: list[list[str | None]], name: str, findings: list[Finding]) -> "polars.DataFrame":
+    """Frame of rows below their line of names, which is the first with nearly as many entries as most."""
+    import polars
+
+    filled = [(number, row) for number, row in enumerate(rows, 1) if any(entry and entry.strip() for entry in row)]
+    if not filled:
+        raise TableError([Fault("", "the table is empty")], name)
+    width = Counter(len(row) for _, row in filled).most_common(1)[0][0]
+    counts = [sum(1 for entry in row if entry and entry.strip()) for _, row in filled]
+    head = next((place for place, count in enumerate(counts) if count >= max(1, 0.8 * width)), 0)
+    if head:
+        titles = [" ".join(filter(None, row)) for _, row in filled[:head]]
+        findings.append(Finding("titles", "", head, "lines above the names of the columns were left out", two(titles)))
+    names = _unique_names(filled[head][1], findings)
+    body = filled[head + 1 :]
+    long = [(number, row) for number, row in body if any(entry and entry.strip() for entry in row[len(names) :])]
+    short = [number for number, row in body if len(row) < len(names)]
+    for kind, lines, what in (
+        ("long-lines", [number for number, _ in long], "lines have more entries than there are columns; left out"),
+        ("short-lines", short, "lines have fewer entries than there are columns; the rest is blank"),
+    ):
+        if lines:
+            findings.append(Finding(kind, "", len(lines), what, two(f"line {number}" for number in lines)))
+    left_out = {number for number, _ in long}
+    data = [(row + [None] * len(names))[: len(names)] for number, row in body if number not in left_out]
+    columns = zip(*data, strict=True) if data else [[] for _ in names]
+    return polars.DataFrame(
+        [
+            polars.Series(column, list(entries), dtype=polars.String)
+            for column, entries in zip(names, columns, strict=True)
+        ]
+    )
+
+
+def _unique_names(head: Sequence[str | None], findings: list[Finding]) -> list[str]:
+    names: list[str] = []
+    for number, entry in enumerate(head, 1):
+        name = (entry or "").strip() or f"column {number}"
+        if name in names:
+            findings.append(Finding("repeated-column", "", 0, f"there are several columns {name!r}"))
+            name = f"{name} ({number})"
+        names.append(name)
+    return names
+
+
+def two(examples: Any) -> tuple[str, ...]:
+    """Return the first two different examples."""
+    return tuple(list(dict.fromkeys(map(str, examples)))[:2])

@@ -1,0 +1,84 @@
+"""Spelling variants of names, and the names they stand for.
+
+Two names are one if they differ only in case, spaces, accents or punctuation. A rare name is a misspelling of a common
+one if it begins with the same letter, has the same digits, and one letter (two in names of eight or more) was left out,
+added, replaced or swapped with the next (optimal string alignment).
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+
+NOT_OBSERVED = frozenset(
+    ("?", "??", "-", "--", ".", "n.a.", "#n/a", "#ref!", "#value!", "unknown", "missing", "not seen", "not observed")
+)
+"""Entries that usually mean that a state or type was not observed, in lower case; beside `columns.MISSING`."""
+
+RARE_SHARE, RARE_RATIO = 0.02, 0.1
+"""Largest share of all rows, and largest ratio to the rows of its neighbour, of a misspelling."""
+
+SHORTEST = 4
+"""Names with fewer letters are never taken for misspellings."""
+
+
+def spelling(counts: Mapping[str, int]) -> dict[str, str]:
+    """Return the proper name of each variant.
+
+    Args:
+        counts: number of rows by name.
+    """
+    by_key: dict[str, list[str]] = {}
+    for name in counts:
+        by_key.setdefault(folded(name), []).append(name)
+    # Of equally frequent spellings the first in the records.
+    proper = {key: max(names, key=lambda name: counts[name]) for key, names in by_key.items()}
+    totals = {key: sum(counts[name] for name in names) for key, names in by_key.items()}
+    found = {name: proper[key] for key, names in by_key.items() for name in names if name != proper[key]}
+    everything = sum(totals.values())
+    for key, total in sorted(totals.items(), key=lambda item: item[1]):
+        common = [other for other in totals if total <= RARE_RATIO * totals[other] and is_misspelling(key, other)]
+        if common and total <= max(RARE_SHARE * everything, 3):
+            target = max(common, key=lambda other: totals[other])
+            found |= dict.fromkeys(by_key[key], proper[target])
+    return found
+
+
+def folded(name: str) -> str:
+    """Return a name in lower case, without accents, punctuation and repeated spaces."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode() or name
+    return re.sub(r"[\W_]+", " ", plain).strip().casefold() or name
+
+
+def is_misspelling(name: str, other: str) -> bool:
+    """Whether one name is likely a misspelling of the other.
+
+    Args:
+        name: the rare name, folded.
+        other: the common name, folded.
+    """
+    if min(len(name), len(other)) < SHORTEST or name[0] != other[0]:
+        return False
+    if re.findall(r"\d+", name) != re.findall(r"\d+", other):
+        return False
+    allowed = 2 if len(other) >= 8 else 1
+    return abs(len(name) - len(other)) <= allowed and edit_distance(name, other) <= allowed
+
+
+@lru_cache(maxsize=100_000)
+def edit_distance(one: str, other: str) -> int:
+    """Number of letters inserted, deleted, replaced, or swapped with the next.
+
+    Args:
+        one: a text.
+        other: a text.
+    """
+    before, row = [0] * (len(other) + 1), list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        earlier, before, row = before, row, [i]
+        for j, opposite in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != opposite))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == opposite:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
