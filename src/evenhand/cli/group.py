@@ -11,6 +11,7 @@ from evenhand.cli.commands import (
     evaluate,
     fairness,
     fit,
+    import_records,
     indices,
     problems,
     programme,
@@ -47,6 +48,21 @@ def application() -> None:
     """The commands."""
 
 
-for module in (problems, check, solve, indices, compare, fairness, train, evaluate, fit, backtest, act, show, serve):
+for module in (
+    problems,
+    check,
+    solve,
+    indices,
+    compare,
+    fairness,
+    train,
+    evaluate,
+    import_records,
+    fit,
+    backtest,
+    act,
+    show,
+    serve,
+):
     application.add_command(module.command)
 application.add_command(programme.programme)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import pairwise
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def messy_clinic(seed: int = 0, num_arms: int = 120, num_weeks: int = 25) -> Cli
                 rows += 1
             known.append((week, None if blank else state, action))
             state = int(rng.choice(3, p=TRUTH[state, action]))
-        for (_, one, action), (_, other, _) in zip(known, known[1:], strict=False):
+        for (_, one, action), (_, other, _) in pairwise(known):
             if one is not None and other is not None:
                 counts[one, action, other] += 1
     lines.insert(50, "P001;13/01/2025;Lake;xx;none;60,0")

@@ -43,8 +43,8 @@ GRID_SHARE = 0.9
 FEWEST_ROWS = 3
 """A state with fewer rows, none of them the last of its arm, is likely an error."""
 
-FAR = 5.0
-"""Distance of an outlier among times from the middle half, in lengths of the range between the 1st and 99th percentile."""
+FAR = 10.0
+"""Distance of an outlier from the middle half of all times, in lengths of that half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class CleanedRecords(Shown):
     """The rules, given or proposed."""
 
     findings: tuple[Finding, ...]
-    """Oddities of the records, each with the rule that is proposed for it; if rules were given, those they do not cover."""
+    """Oddities of the records, each with its proposed rule; if rules were given, those that they do not cover."""
 
     effects: tuple[Finding, ...]
     """Number of rows that each rule changed or left out."""
@@ -74,6 +74,11 @@ class CleanedRecords(Shown):
 
     def __repr__(self) -> str:
         return f"CleanedRecords({counted(self.num_rows, 'row')} read, {counted(len(self.frame), 'row')} clean)"
+
+    @property
+    def needs_decisions(self) -> bool:
+        """Whether a proposed rule changes or leaves out rows."""
+        return self.is_proposal and bool(self.effects)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -127,7 +132,10 @@ def clean_records(
         [('a1', '1', 'good'), ('a1', '2', 'good')]
     """
     is_list = isinstance(records, (list, tuple)) and not all(isinstance(row, Mapping) for row in records)
-    tables = [read_raw(source) for source in (records if is_list else [records])]
+    sources = list(records) if is_list else [records]
+    tables = [read_raw(source, f"table {number}") for number, source in enumerate(sources, 1)]
+    if len({table.name for table in tables}) < len(tables):
+        raise InvalidInputError("records: tables must have different file names", argument="records")
     given = dict(columns or {})
     for role in given:
         if role not in ROLES:
@@ -347,8 +355,8 @@ class _Cleaning:
         numbers = times.to_physical().cast(polars.Float64).to_numpy()
         inside = np.ones(len(numbers), dtype=np.bool_)
         if len(numbers) >= 50:
-            low, first, third, high = np.quantile(numbers, (0.01, 0.25, 0.75, 0.99))
-            reach = FAR * max(high - low, 1e-300)
+            first, third = np.quantile(numbers, (0.25, 0.75))
+            reach = FAR * (third - first) if third > first else np.inf
             inside = (numbers >= first - reach) & (numbers <= third + reach)
         for bound in ("earliest", "latest"):
             if limit := getattr(self.rules, bound):
@@ -481,7 +489,7 @@ class _Cleaning:
     # Arms
 
     def _joined(self, timed: Sequence["polars.DataFrame"], fixed: Sequence["polars.DataFrame"]) -> "polars.DataFrame":
-        """One row per arm and time; later tables override earlier ones, and tables without times say it of every row."""
+        """One row per arm and time. Later tables override earlier ones; tables without times apply to all rows."""
         import polars
 
         frame = timed[0]
@@ -639,7 +647,7 @@ def _derive(frame: "polars.DataFrame", derived: Any) -> "polars.Series":
 
 
 def _time_since(marked: "polars.DataFrame") -> Any:
-    """(row,) time since the last event before the row, in days or in the unit of numbers; since the arm's first row before it."""
+    """(row,) time since the last event before the row, or since the arm's first row; in days if times are dates."""
     import polars
 
     if marked["time"].dtype == polars.String:

@@ -12,17 +12,19 @@ from evenhand.fitting.cleaning.rules import ROLES, TableRules
 if TYPE_CHECKING:
     import polars
 
-WORDS: dict[str, list[str]] = {
-    "arm": ["arm", "id", "ids", "patient", "person", "subject", "client", "beneficiary", "machine", "unit", "vehicle", "van", "bus", "truck", "asset", "engine", "pump", "device", "serial", "component", "customer", "user", "participant", "ptnum", "pid", "sid", "bridge", "turbine", "name"],
-    "time": ["time", "date", "datetime", "timestamp", "week", "day", "month", "year", "visit", "years", "days", "period", "t", "start", "tstart", "begin", "since", "entry"],
-    "stop": ["stop", "end", "until", "tstop", "finish", "exit", "ended"],
-    "state": ["state", "status", "condition", "health", "stage", "level", "grade", "rating", "outcome", "result", "category", "failure", "fault", "score"],
-    "from": ["from"],
-    "to": ["to"],
-    "action": ["action", "actions", "treatment", "intervention", "service", "contact", "repair", "maintenance", "done", "maint", "activity", "rx"],
-    "type": ["type", "make", "model", "kind", "class", "manufacturer", "variety", "family"],
-    "group": ["group", "clinic", "ward", "region", "district", "site", "depot", "centre", "center", "village", "hospital", "location", "team"],
-}
+_WORDS = """
+    arm     arm id ids patient person subject client beneficiary machine unit vehicle van bus truck asset engine pump
+            device serial component customer user participant ptnum pid sid bridge turbine name
+    time    time date datetime timestamp week day month year visit years days period t start tstart begin since entry
+    stop    stop end until tstop finish exit ended
+    state   state status condition health stage level grade rating outcome result category failure fault score
+    from    from
+    to      to
+    action  action actions treatment intervention service contact repair maintenance done maint activity rx
+    type    type make model kind class manufacturer variety family
+    group   group clinic ward region district site depot centre center village hospital location team
+"""
+WORDS = {role: words for role, *words in map(str.split, re.sub(r"\n {12}", " ", _WORDS).strip().splitlines())}
 """Words in the names of columns; earlier ones count more."""
 
 DATES = (
@@ -176,7 +178,8 @@ def parse_times(texts: "polars.Series", forms: tuple[str, ...], decimal_comma: b
             return numbers
         ticks = (numbers * 86_400_000_000).round().cast(polars.Int64)
         epoch = polars.Series([EXCEL_EPOCH]).str.to_datetime(time_unit="us")
-        return (epoch.to_physical()[0] + ticks).cast(polars.Datetime("us"))
+        moments: polars.Series = (ticks + epoch.to_physical()[0]).cast(polars.Datetime("us"))
+        return moments
     found = polars.Series(texts.name, [None] * len(texts), dtype=polars.Datetime("us"))
     for form in forms:
         date = "%Y-%m-%d" if form == "iso" else form

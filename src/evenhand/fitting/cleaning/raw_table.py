@@ -56,7 +56,7 @@ class RawTable:
     """A table of texts."""
 
     name: str
-    """File name without its folder, or `records`."""
+    """File name without its folder, or `table 1`."""
 
     frame: "polars.DataFrame"
     """Columns of texts without spaces around them; null if blank."""
@@ -65,11 +65,12 @@ class RawTable:
     """Oddities of the file."""
 
 
-def read_raw(source: Any) -> RawTable:
+def read_raw(source: Any, name: str = "records") -> RawTable:
     """Read a table from a file, a stream or a frame.
 
     Args:
         source: a file name (CSV, Excel, Parquet, JSON, possibly with .gz), a binary stream of CSV, or a frame.
+        name: of a source that is not a file.
 
     Raises:
         TableError: there is no table in it.
@@ -81,7 +82,7 @@ def read_raw(source: Any) -> RawTable:
         raise MissingExtraError("importing records", "data") from None
     is_file = isinstance(source, (str, Path))
     suffix = Path(str(source).removesuffix(".gz")).suffix.lower() if is_file else ""
-    name = Path(str(source)).name if is_file else "records"
+    name = Path(str(source)).name if is_file else name
     findings: list[Finding] = []
     if suffix in EXCEL:
         frame = _with_head(_excel_rows(read_bytes(source)[0], name), name, findings)
