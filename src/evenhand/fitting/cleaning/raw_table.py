@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import Fault, MissingExtraError, TableError
+from evenhand.fitting.cleaning.journal import Finding, two
 from evenhand.fitting.columns import as_texts
 from evenhand.fitting.table_reader import read_table
 from evenhand.model.io.text_table import read_bytes
@@ -25,30 +26,6 @@ HEAD_LINES = 200
 """Lines that the separator is found in."""
 
 EXCEL = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One kind of oddity in the records, or what one rule did to them."""
-
-    kind: str
-    """Stable name, in kebab-case."""
-
-    column: str
-    """Role of the column: `state`; empty for rows or the whole table."""
-
-    count: int
-    """Number of rows."""
-
-    message: str
-    """Description, without the number of rows."""
-
-    examples: tuple[str, ...] = ()
-    """Two of them."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {**self.__dict__, "examples": list(self.examples)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,8 +152,3 @@ def _unique_names(head: Sequence[str | None], findings: list[Finding]) -> list[s
             name = f"{name} ({number})"
         names.append(name)
     return names
-
-
-def two(examples: Any) -> tuple[str, ...]:
-    """Return the first two different examples."""
-    return tuple(list(dict.fromkeys(map(str, examples)))[:2])

@@ -51,6 +51,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from evenhand.errors import Fault, InvalidInputError, TableError, nearest
+from evenhand.fitting.cleaning.clock import DAYS
 from evenhand.model.io import write_atomically
 
 ROLES = ("arm", "time", "stop", "state", "from", "to", "action", "type", "group")
@@ -65,8 +66,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "types": ("most frequent", "last", "keep"),
     "blank_states": ("keep", "last", "drop"),
 }
-
-DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,19 @@ added, replaced or swapped with the next (optimal string alignment).
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
-NOT_OBSERVED = frozenset(
-    ("?", "??", "-", "--", ".", "n.a.", "#n/a", "#ref!", "#value!", "unknown", "missing", "not seen", "not observed")
-)
-"""Entries that usually mean that a state or type was not observed, in lower case; beside `columns.MISSING`."""
+from evenhand.fitting.columns import MISSING
+
+NOT_OBSERVED = {
+    *MISSING, "?", "??", "-", "--", ".", "n.a.", "#n/a", "#ref!", "#value!", "unknown", "missing", "not seen",
+    "not observed",
+}  # fmt: skip
+"""Entries that usually mean that a state, type or group was not observed, in lower case."""
+
+FEWEST_ROWS = 3
+"""A state with fewer rows, none of them the last of its arm, is likely an error."""
 
 RARE_SHARE, RARE_RATIO = 0.02, 0.1
 """Largest share of all rows, and largest ratio to the rows of its neighbour, of a misspelling."""
@@ -28,6 +34,8 @@ def spelling(counts: Mapping[str, int]) -> dict[str, str]:
     Args:
         counts: number of rows by name.
     """
+    if 2 * sum(rows for name, rows in counts.items() if folded(name).isdigit()) > sum(counts.values()):
+        return {}  # numbers
     by_key: dict[str, list[str]] = {}
     for name in counts:
         by_key.setdefault(folded(name), []).append(name)
@@ -42,6 +50,37 @@ def spelling(counts: Mapping[str, int]) -> dict[str, str]:
             target = max(common, key=lambda other: totals[other])
             found |= dict.fromkeys(by_key[key], proper[target])
     return found
+
+
+def not_observed(names: Iterable[str]) -> dict[str, str]:
+    """Return an empty text for each name that means that nothing was observed."""
+    return {name: "" for name in names if name.lower() in NOT_OBSERVED}
+
+
+def case_variants(counts: Mapping[str, int]) -> dict[str, str]:
+    """Return the most frequent spelling of each name that differs from it only in case or spaces.
+
+    Args:
+        counts: number of rows by name.
+    """
+    by_key: dict[str, list[str]] = {}
+    for name in counts:
+        by_key.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    proper = {name: max(names, key=lambda each: counts[each]) for names in by_key.values() for name in names}
+    return {name: new for name, new in proper.items() if name != new}
+
+
+def odd_names(counts: Mapping[str, int], ends: Container[str]) -> dict[str, str]:
+    """Return an empty text for each name of very few rows among names of many.
+
+    Args:
+        counts: number of rows by name.
+        ends: names that end the records of an arm, which are rare for a reason.
+    """
+    common = [name for name, count in counts.items() if count >= FEWEST_ROWS]
+    if len(common) < 2 or sum(counts.values()) < 50 * len(counts):
+        return {}
+    return {name: "" for name in counts if name not in common and name not in ends}
 
 
 def folded(name: str) -> str:

@@ -1,0 +1,92 @@
+"""Proposed roles of the columns of a table, by the words in their names."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.errors import Fault, TableError
+from evenhand.fitting.cleaning.clock import propose_forms
+from evenhand.fitting.cleaning.journal import Journal
+from evenhand.fitting.cleaning.raw_table import RawTable
+from evenhand.fitting.cleaning.rules import ROLES, TableRules
+
+if TYPE_CHECKING:
+    import polars
+
+_WORDS = """
+    arm     arm id ids patient person subject client beneficiary machine unit vehicle van bus truck asset engine pump
+            device serial component customer user participant ptnum pid sid bridge turbine name
+    time    time date datetime timestamp week day month year visit years days period t start tstart begin since entry
+    stop    stop end until tstop finish exit ended
+    state   state status condition health stage level grade rating outcome result category failure fault score
+    from    from
+    to      to
+    action  action actions treatment intervention service contact repair maintenance done maint activity rx
+    type    type make model kind class manufacturer variety family
+    group   group clinic ward region district site depot centre center village hospital location team
+"""
+WORDS = {role: words for role, *words in map(str.split, re.sub(r"\n {12}", " ", _WORDS).strip().splitlines())}
+"""Words in the names of columns; earlier ones count more."""
+
+ACTIONS = re.compile("maint|service|repair|treat|visit|action|contact", re.IGNORECASE)
+"""Names of tables whose rows are actions, if they have a time and neither a state nor an action."""
+
+
+def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journal: Journal) -> TableRules:
+    """Return the roles of a table's columns.
+
+    Args:
+        raw: the table.
+        given: columns of roles that are known; those that the table lacks are ignored.
+        is_only: whether there is no other table.
+        journal: collects what was guessed.
+
+    Raises:
+        TableError: a column that is needed was not found.
+    """
+    known = {role: column for role, column in given.items() if column in raw.frame.columns}
+    guessed = _guess_roles(raw.frame.columns, known)
+    both = known | guessed
+    unused = {"state"} if {"from", "to"} <= both.keys() else {"from", "to"}
+    columns = {role: both[role] for role in ROLES if role in both and role not in unused}
+    if pairs := [f"{role} = {column!r}" for role, column in columns.items() if role in guessed]:
+        journal.noted("columns", f"columns of {raw.name} were taken by their names: {', '.join(pairs)}")
+    needed = ("arm", "time", "to" if "to" in columns else "state") if is_only else ("arm",)
+    listed = f"no column found; the columns are {', '.join(raw.frame.columns)}"
+    if faults := [Fault(role, listed) for role in needed if role not in columns]:
+        raise TableError(faults, raw.name)
+    constant = {}
+    if "time" in columns and not {"state", "action", "to"} & columns.keys():
+        stem = Path(raw.name).stem
+        constant = {"action" if ACTIONS.search(stem) else "state": stem}
+        journal.noted("constant", f"every row of {raw.name} has the {' '.join(constant)} {stem!r}")
+    decimal_comma = any(_has_decimal_comma(column) for column in raw.frame)
+    if decimal_comma:
+        journal.noted("decimal-comma", f"numbers of {raw.name} have a decimal comma")
+    forms: tuple[str, ...] = ()
+    if "time" in columns:
+        forms = propose_forms(raw.frame[columns["time"]], decimal_comma, columns["time"], journal)
+    return TableRules(raw.name, columns, forms, decimal_comma, constant)
+
+
+def _guess_roles(names: list[str], known: Mapping[str, str]) -> dict[str, str]:
+    """Best column of each role that is not known: names of one word, and early words, count most."""
+    scores = []
+    for place, name in enumerate(names):
+        words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[a-z])(?=id$)", " ", name).lower())
+        for role, good in WORDS.items():
+            if found := [good.index(word) for word in words if word in good]:
+                scores.append((len(words) > 1, min(found), place, role, name))
+    guessed: dict[str, str] = {}
+    for *_, role, name in sorted(scores):
+        if role not in {*known, *guessed} and name not in {*known.values(), *guessed.values()}:
+            guessed[role] = name
+    return guessed
+
+
+def _has_decimal_comma(column: "polars.Series") -> bool:
+    texts = column.drop_nulls().unique()
+    with_comma = texts.str.contains(r"^[-+]?\d+,\d+$")
+    numbers = with_comma | texts.str.contains(r"^[-+]?\d+$")
+    return bool(with_comma.any()) and int(numbers.sum()) > 0.9 * len(texts)
