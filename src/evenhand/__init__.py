@@ -14,12 +14,12 @@ _HOMES = {
 }
 
 __all__ = [
-    "AlphaFair", "Arm", "ArmWriter", "CoupledMDP", "Evaluation", "Gini", "Leximin", "Maximin", "MixturePolicy", "Plan",
-    "Policy", "Simulator", "Solution", "SolveMethod", "TimeVaryingPolicy", "Utilitarian", "Welfare", "__version__",
-    "backtest", "bound", "check", "check_policy", "check_welfare", "compare", "errors", "evaluate", "fit", "indices",
-    "load", "load_plan", "load_policy", "make_policy", "open_arms", "parse_welfare", "policies", "price_of_fairness",
-    "problems", "register_welfare", "save", "save_policy", "save_solution", "simulate", "simulate_counts", "solve",
-    "train", "uncertainty", "write_arms",
+    "AlphaFair", "Arm", "ArmWriter", "CoupledMDP", "Evaluation", "Gini", "Leximin", "Maximin", "MixturePolicy",
+    "Plan", "Policy", "Simulator", "Solution", "SolveMethod", "TimeVaryingPolicy", "Utilitarian", "Welfare",
+    "__version__", "backtest", "bound", "check", "check_policy", "check_welfare", "clean_records", "compare",
+    "errors", "evaluate", "fit", "indices", "load", "load_plan", "load_policy", "make_policy", "open_arms",
+    "parse_welfare", "policies", "price_of_fairness", "problems", "register_welfare", "save", "save_policy",
+    "save_solution", "simulate", "simulate_counts", "solve", "train", "uncertainty", "write_arms",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from evenhand.evaluation import Evaluation as Evaluation
 from evenhand.evaluation import check_policy as check_policy
 from evenhand.evaluation import simulate as simulate
 from evenhand.evaluation import simulate_counts as simulate_counts
+from evenhand.fitting.cleaning.clean import clean_records as clean_records
 from evenhand.fitting.fit import fit as fit
 from evenhand.learning import train as train
 from evenhand.model.arm import Arm as Arm

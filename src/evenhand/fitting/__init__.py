@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from evenhand._lazy import attach
 
 if TYPE_CHECKING:
+    from evenhand.fitting.cleaning import CleanedRecords, Rules, clean_records, read_rules
     from evenhand.fitting.clusters import UNIDENTIFIED, Tried, chosen, find_clusters
     from evenhand.fitting.columns import cut
     from evenhand.fitting.ctmc.fit import fit_generators, step_transitions
