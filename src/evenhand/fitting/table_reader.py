@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import Fault, InvalidInputError, MissingExtraError, TableError, nearest
 from evenhand.model.io.text_table import FORMATS, SUFFIXES, TableFormat, raise_faults, read_bytes, separator_of
+from evenhand.model.io.text_table import read_table as read_texts
 
 if TYPE_CHECKING:
     import polars
@@ -105,9 +106,6 @@ def _parse(data: bytes, name: str, kind: str) -> "polars.DataFrame":
         raise TableError([Fault("", f"is not {kind.upper()}: {error}")], name) from None
     if kind == "toml" and len(found) == 1:
         found = next(iter(found.values()))
-    is_columns = isinstance(found, Mapping) and all(isinstance(column, list) for column in found.values())
-    if not is_columns and not (isinstance(found, list) and all(isinstance(row, Mapping) for row in found)):
-        raise TableError([Fault("", "expected a list of rows, or an object of columns")], name)
     return _as_frame(found, name)
 
 
@@ -122,18 +120,11 @@ def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
     raise_faults([Fault("", f"there are several columns {column}") for column in twice], name)
     try:
         return polars.read_csv(data, separator=separator, infer_schema=False, new_columns=names)
-    except Exception:
-        # The lines at fault, which polars does not report.
-        faults = []
-        for number, line in enumerate(data.split(b"\n"), 1):
-            try:
-                entries = len(next(csv.reader([line.decode()], delimiter=separator), []))
-            except UnicodeDecodeError:
-                faults.append(Fault(f"line {number}", "is not UTF-8 text"))
-            else:
-                wide = Fault(f"line {number}", f"has {entries} entries, and the first line has {len(names)}")
-                faults += [wide] * (entries > len(names))
-        raise_faults(faults, name)
+    except polars.exceptions.PolarsError:
+        try:
+            read_texts(io.BytesIO(data), "csv")  # reports the lines at fault, which polars does not
+        except TableError as error:
+            raise TableError(error.faults, name) from None
         raise
 
 
@@ -153,11 +144,11 @@ def _as_frame(source: Any, name: str) -> "polars.DataFrame":
 
         frame = narwhals.from_native(source, pass_through=True)
         if frame is source:
-            expected = "a file name, or a frame of pandas, polars or pyarrow"
-            raise InvalidInputError(f"log: expected {expected}, got {type(source).__name__}")
+            expected = "a list of rows, columns by name, a file name, or a frame of pandas, polars or pyarrow"
+            raise TableError([Fault("", f"expected {expected}, got {type(source).__name__}")], name)
         frame = frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame
         return polars.DataFrame([_native_series(series) for series in frame.iter_columns()])
-    except InvalidInputError:
+    except TableError:
         raise
     except ImportError:
         raise MissingExtraError("fitting a frame", "data") from None
