@@ -36,10 +36,10 @@ from scipy.special import bdtr
 
 from evenhand.checks import check_memory
 from evenhand.display import counted
-from evenhand.errors import InvalidInputError, UnknownNameError, nearest
-from evenhand.fitting.columns import Bins, Coded, LogFaults, code_names, cut, natural_order, read_floats
+from evenhand.errors import InvalidInputError, UnknownNameError
+from evenhand.fitting.columns import Bins, Coded, code_names, cut, natural_order, read_floats, unknown_name
 from evenhand.fitting.options import Layout, LogOptions, read_options
-from evenhand.fitting.table_reader import read_table, row_names
+from evenhand.fitting.table_reader import RowFaults, read_table
 from evenhand.fitting.times import find_step, read_times
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
@@ -130,13 +130,13 @@ class Log:
     by_line: bool = False
     """Whether rows are lines of a text file."""
 
-    def row_names(self, rows: Sequence[int]) -> list[str]:
-        """`line 4` of a text file, `row 3` of any other source.
+    def faults(self, title: str) -> RowFaults:
+        """Collector of the faults of its rows.
 
         Args:
-            rows: numbers in the source, from 0, in any order.
+            title: name of the records in messages.
         """
-        return row_names(rows, self.by_line)
+        return RowFaults(self.row, self.by_line, title)
 
     def pair_name(self, kind: int, state: int, action: int) -> str:
         """`type "Ford", state "poor", action "overhaul"`, without the type if there is only one.
@@ -233,7 +233,7 @@ def read_log(
     columns |= {f"used {number}": column for number, column in enumerate(resources)}
     report("reading records", 0.0)
     table = read_table(source, columns, options.format)
-    frame, faults, notes = table.frame, LogFaults(table), []
+    frame, faults, notes = table.frame, table.faults(), []
     if not len(frame):
         faults.add("there are no rows in it")
         faults.raise_if_any()
@@ -306,7 +306,7 @@ def read_log(
 
 
 def _read_states(
-    column: Any, bins: Bins | None, given: str | Sequence[str] | None, faults: LogFaults
+    column: Any, bins: Bins | None, given: str | Sequence[str] | None, faults: RowFaults
 ) -> tuple[Coded, bool]:
     """States, and whether their order is meaningful."""
     import polars
@@ -328,25 +328,16 @@ def _read_states(
     return coded.in_order_of(order), is_ordered
 
 
-def _among(kind: str, coded: Coded, given: str | Sequence[str], faults: LogFaults) -> Coded:
+def _among(kind: str, coded: Coded, given: str | Sequence[str], faults: RowFaults) -> Coded:
     """Names in the given order; rows with others are faults."""
     order = [name.strip() for name in (given.split(",") if isinstance(given, str) else map(str, given))]
     if len(set(order)) < len(order) or not all(order):
         raise InvalidInputError(f"{kind}s: expected different names, got {', '.join(order)}")
-    moved = coded.in_order_of(order)
-    unknown = (moved.codes < 0) & (coded.codes >= 0)
-    faults.flag(unknown, lambda place: _unknown(kind, coded.names[coded.codes[place]], order))
-    return moved
-
-
-def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
-    near = nearest(name, known)
-    hint = f" Did you mean {quoted(near)}?" if near else ""
-    return f"unknown {kind} {quoted(name)}.{hint} Known are {', '.join(known[:12])}{' ...' if len(known) > 12 else ''}"
+    return coded.among(order, kind, faults)
 
 
 def _read_actions(
-    column: Any, options: LogOptions, amounts: Floats | None, before_last: Ints, faults: LogFaults
+    column: Any, options: LogOptions, amounts: Floats | None, before_last: Ints, faults: RowFaults
 ) -> tuple[Coded, str]:
     """Actions, the idle one first, and how it was found."""
     coded, given, idle = code_names(column), options.actions, options.idle
@@ -368,7 +359,7 @@ def _read_actions(
     if idle is not None:
         chosen, note = idle, f"the idle action is {idle}"
         if idle not in names:
-            faults.add(f"idle: {_unknown('action', idle, names)}")
+            faults.add(f"idle: {unknown_name('action', idle, names)}")
     elif len(free) == 1:
         chosen, note = free[0], f"the idle action is {free[0]}, which uses nothing"
     elif len(usual) == 1:
@@ -382,7 +373,7 @@ def _read_actions(
 # Arms
 
 
-def _read_groups(column: Any, order: Ints, same: Bools, last: Ints, faults: LogFaults, notes: list[str]) -> Coded:
+def _read_groups(column: Any, order: Ints, same: Bools, last: Ints, faults: RowFaults, notes: list[str]) -> Coded:
     """Groups, of which that of an arm's last row counts; a note counts arms that changed groups."""
     groups = code_names(column)
     groups = groups.in_order_of(natural_order(groups.names))
@@ -409,27 +400,26 @@ def _sorted(order: Ints, arm: Indices, ticks: Array) -> tuple[Ints, int]:
 
 
 def _check_arms(
-    faults: LogFaults, arms: Coded, types: Coded, order: Ints, starts: Bools, pauses: Array, times: Any
+    faults: RowFaults, arms: Coded, types: Coded, order: Ints, starts: Bools, pauses: Array, times: Any
 ) -> None:
     """Flag arms with two rows at one time, or of two types; and logs without any move."""
-    again = np.flatnonzero(~starts[1:] & (pauses == 0))
-    pairs = np.sort(np.stack([order[again], order[again + 1]]), axis=0)
-    first = dict(zip(pairs[1].tolist(), pairs[0].tolist(), strict=True))
+    previous, initial = np.zeros((2, len(arms.codes)), dtype=np.int64)
+    previous[order[1:]] = order[:-1]
+    initial[order] = types.codes[order][starts][np.cumsum(starts) - 1]
 
     def name(place: int) -> str:
         return f"arm {quoted(arms.names[arms.codes[place]])}"
 
-    faults.flag(pairs[1], lambda place: f"{name(place)} is also in {faults.name(first[place])} at time {times[place]}")
-    codes = types.codes[order]
-    initial = codes[starts][np.cumsum(starts) - 1]
-    other = np.flatnonzero((codes != initial) & (codes >= 0) & (initial >= 0))
-    before = dict(zip(order[other].tolist(), initial[other].tolist(), strict=True))
+    def again(place: int) -> str:
+        return f"{name(place)} is also in {faults.name(previous[place])} at time {times[place]}"
 
     def two_types(place: int) -> str:
-        own, was = (quoted(types.names[code]) for code in (types.codes[place], before[place]))
+        own, was = (quoted(types.names[code]) for code in (types.codes[place], initial[place]))
         return f"{name(place)} is of type {own}, and was of type {was}"
 
-    faults.flag(order[other], two_types)
+    faults.flag(order[1:][~starts[1:] & (pauses == 0)], again)
+    codes, first = types.codes[order], initial[order]
+    faults.flag(order[(codes != first) & (codes >= 0) & (first >= 0)], two_types)
     if starts.all() and len(order):
         faults.add("no arm has two rows, so no transition can be counted")
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.columns import LogFaults, clean_texts
+from evenhand.fitting.columns import clean_texts
+from evenhand.fitting.table_reader import RowFaults
 from evenhand.typing import Array, Bools
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Step(NamedTuple):
         return f"1 {self.unit}" if length == 1 else f"{length:g} {self.unit}s"
 
 
-def read_times(series: "polars.Series", faults: LogFaults) -> Times:
+def read_times(series: "polars.Series", faults: RowFaults) -> Times:
     """Parse a column of times.
 
     Args:
@@ -120,7 +121,7 @@ def read_times(series: "polars.Series", faults: LogFaults) -> Times:
     return Times(kind, ticks.fill_null(0).to_numpy(), known)
 
 
-def _of_texts(texts: "polars.Series", faults: LogFaults) -> tuple[Kind, "polars.Series"]:
+def _of_texts(texts: "polars.Series", faults: RowFaults) -> tuple[Kind, "polars.Series"]:
     """Ticks in the form that most texts have; of two that fit as many, the first of `Kind`."""
     import polars
 
