@@ -51,6 +51,10 @@ class Coded:
         moved = np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.int32)
         return Coded(tuple(names), moved[self.codes])
 
+    def sorted(self) -> "Coded":
+        """The same column with its names in their natural order."""
+        return self.in_order_of(natural_order(self.names))
+
     def among(self, known: Sequence[str], kind: str, faults: RowFaults) -> "Coded":
         """The same column with its names in a given order; rows with other names are faults.
 
