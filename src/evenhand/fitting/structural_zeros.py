@@ -17,7 +17,6 @@ state must be absorbing. Structural zeros must hold.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,28 +121,17 @@ def refuse_contradictions(log: Log, possible: Bools, carry_action: bool = False)
     faults.raise_if_any()
 
 
-@dataclass(frozen=True, eq=False)
-class Settled:
-    """A posterior with the stated rows of unobserved pairs."""
-
-    posterior: Posterior
-    """Rows without a statement are still NaN."""
-
-    forbidden: Bools
-    """(type, state, action) pairs that must never be chosen."""
-
-    notes: tuple[str, ...]
-    """Statements that were applied."""
-
-
 def settle(
     log: Log,
     posterior: Posterior,
     unseen: Any = None,
     absorbing: Sequence[str] = (),
     possible: Bools | None = None,
-) -> Settled:
+) -> tuple[Posterior, Bools, list[str]]:
     """Apply the user's statements on unobserved pairs.
+
+    Returns the posterior, in which rows without a statement are still NaN, the (type, state, action) forbidden pairs,
+    and notes.
 
     Args:
         log: the records, with the names.
@@ -166,7 +154,7 @@ def settle(
     unknown = np.asarray(np.isnan(posterior.mean).any(axis=-1))
     forbidden = np.zeros_like(unknown)
     if unseen is None or not unknown.any():
-        return Settled(posterior, forbidden, tuple(notes))
+        return posterior, forbidden, notes
     source = "unseen"
     if isinstance(unseen, str) and unseen in ("idle", "forbid"):
         like = np.broadcast_to(np.arange(unknown.shape[2], dtype=np.int32), unknown.shape).copy()
@@ -191,7 +179,7 @@ def settle(
             names = (quoted(name) for name in (log.states[s], log.actions[a], log.states[j]))
             faults.add("", "from {} under {} to {}: stated to be impossible".format(*names))
         raise_faults(faults.found, source)
-    return Settled(posterior, forbidden, tuple(notes))
+    return posterior, forbidden, notes
 
 
 def _stated_rows(log: Log, posterior: Posterior, source: Any, unknown: Bools) -> tuple[Posterior, str]:

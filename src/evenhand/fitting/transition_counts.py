@@ -115,8 +115,8 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
 def _gaps(kind: Ints, pause: Floats, shape: tuple[int, ...]) -> Gaps:
     """Group moves of one kind and one pause, sorted by kind, then pause."""
     distinct, number = np.unique(np.stack([kind, pause]), axis=1, return_counts=True)
-    places = np.stack(np.unravel_index(distinct[0].astype(np.int64), shape)).astype(np.int32)
-    return Gaps(*places, distinct[1], number)
+    type, state, action, next_state = np.stack(np.unravel_index(distinct[0].astype(np.int64), shape)).astype(np.int32)
+    return Gaps(type, state, action, next_state, distinct[1], number)
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,7 +130,8 @@ def _order_test(steps: Steps, sizes: tuple[int, int, int], rng: np.random.Genera
 
 def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], strengths: Floats, rng: np.random.Generator) -> Gain:
     types, states, actions = sizes
-    arm, total = steps.arm_numbers, len(steps)
+    # Arms with a step, numbered from 0; steps are in the order of arms.
+    arm, total = np.cumsum(np.diff(steps.arm, prepend=steps.arm[:1]) != 0), len(steps)
     arms = int(arm[-1]) + 1
     folds = min(FOLDS, arms)
     fold_of_arm = np.empty(arms, dtype=np.int32)

@@ -43,11 +43,6 @@ class Steps:
     def __len__(self) -> int:
         return len(self.arm)
 
-    @property
-    def arm_numbers(self) -> Ints:
-        """(step,) arms numbered from 0, without those that have no step here; steps are in the order of arms."""
-        return np.asarray(np.cumsum(np.diff(self.arm, prepend=self.arm[:1]) != 0))
-
     def where(self, selected: Bools) -> "Steps":
         """Only these steps.
 
@@ -72,8 +67,7 @@ def one_steps(log: Log) -> Steps:
         log: the records.
     """
     followed = follows(log)
-    came = np.zeros_like(followed)
-    came[1:] = followed[:-1]
+    came = np.append(False, followed[:-1])
     rows = np.flatnonzero(followed & (log.action != NOTHING))
     before = np.where(came[rows], log.state[rows - 1], UNKNOWN).astype(np.int32)
     arm = log.arm[rows]
