@@ -12,7 +12,6 @@ from scipy.special import logsumexp, softmax
 
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.fitting import (
-    CLOSE,
     UNIDENTIFIED,
     Log,
     Tried,
@@ -94,7 +93,7 @@ def test_em_is_that_of_single_arms_and_its_end_no_optimiser_betters():
 
     end = iterate(histories, weights, begin, 2000)
     at_end = np.concatenate([np.log(end.shares[0]), np.log(end.rows[:, 0].T.ravel())])
-    assert end.objective[0] == pytest.approx(-lacks(at_end), rel=10 * CLOSE)
+    assert end.objective[0] == pytest.approx(-lacks(at_end), rel=1e-7)
     better = minimize(lacks, at_end, method="L-BFGS-B")
     assert -better.fun <= end.objective[0] + 1e-4
 

@@ -139,7 +139,7 @@ def test_every_fault_of_a_file_is_reported_at_once(tmp_path: Path) -> None:
         return [fault.place for fault in caught.value.faults]
 
     names = "state,action,reward\ngod,,1\npoor,fixx,x\npoor,,inf\ngood,,\n"
-    assert places(names) == ["line 2", "line 3", "line 3, reward", "line 4, reward", "line 5, reward"]
+    assert places(names) == ["line 2", "line 3", "line 3", "line 4", "line 5"]
     assert places("state,reward\ngood,1\npoor,2\ngood,3\n") == ["line 4"]
     assert places("state,action,reward\ngood,,1\n,fix,3\n") == ["line 3"]
     assert places("state,gain\ngood,1\n") == ["", ""]
@@ -231,7 +231,7 @@ def test_usage_as_text_and_table(tmp_path: Path) -> None:
         ("idle=0", (), "no usage"),
         ("fix=1", ("bays", "crews"), "unknown resource"),
         ("fix/lifts=1", ("bays",), 'unknown resource "lifts"'),
-        ("fxi=1", (), 'did you mean "fix"'),
+        ("fxi=1", (), 'Did you mean "fix"'),
     ],
 )
 def test_faults_of_usage(text: str, resources: tuple[str, ...], complaint: str) -> None:

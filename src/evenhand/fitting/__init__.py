@@ -10,7 +10,15 @@ from evenhand._lazy import attach
 
 if TYPE_CHECKING:
     from evenhand.fitting.cleaning import CleanedRecords, Rules, clean_records, read_rules
-    from evenhand.fitting.clusters import UNIDENTIFIED, Tried, chosen, find_clusters
+    from evenhand.fitting.clusters import (
+        UNIDENTIFIED,
+        Tried,
+        begin_apart,
+        chosen,
+        find_clusters,
+        iterate,
+        read_histories,
+    )
     from evenhand.fitting.columns import cut
     from evenhand.fitting.ctmc.fit import fit_generators, step_transitions
     from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
@@ -18,16 +26,12 @@ if TYPE_CHECKING:
     from evenhand.fitting.diagnostics.effects import effects
     from evenhand.fitting.diagnostics.format import probability, probability_texts
     from evenhand.fitting.diagnostics.homogeneity import (
-        BetweenTypes,
         HomogeneityTest,
         InTime,
         between_types,
-        deal,
-        drawn_ratios,
         holm,
         homogeneity,
         in_time,
-        shift,
     )
     from evenhand.fitting.diagnostics.markov_order import gains
     from evenhand.fitting.diagnostics.selection import CANNOT, Choices, choices
@@ -36,7 +40,6 @@ if TYPE_CHECKING:
     from evenhand.fitting.hierarchical_dirichlet import ALIKE, estimate_prior, variational_row
     from evenhand.fitting.log import NOTHING, Log, read_log, with_layout
     from evenhand.fitting.missing_steps import Missed, draw_rows, fill, log_likelihood, with_paths
-    from evenhand.fitting.mixtures import CLOSE, begin_apart, iterate, read_histories
     from evenhand.fitting.model_terms import Terms, read_rewards, read_usage
     from evenhand.fitting.options import LogOptions, ModelOptions
     from evenhand.fitting.posterior import Dirichlet, Drawn, mixture_quantile

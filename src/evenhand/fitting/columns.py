@@ -10,70 +10,25 @@ A bin without rows is not a state.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.errors import Fault, TableError, shortened
-from evenhand.fitting.table_reader import SourceTable, row_names
-from evenhand.model.io.text_table import SHOWN_FAULTS
+from evenhand.checks import plain
+from evenhand.errors import InvalidInputError, nearest
+from evenhand.fitting.table_reader import RowFaults
+from evenhand.model.places import quoted
 from evenhand.model.state_table import in_order
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Floats, Indices
 
 if TYPE_CHECKING:
     import polars
-from itertools import pairwise
-
-from evenhand.checks import plain
-from evenhand.errors import InvalidInputError
 
 MISSING = ("", "nan", "na", "n/a", "null", "<na>", "nat")
 """Missing values in lower case. `none` is not one: it is a usual name of an idle action."""
-
-
-class LogFaults:
-    """Faults of a log: all are counted, the first are reported."""
-
-    def __init__(self, table: SourceTable) -> None:
-        """Start without faults.
-
-        Args:
-            table: the records.
-        """
-        self.table = table
-        self.rows: Ints = table.frame["row"].to_numpy().astype(np.int64)
-        self._whole: list[Fault] = []
-        self._found: list[tuple[int, str]] = []
-        self._number = 0
-
-    def add(self, message: str) -> None:
-        """Add a fault of the log as a whole."""
-        self._whole.append(Fault("", message))
-
-    def flag(self, places: Bools | Ints, describe: str | Callable[[int], str]) -> None:
-        """Add a fault of each of many rows.
-
-        Args:
-            places: rows of the table, as a mask or as numbers.
-            describe: the message, or a function of the place.
-        """
-        found = np.flatnonzero(places) if places.dtype == np.bool_ else np.sort(places)
-        self._number += len(found)
-        for place in found[:SHOWN_FAULTS].tolist():
-            self._found.append((int(self.rows[place]), describe if isinstance(describe, str) else describe(place)))
-
-    def name(self, place: int) -> str:
-        """Name of a row: `line 4`."""
-        return row_names([int(self.rows[place])], self.table.by_line)[0]
-
-    def raise_if_any(self) -> None:
-        """Raise TableError with the first faults and the number of the others."""
-        shown = sorted(self._found)[:SHOWN_FAULTS]
-        faults = [Fault(row_names([row], self.table.by_line)[0], message) for row, message in shown]
-        if faults or self._whole:
-            raise TableError(self._whole + shortened(faults, SHOWN_FAULTS, self._number), self.table.source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +50,36 @@ class Coded:
         place = {name: number for number, name in enumerate(names)}
         moved = np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.int32)
         return Coded(tuple(names), moved[self.codes])
+
+    def sorted(self) -> "Coded":
+        """The same column with its names in their natural order."""
+        return self.in_order_of(natural_order(self.names))
+
+    def among(self, known: Sequence[str], kind: str, faults: RowFaults) -> "Coded":
+        """The same column with its names in a given order; rows with other names are faults.
+
+        Args:
+            known: the order.
+            kind: role of the names, for messages.
+            faults: collects rows with unknown names.
+        """
+        moved = self.in_order_of(known)
+        unknown = (moved.codes < 0) & (self.codes >= 0)
+        faults.flag(unknown, lambda place: unknown_name(kind, self.names[self.codes[place]], known))
+        return moved
+
+
+def unknown_name(kind: str, name: str, known: Sequence[str]) -> str:
+    """Message on an unknown name, with the nearest known one.
+
+    Args:
+        kind: role of the name.
+        name: the name.
+        known: all valid names.
+    """
+    near = nearest(name, known)
+    hint = f" Did you mean {quoted(near)}?" if near else ""
+    return f"unknown {kind} {quoted(name)}.{hint} Known are {', '.join(known[:12])}{' ...' if len(known) > 12 else ''}"
 
 
 def code_names(series: "polars.Series") -> Coded:
@@ -167,7 +152,7 @@ def not_a_number(text: str) -> str:
     return f"{text!r} is not a number" + (f"; write {text.strip().replace(',', '.')}" if comma else "")
 
 
-def read_floats(series: "polars.Series", kind: str, faults: LogFaults, needed: bool = False) -> Floats:
+def read_floats(series: "polars.Series", kind: str, faults: RowFaults, needed: bool = False) -> Floats:
     """(row,) a column of numbers; NaN if missing.
 
     Args:

@@ -104,11 +104,11 @@ def fit(
     estimated = estimate(
         data, moves, possible, entered, prior, rng, lambda doing, share: report(doing, 0.8 + 0.1 * share)
     )
-    settled = settle(data, estimated.posterior, terms.unseen, absorbing, possible)
+    posterior, forbidden, settled = settle(data, estimated.posterior, terms.unseen, absorbing, possible)
     stated = read_terms(data, moves.unseen, terms, pool=prior != 0)
     report("completing the model", 0.9)
-    notes = (*estimated.notes, *state_notes(data, absorbing), *dropout_notes(data), *settled.notes)
+    notes = (*estimated.notes, *state_notes(data, absorbing), *dropout_notes(data), *settled)
     if terms.impossible is None:
-        notes = (*notes, *recovery_notes(data, moves, settled.posterior))
-    stated = replace(stated, usage=np.where(settled.forbidden[..., None], FORBIDDEN, stated.usage))
-    return FitResult(data, moves, settled.posterior, stated, estimated.log_likelihood, found, notes, estimated.passed)
+        notes = (*notes, *recovery_notes(data, moves, posterior))
+    stated = replace(stated, usage=np.where(forbidden[..., None], FORBIDDEN, stated.usage))
+    return FitResult(data, moves, posterior, stated, estimated.log_likelihood, found, notes, estimated.passed)

@@ -30,8 +30,9 @@ from evenhand.display import counted
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.options import ModelOptions
-from evenhand.fitting.stated_values import is_text, raise_faults, read_statements, rows_of_text
+from evenhand.fitting.stated_values import is_text, read_statements, rows_of_text
 from evenhand.model.coupled import find_resource, read_amounts
+from evenhand.model.io.text_table import raise_faults
 from evenhand.model.places import quoted
 from evenhand.typing import Bools, Floats
 
@@ -208,7 +209,7 @@ def read_usage(
         faults.add(log.pair_name(t, s, a), f"uses {plain(amounts[t, s, a, k])} of {found[k]}; expected at least 0")
     if (amounts[:, :, 0] != 0).any():
         faults.add("", f"the idle action {quoted(log.actions[0])} uses something, and must not")
-    raise_faults(faults, source)
+    raise_faults(faults.found, source)
     if resources and sorted(resources) != sorted(found):
         raise InvalidInputError(f"resources: expected {', '.join(found)}, as in {source}, got {', '.join(resources)}")
     order = [found.index(name) for name in resources or found]
@@ -226,7 +227,7 @@ def _usage_rows(text: str | Mapping[str, float], log: Log, resources: Sequence[s
             faults.add(quoted(action), f"unknown resource {quoted(resource)}; known are {', '.join(listed)}")
         row = rows.setdefault(action, {"action": action, **dict.fromkeys(listed, "0")})
         row[resource or listed[0]] = value
-    raise_faults(faults, "usage")
+    raise_faults(faults.found, "usage")
     return list(rows.values())
 
 
@@ -234,11 +235,10 @@ def _mean_use(log: Log, notes: list[str]) -> Floats:
     assert log.used is not None
     known = np.isfinite(log.used).all(axis=1)
     amounts = np.full((len(log.types), len(log.states), len(log.actions), log.used.shape[1]), np.nan)
-    faults = Faults()
-    wrong = np.flatnonzero((log.action == 0) & (np.nan_to_num(log.used) != 0).any(axis=1))
-    for where in log.row_names(log.row[wrong].tolist()):
-        faults.add(where, f"the idle action {quoted(log.actions[0])} uses something")
-    raise_faults(faults, "used")
+    faults = log.faults("used")
+    idle_use = (log.action == 0) & (np.nan_to_num(log.used) != 0).any(axis=1)
+    faults.flag(idle_use, f"the idle action {quoted(log.actions[0])} uses something")
+    faults.raise_if_any()
     for action, name in enumerate(log.actions):
         rows = log.used[known & (log.action == action)]
         if action > 0 and len(rows):

@@ -66,8 +66,8 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
     steps = np.where(following & log.regular, np.rint(np.diff(log.time)), 0)
     if (long := np.flatnonzero(steps > LONG)).size:
         order = long[np.argsort(-steps[long], kind="stable")][:5]
-        rows = zip(order, log.row_names(log.row[order + 1].tolist()), strict=True)
-        named = ", ".join(f"{log.arms[log.arm[i]]} after {int(steps[i])} steps ({row})" for i, row in rows)
+        rows = log.faults("")
+        named = ", ".join(f"{log.arms[log.arm[i]]} after {int(steps[i])} steps ({rows.name(i + 1)})" for i in order)
         notes.append(f"{counted(len(long), 'time')} an arm reappears after more than {LONG} steps: {named}")
     return notes
 

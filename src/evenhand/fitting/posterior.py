@@ -33,7 +33,7 @@ equal-tailed intervals, and draws. Draw number i depends on the seed and on i al
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -45,55 +45,22 @@ if TYPE_CHECKING:
     from evenhand.fitting.hierarchical_dirichlet import PooledPrior
 
 
-class Posterior(Protocol):
-    """A distribution over (type, state, action, next_state) transitions."""
+Posterior: TypeAlias = "Dirichlet | Pooled | Drawn"
+"""A distribution over (type, state, action, next_state) transitions.
 
-    @property
-    def mean(self) -> Floats:
-        """(type, state, action, next_state) transitions of the model."""
-        ...
-
-    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Equal-tailed credible intervals of each entry: lower and upper ends, shaped as `mean`.
-
-        Args:
-            level: between 0 and 1.
-        """
-        ...
-
-    def one(self, seed: int, number: int) -> Floats:
-        """(type, state, action, next_state) one draw.
-
-        Args:
-            seed: of all draws.
-            number: of the draw, from 0.
-        """
-        ...
-
-    def draw(self, num_draws: int, rng: Rng = 0) -> Floats:
-        """(draw, type, state, action, next_state) transitions; the first draws do not depend on their number.
-
-        Args:
-            num_draws: number of draws.
-            rng: a seed, or a generator.
-        """
-        ...
-
-    def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Posterior":
-        """The same with stated rows.
-
-        Args:
-            rows: (type, state, action, next_state) probabilities, read where `known`.
-            known: (type, state, action) certain rows.
-            like: (type, state, action) action whose row in the same state it copies in every draw; its own by default.
-        """
-        ...
+    mean                          transitions of the model; NaN in unknown rows
+    interval(level)               lower and upper ends of equal-tailed credible intervals, shaped as `mean`
+    one(seed, number)             draw of that number, from 0
+    draw(num_draws, rng)          (draw, ...) the first draws
+    settled(rows, known, like)    the same with stated rows: (type, state, action) mask of certain rows, and the action
+                                  whose row in the same state is copied in every draw; its own by default
+"""
 
 
 class _Drawable:
     """Draws of a posterior, one by one."""
 
-    def draw(self: Posterior, num_draws: int, rng: Rng = 0) -> Floats:
+    def draw(self: Any, num_draws: int, rng: Rng = 0) -> Floats:
         """(draw, type, state, action, next_state) transitions; the first draws do not depend on their number."""
         number, seed = check_positive_int(num_draws, "num_draws"), as_seed(rng)
         shape = self.mean.shape
@@ -134,9 +101,8 @@ class Dirichlet(_Drawable):
         own = self.concentration
         rest = own.sum(axis=-1, keepdims=True) - own
         some = own > 0
-        alone = ~some | (
-            some.sum(axis=-1, keepdims=True) == 1
-        )  # a row's only entry is 1, also if rounding leaves a rest
+        # A row's only entry is 1, also if rounding leaves a rest.
+        alone = ~some | (some.sum(axis=-1, keepdims=True) == 1)
         mean = _shares(own)
         if self.known is not None:
             alone = alone | self.known[..., None]

@@ -8,14 +8,26 @@ import csv
 import io
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import Fault, InvalidInputError, MissingExtraError, TableError, nearest
-from evenhand.model.io.text_table import FORMATS, SUFFIXES, TableFormat, raise_faults, read_bytes, separator_of
+import numpy as np
+
+from evenhand.errors import Fault, InvalidInputError, MissingExtraError, TableError, nearest, shortened
+from evenhand.model.io.text_table import (
+    FORMATS,
+    SHOWN_FAULTS,
+    SUFFIXES,
+    TableFormat,
+    raise_faults,
+    read_bytes,
+    separator_of,
+)
+from evenhand.model.io.text_table import read_table as read_texts
+from evenhand.typing import Bools, Ints
 
 if TYPE_CHECKING:
     import polars
@@ -34,15 +46,53 @@ class SourceTable:
     by_line: bool = False
     """Whether rows are lines of a text file, below one line of names."""
 
+    def faults(self) -> "RowFaults":
+        """Collector of the faults of its rows."""
+        return RowFaults(self.frame["row"].to_numpy().astype(np.int64), self.by_line, self.source)
 
-def row_names(rows: Sequence[int], by_line: bool) -> list[str]:
-    """`line 4` of a text file, `row 3` of any other source.
 
-    Args:
-        rows: numbers in the source, from 0.
-        by_line: whether the source is a text file.
-    """
-    return [f"line {row + 2}" if by_line else f"row {row + 1}" for row in rows]
+class RowFaults:
+    """Faults of the rows of a table: all are counted, the first are reported."""
+
+    def __init__(self, rows: Ints, by_line: bool, source: str) -> None:
+        """Start without faults.
+
+        Args:
+            rows: numbers of the rows in the source, from 0.
+            by_line: whether the source is a text file.
+            source: its name in messages.
+        """
+        self.rows, self.by_line, self.source = rows, by_line, source
+        self._whole: list[Fault] = []
+        self._found: list[tuple[int, str]] = []
+        self._number = 0
+
+    def add(self, message: str) -> None:
+        """Add a fault of the table as a whole."""
+        self._whole.append(Fault("", message))
+
+    def flag(self, places: Bools | Ints, describe: str | Callable[[int], str]) -> None:
+        """Add a fault of each of many rows.
+
+        Args:
+            places: rows of the table, as a mask or as numbers.
+            describe: the message, or a function of the place.
+        """
+        found = np.flatnonzero(places) if places.dtype == np.bool_ else np.sort(places)
+        self._number += len(found)
+        for place in found[:SHOWN_FAULTS].tolist():
+            self._found.append((place, describe if isinstance(describe, str) else describe(place)))
+
+    def name(self, place: int) -> str:
+        """Name of a row: `line 4` of a text file, `row 3` of any other source."""
+        return f"line {self.rows[place] + 2}" if self.by_line else f"row {self.rows[place] + 1}"
+
+    def raise_if_any(self) -> None:
+        """Raise TableError with the first faults and the number of the others."""
+        shown = sorted(self._found, key=lambda found: (self.rows[found[0]], found[1]))[:SHOWN_FAULTS]
+        faults = [Fault(self.name(place), message) for place, message in shown]
+        if faults or self._whole:
+            raise TableError(self._whole + shortened(faults, SHOWN_FAULTS, self._number), self.source)
 
 
 def read_table(
@@ -105,9 +155,6 @@ def _parse(data: bytes, name: str, kind: str) -> "polars.DataFrame":
         raise TableError([Fault("", f"is not {kind.upper()}: {error}")], name) from None
     if kind == "toml" and len(found) == 1:
         found = next(iter(found.values()))
-    is_columns = isinstance(found, Mapping) and all(isinstance(column, list) for column in found.values())
-    if not is_columns and not (isinstance(found, list) and all(isinstance(row, Mapping) for row in found)):
-        raise TableError([Fault("", "expected a list of rows, or an object of columns")], name)
     return _as_frame(found, name)
 
 
@@ -122,18 +169,11 @@ def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
     raise_faults([Fault("", f"there are several columns {column}") for column in twice], name)
     try:
         return polars.read_csv(data, separator=separator, infer_schema=False, new_columns=names)
-    except Exception:
-        # The lines at fault, which polars does not report.
-        faults = []
-        for number, line in enumerate(data.split(b"\n"), 1):
-            try:
-                entries = len(next(csv.reader([line.decode()], delimiter=separator), []))
-            except UnicodeDecodeError:
-                faults.append(Fault(f"line {number}", "is not UTF-8 text"))
-            else:
-                wide = Fault(f"line {number}", f"has {entries} entries, and the first line has {len(names)}")
-                faults += [wide] * (entries > len(names))
-        raise_faults(faults, name)
+    except polars.exceptions.PolarsError:
+        try:
+            read_texts(io.BytesIO(data), "csv")  # reports the lines at fault, which polars does not
+        except TableError as error:
+            raise TableError(error.faults, name) from None
         raise
 
 
@@ -153,11 +193,11 @@ def _as_frame(source: Any, name: str) -> "polars.DataFrame":
 
         frame = narwhals.from_native(source, pass_through=True)
         if frame is source:
-            expected = "a file name, or a frame of pandas, polars or pyarrow"
-            raise InvalidInputError(f"log: expected {expected}, got {type(source).__name__}")
+            expected = "a list of rows, columns by name, a file name, or a frame of pandas, polars or pyarrow"
+            raise TableError([Fault("", f"expected {expected}, got {type(source).__name__}")], name)
         frame = frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame
         return polars.DataFrame([_native_series(series) for series in frame.iter_columns()])
-    except InvalidInputError:
+    except TableError:
         raise
     except ImportError:
         raise MissingExtraError("fitting a frame", "data") from None

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.columns import LogFaults, clean_texts
+from evenhand.fitting.columns import clean_texts
+from evenhand.fitting.table_reader import RowFaults
 from evenhand.typing import Array, Bools
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Step(NamedTuple):
         return f"1 {self.unit}" if length == 1 else f"{length:g} {self.unit}s"
 
 
-def read_times(series: "polars.Series", faults: LogFaults) -> Times:
+def read_times(series: "polars.Series", faults: RowFaults) -> Times:
     """Parse a column of times.
 
     Args:
@@ -97,56 +98,50 @@ def read_times(series: "polars.Series", faults: LogFaults) -> Times:
     """
     import polars
 
-    kind: Kind
-    if not (series.dtype.is_numeric() or series.dtype.is_temporal()):
-        kind, ticks = _of_texts(clean_texts(series), faults)
-        return Times(kind, ticks.fill_null(0).to_numpy(), ticks.is_not_null().to_numpy())
-    series = series.fill_nan(None) if series.dtype.is_float() else series
+    kind: Kind = "instant"
+    expected = "a time that is not too large"
+    if series.dtype.is_float():
+        series = series.fill_nan(None)
     if series.dtype == polars.Date:
         kind, ticks = _of_dates(series)
     elif series.dtype == polars.Datetime:
         zoned = getattr(series.dtype, "time_zone", None) is not None
         universal = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
         kind, ticks = _of_moments(series.dt.replace_time_zone(None), universal)
+    elif series.dtype.is_temporal():
+        ticks = series.cast(polars.Duration("us")).cast(polars.Int64)
     elif series.dtype.is_numeric():
         kind, ticks = "integer", _parse(series, "integer")
         if not (series.dtype.is_integer() or (ticks == series).fill_null(series.is_null()).all()):
             kind, ticks = "number", _parse(series, "number")
     else:
-        kind, ticks = "instant", series.cast(polars.Duration("us")).cast(polars.Int64)
+        # The form that most texts have; of two that fit as many, the first.
+        series = clean_texts(series)
+        distinct = series.drop_nulls().unique()
+        fitting = {form: _parse(distinct, form).is_not_null().sum() for form in EXAMPLES}
+        kind = max(EXAMPLES, key=lambda form: fitting[form])
+        expected = f"{EXAMPLES[kind] if fitting[kind] else ', or '.join(EXAMPLES.values())}, as in the other rows"
+        ticks = _parse(series, kind)
+        if kind == "day":
+            kind, ticks = _of_dates(ticks)
+        elif kind == "instant":
+            kind, ticks = _of_moments(ticks, _universal(series, ticks, faults))
     known, missing = ticks.is_not_null().to_numpy(), series.is_null().to_numpy()
     faults.flag(missing, "has no time")
-    faults.flag(~known & ~missing, lambda place: f"{series[place]} is too large for a time")
+    faults.flag(~known & ~missing, lambda place: f"invalid time {series[place]!r}; expected {expected}")
     return Times(kind, ticks.fill_null(0).to_numpy(), known)
 
 
-def _of_texts(texts: "polars.Series", faults: LogFaults) -> tuple[Kind, "polars.Series"]:
-    """Ticks in the form that most texts have; of two that fit as many, the first of `Kind`."""
-    import polars
-
-    distinct = texts.drop_nulls().unique()
-    fitting = {kind: _parse(distinct, kind).is_not_null().sum() for kind in EXAMPLES}
-    kind = max(EXAMPLES, key=lambda form: fitting[form])
-    parsed = _parse(texts, kind)
-    faults.flag(texts.is_null().to_numpy(), "has no time")
-    expected = EXAMPLES[kind] if fitting[kind] else ", or ".join(EXAMPLES.values())
-    wrong = (parsed.is_null() & texts.is_not_null()).to_numpy()
-    faults.flag(wrong, lambda place: f"invalid time {texts[place]!r}; expected {expected}, as in the other rows")
-    if kind == "day":
-        return _of_dates(parsed)
-    if kind != "instant":
-        return kind, parsed
-    zone, known = texts.str.extract(MOMENT, 4), parsed.is_not_null()
+def _universal(texts: "polars.Series", wall: "polars.Series", faults: RowFaults) -> "polars.Series":
+    """Universal time of moments; some with a time zone among others without one are faults."""
+    zone, known = texts.str.extract(MOMENT, 4), wall.is_not_null()
     zoned = zone.is_not_null() & known
     if 0 < (number := zoned.sum()) < known.sum():
         fewer, which = (zoned, "a time zone; others have none") if 2 * number <= len(texts) else (~zoned & known, "")
         faults.flag(fewer.to_numpy(), f"has {which or 'no time zone; others have one'}")
-    minutes = (
-        zone.str.slice(place, 2).cast(polars.Int64, strict=False).fill_null(0) * length
-        for place, length in ((1, 60), (-2, 1))
-    )
-    sign = 1 - 2 * zone.str.starts_with("-").fill_null(False).cast(polars.Int64)
-    return _of_moments(parsed, parsed - (sum(minutes) * sign * 60_000_000).cast(polars.Duration("us")))
+    whole = wall.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f") + zone.str.replace("Z", "+00:00").fill_null("+00:00")
+    universal = whole.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False)
+    return universal.dt.replace_time_zone(None)
 
 
 def _parse(values: "polars.Series", kind: Kind) -> "polars.Series":

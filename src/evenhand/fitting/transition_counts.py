@@ -60,8 +60,7 @@ class Moves:
     @property
     def departures(self) -> Ints:
         """(type, state, action) moves that begin in each pair, in one step or another time."""
-        departures: Ints = self.pairs.sum(axis=-1)
-        return departures
+        return np.asarray(self.pairs.sum(axis=-1))
 
     @property
     def unseen(self) -> Bools:
@@ -101,7 +100,7 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
     """
     shape = (len(log.types), len(log.states), len(log.actions), len(log.states))
     check_memory(8.0 * np.prod(shape, dtype=np.float64), "the counts of moves", "Use fewer states, by bins.")
-    first = np.flatnonzero(log.arm[1:] == log.arm[:-1])
+    first = np.flatnonzero(~log.is_last)
     places = log.type_of[log.arm[first]], log.state[first], log.action[first], log.state[first + 1]
     kind: Ints = np.ravel_multi_index(places, shape).astype(np.int64, copy=False)
     pause: Floats = log.time[first + 1] - log.time[first]
@@ -115,14 +114,9 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
 
 def _gaps(kind: Ints, pause: Floats, shape: tuple[int, ...]) -> Gaps:
     """Group moves of one kind and one pause, sorted by kind, then pause."""
-    order = np.lexsort((pause, kind))
-    kind, pause = kind[order], pause[order]
-    new = np.ones(len(kind), dtype=np.bool_)
-    new[1:] = (kind[1:] != kind[:-1]) | (pause[1:] != pause[:-1])
-    start = np.flatnonzero(new)
-    parts = [part.astype(np.int32) for part in np.unravel_index(kind[start], shape)]
-    type, state, action, next_state = parts
-    return Gaps(type, state, action, next_state, pause[start], np.diff(np.append(start, len(kind))))
+    distinct, number = np.unique(np.stack([kind, pause]), axis=1, return_counts=True)
+    type, state, action, next_state = np.stack(np.unravel_index(distinct[0].astype(np.int64), shape)).astype(np.int32)
+    return Gaps(type, state, action, next_state, distinct[1], number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +144,7 @@ def decisions_of(log: Log) -> Bools:
     Args:
         log: the records.
     """
-    followed = np.append(log.arm[1:] == log.arm[:-1], False) if len(log.arm) else np.zeros(0, dtype=np.bool_)
-    return np.asarray(followed & (log.action != NOTHING))
+    return np.asarray(~log.is_last & (log.action != NOTHING))
 
 
 def recorded_shares(log: Log) -> BehaviourPolicy:

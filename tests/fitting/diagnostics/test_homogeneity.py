@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import HomogeneityTest, deal, drawn_ratios, holm, homogeneity, shift
+from evenhand.fitting import HomogeneityTest, holm, homogeneity
+from evenhand.fitting.diagnostics.homogeneity import deal, drawn_ratios, shift
 
 
 def random_counts(seed: int, shape: tuple[int, int, int], size: int, concentration: float = 1.0) -> np.ndarray:

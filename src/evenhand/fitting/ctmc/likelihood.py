@@ -130,10 +130,9 @@ class Panel:
         slopes = laws.adjoint(weights) * self.unrecorded
         by_rate = np.einsum("ekm,ek->em", laws.values[self.second[entered]], to_end[entered])
         np.add.at(slopes.swapaxes(1, 2), (self._last[entered], self.next_state[entered]), by_rate * elsewhere)
-        times = np.diagonal(slopes, axis1=1, axis2=2)
-        return Expected(
-            values, (flat * slopes).reshape(rates.shape), times.reshape(rates.shape[:-1]), float(seen.min(initial=1.0))
-        )
+        times = np.broadcast_to(np.diagonal(slopes, axis1=1, axis2=2)[..., None], slopes.shape)
+        jumps, times = (part.reshape(rates.shape) for part in (flat * slopes, times))
+        return Expected(values, jumps, times, float(seen.min(initial=1.0)))
 
     def between(self, rates: Floats) -> Exponentials:
         """Distributions after each stretch of time, of paths that enter no exact state.
@@ -179,10 +178,10 @@ class Expected:
     """(type, action, state, next_state) expected jumps on the paths in between."""
 
     times: Floats
-    """(type, action, state) the expected time there."""
+    """(type, action, state, next_state) expected time in the state, the same for each jump out of it."""
 
     least_likely: float
-    """The probability of the least likely move that was recorded."""
+    """Probability of the least likely recorded move."""
 
 
 def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:

@@ -32,30 +32,30 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class SparseRow:
-    """A row of which little is known."""
+    """A transition row with few moves."""
 
     type: str
-    """Of the arms."""
+    """Type of the arms."""
 
     state: str
-    """Where they were."""
+    """State of the arms."""
 
     action: str
-    """What they got."""
+    """Action."""
 
     visits: int
-    """How often that was seen."""
+    """Number of moves."""
 
     elsewhere: int
-    """How often it was seen in other types, which the row leans on."""
+    """Number of moves in other types, towards which the row is shrunk."""
 
     width: float
-    """Of the widest interval of the row, 95 %."""
+    """Width of the widest 95 % interval of the row."""
 
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Rows of which little is known, and how many there are in all."""
+    """Transition rows with few moves, and the number of all rows."""
 
     rows: tuple[SparseRow, ...]
     """Those seen fewer than ten times, the least seen first."""
@@ -77,10 +77,10 @@ class SparseRows:
 
 
 def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], ...]) -> SparseRows:
-    """Find them.
+    """List the rows with fewer than ten moves.
 
     Args:
-        visits: (type, state, action) how often each pair was seen.
+        visits: (type, state, action) moves from each pair.
         posterior: of the transition rows.
         names: of types, states and actions.
     """
@@ -89,10 +89,13 @@ def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], 
     everywhere = visits.sum(axis=0)
     places = np.argwhere(visits < FEW)
     places = places[np.argsort(visits[tuple(places.T)], kind="stable")]
-    rows = []
-    for t, s, a in places.tolist():
-        number, others = int(visits[t, s, a]), int(everywhere[s, a] - visits[t, s, a])
-        rows.append(SparseRow(names[0][t], names[1][s], names[2][a], number, others, float(widths[t, s, a])))
+    others = everywhere - visits
+    rows = [
+        SparseRow(
+            names[0][t], names[1][s], names[2][a], int(visits[t, s, a]), int(others[t, s, a]), float(widths[t, s, a])
+        )
+        for t, s, a in places.tolist()
+    ]
     return SparseRows(tuple(rows), int(visits.size))
 
 
