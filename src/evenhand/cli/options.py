@@ -276,16 +276,24 @@ def fit_options(command: Command) -> Command:
 
 
 _TIMES = "The column of times: numbers, dates, moments, months (2026-05) or weeks (2026-W05)."
-_LAYOUTS = click.Choice(["snapshots", "events"])
+_LAYOUTS = click.Choice(["snapshots", "events", "intervals"])
 
 _LOG = (
     option("--arm", "COLUMN", "The column that names the arm.", required=True),
     option("--time", "COLUMN", _TIMES, required=True),
     option("--state", "COLUMN", "The column of states.", required=True),
-    option("--action", "COLUMN", "The column of actions.", required=True),
+    option("--action", "COLUMN", "The column of actions; without it, the model is the natural history of the arms."),
     option("--type", "COLUMN", "The column of types; by default all arms are of one type."),
     option("--group", "COLUMN", "The column of groups (wards, districts): a block of the model per type and group."),
-    option("--layout", None, "Rows are states at chosen times, or changes; snapshots by default.", type=_LAYOUTS),
+    option("--layout", None, "Rows are states at chosen times (default), changes, or stays.", type=_LAYOUTS),
+    option("--stop", "COLUMN", "The column of ends of stays, which --time starts."),
+    option("--to", "COLUMN", "The column of states entered at the ends of stays."),
+    option(
+        "--ties",
+        None,
+        "Rows of one arm at one time: which counts, or shift.",
+        type=click.Choice(["last", "first", "shift"]),
+    ),
     option("--reward", "COLUMN", "The column of rewards; their means are taken."),
     option("--idle", "NAME", "The idle action; a name without rows stands for a missing action."),
     option("--step", "LENGTH", "Length of a step: 1, '7 days', month; by default the most common."),
@@ -308,7 +316,7 @@ _FIT = (
     option(
         "--gone-after",
         "STEPS",
-        "Arms last seen more than so many steps before the end are not counted; by default all are.",
+        "Arms last seen more than so many steps before the end are not counted: 10 by default, inf for all.",
         type=click.FloatRange(min=0),
     ),
     option("--carry-action", None, "An action goes on through missed steps; by default they are idle.", is_flag=True),
@@ -320,6 +328,7 @@ _FIT = (
     ),
     option("--unseen", "idle|forbid|FILE", "Transitions of unobserved pairs: of the idle action, none, or a table's."),
     option("--only-worse", None, "Under the idle action a state never improves, in their order.", is_flag=True),
+    option("--allowed", "neighbours|FILE", "The only possible transitions beside staying."),
     option("--impossible", "FILE", "Impossible transitions: state, next_state and optionally action."),
     option("--absorbing", "STATE,...", "Absorbing states."),
     option("--exact", "STATE,...", "States of which every entry is a row, as a death is; irregular times."),

@@ -151,7 +151,7 @@ def read_histories(log: Log) -> Histories:
         log: valid records. Times in between are distinguished by powers of two of a step.
     """
     # A move is two rows of one arm, one after the other.
-    first = np.flatnonzero(log.arm[1:] == log.arm[:-1])
+    first = np.flatnonzero(log.has_next)
     arm, state, action = log.arm[first], log.state[first].astype(np.int64), log.action[first]
     pause = (log.time[first + 1] - log.time[first]) / (1.0 if log.regular else log.step)
     # Times in between by powers of two: 50 minutes and an hour are one kind, a day is another.
@@ -520,7 +520,7 @@ def _fit_of(histories: Histories, found: Mixtures) -> tuple[float, float]:
 
 def _has_mixed_arms(log: Log) -> bool:
     """Return whether actions occur in the same arms: always if there is one action."""
-    moves = np.flatnonzero(log.arm[1:] == log.arm[:-1])
+    moves = np.flatnonzero(log.has_next)
     pairs = np.unique(log.arm[moves].astype(np.int64) * len(log.actions) + log.action[moves])
     several = np.bincount(pairs // len(log.actions))[np.bincount(log.arm[moves]) > 1] > 1
     # One arm in twenty: protocols have exceptions.

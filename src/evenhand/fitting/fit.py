@@ -11,7 +11,7 @@ from evenhand.errors import InvalidInputError
 from evenhand.fitting.estimate import estimate
 from evenhand.fitting.log import read_log, with_layout
 from evenhand.fitting.model_terms import read_terms
-from evenhand.fitting.notes import dropout_notes, recovery_notes, state_notes, without_dropouts
+from evenhand.fitting.notes import recovery_notes, state_notes, without_departed
 from evenhand.fitting.options import LogOptions, ModelOptions, listed, read_options
 from evenhand.fitting.result import FitResult
 from evenhand.fitting.structural_zeros import FORBIDDEN, possible_transitions, settle
@@ -26,7 +26,7 @@ def fit(
     arm: str,
     time: str,
     state: str,
-    action: str,
+    action: str | None = None,
     type: str | None = None,
     clusters: int | str | None = None,
     prior: float | None = None,
@@ -45,7 +45,8 @@ def fit(
         arm: column of arm names.
         time: column of times: integers, numbers, dates, moments, months (2026-05) or weeks (2026-W05).
         state: column of states.
-        action: column of actions; it may be missing in the last row of an arm.
+        action: column of actions; an entry may be missing in the last row of an arm. Without it all rows are idle, and
+            the model is the natural history of the arms.
         type: column of types; all arms are of one type by default.
         clusters: number of types to find by clustering, or `auto`, in place of `type`.
         prior: weight of the other types in a row, in observations; estimated by default, and 0 for maximum
@@ -73,9 +74,15 @@ def fit(
             "types are either a column (`type`) or found by clustering (`clusters`), not both", argument="clusters"
         )
     reading, terms = read_options(LogOptions, records, "records"), read_options(ModelOptions, model, "model")
-    columns = {"arm": arm, "time": time, "state": state, "action": action}
     data = read_log(
-        log, **columns, type=type, records=reading, progress=lambda doing, share: report(doing, 0.7 * share)
+        log,
+        arm=arm,
+        time=time,
+        state=state,
+        action=action,
+        type=type,
+        records=reading,
+        progress=lambda doing, share: report(doing, 0.7 * share),
     )
     exact = listed(reading.exact)
     if exact and data.regular:
@@ -86,8 +93,11 @@ def fit(
     entered = tuple(data.find_states(exact))
     # Measurements always change, which does not indicate events.
     layout = "snapshots" if reading.layout is None and reading.bins else reading.layout
+    layout = "intervals" if reading.stop is not None else layout
     data = with_layout(data, layout, reading.carry_action, entered)
-    if layout == "events" and not data.regular:
+    absorbing = listed(terms.absorbing)
+    data = without_departed(data, reading.gone_after, sorted({*entered, *data.find_states(absorbing)}))
+    if layout in ("events", "intervals") and not data.regular:
         entered = tuple(range(len(data.states)))
     found = None
     if clusters is not None:
@@ -95,9 +105,7 @@ def fit(
 
         found = find_clusters(data, clusters, rng, lambda doing, share: report(doing, 0.7))  # type: ignore[arg-type]
         data = found.relabelled(data)
-    data = without_dropouts(data, reading.gone_after)
-    absorbing = listed(terms.absorbing)
-    possible = possible_transitions(data, terms.only_worse, terms.impossible, absorbing)
+    possible = possible_transitions(data, terms.only_worse, terms.impossible, absorbing, terms.allowed)
     report("counting moves", 0.7)
     moves = count_moves(data, reading.carry_action)
     report("estimating transitions", 0.8)
@@ -107,7 +115,7 @@ def fit(
     posterior, forbidden, settled = settle(data, estimated.posterior, terms.unseen, absorbing, possible)
     stated = read_terms(data, moves.unseen, terms, pool=prior != 0)
     report("completing the model", 0.9)
-    notes = (*estimated.notes, *state_notes(data, absorbing), *dropout_notes(data), *settled)
+    notes = (*estimated.notes, *state_notes(data, absorbing), *settled)
     if terms.impossible is None:
         notes = (*notes, *recovery_notes(data, moves, posterior))
     stated = replace(stated, usage=np.where(forbidden[..., None], FORBIDDEN, stated.usage))

@@ -7,10 +7,12 @@ Faults belong to rows: a missing arm, time or state; an invalid time; two rows o
 types; a missing action before the last row of an arm. Notes report what is unusual: unsorted rows, arms of one row, the
 choice of the idle action, the length of a step.
 
-Layouts of a log: whether rows are states at chosen times, or changes at their own times.
+Layouts of a log: rows are states at chosen times, changes at their own times, or stays.
 
     snapshots   a row is the state at a time that has nothing to do with it; between two rows anything may have happened
-    events      a row is written when the state changes (or an action is given), and the state stays until the next row
+    events      a row is written when the state changes (or an action is given), and the state stays until the next row;
+                from a row without a state on, nothing is known
+    intervals   a row is a stay from its start to its stop; they are read as events, with a blank state at the stop
 
 Read as snapshots, changes alone look like a chain that never rests. So a log is refused until its layout is given, if
 hardly any row repeats the state of the row before it. A chain that is reversible in time is found in state i at least
@@ -36,11 +38,21 @@ from scipy.special import bdtr
 
 from evenhand.checks import check_memory
 from evenhand.display import counted
-from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.fitting.columns import Bins, Coded, code_names, cut, natural_order, read_floats, unknown_name
-from evenhand.fitting.options import Layout, LogOptions, read_options
-from evenhand.fitting.table_reader import RowFaults, read_table
-from evenhand.fitting.times import find_step, read_times
+from evenhand.errors import Fault, InvalidInputError, TableError, UnknownNameError
+from evenhand.fitting.columns import (
+    Bins,
+    Coded,
+    clean_texts,
+    code_names,
+    cut,
+    natural_order,
+    read_floats,
+    unknown_name,
+)
+from evenhand.fitting.options import Layout, LogOptions, Ties, read_options
+from evenhand.fitting.table_reader import RowFaults, SourceTable, read_table
+from evenhand.fitting.ties import resolve_ties
+from evenhand.fitting.times import Times, find_step, read_times
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
 
@@ -118,6 +130,9 @@ class Log:
     group_of: Indices | None = None
     """(arm,) group of each, by its last row; None if the records have none."""
 
+    breaks: Bools | None = None
+    """(row,) whether nothing is known between it and the next row; None if no row is such."""
+
     left: Bools | None = None
     """(arm,) whether it dropped out; None if all arms are active."""
 
@@ -185,6 +200,11 @@ class Log:
         return np.append(self.arm[1:] != self.arm[:-1], True)[: len(self.arm)]
 
     @property
+    def has_next(self) -> Bools:
+        """(row,) whether the next row is of the same arm, and nothing breaks the record between them."""
+        return ~self.is_last if self.breaks is None else ~(self.is_last | self.breaks)
+
+    @property
     def ends(self) -> Floats:
         """(arm,) steps between its last row and the end of the records."""
         steps = self.time if self.regular else self.time / self.step
@@ -202,7 +222,7 @@ def read_log(
     arm: str,
     time: str,
     state: str,
-    action: str,
+    action: str | None = None,
     type: str | None = None,
     records: LogOptions | Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -214,7 +234,7 @@ def read_log(
         arm: column of arm names.
         time: column of times: integers, numbers, dates, moments, months (2026-05) or weeks (2026-W05).
         state: column of states.
-        action: column of actions; it may be missing in the last row of an arm.
+        action: column of actions; an entry may be missing in the last row of an arm. None without actions.
         type: column of types; all arms are of one type by default.
         records: further columns and options, or a mapping of some of them.
         progress: function of the current task and its completed share.
@@ -225,17 +245,21 @@ def read_log(
     """
     report: Progress = progress or (lambda doing, share: None)
     options = read_options(LogOptions, records, "records")
+    if (options.layout == "intervals") != (options.stop is not None) and (options.layout or options.to):
+        raise InvalidInputError('stop: the column of ends belongs to layout="intervals"', argument="stop")
     resources = (options.used,) if isinstance(options.used, str) else tuple(options.used or ())
     roles = {"arm": arm, "time": time, "state": state, "action": action, "type": type}
-    roles |= {"reward": options.reward, "group": options.group}
+    roles |= {"reward": options.reward, "group": options.group, "stop": options.stop, "to": options.to}
     columns = {role: column for role, column in roles.items() if column is not None}
     columns |= {f"used {number}": column for number, column in enumerate(resources)}
     report("reading records", 0.0)
     table = read_table(source, columns, options.format)
+    if not len(table.frame):
+        raise TableError([Fault("", "there are no rows in it")], table.source)
+    num_ends = 0
+    if options.stop is not None:
+        table, num_ends = _with_ends(table)
     frame, faults = table.frame, table.faults()
-    if not len(frame):
-        faults.add("there are no rows in it")
-        faults.raise_if_any()
     report("reading columns", 0.35)
     arms = code_names(frame["arm"])
     faults.flag(arms.codes < 0, "has no arm")
@@ -244,7 +268,6 @@ def read_log(
     types = Coded(("all",), np.zeros(len(frame), dtype=np.int32))
     if type is not None:
         types = code_names(frame["type"]).sorted()
-        faults.flag(types.codes < 0, "has no type")
     rewards = None if options.reward is None else read_floats(frame["reward"], "reward", faults)
     amounts = np.zeros((len(frame), len(resources)))
     for number, name in enumerate(resources):
@@ -252,16 +275,22 @@ def read_log(
         faults.flag(amounts[:, number] < 0, f"{name} is negative")
     report("sorting rows", 0.6)
     order = _sorted(np.flatnonzero((arms.codes >= 0) & times.known), arms.codes, times.ticks)
-    arm_codes, ticks = arms.codes[order], times.ticks[order]
+    if num_ends:
+        _check_intervals(faults, order, times, num_ends)
+    notes: list[str] = []
+    order, ticks = _resolved(order, arms.codes, times, options.ties, num_ends, notes)
+    arm_codes = arms.codes[order]
     same: Bools = arm_codes[1:] == arm_codes[:-1]
     starts = np.append(True, ~same)[: len(order)]
     last = order[np.append(~same, True)[: len(order)]]
     _check_arms(faults, arms, types, order, starts, np.diff(ticks), frame["time"])
-    notes = []
     if single := int((np.bincount(arm_codes, minlength=len(arms.names)) == 1).sum()):
         notes.append(f"{counted(single, 'arm')} of one row: their states are known, not their transitions")
-    actions = _read_actions(frame["action"], options, amounts, np.setdiff1d(order, last), faults, notes)
-    if late := int((same & (np.diff(order) < 0)).sum()):
+    actions = Coded(("none",), np.zeros(len(frame), dtype=np.int32))
+    if action is not None:
+        acting = np.setdiff1d(order[states.codes[order] >= 0], last)
+        actions = _read_actions(frame["action"], options, amounts, acting, faults, notes)
+    if (late := int((same & (np.diff(order) < 0)).sum())) and not num_ends:
         notes.append(f"{counted(late, 'row')} came before an earlier one of the same arm; rows were sorted")
     groups = None
     if options.group is not None:
@@ -270,7 +299,7 @@ def read_log(
     report("finding the step", 0.85)
     pace = find_step(times.kind, np.diff(ticks)[same], options.step)
     notes.insert(0, f"a step is {pace}" if pace.regular else f"times are irregular, and cut to steps of {pace}")
-    return Log(
+    log = Log(
         arms=arms.names,
         types=types.names,
         states=states.names,
@@ -293,6 +322,107 @@ def read_log(
         notes=tuple(notes),
         by_line=table.by_line,
     )
+    return _without_blank_states(log, options)
+
+
+def _with_ends(table: SourceTable) -> tuple[SourceTable, int]:
+    """Rows at the ends of intervals, with the state entered there if it is known, then all rows; and their number."""
+    import polars
+
+    frame = table.frame
+    after = polars.col("to") if "to" in frame.columns else polars.lit(None)
+    shared = [column for column in ("row", "arm", "type", "group") if column in frame.columns]
+    ends = frame.select(*shared, polars.col("stop").alias("time"), after.alias("state"))
+    ends = ends.filter(clean_texts(ends["time"]).is_not_null())
+    begins = frame.drop("stop", "to", strict=False)
+    return replace(table, frame=polars.concat([ends, begins], how="diagonal_relaxed")), len(ends)
+
+
+def _check_intervals(faults: RowFaults, order: Ints, times: Times, num_ends: int) -> None:
+    """Flag intervals that stop before they start, or overlap the next one of their arm."""
+    ends = np.arange(num_ends)
+    begin = num_ends + np.searchsorted(faults.rows[num_ends:], faults.rows[:num_ends])
+    early = times.known[begin] & times.known[ends] & (times.ticks[ends] < times.ticks[begin])
+    faults.flag(ends[early], "stops before it starts")
+    place = np.full(len(times.ticks), -1)
+    place[order] = np.arange(len(order))
+    # The row between an interval's begin and its end can only be the end of the interval before.
+    between = order[np.maximum(place[ends] - 1, 0)]
+    met = (
+        (between == begin)
+        | (times.ticks[between] == times.ticks[ends])
+        | early
+        | (place[ends] < 0)
+        | (place[begin] < 0)
+    )
+    faults.flag(ends[~met], "overlaps the next interval of its arm")
+
+
+def _resolved(
+    order: Ints, arm: Indices, times: Times, ties: Ties | None, num_ends: int, notes: list[str]
+) -> tuple[Ints, Array]:
+    """Sorted rows without ties, and their times. An end gives way to a row that begins at its time."""
+    ticks = times.ticks[order]
+
+    def repeated() -> Bools:
+        return np.append((arm[order[1:]] == arm[order[:-1]]) & (np.diff(ticks) == 0), False)[: len(order)]
+
+    if num_ends:
+        remain = ~(repeated() & (order < num_ends))
+        order, ticks = order[remain], ticks[remain]
+    if ties is None or not (number := int(repeated().sum())):
+        return order, ticks
+    remain, ticks = resolve_ties(arm[order], ticks, ties, 1e-3 if times.kind == "number" else 1)
+    done = "moved by a moment" if ties == "shift" else f"left out; the {ties} counts"
+    notes.append(f"{counted(number, 'row')} at the time of another of the same arm: {done}")
+    return order[remain], ticks[remain]
+
+
+def _without_blank_states(log: Log, options: LogOptions) -> Log:
+    """The same records without rows that have no state.
+
+    Snapshots: nothing was observed then, and the pair of rows around it is a gap; if another action than the gap has was
+    given in between, the pair is left out. Events: the state lasted until then, and nothing is known from there on.
+    """
+    blank = log.state < 0
+    if not blank.any():
+        return log
+    before = np.maximum.accumulate(np.where(blank, -1, np.arange(len(blank))))
+    # A row of the same arm before it has a state.
+    known = (before >= 0) & (log.arm[np.maximum(before, 0)] == log.arm)
+    is_events = options.layout == "events" or options.stop is not None
+    state, breaks, action = log.state.copy(), np.zeros(len(blank), dtype=np.bool_), log.action
+    if is_events:
+        ends = blank & known & np.append(False, ~blank[:-1])
+        state[ends] = log.state[before[ends]]
+        breaks[ends] = True
+        action = np.where(ends, 0, action)
+        remain = ~blank | ends
+    else:
+        carried = log.action[np.maximum(before, 0)] if options.carry_action else 0
+        other = blank & known & (action != NOTHING) & (action != carried)
+        breaks[before[other]] = True
+        remain = ~blank
+    shown = int(blank.sum()) if not is_events or options.stop is None else 0
+    notes = [f"{counted(shown, 'row')} without a state: not observed then"] if shown else []
+    if (lost := int(breaks.sum())) and not is_events:
+        notes.append(f"{counted(lost, 'pair')} of rows left out: an action was given in between in an unknown state")
+    columns = {name: getattr(log, name) for name in ("arm", "time", "row", "reward", "used")}
+    rows: dict[str, Any] = {name: None if column is None else column[remain] for name, column in columns.items()}
+    arms, place = np.unique(rows["arm"], return_inverse=True)
+    if len(arms) < log.num_arms:
+        notes.append(f"{counted(log.num_arms - len(arms), 'arm')} without any state left out")
+    return replace(
+        log,
+        **(rows | {"arm": place.astype(np.int32)}),
+        arms=tuple(log.arms[arm] for arm in arms),
+        type_of=log.type_of[arms],
+        group_of=None if log.group_of is None else log.group_of[arms],
+        state=state[remain],
+        action=action[remain].astype(np.int32),
+        breaks=breaks[remain],
+        notes=(*log.notes, *notes),
+    )
 
 
 # Columns
@@ -307,9 +437,10 @@ def _read_states(
     if bins is not None:
         if given is not None:
             raise InvalidInputError("states: bins are ordered by themselves; give either states or bins")
-        return cut(read_floats(column, "state", faults, needed=True), bins), True
+        return cut(read_floats(column, "state", faults), bins), True
     coded = code_names(column)
-    faults.flag(coded.codes < 0, "has no state")
+    if not coded.names:
+        faults.add("no row has a state")
     if given is not None:
         return _among("state", coded, given, faults), True
     if len(coded.names) > MOST_STATES:
@@ -397,13 +528,17 @@ def _check_arms(
     def again(place: int) -> str:
         return f"{name(place)} is also in {faults.name(previous[place])} at time {times[place]}"
 
-    def two_types(place: int) -> str:
-        own, was = (quoted(types.names[code]) for code in (types.codes[place], initial[place]))
-        return f"{name(place)} is of type {own}, and was of type {was}"
-
     faults.flag(order[1:][~starts[1:] & (pauses == 0)], again)
     codes, first = types.codes[order], initial[order]
-    faults.flag(order[(codes != first) & (codes >= 0) & (first >= 0)], two_types)
+    several = np.unique(arms.codes[order[(codes != first) & (codes >= 0) & (first >= 0)]])
+    without = np.unique(arms.codes[order[codes < 0]])
+    for which, what in ((several, "several types"), (without, "rows without a type")):
+        if len(which):
+            named = ", ".join(arms.names[code] for code in which[:3])
+            number = counted(len(which), "arm has", "arms have")
+            faults.add(
+                f"{number} {what}: {named}{' ...' if len(which) > 3 else ''}; `clean_records` gives each arm one"
+            )
     if starts.all() and len(order):
         faults.add("no arm has two rows, so no transition can be counted")
 
@@ -424,7 +559,7 @@ def with_layout(log: Log, layout: Layout | None, carry_action: bool = False, exa
         raise UnknownNameError("layout", str(layout), get_args(Layout))
     if layout is None:
         _refuse_changes(log, exact)
-    if layout != "events":
+    if layout in (None, "snapshots"):
         return log
     note = "rows are changes, and a state stays until the next row"
     if not log.regular:
@@ -434,7 +569,7 @@ def with_layout(log: Log, layout: Layout | None, carry_action: bool = False, exa
 
 
 def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
-    ambiguous = (log.arm[1:] == log.arm[:-1]) & ~np.isin(log.state[1:], exact)
+    ambiguous = log.has_next[:-1] & ~np.isin(log.state[1:], exact)
     if log.regular:
         ambiguous &= np.rint(np.diff(log.time)) > 1
     for pairs in (ambiguous, ambiguous & ~log.is_last[1:]):
@@ -454,7 +589,7 @@ def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
 def _filled(log: Log, carry_action: bool) -> Log:
     """The same records with a row for every step up to the next event of the arm."""
     steps: Ints = np.ones(len(log.arm), dtype=np.int64)
-    steps[~log.is_last] = np.rint(np.diff(log.time)[~log.is_last[:-1]]).astype(np.int64)
+    steps[log.has_next] = np.rint(np.diff(log.time)[log.has_next[:-1]]).astype(np.int64)
     check_memory(64.0 * float(steps.sum()), "the steps between two changes", "Give a longer step.")
     source = np.repeat(np.arange(len(steps)), steps)
     later = np.arange(len(source)) - np.repeat(np.cumsum(steps) - steps, steps)
@@ -475,4 +610,5 @@ def _filled(log: Log, carry_action: bool) -> Log:
         row=log.row[source],
         reward=recorded(log.reward),
         used=recorded(log.used),
+        breaks=None if log.breaks is None else log.breaks[source] & (later == steps[source] - 1),
     )

@@ -1,8 +1,7 @@
 """Notes on questions that the records leave open, and arms lost to follow-up.
 
-An arm whose records end well before those of the others informs the transitions as any other does. Whether it still
-has to be served is not in the records, which also end for other reasons: the user decides (`gone_after`), and a note
-asks if it may matter.
+An arm that died, or whose records end well before those of the others, informs the transitions as any other does, and
+is not counted in the model: it need not be served. A note says how many there are.
 """
 
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenhand.checks import is_number, plain
+from evenhand.checks import is_number
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
@@ -55,7 +54,7 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
         log: the records.
         absorbing: names of absorbing states.
     """
-    following = log.arm[1:] == log.arm[:-1]
+    following = log.has_next[:-1]
     before, after = log.state[:-1][following], log.state[1:][following]
     never_left = np.setdiff1d(after, before[before != after]).tolist()
     notes = [
@@ -72,49 +71,47 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
     return notes
 
 
-def without_dropouts(log: Log, gone_after: float | None) -> Log:
-    """The same records, with the arms marked that dropped out.
+def without_departed(log: Log, gone_after: float | None = None, ended: Sequence[int] = ()) -> Log:
+    """The same records, with the arms marked that died or dropped out: they inform the model and do not count in it.
+
+    By default an arm has dropped out if it was last seen more than LONG steps before the end of the records, and twice
+    as long as nearly all pauses between rows; none has if times may be counted from each arm's own start.
 
     Args:
         log: the records.
-        gone_after: steps without a row before the end of the records after which an arm has dropped out; None if none
-            has.
+        gone_after: steps without a row before the end of the records after which an arm has dropped out.
+        ended: states in which an arm is no longer served, such as death.
 
     Raises:
         InvalidInputError: `gone_after` is not a number of steps.
     """
-    if gone_after is None:
-        return log
-    if not is_number(gone_after) or not 0 <= gone_after < np.inf:
+    if gone_after is not None and not (is_number(gone_after) and gone_after >= 0):
         raise InvalidInputError(f"gone_after: expected a number of steps, at least 0, got {gone_after!r}")
+    ends, dead = log.ends, np.isin(log.state[log.is_last], ended)
+    limit = gone_after
+    if limit is None:
+        # Numbers that start alike for all arms are counted from each arm's own start if most arms end earlier than the
+        # last one: on a calendar most arms are recorded until the end.
+        starts = log.time[np.append(True, log.is_last[:-1])]
+        is_own_clock = log.unit == "step" and np.ptp(starts) < 1e-6 and np.mean(ends < 1e-6) < 0.5
+        pauses = np.diff(log.time)[log.has_next[:-1]] / (1.0 if log.regular else log.step)
+        limit = np.inf if is_own_clock else max(LONG, 2 * np.quantile(pauses, 0.99)) if len(pauses) else LONG
     # A whole number of steps is not exceeded by rounding.
-    left = log.ends > gone_after + 1e-9 * (1 + gone_after)
-    number = counted(int(left.sum()), "arm") if left.any() else "no arm"
+    departed = ~dead & (ends > limit + 1e-9 * (1 + limit)) if limit < np.inf else np.zeros_like(dead)
+    notes = []
+    for which, what in (
+        (dead, f"ended in {', '.join(quoted(log.states[state]) for state in ended)}"),
+        (departed, f"last seen more than {limit:.4g} steps before the end of the records"),
+    ):
+        if which.any():
+            named = ", ".join([*(log.arms[arm] for arm in np.flatnonzero(which)[:5]), *["..."] * (which.sum() > 5)])
+            notes.append(f"{counted(int(which.sum()), 'arm')} {what}: not counted in the model ({named})")
+    left = dead | departed
+    if left.all():
+        return replace(
+            log, notes=(*log.notes, "no arm is active at the end of the records: the model counts all of them")
+        )
     gone = [name for t, name in enumerate(log.types) if left[log.type_of == t].all()]
-    more = f"; no arm is left of {', '.join(map(quoted, gone))}, which the model leaves out" if gone else ""
-    note = f"{number} last seen more than {plain(gone_after)} steps before the end of the records: not counted{more}"
-    return replace(log, left=left, notes=(*log.notes, note))
-
-
-def dropout_notes(log: Log) -> list[str]:
-    """Note on arms whose records end early, and which are counted all the same.
-
-    Args:
-        log: the records.
-    """
-    ends = log.ends
-    long = np.flatnonzero(ends > LONG)
-    # Numbers that start alike for all arms may be counted from each arm's own start. They are if most arms end earlier
-    # than the last one: on a calendar most arms are recorded until the end.
-    starts = log.time[np.append(True, log.is_last[:-1])]
-    may_be_own = log.unit == "step" and np.ptp(starts) < 1e-6
-    if log.left is not None or not len(long) or (may_be_own and np.mean(ends < 1e-6) < 0.5):
-        return []
-    order = long[np.argsort(-ends[long], kind="stable")]
-    named = ", ".join(f"{log.arms[arm]} ({ends[arm]:.4g} steps)" for arm in order[:5].tolist())
-    more = f" and {len(order) - 5} more" if len(order) > 5 else ""
-    unless = ", unless times are counted from each arm's own start" if may_be_own else ""
-    return [
-        f"{counted(len(order), 'arm was', 'arms were')} last seen more than {LONG} steps before the end of the records "
-        f"and counted: {named}{more}. Leave dropouts out{unless} by `gone_after`"
-    ]
+    if gone:
+        notes.append(f"no arm is left of {', '.join(map(quoted, gone))}, which the model leaves out")
+    return replace(log, left=left if left.any() else None, notes=(*log.notes, *notes))

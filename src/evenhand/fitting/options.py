@@ -9,7 +9,8 @@ from evenhand.fitting.columns import Bins
 from evenhand.model.io.text_table import TableFormat
 from evenhand.typing import Floats
 
-Layout: TypeAlias = Literal["snapshots", "events"]
+Layout: TypeAlias = Literal["snapshots", "events", "intervals"]
+Ties: TypeAlias = Literal["last", "first", "shift"]
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,26 @@ class LogOptions:
     """The actions; rows must have no others."""
 
     layout: Layout | None = None
-    """`snapshots` if rows are states at chosen times, `events` if they are changes and a state lasts until the next
-    row. Snapshots by default; a log in which hardly any row repeats a state needs it."""
+    """`snapshots` if rows are states at chosen times; `events` if they are changes, and a state lasts until the next
+    row; `intervals` if they are stays from `time` to `stop`. Snapshots by default, or intervals if `stop` is given; a
+    log in which hardly any row repeats a state needs it."""
+
+    stop: str | None = None
+    """Column of ends of intervals, of which `time` is the start; blank if the stay goes on."""
+
+    to: str | None = None
+    """Column of the states entered at the ends of intervals; by default the next interval of the arm says it."""
+
+    ties: Ties | None = None
+    """Rows of one arm at one time: the `last` or `first` counts, or each is moved by a moment after the one before
+    (`shift`). By default they are faults."""
 
     exact: str | Sequence[str] = ()
     """States whose every entry is a row at its very time, such as death, if times are irregular."""
 
     gone_after: float | None = None
     """Steps before the end of the records; arms last observed earlier have dropped out and are not counted in the
-    model. None drops out by default."""
+    model. By default 10 if times are on a calendar; `inf` counts all arms."""
 
     carry_action: bool = False
     """Whether an action goes on through missing steps; else they are idle."""
@@ -74,6 +86,10 @@ class ModelOptions:
     usage: Any = None
     """Table with one column per resource; or text, `service=1,overhaul/bays=2`. Every action but the idle one uses 1 by
     default."""
+
+    allowed: Any = None
+    """The only possible transitions beside staying: `neighbours` in the order of the states, or a table with the
+    columns state, next_state and optionally action. All by default."""
 
     impossible: Any = None
     """Table of impossible transitions, with the columns state, next_state and optionally action."""

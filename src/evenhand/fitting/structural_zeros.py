@@ -1,7 +1,8 @@
 """Statements on transition rows: structural zeros, and rows of pairs without records.
 
-Structural zeros. `only_worse`: under the idle action no earlier state in the order of states comes next. `impossible`:
-a table with the columns `state`, `next_state` and optionally `action`. `absorbing`: states that are never left, with
+Structural zeros. `only_worse`: under the idle action no earlier state in the order of states comes next. `allowed`: the
+only transitions beside staying, those to neighbours in the order of states or of a table with the columns `state`,
+`next_state` and optionally `action`. `impossible`: a table of the same columns. `absorbing`: states that are never left, with
 known rows under every action. Records that contradict them are faults, reported with their rows. A gap contradicts if
 no path through it is possible.
 
@@ -42,7 +43,7 @@ FORBIDDEN = LARGEST
 
 
 def possible_transitions(
-    log: Log, only_worse: bool = False, impossible: Any = None, absorbing: Sequence[str] = ()
+    log: Log, only_worse: bool = False, impossible: Any = None, absorbing: Sequence[str] = (), allowed: Any = None
 ) -> Bools:
     """(state, action, next_state) possible transitions.
 
@@ -51,21 +52,25 @@ def possible_transitions(
         only_worse: whether a state never improves under the idle action.
         impossible: a file or table of impossible transitions.
         absorbing: names of absorbing states.
+        allowed: `neighbours`, or a file or table of the only possible transitions beside staying.
 
     Raises:
         InvalidInputError: an order is needed, or a name is unknown; with every fault.
     """
     number = len(log.states)
     possible = np.ones((number, len(log.actions), number), dtype=bool)
+    for name, needs_order in (("only_worse", only_worse), ("allowed", allowed == "neighbours")):
+        if needs_order and not log.is_ordered:
+            raise InvalidInputError(f"{name}: states must be given in their order", argument=name)
+    if allowed == "neighbours":
+        possible &= (np.abs(np.subtract.outer(np.arange(number), np.arange(number))) <= 1)[:, None]
+    elif allowed is not None:
+        possible &= np.eye(number, dtype=bool)[:, None]
+        _state_transitions(possible, log, allowed, "allowed", True)
     if only_worse:
-        if not log.is_ordered:
-            raise InvalidInputError("only_worse: states must be given in their order, the best first")
         possible[:, 0] = np.triu(possible[:, 0])
     if impossible is not None:
-        keys = ("state", "action", "next_state")
-        table = read_statements(impossible, log, "impossible", (), keys, required=("state", "next_state"))
-        for row in table.statements:
-            possible[row.cell[1:]] = False
+        _state_transitions(possible, log, impossible, "impossible", False)
     for state in log.find_states(absorbing):
         possible[state] = False
         possible[state, :, state] = True
@@ -77,6 +82,13 @@ def possible_transitions(
     return possible
 
 
+def _state_transitions(possible: Bools, log: Log, source: Any, name: str, value: bool) -> None:
+    """Set the entries of a table of transitions."""
+    keys = ("state", "action", "next_state")
+    for row in read_statements(source, log, name, (), keys, required=("state", "next_state")).statements:
+        possible[row.cell[1:]] = value
+
+
 def refuse_contradictions(log: Log, possible: Bools, carry_action: bool = False) -> None:
     """Raise TableError if an arm is absent for longer than can be summed out, or makes an impossible transition.
 
@@ -85,7 +97,7 @@ def refuse_contradictions(log: Log, possible: Bools, carry_action: bool = False)
         possible: (state, action, next_state) possible transitions.
         carry_action: whether an action goes on through missing steps.
     """
-    first = np.flatnonzero(log.arm[1:] == log.arm[:-1])
+    first = np.flatnonzero(log.has_next)
     steps = np.rint(log.time[first + 1] - log.time[first]).astype(np.int64)
 
     def absence(i: int) -> str:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from evenhand.typing import Array, Bools, Ints
+from evenhand.typing import Array, Bools
 
 
-def resolve_ties(arm: Ints, ticks: Array, ties: str, tick: float = 1.0) -> tuple[Bools, Array]:
+def resolve_ties(arm: Array, ticks: Array, ties: str, tick: float = 1.0) -> tuple[Bools, Array]:
     """Return which rows remain, and their times.
 
     Args:

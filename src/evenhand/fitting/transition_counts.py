@@ -100,7 +100,7 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
     """
     shape = (len(log.types), len(log.states), len(log.actions), len(log.states))
     check_memory(8.0 * np.prod(shape, dtype=np.float64), "the counts of moves", "Use fewer states, by bins.")
-    first = np.flatnonzero(~log.is_last)
+    first = np.flatnonzero(log.has_next)
     places = log.type_of[log.arm[first]], log.state[first], log.action[first], log.state[first + 1]
     kind: Ints = np.ravel_multi_index(places, shape).astype(np.int64, copy=False)
     pause: Floats = log.time[first + 1] - log.time[first]
@@ -144,7 +144,7 @@ def decisions_of(log: Log) -> Bools:
     Args:
         log: the records.
     """
-    return np.asarray(~log.is_last & (log.action != NOTHING))
+    return np.asarray(log.has_next & (log.action != NOTHING))
 
 
 def recorded_shares(log: Log) -> BehaviourPolicy:

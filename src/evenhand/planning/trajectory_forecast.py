@@ -154,7 +154,7 @@ def _until_stop(log: Log, stops: Bools) -> Log:
     before = np.cumsum(stopped) - stopped
     first = np.flatnonzero(np.append(True, log.arm[1:] != log.arm[:-1]))
     seen = before == before[first][np.searchsorted(first, np.arange(len(before)), side="right") - 1]
-    rows = {name: getattr(log, name) for name in ("arm", "time", "state", "action", "row", "reward", "used")}
+    rows = {name: getattr(log, name) for name in ("arm", "time", "state", "action", "row", "reward", "used", "breaks")}
     seen_rows: dict[str, Any] = {name: None if column is None else column[seen] for name, column in rows.items()}
     return replace(log, **seen_rows)
 

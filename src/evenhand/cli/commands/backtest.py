@@ -36,9 +36,9 @@ def command(source: ModelSource, run: RunOptions, log: str, policies: str | None
     from evenhand.planning.backtest import backtest
 
     columns = {name: options.pop(name) for name in ("arm", "time", "state", "action", "type")}
-    names_of_log = ("group", "reward", "idle", "step", "bins", "states", "actions")
+    names_of_log = ("group", "reward", "idle", "step", "bins", "states", "actions", "layout", "stop", "to", "ties")
     log_options = {name: options.pop(name) for name in names_of_log}
-    layout: Any = options.pop("layout") or ("snapshots" if log_options["bins"] else None)
+    layout: Any = log_options["layout"] or ("snapshots" if log_options["bins"] else None)
     with run.progress() as tell:
         records = with_layout(read_log(log, **columns, records=log_options, progress=tell), layout)
         if tell is not None:

@@ -56,7 +56,7 @@ def follows(log: Log) -> Bools:
     """(row,) whether the next row is of the same arm, one step later."""
     found = np.zeros(len(log.arm), dtype=np.bool_)
     if log.regular:
-        found[:-1] = (log.arm[1:] == log.arm[:-1]) & (np.abs(np.diff(log.time) - 1) < NEARLY)
+        found[:-1] = log.has_next[:-1] & (np.abs(np.diff(log.time) - 1) < NEARLY)
     return found
 
 
