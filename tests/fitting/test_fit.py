@@ -201,26 +201,66 @@ def test_an_arm_is_of_the_group_of_its_last_row() -> None:
         fitted(empty, group="ward")
 
 
-def test_arms_that_are_gone_are_told_and_left_out_if_somebody_says_so() -> None:
+def test_departed_arms_inform_the_model_and_are_not_counted() -> None:
     frame = simulated().filter((polars.col("van") != "van0") | (polars.col("week") < 40))
-    counted, left = fitted(frame), fitted(frame, gone_after=10)
+    left, counted = fitted(frame), fitted(frame, gone_after=float("inf"))
     assert counted.problem.counts.tolist() == [20, 20] and left.problem.counts.tolist() == [19, 20]
-    assert any("van0 (20 steps)" in note and "gone_after" in note for note in counted.notes)
-    assert not any("gone_after" in note for note in left.notes)
-    np.testing.assert_array_equal(counted.posterior.mean, left.posterior.mean)  # they tell how arms move all the same
+    assert any(mentions("1 arm", "van0")(note) for note in left.notes)
+    assert not any("not counted" in note for note in counted.notes)
+    np.testing.assert_array_equal(counted.posterior.mean, left.posterior.mean)
     assert fitted(frame, gone_after=20).problem.counts.tolist() == [20, 20]
+    assert fitted(frame, gone_after=10).problem.counts.tolist() == [19, 20]
     for wrong in (-1, "long", float("nan")):
         with pytest.raises(InvalidInputError, check=mentions("gone_after")):
             fitted(frame, gone_after=wrong)
 
 
-def test_clocks_of_single_arms_suggest_leaving_no_arm_out() -> None:
-    """Patients are recorded for different times since they came; on a calendar the same ends are told."""
+def test_no_arm_has_departed_by_its_own_clock() -> None:
+    """Patients are recorded for different times since they came; on a calendar the same ends are departures."""
     last = {f"van{arm}": 20 + arm for arm in range(40)}
     frame = simulated().filter(polars.col("week") <= polars.col("van").replace_strict(last))
-    assert not any("gone_after" in note for note in fitted(frame).notes)
+    assert fitted(frame).problem.counts.sum() == 40
     dated = frame.with_columns(week=pandas.Timestamp("2026-01-05") + polars.duration(weeks=polars.col("week")))
-    assert any("gone_after" in note for note in fitted(dated).notes)
+    assert fitted(dated).problem.counts.sum() == 11  # last seen at most 10 weeks before the end
+
+
+def test_the_dead_are_not_counted() -> None:
+    rows = [
+        {"van": f"v{arm}", "week": week, "condition": state, "action": "none"}
+        for arm in range(5)
+        for week, state in enumerate(["good", "poor", "good", "dead" if arm < 2 else "poor"])
+    ]
+    found = fit(rows, **{**COLUMNS, "type": None}, absorbing="dead", budget=1)
+    assert found.problem.counts.tolist() == [3]
+    assert found.problem.arms[0].initial.tolist() == [0, 0, 1]
+    assert any(mentions("2 arms", "dead")(note) for note in found.notes)
+
+
+def test_a_natural_history_has_one_action() -> None:
+    frame = simulated().drop("action")
+    found = fit(frame, arm="van", time="week", state="condition")
+    assert found.log.actions == ("none",)
+    assert found.posterior.mean.shape[2] == 1
+    np.testing.assert_allclose(found.posterior.mean.sum(axis=-1), 1.0)
+
+
+def test_allowed_transitions_are_the_only_ones() -> None:
+    rows = [
+        {"van": f"v{arm}", "week": week, "condition": state, "action": "none", "make": "Ford"}
+        for arm in range(6)
+        for week, state in enumerate(["good", "fair", "poor", "fair", "good", "good"])
+    ]
+    order = {"states": "good,fair,poor"}
+    near = fitted(rows, allowed="neighbours", **order).posterior.mean[0, :, 0]
+    assert near[0, 2] == near[2, 0] == 0 < near[1].min()
+    table = {"state": ["good", "fair", "fair", "poor"], "next_state": ["fair", "poor", "good", "fair"]}
+    np.testing.assert_array_equal(fitted(rows, allowed=table, **order).posterior.mean[0, :, 0], near)
+    rows[1]["condition"] = "poor"
+    with pytest.raises(TableError) as caught:
+        fitted(rows, allowed="neighbours", **order)
+    assert [fault.place for fault in caught.value.faults] == ["row 2"]
+    with pytest.raises(InvalidInputError, check=lambda error: error.argument == "allowed"):
+        fit(rows, **COLUMNS, allowed="neighbours")
 
 
 def test_a_recovery_that_nobody_saw_is_asked_about() -> None:

@@ -245,7 +245,8 @@ def read_log(
     """
     report: Progress = progress or (lambda doing, share: None)
     options = read_options(LogOptions, records, "records")
-    if (options.layout == "intervals") != (options.stop is not None) and (options.layout or options.to):
+    is_intervals = options.layout in (None, "intervals") and options.stop is not None
+    if not is_intervals and (options.layout == "intervals" or options.stop is not None or options.to is not None):
         raise InvalidInputError('stop: the column of ends belongs to layout="intervals"', argument="stop")
     resources = (options.used,) if isinstance(options.used, str) else tuple(options.used or ())
     roles = {"arm": arm, "time": time, "state": state, "action": action, "type": type}
@@ -276,7 +277,7 @@ def read_log(
     report("sorting rows", 0.6)
     order = _sorted(np.flatnonzero((arms.codes >= 0) & times.known), arms.codes, times.ticks)
     if num_ends:
-        _check_intervals(faults, order, times, num_ends)
+        _check_intervals(faults, order, arms.codes, times, num_ends)
     notes: list[str] = []
     order, ticks = _resolved(order, arms.codes, times, options.ties, num_ends, notes)
     arm_codes = arms.codes[order]
@@ -338,24 +339,17 @@ def _with_ends(table: SourceTable) -> tuple[SourceTable, int]:
     return replace(table, frame=polars.concat([ends, begins], how="diagonal_relaxed")), len(ends)
 
 
-def _check_intervals(faults: RowFaults, order: Ints, times: Times, num_ends: int) -> None:
+def _check_intervals(faults: RowFaults, order: Ints, arm: Indices, times: Times, num_ends: int) -> None:
     """Flag intervals that stop before they start, or overlap the next one of their arm."""
     ends = np.arange(num_ends)
     begin = num_ends + np.searchsorted(faults.rows[num_ends:], faults.rows[:num_ends])
     early = times.known[begin] & times.known[ends] & (times.ticks[ends] < times.ticks[begin])
     faults.flag(ends[early], "stops before it starts")
-    place = np.full(len(times.ticks), -1)
-    place[order] = np.arange(len(order))
-    # The row between an interval's begin and its end can only be the end of the interval before.
-    between = order[np.maximum(place[ends] - 1, 0)]
-    met = (
-        (between == begin)
-        | (times.ticks[between] == times.ticks[ends])
-        | early
-        | (place[ends] < 0)
-        | (place[begin] < 0)
-    )
-    faults.flag(ends[~met], "overlaps the next interval of its arm")
+    following = np.full(len(times.ticks), -1)
+    following[order[:-1]] = order[1:]
+    after = following[begin]
+    inside = (after >= num_ends) & (arm[after] == arm[begin]) & (times.ticks[after] < times.ticks[ends]) & ~early
+    faults.flag(ends[inside], "overlaps the next interval of its arm")
 
 
 def _resolved(
@@ -381,8 +375,8 @@ def _resolved(
 def _without_blank_states(log: Log, options: LogOptions) -> Log:
     """The same records without rows that have no state.
 
-    Snapshots: nothing was observed then, and the pair of rows around it is a gap; if another action than the gap has was
-    given in between, the pair is left out. Events: the state lasted until then, and nothing is known from there on.
+    Snapshots: nothing was observed then, and the pair of rows around it is a gap; if an action was given there that a
+    gap does not have, the pair is left out. Events: the state lasted until then, and nothing is known from there on.
     """
     blank = log.state < 0
     if not blank.any():

@@ -55,11 +55,9 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
         absorbing: names of absorbing states.
     """
     following = log.has_next[:-1]
-    before, after = log.state[:-1][following], log.state[1:][following]
-    never_left = np.setdiff1d(after, before[before != after]).tolist()
     notes = [
         f"no arm was seen to leave {quoted(log.states[state])}: if none can, give it as `absorbing`"
-        for state in never_left
+        for state in _never_left(log)
         if log.states[state] not in absorbing
     ]
     steps = np.where(following & log.regular, np.rint(np.diff(log.time)), 0)
@@ -71,6 +69,14 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
     return notes
 
 
+def _never_left(log: Log) -> list[int]:
+    """States that an arm was seen to enter or stay in, and none to leave."""
+    following = log.has_next[:-1]
+    before, after = log.state[:-1][following], log.state[1:][following]
+    states: list[int] = np.setdiff1d(after, before[before != after]).tolist()
+    return states
+
+
 def without_departed(log: Log, gone_after: float | None = None, ended: Sequence[int] = ()) -> Log:
     """The same records, with the arms marked that died or dropped out: they inform the model and do not count in it.
 
@@ -80,13 +86,14 @@ def without_departed(log: Log, gone_after: float | None = None, ended: Sequence[
     Args:
         log: the records.
         gone_after: steps without a row before the end of the records after which an arm has dropped out.
-        ended: states in which an arm is no longer served, such as death.
+        ended: states in which an arm is no longer served, such as death; those that an arm was seen to leave are not.
 
     Raises:
         InvalidInputError: `gone_after` is not a number of steps.
     """
     if gone_after is not None and not (is_number(gone_after) and gone_after >= 0):
         raise InvalidInputError(f"gone_after: expected a number of steps, at least 0, got {gone_after!r}")
+    ended = [state for state in ended if state in _never_left(log)]
     ends, dead = log.ends, np.isin(log.state[log.is_last], ended)
     limit = gone_after
     if limit is None:
@@ -104,8 +111,9 @@ def without_departed(log: Log, gone_after: float | None = None, ended: Sequence[
         (departed, f"last seen more than {limit:.4g} steps before the end of the records"),
     ):
         if which.any():
-            named = ", ".join([*(log.arms[arm] for arm in np.flatnonzero(which)[:5]), *["..."] * (which.sum() > 5)])
-            notes.append(f"{counted(int(which.sum()), 'arm')} {what}: not counted in the model ({named})")
+            number, first = int(which.sum()), [log.arms[arm] for arm in np.flatnonzero(which)[:5]]
+            named = ", ".join([*first, "..."] if number > 5 else first)
+            notes.append(f"{counted(number, 'arm')} {what}: not counted in the model ({named})")
     left = dead | departed
     if left.all():
         return replace(

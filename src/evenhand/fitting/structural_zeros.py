@@ -2,9 +2,9 @@
 
 Structural zeros. `only_worse`: under the idle action no earlier state in the order of states comes next. `allowed`: the
 only transitions beside staying, those to neighbours in the order of states or of a table with the columns `state`,
-`next_state` and optionally `action`. `impossible`: a table of the same columns. `absorbing`: states that are never left, with
-known rows under every action. Records that contradict them are faults, reported with their rows. A gap contradicts if
-no path through it is possible.
+`next_state` and optionally `action`. `impossible`: a table of the same columns. `absorbing`: states that are never
+left, with known rows under every action. Records that contradict them are faults, reported with their rows. A gap
+contradicts if no path through it is possible.
 
 State-action pairs without records are stated by the user, never filled in silently:
 
