@@ -406,7 +406,7 @@ def _without_blank_states(log: Log, options: LogOptions) -> Log:
     arms, place = np.unique(rows["arm"], return_inverse=True)
     if len(arms) < log.num_arms:
         notes.append(f"{counted(log.num_arms - len(arms), 'arm')} without any state left out")
-    return replace(
+    found = replace(
         log,
         **(rows | {"arm": place.astype(np.int32)}),
         arms=tuple(log.arms[arm] for arm in arms),
@@ -417,6 +417,9 @@ def _without_blank_states(log: Log, options: LogOptions) -> Log:
         breaks=breaks[remain],
         notes=(*log.notes, *notes),
     )
+    if not found.has_next.any():
+        raise TableError([Fault("", "no arm has two rows with a state, so no transition can be counted")], "the log")
+    return found
 
 
 # Columns
