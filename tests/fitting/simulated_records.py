@@ -172,7 +172,7 @@ def derived_ages(folder: Path, rng: np.random.Generator, num_arms: int = 80, num
     for arm in range(num_arms):
         since, failed = 0, False
         for week in range(num_weeks):
-            service = failed or rng.random() < 0.15
+            service = week == 0 or failed or rng.random() < 0.15
             lines.append(f"v{arm},{week},{'failed' if failed else 'fine'},{'service' if service else 'none'}")
             # Serviced in this week: one week since at the next row.
             chance = risk[0] if service else risk[since >= 2]
