@@ -1,7 +1,6 @@
 """`solve`: which method it takes, what it refuses, and what it says."""
 
 from collections.abc import Callable
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -126,18 +125,6 @@ class TestAuto:
         method, reason = choose_method(problem)
         solution = solve(problem)
         assert (solution.method, solution.reason) == (method, reason)
-
-    def test_a_lattice_of_several_types_is_planned_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        planned: list[CoupledMDP] = []
-
-        def plan(problem: CoupledMDP) -> TypedPlan:
-            planned.append(problem)
-            return plan_types(problem)
-
-        for module in (methods, import_module("evenhand.planning.solve")):
-            monkeypatch.setattr(module, "plan_types", plan)
-        assert solve(different(2, counts=[2, 1])).method == "counts"
-        assert len(planned) == 1
 
 
 class TestSolution:

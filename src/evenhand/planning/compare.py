@@ -1,11 +1,9 @@
 """Evaluation of one policy by name, and comparison of several on common random numbers with the best known bound."""
 
 import contextlib
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from evenhand import evaluation
@@ -58,50 +56,39 @@ MAKING, BOUNDING = 0.05, 0.15
 # -- one policy ------------------------------------------------------------------------------------------------------
 
 
-def _by_name(function: Callable[..., Evaluation]) -> Callable[..., Evaluation]:
-    """Extend a function of a problem and a policy to names and files of policies."""
-    signature = inspect.signature(function)
+def evaluate(
+    problem: Problem | StoredArms,
+    policy: "Chosen",
+    welfare: str | Welfare | None = None,
+    num_episodes: int = 1000,
+    horizon: int | None = None,
+    rng: Rng = 0,
+    method: Method = "auto",
+    progress: Progress | bool | None = None,
+    *,
+    criterion: str | Criterion | None = None,
+    over: Any = None,
+    backend: str | Pool | None = None,
+) -> Evaluation:
+    """Evaluate a policy by name, file or object; the docstring is that of `evaluation.evaluate`."""
+    if isinstance(problem, StoredArms):
+        model = problem.with_criterion(criterion, over)
+        if model.is_large:
+            from evenhand.planning.stored_models import evaluate_stored
 
-    @wraps(function)
-    def called(
-        problem: Problem,
-        policy: "Chosen",
-        *arguments: Any,
-        criterion: str | Criterion | None = None,
-        over: Any = None,
-        backend: Any = None,
-        **keywords: Any,
-    ) -> Evaluation:
-        bound = signature.bind(problem, policy, *arguments, **keywords)
-        bound.apply_defaults()
-        given = bound.arguments
-        if isinstance(problem, StoredArms):
-            model = problem.with_criterion(criterion, over)
-            if model.is_large:
-                from evenhand.planning.stored_models import evaluate_stored
-
-                report = given["progress"] if callable(given["progress"]) else None
-                chosen = {name: given[name] for name in ("welfare", "num_episodes", "horizon", "rng")}
-                return evaluate_stored(model, policy, progress=report, backend=backend, **chosen)
-            problem = model.problem()
-        if backend is not None:
-            raise InvalidInputError(
-                "backend: for large opened models; one policy in memory is evaluated in this process"
-            )
-        check_problem(problem, f"{function.__name__}(problem, policy)")
-        # Named policies are made for the criterion of the evaluation.
-        problem = problem.with_criterion(criterion, over)
-        actor = read_policy(policy, problem, given["welfare"])
-        return function(problem, actor, *arguments, **keywords)
-
-    own = inspect.signature(called, follow_wrapped=False).parameters.values()
-    more = [each for each in own if each.kind is each.KEYWORD_ONLY]
-    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])  # type: ignore[attr-defined]
-    return called
+            report = progress if callable(progress) else None
+            return evaluate_stored(model, policy, welfare, num_episodes, horizon, rng, report, backend)
+        problem = model.problem()
+    if backend is not None:
+        raise InvalidInputError("backend: for large opened models; one policy in memory is evaluated in this process")
+    check_problem(problem, "evaluate(problem, policy)")
+    # Named policies are made for the criterion of the evaluation.
+    evaluated = problem.with_criterion(criterion, over)
+    actor = read_policy(policy, evaluated, welfare)
+    return evaluation.evaluate(evaluated, actor, welfare, num_episodes, horizon, rng, method, progress)
 
 
-evaluate = _by_name(evaluation.evaluate)
-"""`evaluation.evaluate`, by name or file, too."""
+evaluate.__doc__ = evaluation.evaluate.__doc__
 
 # -- what a comparison is --------------------------------------------------------------------------------------------
 

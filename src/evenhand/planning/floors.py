@@ -59,7 +59,7 @@ def floor_columns(
     _check_servable(problem)
     added = _raise_floors(problem, relaxed, welfare, scorer)
     master = _FloorMaster(problem, relaxed, scorer.by_type)
-    # ScoredPolicy generation: the master says what service should be paid, and a policy that is paid so joins.
+    # Column generation: the master says what service should be paid, and a policy that is paid so joins.
     while len(added) < MOST_COLUMNS:
         try:
             pay, lacking = master.solve([*columns, *added])

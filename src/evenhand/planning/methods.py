@@ -60,12 +60,12 @@ def by_counts(task: Task) -> Solution:
         except (NotApplicableError, NotConvergedError):  # the start matters, or the long run is slow: tables can tell
             if num_count_states(task.problem) > task.effort.tabulated_states:
                 raise
-    watch, report = Stopwatch(), _PricingProgress(task)
-    report.tell("listing the allocations")
-    plan = task.typed_plan or plan_types(task.problem)
+    watch = Stopwatch()
+    task.tell("counts: listing the allocations", 0.0)
+    plan = plan_types(task.problem)
     if plan.num_pairs * task.problem.criterion.num_layers > task.effort.tabulated_pairs:
         try:
-            return _by_types(task, plan, report, watch)
+            return _by_types(task, plan, watch)
         except (NotApplicableError, NotConvergedError):  # the same
             if plan.num_states > task.effort.tabulated_states:
                 raise
@@ -92,23 +92,22 @@ def plan_lattice(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
 
 
 def by_joint(task: Task) -> Solution:
-    """ScoredPolicy generation over the product space."""
+    """Column generation over the product space."""
     return _by_mixture(task, "joint", Joint(task.problem), task.by_arms, Stopwatch())
 
 
 def _by_lattice(task: Task) -> Solution:
     """A symmetric problem: the mean is all that matters."""
     watch, problem = Stopwatch(), task.problem
-    # Planned already where it was planned to choose the method.
-    plan = task.plan or plan_lattice(problem)
+    plan = plan_lattice(problem)
     watch.lap("build")
-    best = solve_counts(plan, problem.types.initial[0], task.tolerance, task.tell_gap("counts"))
+    best = solve_counts(plan, problem.types.initial[0], task.method.tolerance, task.tell_gap("counts"))
     # What is proved of the policy, from below; evaluating it would cost as much as solving.
     objective, values = task.by_types, np.array([best.lower_bound])
     objective.check_domain(values)
     policy = count_policy(problem, best.cells, best.base, best.choices)
     bound = objective(np.array([best.upper_bound]))
-    return _reached(_solution(task, "counts", objective, values, bound, policy, watch), task.tolerance)
+    return _reached(_solution(task, "counts", objective, values, bound, policy, watch), task.method.tolerance)
 
 
 def _solution(
@@ -157,48 +156,41 @@ def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solu
     return solution
 
 
-def _by_types(task: Task, plan: TypedPlan, report: "_PricingProgress", watch: Stopwatch) -> Solution:
-    """Several types: column generation, where each weighted sum is solved type by type."""
-    problem, objective = task.problem, task.by_types
-    pricing = TypedPricing(plan, objective, report.tell)
+def _by_types(task: Task, plan: TypedPlan, watch: Stopwatch) -> Solution:
+    """Solve several types by column generation, where each weighted sum is solved type by type."""
+    problem, objective, share = task.problem, task.by_types, 0.0
+
+    def tell_gap(rounds: int, gap: float) -> None:
+        nonlocal share
+        share = gap_share(gap, task.method.tolerance)
+        task.tell(f"counts, policy {rounds + 1}, gap {gap:.0e}", share)
+
+    pricing = TypedPricing(plan, objective, lambda what: task.tell(f"counts: {what}", share))
     watch.lap("build")
     sizes, floors = objective.sizes, pricing.floors
-    mixture = best_mixture(pricing, objective.welfare, sizes, task.tolerance, report.tell_gap, floors)
+    mixture = best_mixture(pricing, objective.welfare, sizes, task.method.tolerance, tell_gap, floors)
     # Parts without a share are left out.
     used = np.flatnonzero(mixture.shares > 0)
     values = sum(mixture.shares[i] * pricing.type_values[i] for i in used)
     allocations = [moves.allocations for moves in plan.types]
     parts = [typed_policy(problem, allocations, pricing.picks[i]) for i in used]
     policy = parts[0] if len(parts) == 1 else MixturePolicy(parts, mixture.shares[used])
-    return _reached(_solution(task, "counts", objective, values, mixture.upper_bound, policy, watch), task.tolerance)
-
-
-class _PricingProgress:
-    """Progress of column generation: the current policy, task and gap."""
-
-    def __init__(self, task: Task) -> None:
-        self.task, self.share, self.words = task, 0.0, "counts"
-
-    def tell(self, what: str) -> None:
-        """Pass on what is being done."""
-        self.task.tell(f"{self.words}: {what}", self.share)
-
-    def tell_gap(self, rounds: int, gap: float) -> None:
-        """Remember how far it is, and pass it on."""
-        self.share = gap_share(gap, self.task.tolerance)
-        self.words = f"counts, policy {rounds + 1}, gap {gap:.0e}"
-        self.task.tell(self.words, self.share)
+    return _reached(
+        _solution(task, "counts", objective, values, mixture.upper_bound, policy, watch), task.method.tolerance
+    )
 
 
 def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objective, watch: Stopwatch) -> Solution:
-    """ScoredPolicy generation, and the policy of the best mixture, evaluated once more."""
+    """Column generation, and the policy of the best mixture, evaluated once more."""
     task.tell(f"{method}: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)
     pricing = TabularPricing(mdp)
     watch.lap("build")
-    mixture = best_mixture(pricing, objective.welfare, objective.sizes, task.tolerance, task.tell_gap(method), floors)
+    mixture = best_mixture(
+        pricing, objective.welfare, objective.sizes, task.method.tolerance, task.tell_gap(method), floors
+    )
     parts, bound = pricing.mixed_parts(mixture.shares), mixture.upper_bound
-    return _reached(_of_parts(task, method, space, objective, parts, bound, watch), task.tolerance)
+    return _reached(_of_parts(task, method, space, objective, parts, bound, watch), task.method.tolerance)
 
 
 def _of_parts(
@@ -216,7 +208,7 @@ def _of_parts(
     policy = lifted[0] if len(parts) == 1 else MixturePolicy(lifted, [share for share, _ in parts])
     solution = _solution(task, method, objective, values, upper_bound, policy, watch)
     if objective.criterion.is_average:
-        _check_start(solution, space.mdp, visits, max(LOOSE, 10 * task.tolerance))
+        _check_start(solution, space.mdp, visits, max(LOOSE, 10 * task.method.tolerance))
     return solution
 
 
@@ -296,7 +288,7 @@ def _by_program(
     if method == "count-lp":  # members are equal, as identical arms are: the bound on the mean is one on every welfare
         bound = float(task.welfare(np.full(len(objective.sizes), bound), objective.sizes))
     solution = _of_parts(task, method, space, objective, solved.parts, bound, watch)
-    return _reached(solution, task.tolerance, max(LOOSE, 10 * task.tolerance))
+    return _reached(solution, task.method.tolerance, max(LOOSE, 10 * task.method.tolerance))
 
 
 # -- methods that simulate ------------------------------------------------------------
@@ -332,7 +324,7 @@ def by_fluid(task: Task) -> Solution:
 
 def _relaxed(task: Task, watch: Stopwatch) -> FluidSolution:
     task.tell("fluid relaxation", 0.0)
-    relaxed = relax(task.problem, task.welfare, max(task.tolerance, FLUID_TOLERANCE))
+    relaxed = relax(task.problem, task.welfare, max(task.method.tolerance, FLUID_TOLERANCE))
     watch.lap("solve")
     return relaxed
 
@@ -343,7 +335,7 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
     if upper_bound is None:
         upper_bound = tightest(task.problem, task.welfare, relaxed).upper_bound
     watch.lap("solve")
-    given = np.inf if task.seconds is None else task.seconds * plan.pace  # steps of arms
+    given = np.inf if task.method.seconds is None else task.method.seconds * plan.pace  # steps of arms
     by_type = plan.columns[0].returns.shape[1] == task.problem.num_types
     objective = task.by_types if by_type else task.by_arms
     found = report_parts(task, plan.columns, plan.shares, objective, 0.2 * given)

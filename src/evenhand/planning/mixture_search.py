@@ -258,19 +258,19 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
     """
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
     problem, effort, clock = task.problem, task.effort, Clock(task, begin)
-    by_type = all(treats_alike(problem, policy) for policy in task.candidates.values())
+    by_type = all(treats_alike(problem, policy) for policy in task.method.candidates.values())
     objective = task.by_types if by_type else task.by_arms
     # With a finite horizon rewards are played as they are: more and shorter episodes.
     most = 500 if problem.criterion.is_stationary else 4000
     scorer = PolicyScorer(problem, by_type, effort.arm_steps, int(choosing.integers(2**63)), most_episodes=most)
     named = list(_named_policies(task, relaxed))
-    if task.seconds is not None:
-        scorer = clock.hurried(scorer, named[0].policy, len(task.candidates) + len(named))
+    if task.method.seconds is not None:
+        scorer = clock.hurried(scorer, named[0].policy, len(task.method.candidates) + len(named))
     oracle = WeightedIndices(problem, objective, scorer, task.sweep, effort.memory)
     # Candidates were requested, and the first named policy is a plan: both are independent of the time. None of the
     # other named ones may be better than the plan, unless they are too large for the time.
     own = choice_of(problem, relaxed.occupancy)
-    requested = [Candidate(name, policy, own) for name, policy in task.candidates.items()]
+    requested = [Candidate(name, policy, own) for name, policy in task.method.candidates.items()]
     oracle.add([*requested, named[0]], clock.trying)
     is_large = scorer.work > HASTE * effort.arm_steps
 
@@ -278,7 +278,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
         over = oracle.room < 1 or (is_large and clock.is_over)
         return bool(oracle.columns) and over and oracle.is_defined
 
-    at_once = 10**6 if task.seconds is None else task.sweep.num_workers
+    at_once = 10**6 if task.method.seconds is None else task.sweep.num_workers
     oracle.add_until(enough, named[1:], at_once if is_large else 10**6, clock.trying)
     others = _policies_for_others(task, clock)
     oracle.add_until(lambda: clock.is_over or oracle.room < 1, others, at_once, clock.trying)
@@ -323,11 +323,11 @@ class Clock:
     @property
     def is_over(self) -> bool:
         """True if half of the time is over."""
-        return self.task.seconds is not None and work_clock() - self.begin > 0.5 * self.task.seconds
+        return self.task.method.seconds is not None and work_clock() - self.begin > 0.5 * self.task.method.seconds
 
     def steps(self, share: float) -> float:
         """Steps of arms in a share of the time; infinite without a time limit."""
-        return np.inf if self.task.seconds is None else share * self.task.seconds * self.pace
+        return np.inf if self.task.method.seconds is None else share * self.task.method.seconds * self.pace
 
     def hurried(self, scorer: PolicyScorer, policy: Policy | StatefulPolicy, number: int) -> PolicyScorer:
         """Return a scorer of so few steps that this many policies take a quarter of the time, by the pace of one."""
@@ -383,7 +383,7 @@ def other_welfares(problem: CoupledMDP) -> list[Welfare]:
 def _improve(
     oracle: WeightedIndices, objective: Objective, upper: float, clock: Clock
 ) -> tuple[Mixture, list[tuple[int, float]]]:
-    """ScoredPolicy generation from the columns so far."""
+    """Column generation from the columns so far."""
     effort, history = clock.task.effort, list[tuple[int, float]]()
 
     def go_on(now: Round) -> bool:

@@ -200,7 +200,7 @@ def stored_check_summary(found: StoredCheck) -> Summary:
         *((name, str(low) if low == high else f"{low} to {high}") for name, (low, high) in ranges.items()),
         ("rewards", f"{fixed(found.rewards[0])} to {fixed(found.rewards[1])}"),
     ]
-    facts += [(f"budget of {r['name']}", f"{r['budget']:g} of at most {r['most_used']:g}") for r in found.resources]
+    facts += [(f"budget of {r.name}", f"{r.budget:g} of at most {r.most_used:g}") for r in found.resources]
     return Summary(found.model.path, facts=facts, notes=found.notes)
 
 
