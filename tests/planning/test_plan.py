@@ -351,7 +351,7 @@ class TestMixtures:
         parts = [{"policy": name, "share": share} for name, share in (("b", 0.5), ("c", 0.3), ("a", 0.2))]
         plan = Plan(mixture(), fleet(), {"parts": parts})
         assert [plan.act(TABLE, part=number).part.name for number in (1, 2, 3)] == ["b", "c", "a"]
-        assert [part.drawn.name for part in sorted(plan.parts, key=lambda part: part.place)] == ["a", "b", "c"]
+        assert [part.name for part in sorted(plan.parts, key=lambda part: part.place)] == ["a", "b", "c"]
 
     def test_parts_are_redrawn(self):
         plan = Plan(mixture().with_redraw_every(4), fleet())

@@ -161,7 +161,7 @@ class TestMixtures:
         one, other = ranked(*same, (0, 1, 1, 7.0)), ranked(*same, (1, 1, 1, 7.0))
         parts, common = parts_of(Plan(MixturePolicy([one, other], [0.25, 0.75]), fleet()))
         assert common == ["Ford in bad (renew)", "Opel in bad (renew)"]
-        assert [(part.number, part.share) for part in parts] == [(1, 0.75), (2, 0.25)]
+        assert [one.part[:2] for one in parts] == [(1, 0.75), (2, 0.25)]
         assert [part.words for part in parts] == [
             "Opel in worn (mend); by fixed ranks",
             "Ford in worn (mend); by fixed ranks",

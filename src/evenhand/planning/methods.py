@@ -338,16 +338,16 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
     given = np.inf if task.method.seconds is None else task.method.seconds * plan.pace  # steps of arms
     by_type = plan.columns[0].returns.shape[1] == task.problem.num_types
     objective = task.by_types if by_type else task.by_arms
-    found = report_parts(task, plan.columns, plan.shares, objective, 0.2 * given)
+    values, samples = report_parts(task, plan.columns, plan.shares, objective, 0.2 * given)
     policy = mix(plan.columns, plan.shares)
-    values, welfare, error, without_redraw = found.values, found.welfare, found.stderr, None
-    errors = found.samples.errors()
+    reported = welfare = objective(values)
+    error, errors, without_redraw = samples.error(objective, values), samples.errors(), None
     if rotates := task.method.redraw_every is not None and isinstance(policy, MixturePolicy):
         policy = policy.with_redraw_every(task.method.redraw_every)
     seen: Evaluation | None = None
     if rotates:
         seen = _play(task, policy, task.effort.report_steps, 0.2 * given, thorough=True)
-        values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
+        values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, reported
         errors, objective, by_type = seen.unit_stderr, seen.objective, seen.by_type
     else:
         with contextlib.suppress(NotConvergedError):  # the values are known, only how they vary between arms is not
@@ -368,9 +368,9 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
         problem=task.problem,
         seconds=watch.seconds,
         parts=tuple(Part(plan.columns[i].name, float(plan.shares[i])) for i in order),
-        selection_bias=None if np.isnan(plan.welfare) else plan.welfare - found.welfare,
+        selection_bias=None if np.isnan(plan.welfare) else plan.welfare - reported,
         welfare_without_redraw=without_redraw,
-        samples=None if rotates else found.samples,
+        samples=None if rotates else samples,
         realised_gini=None if seen is None else seen.realised_gini_coefficient,
         realised_gini_stderr=None if seen is None else seen.realised_gini_stderr,
         stopped=plan.stopped,

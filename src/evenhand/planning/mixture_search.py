@@ -27,7 +27,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -104,22 +103,6 @@ class Blend:
 
     upper_bound: float | None = None
     """Upper bound, if there was time to find it."""
-
-
-class Reported(NamedTuple):
-    """Values of a plan, on separate episodes."""
-
-    values: Floats
-    """(unit,)"""
-
-    welfare: float
-    """Of these values."""
-
-    stderr: float
-    """Its standard error; 0 where all parts are evaluated exactly."""
-
-    samples: Samples
-    """Episodes behind the error."""
 
 
 @dataclass
@@ -233,10 +216,6 @@ class WeightedIndices:
         largest = float(np.abs(self.problem.types.rewards[self.problem.types.valid]).max())
         values = np.full(len(self.objective.sizes), largest * self.problem.criterion.total)
         return np.concatenate([values, np.ones(len(self.floored))])
-
-    def error(self, shares: Floats, weights: Floats) -> float:
-        """The standard error of a mixture's weighted sum: (policy,) shares of the columns, (member,) weights."""
-        return _error(self.objective, self.columns, shares, weights)
 
 
 def _error(objective: Objective, columns: Sequence[ScoredPolicy], shares: Floats, weights: Floats) -> float:
@@ -386,6 +365,9 @@ def _improve(
     """Column generation from the columns so far."""
     effort, history = clock.task.effort, list[tuple[int, float]]()
 
+    def error(shares: Floats, weights: Floats) -> float:
+        return _error(objective, oracle.columns, shares, weights)
+
     def go_on(now: Round) -> bool:
         history.append((len(oracle.columns), now.welfare))
         clock.task.tell(f"mixing {len(oracle.columns)} policies", 0.1 + 0.6 * now.number / effort.rounds)
@@ -400,11 +382,11 @@ def _improve(
         upper_bound=upper,
         tolerance=effort.least_gap,
         least_gain=lambda shares, support: max(
-            0.2 * oracle.error(shares, support.weights[: len(objective.sizes)]), effort.least_gain * abs(upper)
+            0.2 * error(shares, support.weights[: len(objective.sizes)]), effort.least_gain * abs(upper)
         ),
         most_rounds=effort.rounds,
         go_on=go_on,
-        error=oracle.error,
+        error=error,
     )
     return mixture, history
 
@@ -428,7 +410,7 @@ def _polish(
             replace(oracle.scorer, seed=seed, arm_steps=number).limited(clock.steps(0.15) * number / sum(steps))
             for number in steps
         ]
-        again = score_all(oracle.sweep, scorers, [_asked(part) for part in parts])
+        again = score_all(oracle.sweep, scorers, [_candidate(part) for part in parts])
         parts = [part.pooled(column) for part, column in zip(parts, again, strict=True)]
     while True:
         settled = _settle(oracle, objective, parts, settled / settled.sum())
@@ -462,7 +444,7 @@ def _welfare_of(objective: Objective, column: ScoredPolicy) -> float:
         return -np.inf
 
 
-def _asked(column: ScoredPolicy, rng: Rng = None) -> Candidate:
+def _candidate(column: ScoredPolicy, rng: Rng = None) -> Candidate:
     return Candidate(column.name, column.policy, column.choice, rng)
 
 
@@ -483,8 +465,8 @@ def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Score
 
 def report_parts(
     task: Task, columns: Sequence[ScoredPolicy], shares: Floats, objective: Objective, most: float = np.inf
-) -> Reported:
-    """Return the values of a mixture, on episodes that no choice has seen.
+) -> tuple[Floats, Samples]:
+    """Return the (unit,) values of a mixture on separate episodes, and the episodes behind their errors.
 
     What lies beyond the horizon of a discount very near 1 is in the value, and the whole of it in the error.
 
@@ -505,7 +487,7 @@ def report_parts(
         )
         for share in shares.tolist()
     ]
-    asked = [_asked(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]
+    asked = [_candidate(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]
     found = score_all(task.sweep, scorers, asked, lambda what, done: task.tell(f"playing {what}", 0.8 + 0.2 * done))
     values = np.zeros(objective.num_values)
     for share, part in zip(shares.tolist(), found, strict=True):
@@ -514,4 +496,4 @@ def report_parts(
     parts = zip(shares.tolist(), found, strict=True)
     beyond = sum((share * part.beyond for share, part in parts if part.beyond is not None), np.zeros(len(values)))
     samples = Samples(shares[noisy], tuple(found[number].returns for number in noisy), beyond)
-    return Reported(values, objective(values), samples.error(objective, values), samples)
+    return values, samples

@@ -65,8 +65,8 @@ class Decision(NamedTuple):
     """True if the action uses any resource."""
 
 
-class DrawnPart(NamedTuple):
-    """The part of a mixture that acts."""
+class PlanPart(NamedTuple):
+    """One part of a plan."""
 
     number: int
     """From 1, the largest share first."""
@@ -76,13 +76,6 @@ class DrawnPart(NamedTuple):
 
     name: str
     """Name of its policy, such as fair-index; may be empty."""
-
-
-class PlanPart(NamedTuple):
-    """One part of a plan."""
-
-    drawn: DrawnPart
-    """Number, share and name."""
 
     place: int
     """Its place among the parts of the policy."""
@@ -107,7 +100,7 @@ class Decisions(Shown):
     step: int | None
     """The step, if decisions depend on it."""
 
-    part: DrawnPart | None
+    part: PlanPart | None
     """The part that was drawn, if the plan is a mixture."""
 
     note: str = ""
@@ -147,7 +140,7 @@ class Decisions(Shown):
             "used": {name: quantity(amount) for name, amount in self.used.items()},
             "budget": {name: quantity(amount) for name, amount in self.budget.items()},
             "step": self.step,
-            "part": None if self.part is None else self.part._asdict(),
+            "part": None if self.part is None else dict(zip(("number", "share", "name"), self.part, strict=False)),
         }
         return facts | ({"note": self.note} if self.note else {})
 
@@ -312,7 +305,7 @@ class Plan(Shown):
         parts = components(placed.policy)[0]
         steps = steps_of(parts[chosen.place])
         policy = steps[step % len(steps)]
-        decision = _decide(policy, placed, (starting, acting), step, chosen.drawn.name)
+        decision = _decide(policy, placed, (starting, acting), step, chosen.name)
         usage = decision.problem.types.usage[decision.types, decision.states, decision.actions]
         ranks = described(policy).ranks_at(decision)
         line, priority = queue_places(decision, ranks), served_places(decision, ranks)
@@ -326,7 +319,7 @@ class Plan(Shown):
             used=dict(zip(self.problem.resource_names, np.round(usage.sum(axis=0), 9).tolist(), strict=True)),
             budget=dict(zip(self.problem.resource_names, given.tolist(), strict=True)),
             step=step if depends_on_step else None,
-            part=chosen.drawn if self.is_mixture else None,
+            part=chosen if self.is_mixture else None,
             note=note,
             # From the order of the problem back to the rows of the table.
             line=tuple(line[place] for place in placed.places.tolist()),
@@ -366,7 +359,7 @@ class Plan(Shown):
             # A plan of one policy is known by its method; the parts of a mixture are not.
             named = [""] * len(order) if self.is_mixture else [str(self.about.get("method", ""))]
         return tuple(
-            PlanPart(DrawnPart(number + 1, float(shares[place]), named[number]), place, policies[place])
+            PlanPart(number + 1, float(shares[place]), named[number], place, policies[place])
             for number, place in enumerate(order)
         )
 

@@ -36,6 +36,7 @@ from evenhand.evaluation.evaluate import knows_types, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
 from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.model.arm import ArmTables
 from evenhand.model.composite import MixturePolicy, components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
@@ -58,7 +59,7 @@ class ScoredPolicy:
     """A policy with what it is worth to each unit: the types, or the arms."""
 
     name: str
-    """For people."""
+    """Name in reports."""
 
     policy: Policy | StatefulPolicy
     """The policy."""
@@ -105,10 +106,8 @@ class ScoredPolicy:
         """The same policy with the episodes of both."""
         if self.exact or other.exact:
             return self if self.exact else other
-        returns, served = (
-            np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("returns", "served")
-        )
-        return ScoredPolicy(self.name, self.policy, self.choice, returns, served)
+        returns, served = np.concatenate([self.returns, other.returns]), np.concatenate([self.served, other.served])
+        return replace(self, returns=returns, served=served, beyond=None)
 
 
 def _settled(values: Floats) -> Floats:
@@ -180,7 +179,7 @@ class PolicyScorer:
         """Evaluate a policy.
 
         Args:
-            name: for people.
+            name: name in reports.
             policy: what acts.
             choice: (type, state, action) what it does, more or less; or (type, step, state, action).
             rng: seed or generator; by default that of all policies.
@@ -238,12 +237,10 @@ class PolicyScorer:
             found = exact_values(self.problem, policy)
         except (NotApplicableError, TooLargeError):
             return None
-        if found.by_type == self.by_type:
-            return ScoredPolicy(name, policy, choice, found.values[None], found.served[None], exact=True)
-        if self.by_type:
+        if self.by_type and not found.by_type:
             return None
-        kinds = self.problem.type_of_arm
-        return ScoredPolicy(name, policy, choice, found.values[None, kinds], found.served[None, kinds], exact=True)
+        units = slice(None) if found.by_type == self.by_type else self.problem.type_of_arm
+        return ScoredPolicy(name, policy, choice, found.values[None, units], found.served[None, units], exact=True)
 
     def _of_units(self, figures: Floats) -> Floats:
         """(..., unit) of (..., type) figures."""
@@ -254,11 +251,12 @@ class PolicyScorer:
         problem, criterion = self.problem, self.problem.criterion
         if not criterion.is_stationary:
             return problem.types.rewards[None], np.zeros((1, problem.num_types))
-        usual = _values_of(problem, choice, criterion.factor)
+        types, factor = problem.types, criterion.factor
+        usual = values_alone(types, types.transitions, choice, factor)
         # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.
         whole = (criterion.beyond(self.horizon) or 0.0) <= self.left_out * criterion.total
         both = episodes >= self.slope_episodes and whole
-        found = [_telescoped(problem, ahead) for ahead in ([usual, self._free] if both else [usual])]
+        found = [telescoped(types, types.transitions, h, factor) for h in ([usual, self._free] if both else [usual])]
         return np.stack([gains for gains, _ in found]), np.stack([start for _, start in found])
 
     @cached_property
@@ -272,10 +270,10 @@ class PolicyScorer:
 
 
 class Candidate(NamedTuple):
-    """A policy that is to be evaluated."""
+    """A policy to evaluate."""
 
     name: str
-    """For people."""
+    """Name in reports."""
 
     policy: Policy | StatefulPolicy
     """The policy."""
@@ -334,12 +332,18 @@ def _score(cell: tuple[PolicyScorer, Candidate], progress: Progress | None = Non
     return column.returns, column.served, column.exact, column.beyond
 
 
-def _telescoped(problem: CoupledMDP, ahead: Floats) -> tuple[Floats, Floats]:
-    """(type, state, action) the A of an h, and (type,) mu.h."""
-    types = problem.types
-    moved = problem.criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, ahead)
-    gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
-    return gains, (types.initial * ahead).sum(axis=1)
+def telescoped(types: ArmTables, transitions: Floats, ahead: Floats, factor: float) -> tuple[Floats, Floats]:
+    """Return the control variate of arms: (..., type, state, action) A of an h, and (..., type) mu.h.
+
+    Args:
+        types: rewards and first states.
+        transitions: (..., type, state, action, next_state) probabilities.
+        ahead: (..., type, state) h.
+        factor: factor of Bellman's equation.
+    """
+    moved = factor * np.einsum("...tsaj,...tj->...tsa", transitions, ahead)
+    gains = np.where(types.valid, types.rewards + moved - ahead[..., None], 0.0)
+    return gains, (types.initial * ahead).sum(axis=-1)
 
 
 def _mixed(tables: Floats, slopes: Floats) -> Floats:
@@ -357,13 +361,18 @@ def _slopes(returns: Floats) -> Floats:
     return np.asarray(np.round(np.clip(along / np.where(spread > 0, spread, np.inf), 0.0, 1.0), 1))
 
 
-def _values_of(problem: CoupledMDP, choice: Floats, factor: float) -> Floats:
-    """(type, state) the values of arms that follow a choice on their own."""
-    types = problem.types
-    rewards = (choice * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)
-    moves = np.einsum("tsa,tsaj->tsj", choice, types.transitions)
-    systems = np.eye(moves.shape[1]) - factor * moves
-    return np.asarray(np.linalg.solve(systems, rewards[..., None])[..., 0])
+def values_alone(types: ArmTables, transitions: Floats, choice: Floats, factor: float) -> Floats:
+    """Return the (..., type, state) values of arms that follow a (type, state, action) choice on their own.
+
+    Args:
+        types: rewards.
+        transitions: (..., type, state, action, next_state) probabilities.
+        choice: (type, state, action) probabilities.
+        factor: factor of Bellman's equation.
+    """
+    rewards = (choice * np.where(types.valid, types.rewards, 0.0)).sum(axis=-1)
+    moves = np.einsum("tsa,...tsaj->...tsj", choice, transitions)
+    return np.asarray(np.linalg.solve(np.eye(moves.shape[-1]) - factor * moves, rewards[..., None])[..., 0])
 
 
 def choice_of(problem: CoupledMDP, occupancy: Floats) -> Floats:

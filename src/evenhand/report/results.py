@@ -144,10 +144,10 @@ def _service_facts(solution: Solution) -> list[tuple[str, str]]:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
         facts.append(("", f"all of them serve first {', '.join(common[:MOST_COMMON])}{more}; then"))
     shown, rest = parts[:MOST_PARTS], parts[MOST_PARTS:]
-    others = [sum(part.share for part in rest)] if rest else []
+    others = [sum(one.part.share for one in rest)] if rest else []
     what = "starts" if redraw_period(plan.policy) is None else "times"
     texts = [*(part.words for part in shown), f"{len(rest)} others"]
-    often = often_each([*(part.share for part in shown), *others], what)
+    often = often_each([*(one.part.share for one in shown), *others], what)
     return facts + [("", f"{times}: {text}") for times, text in zip(often, texts, strict=False)]
 
 

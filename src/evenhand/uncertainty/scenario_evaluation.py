@@ -1,13 +1,9 @@
 """Values of policies over scenarios, with credible intervals.
 
-Evaluation is exact if the state space is small, else simulated with a control variate per scenario (`batched_values`).
- For any h and A(s, a) = r(s, a) + gamma sum_j p_d(j | s, a) h(j) - h(s),
-
-    E_d sum_t gamma^t r(s_t, a_t)  =  mu.h + E_d sum_t gamma^t A(s_t, a_t)
-
-so A may replace r. Here h_d = (I - gamma P_d^pi)^-1 r^pi are the values, in scenario d, of an arm alone under the
-action frequencies pi(a | s) of the policy in the model itself. Any pi is unbiased; a good one removes most of the
-variance. Under other criteria the rewards are simulated as they are.
+Evaluation is exact if the state space is small, else simulated (`batched_values`), with the control variate of
+`planning.policy_scoring` in each scenario. Its h_d = (I - gamma P_d^pi)^-1 r^pi are the values, in scenario d, of an
+arm alone under the action frequencies pi(a | s) of the policy in the model itself. Any pi is unbiased; a good one
+removes most of the variance. Under other criteria the rewards are simulated as they are.
 
 In scenario d a policy has the welfare w_d. Credible intervals are quantiles of w_1, ..., w_D; the lower tail mean of a
 share q (the conditional value at risk) is the mean of the lowest q D, one of them in part (`cvar.tail_mean`). If the
@@ -47,6 +43,7 @@ from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
+from evenhand.planning.policy_scoring import telescoped, values_alone
 from evenhand.policies.resize import fitted
 from evenhand.typing import Floats, Progress
 from evenhand.uncertainty.batched_values import decision_rules, exact_scenario_values, simulate_scenarios
@@ -486,13 +483,9 @@ def _control_variate(
         return None
     if not fits_in_memory(32.0 * number * blocks * states * max(states, actions)):
         return None
-    factor, frequencies = criterion.factor, _action_frequencies(policy, problem, horizon, seed)
-    rewards = np.where(tables.valid, tables.rewards, 0.0)
-    systems = np.eye(states) - factor * np.einsum("bsa,dbsaj->dbsj", frequencies, transitions)
-    expected = np.broadcast_to((frequencies * rewards).sum(axis=2)[None, ..., None], (number, blocks, states, 1))
-    h = np.linalg.solve(systems, expected)[..., 0]
-    gains = rewards + factor * np.einsum("dbsaj,dbj->dbsa", transitions, h) - h[..., None]
-    return np.where(tables.valid, gains, 0.0), (tables.initial * h).sum(axis=-1)
+    frequencies = _action_frequencies(policy, problem, horizon, seed)
+    values = values_alone(tables, transitions, frequencies, criterion.factor)
+    return telescoped(tables, transitions, values, criterion.factor)
 
 
 def _action_frequencies(policy: Policy | StatefulPolicy, problem: CoupledMDP, horizon: int, seed: int) -> Floats:
