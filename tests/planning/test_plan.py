@@ -387,7 +387,7 @@ class TestSteps:
 
     def test_memories_of_ones_own_are_played_up_to_the_step(self):
         class Turns:
-            """Serve one arm after the other; its actor has neither `skip_to` nor `advance`."""
+            """Serve one arm after the other; its actor has no `skip_to`."""
 
             problem = MACHINES
 
@@ -494,7 +494,7 @@ def test_faults_of_the_table_come_first():
 
 
 class TestLateSteps:
-    """However late a step is, the answer comes at once, and is that of going there step by step."""
+    """The decision of a late step is that of acting step by step."""
 
     def test_of_a_round(self):
         plan = Plan(RoundRobin(fleet()), fleet())
@@ -506,7 +506,8 @@ class TestLateSteps:
                 actions = actor.act(states, np.random.default_rng(0))[0]
             told = {row.arm: row.action for row in plan.act(TABLE, 0, step=step).rows}
             assert [told[row["arm"]] for row in rows] == [ACTIONS[action] for action in actions]
-        assert plan.act(TABLE, 0, step=10**15).used == plan.act(TABLE, 0, step=10**15).used
+        with pytest.raises(InvalidInputError):
+            plan.act(TABLE, 0, step=10**15)
 
     def test_of_a_mixture_that_is_redrawn(self):
         plan = Plan(with_redraw(mixture(), 3), fleet())

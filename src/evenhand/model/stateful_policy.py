@@ -115,9 +115,8 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
 class Actor(ABC):
     """Plays one batch of episodes for a policy that remembers.
 
-    Two optional methods serve `act` at a later step of a plan: `skip_to(step)` if the memory is the step alone, and
-    `advance(states, steps, rng)`, which plays steps as if the arms stayed in their states. By default they are played
-    one by one.
+    The optional method `skip_to(step)` serves `act` at a later step of a plan, if the memory is the step alone. By
+    default steps are played one by one, as if the arms stayed in their states.
     """
 
     def __init__(self, num_episodes: int) -> None:

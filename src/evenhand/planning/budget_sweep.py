@@ -337,17 +337,13 @@ def _step_to(
     problems: Sequence[CoupledMDP], number: int, found: Mapping[int, Solution] | Mapping[int, Evaluation]
 ) -> Step | None:
     """Return the gain over the largest budget in a row above that is nowhere larger; None if there is none."""
-    since: int | None = None
-    for row in range(number):
-        # The largest below: a later row replaces an earlier one unless it is contained in it.
-        inside = (
-            since is not None and _fits(problems[row], problems[since]) and not _fits(problems[since], problems[row])
-        )
-        if _fits(problems[row], problems[number]) and not inside:
-            since = row
-    if since is None:
-        return None
-    return _step(found[since], found[number], problems[since])
+    below = [row for row in range(number) if _fits(problems[row], problems[number])]
+    largest = [
+        row
+        for row in below
+        if all(_fits(problems[other], problems[row]) or not _fits(problems[row], problems[other]) for other in below)
+    ]
+    return _step(found[largest[-1]], found[number], problems[largest[-1]]) if largest else None
 
 
 def _step(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from evenhand import evaluation
 from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
-from evenhand.errors import (
-    EvenhandError,
-    Fault,
-    InfeasibleError,
-    InvalidInputError,
-    NotApplicableError,
-    NotConvergedError,
-    OutOfDomainError,
-    TooLargeError,
-)
+from evenhand.errors import EvenhandError, Fault, InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -33,7 +24,7 @@ from evenhand.planning.policy_registry import Chosen, NamedPolicy, Several, read
 from evenhand.planning.relaxation import tightest
 from evenhand.planning.solution import check_bound
 from evenhand.planning.solve import solve
-from evenhand.planning.task import SolveMethod, current_effort
+from evenhand.planning.task import FAILURES, SolveMethod, current_effort
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.joint import num_joint_states
 from evenhand.typing import Progress, Rng
@@ -154,12 +145,8 @@ class Comparison(Shown):
 
     def as_shown(self) -> "Comparison":
         """Return the comparison to show: estimates above the bound are at the bound."""
-        rows = [
-            Row(row.policy, replace(row.evaluation, welfare=self.shown_welfare(row)))
-            if self.is_above_bound(row)
-            else row
-            for row in self.rows
-        ]
+        shown = [replace(row.evaluation, welfare=self.shown_welfare(row)) for row in self.rows]
+        rows = [Row(row.policy, found) for row, found in zip(self.rows, shown, strict=True)]
         return replace(self, rows=tuple(rows))
 
     def __repr__(self) -> str:
@@ -326,7 +313,7 @@ def _evaluate_one(
     problem, policy, arguments = cell
     try:
         return evaluation.evaluate(problem, policy, progress=tell, **arguments)
-    except (NotApplicableError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
+    except FAILURES as error:
         return error
 
 
@@ -388,7 +375,7 @@ def _bound(
         if progress is not None:
             progress("upper bound: fluid relaxation", 0.5)
         return tightest(problem, welfare).upper_bound, "fluid bound", None
-    except (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
+    except FAILURES as error:
         left_out[NO_BOUND] = str(error)
         return None, "", None
 
@@ -416,7 +403,7 @@ def _build(
             progress(f"making {name}", number / len(wanted))
         try:
             chosen[name] = policy.build(problem, welfare)
-        except (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
+        except FAILURES as error:
             refused[name] = error
     if refused and not chosen:
         raise _none_applies(refused)

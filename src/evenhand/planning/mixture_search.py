@@ -53,7 +53,7 @@ from evenhand.planning.policy_scoring import (
 )
 from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
-from evenhand.planning.task import Task
+from evenhand.planning.task import FAILURES, Task
 from evenhand.policies.fluid import LEAST_WEIGHT, fair_index, occupancy_priority
 from evenhand.solvers.column_generation import Mixture, Priced, Round, best_shares, improve
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
@@ -199,11 +199,7 @@ class WeightedIndices:
     @property
     def is_defined(self) -> bool:
         """True if the welfare of equal shares of all columns is defined: else that of no mixture may be."""
-        try:
-            self.objective.check_domain(np.mean([column.values for column in self.columns], axis=0))
-        except OutOfDomainError:
-            return False
-        return True
+        return _welfare_of(self.objective, np.mean([column.values for column in self.columns], axis=0)) > -np.inf
 
     def vector(self, column: ScoredPolicy) -> Floats:
         """(objective,) the members of welfare, then the shares of time that floors are for, with a margin."""
@@ -337,9 +333,7 @@ def _policies_for_others(task: Task, clock: Clock) -> Iterator[Candidate]:
     for welfare in other_welfares(problem):
         if clock.is_over:
             return
-        with contextlib.suppress(
-            NotApplicableError, TooLargeError, NotConvergedError, OutOfDomainError, InfeasibleError
-        ):
+        with contextlib.suppress(*FAILURES):
             other = relax(problem, welfare)
             choice = choice_of(problem, other.occupancy)
             for name in ("fair-index", "occupancy-priority"):
@@ -401,7 +395,7 @@ def _polish(
     # may well meet the floors.
     if len(floors):
         served = [i for i, one in enumerate(oracle.columns) if (one.shares_served[oracle.floored] >= floors).all()]
-        used |= {max(served, key=lambda i: _welfare_of(objective, oracle.columns[i]))} if served else set()
+        used |= {max(served, key=lambda i: _welfare_of(objective, oracle.columns[i].values))} if served else set()
     places = sorted(used)  # in the order in which they were tried, the plainest first
     steps = [oracle.scorer.arm_steps * max(effort.polish * float(shares[i]), 0.5) for i in places]
     parts, settled = [oracle.columns[i] for i in places], shares[places]
@@ -434,12 +428,13 @@ def _is_as_good(objective: Objective, part: ScoredPolicy, reached: Floats) -> bo
         short = objective.members(reached) - objective.members(part.values)
         return bool((short <= AS_GOOD * np.abs(reached).max()).all())
     most = objective(reached)
-    return _welfare_of(objective, part) >= most - AS_GOOD * abs(most)
+    return _welfare_of(objective, part.values) >= most - AS_GOOD * abs(most)
 
 
-def _welfare_of(objective: Objective, column: ScoredPolicy) -> float:
+def _welfare_of(objective: Objective, values: Floats) -> float:
+    """Return the welfare of (unit,) values; -inf outside its domain."""
     try:
-        return objective(column.values)
+        return objective(values)
     except OutOfDomainError:
         return -np.inf
 

@@ -495,8 +495,6 @@ def _decide(
     actor = begin(policy, 1, starting)
     if (skip := getattr(actor, "skip_to", None)) is not None:
         skip(step)
-    elif (advance := getattr(actor, "advance", None)) is not None:
-        advance(states[None], step, rng)
     elif isinstance(policy, StatefulPolicy):
         if step > 100_000:
             raise InvalidInputError(f"step: {type(policy).__name__} plays all steps before it; expected at most 100000")

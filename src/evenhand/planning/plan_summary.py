@@ -367,10 +367,8 @@ def plan_facts(plan: Plan, step: int = 0) -> dict[str, Any]:
     """Return the summary as a JSON value."""
     problem, about, labels = plan.problem, plan.about, Labels(plan.problem)
     parts, common = parts_of(plan, step)
-    prices = _prices(plan)
-    welfare = {"name": about.get("welfare")} | {
-        key: about.get(key) for key in ("value", "upper_bound", "gap", "stderr")
-    }
+    prices, figures = _prices(plan), ("value", "upper_bound", "gap", "stderr")
+    welfare = {"name": about.get("welfare")} | {key: about.get(key) for key in figures}
     return {
         "method": about.get("method"),
         "welfare": welfare,

@@ -20,14 +20,7 @@ import numpy as np
 
 from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, in_turn, shows_bar, told_by
-from evenhand.errors import (
-    InfeasibleError,
-    InvalidInputError,
-    NotApplicableError,
-    NotConvergedError,
-    OutOfDomainError,
-    TooLargeError,
-)
+from evenhand.errors import InvalidInputError, OutOfDomainError
 from evenhand.evaluation.inequality import gini_coefficient, relative_loss
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.standard_errors import CONFIDENCE
@@ -40,7 +33,7 @@ from evenhand.model.simulator import needs_tables
 from evenhand.model.welfare import Leximin, Welfare
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
-from evenhand.planning.task import SolveMethod
+from evenhand.planning.task import FAILURES, SolveMethod
 from evenhand.typing import Floats, Progress, Rng
 
 if TYPE_CHECKING:
@@ -271,7 +264,7 @@ def price_of_fairness(
         tell = in_turn(heard(progress), name, turn, len(ideas))
         try:
             found[name] = solve(evaluated, welfare, settings, progress=tell, rng=seed)
-        except (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
+        except FAILURES as error:
             if name == REFERENCE:  # without it there is nothing to compare with, and most likely no plan at all
                 raise
             left_out[name] = str(error)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError
+from evenhand.errors import NotApplicableError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion, Opening
 from evenhand.model.objective import Objective, read_welfare
@@ -18,6 +18,7 @@ from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
+from evenhand.planning.task import FAILURES
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
 from evenhand.solvers.service import best_values
@@ -131,7 +132,7 @@ def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidS
         if known is plain:
             return found
     found = plain
-    with contextlib.suppress(NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError, InfeasibleError):
+    with contextlib.suppress(*FAILURES):
         weighed_by = read_welfare(problem, welfare)
         opening = solve_opening(problem, weighed_by, plain, FLUID_TOLERANCE)
         found = opening if opening is not None and opening.upper_bound < plain.upper_bound else plain
@@ -151,7 +152,7 @@ def resource_prices(problem: CoupledMDP, welfare: str | Welfare | None) -> dict[
     """
     try:
         worth = budget_worth(problem, tightest(problem, welfare))
-    except (NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError, InfeasibleError):
+    except FAILURES:
         return None
     return dict(zip(problem.resource_names, worth.tolist(), strict=True))
 

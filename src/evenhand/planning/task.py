@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import check_positive_int, is_number
-from evenhand.errors import InvalidInputError
+from evenhand.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotApplicableError,
+    NotConvergedError,
+    OutOfDomainError,
+    TooLargeError,
+)
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
@@ -17,6 +24,9 @@ from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
 from evenhand.typing import Progress, Rng
+
+FAILURES = (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError)
+"""Errors by which a method has no plan or bound for a problem."""
 
 REPORTED = 0.01
 """Seconds of compilation, or of loading compiled code, from which they are reported as a stage."""

@@ -286,12 +286,8 @@ class CountNetworkPolicy(BasePolicy):
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Allocate by counts, and draw who within a state gets an action."""
-        num_states = len(self.usage)
-        # Each episode has its own row of counts in one long `bincount`.
-        places = states + num_states * np.arange(len(states))[:, None]
-        counts = np.bincount(places.reshape(-1), minlength=num_states * len(states)).reshape(-1, 1, num_states)
-        kinds = np.zeros(states.shape[1], dtype=np.int32)
-        return assign(kinds, states, self.allocate(counts, rng), rng)
+        counts = count_states(self.problem, states)
+        return assign(self.problem.type_of_arm, states, self.allocate(counts, rng), rng)
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """(episode, 1, state, action) numbers of arms."""

@@ -215,7 +215,7 @@ class ExchangeablePriority(PriorityPolicy):
         self, group: Ints, usage: Floats, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator
     ) -> None:
         """Unequal usage: draw arm after arm, all episodes at once."""
-        most = int(min(left.sum(axis=(1, 2)).max(), _most_served(usage, self.problem.budget_limit)))
+        most = int(min(left.sum(axis=(1, 2)).max(), _room(usage, self.problem.budget_limit).max()))
         if most > MOST_DRAWS:
             raise TooLargeError(
                 f"up to {most} arms would have to be drawn one by one, since equal scores use different amounts. "
@@ -244,10 +244,10 @@ class ExchangeablePriority(PriorityPolicy):
         """The allocations that may be drawn at one count state, at the most, roughly: those within one rank."""
         most = 1.0
         for group, usage, equal in self._groups:
-            served = min(float(self.problem.num_arms), _most_served(usage, self.problem.budget_limit))
+            served = min(self.problem.num_arms, int(_room(usage, self.problem.budget_limit).max()))
             # Ways to spread so many units over the cells; over one cell more if not all need be spent.
             cells = len(group) - (equal and not self.stop)
-            most = max(most, float(comb(int(served) + cells, cells)))
+            most = max(most, float(comb(served + cells, cells)))
         return most
 
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
@@ -352,18 +352,12 @@ def value_noise(criterion: Criterion) -> float:
     return max(NOISE, 1e3 * float(np.finfo(np.float64).eps) * criterion.total)
 
 
-def _room(need: Floats, budget: Floats) -> Ints:
-    """(episode,) how many uses fit."""
+def _room(usage: Floats, budget: Floats) -> Ints:
+    """(...,) how many uses of (..., resource) amounts fit."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(need > 0, np.floor(budget / need), np.inf).min(axis=1)
+        room = np.where(usage > 0, np.floor(budget / usage), np.inf).min(axis=-1)
     # More than any number of arms, and still a whole number of 64 bits.
     return np.asarray(np.minimum(room, 2.0**62), dtype=np.int64)
-
-
-def _most_served(usage: Floats, budget: Floats) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(usage > 0, budget / usage, np.inf).min(axis=1)
-    return float(np.floor(each.max()))
 
 
 def _hypergeometric(good: Ints, bad: Ints, draws: Ints, rng: np.random.Generator) -> Ints:

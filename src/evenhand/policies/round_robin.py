@@ -90,25 +90,6 @@ class RoundRobinActor(Actor):
         """(episode, arm) `order` of the arms, and (episode,) `head`, who comes next in it."""
         return {"order": self.order.copy(), "head": self.head.copy()}
 
-    def advance(self, states: Indices, steps: int, rng: np.random.Generator) -> None:
-        """Play a number of steps as if the arms of one episode stayed in their states.
-
-        The head of the order decides the next one, so after at most as many steps as there are arms it goes in cycles;
-        whole cycles are skipped.
-        """
-        seen: dict[int, int] = {}
-        number = 0
-        while number < steps:
-            head = int(self.head[0])
-            if head in seen:
-                cycle = number - seen[head]
-                number, seen = number + (steps - number) // cycle * cycle, {}
-                if number >= steps:
-                    break
-            seen[head] = number
-            self.act(states, rng)
-            number += 1
-
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve the next arms of every episode."""
         problem, types = self.policy.problem, self.policy.problem.types

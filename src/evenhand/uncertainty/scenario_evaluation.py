@@ -388,7 +388,7 @@ def evaluate_scenarios(
         (leaf, scenarios, welfare, seed, effort or EvaluationBudget()) for own in leaves.values() for leaf, _ in own
     ]
     titles = [f"{name} over scenarios" for name, own in leaves.items() for _ in own]
-    results = iter(sweep.map(_evaluate_task, tasks, titles, progress))
+    results = iter(sweep.map(_evaluate, tasks, titles, progress))
     found: dict[str, ScenarioValues | NotApplicableError | TooLargeError | OutOfDomainError] = {}
     for name, own in leaves.items():
         parts = [next(results) for _ in own]
@@ -397,9 +397,7 @@ def evaluate_scenarios(
             found[name] = next(part for part in parts if not isinstance(part, ScenarioValues))
             continue
         shares = np.array([share for _, share in own])
-        row = replace(values[0], policy=name)
-        row = row if len(values) == 1 else mixture_values(name, values, shares, scenarios.problem)
-        found[name] = row
+        row = found[name] = mixture_values(name, values, shares, scenarios.problem)
         if undefined := int(np.isnan(row.observed).sum()):
             where = f"{undefined} of {len(scenarios)} scenarios, where a member has no positive value"
             found[name] = OutOfDomainError(f"{name}: the welfare {welfare.name} is not defined in {where}. Use gini:2.")
@@ -409,32 +407,26 @@ def evaluate_scenarios(
 _Task = tuple[Policy | StatefulPolicy, Scenarios, Welfare, int, EvaluationBudget]
 
 
-def _evaluate_task(
-    task: _Task, progress: Progress | None = None
-) -> "ScenarioValues | NotApplicableError | TooLargeError":
+def _evaluate(task: _Task, progress: Progress | None = None) -> "ScenarioValues | NotApplicableError | TooLargeError":
+    """Return the values of a policy, exact if possible; or the error that prevents it."""
+    policy, scenarios, welfare, seed, effort = task
     try:
-        return _evaluate(*task)
+        policy = fitted(policy, scenarios.problem)
+        case = Case.of(policy, scenarios.problem, welfare)
+        played = needs_tables(case.played, "draws")
+        # Equal arms must stay equal in every scenario for a table over types.
+        if not scenarios.splits_types:
+            with contextlib.suppress(NotApplicableError, TooLargeError):  # simulated instead
+                case.check_types(policy)
+                limit = effort.max_exact_states // (5 if played.criterion.fixed_steps(1) is None else 1)
+                rules = decision_rules(policy, played, limit)
+                columns, by_type = case.units(rules[0].by_type)
+                transitions = scenarios.with_problem(played).type_transitions
+                values = exact_scenario_values(rules, played, transitions)[:, columns]
+                return ScenarioValues("", case.objective(by_type), values, by_type)
+        return _simulated(policy, scenarios.with_problem(played), case, seed, effort)
     except (NotApplicableError, TooLargeError) as error:
         return error
-
-
-def _evaluate(
-    policy: Policy | StatefulPolicy, scenarios: Scenarios, welfare: Welfare, seed: int, effort: EvaluationBudget
-) -> ScenarioValues:
-    policy = fitted(policy, scenarios.problem)
-    case = Case.of(policy, scenarios.problem, welfare)
-    played = needs_tables(case.played, "draws")
-    # Equal arms must stay equal in every scenario for a table over types.
-    if not scenarios.splits_types:
-        with contextlib.suppress(NotApplicableError, TooLargeError):  # simulated instead
-            case.check_types(policy)
-            limit = effort.max_exact_states // (5 if played.criterion.fixed_steps(1) is None else 1)
-            rules = decision_rules(policy, played, limit)
-            columns, by_type = case.units(rules[0].by_type)
-            transitions = scenarios.with_problem(played).type_transitions
-            values = exact_scenario_values(rules, played, transitions)[:, columns]
-            return ScenarioValues("", case.objective(by_type), values, by_type)
-    return _simulated(policy, scenarios.with_problem(played), case, seed, effort)
 
 
 # -- simulation ------------------------------------------------------------------------------------------------------
@@ -477,11 +469,9 @@ def _control_variate(
     criterion, tables = problem.criterion, problem.tables
     number, blocks, states, actions = transitions.shape[:4]
     horizon = criterion.judging_steps(OMITTED_TIME)
-    if not criterion.is_stationary or criterion.factor in (0, 1):
-        return None
-    if number * blocks * float(states) ** 3 > 2e10 or problem.num_arms * horizon > 2e7:
-        return None
-    if not fits_in_memory(32.0 * number * blocks * states * max(states, actions)):
+    discounted = criterion.is_stationary and 0 < criterion.factor < 1
+    quick = number * blocks * float(states) ** 3 <= 2e10 and problem.num_arms * horizon <= 2e7
+    if not (discounted and quick and fits_in_memory(32.0 * number * blocks * states * max(states, actions))):
         return None
     frequencies = _action_frequencies(policy, problem, horizon, seed)
     values = values_alone(tables, transitions, frequencies, criterion.factor)
