@@ -26,10 +26,7 @@ from evenhand.evaluation.rollout import share_of_budget
 from evenhand.fitting.log import Log
 from evenhand.fitting.result import FitResult
 from evenhand.fitting.transition_counts import BehaviourPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.places import quoted
-from evenhand.model.welfare import Welfare
+from evenhand.model import CoupledMDP, Objective, Welfare, quoted
 from evenhand.planning.compare import EvaluateOptions
 from evenhand.planning.policy_registry import NamedPolicy, Several, read_policies
 from evenhand.planning.trajectory_forecast import Course, Forecast, follow

@@ -25,10 +25,8 @@ import numpy as np
 from evenhand.display import Shown, counted, in_turn
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective, read_welfare
+from evenhand.model import CoupledMDP, Objective, Welfare, read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy, described
-from evenhand.model.welfare import Welfare
 from evenhand.planning.compare import Comparison
 from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of

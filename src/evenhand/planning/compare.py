@@ -11,14 +11,10 @@ from evenhand.checks import as_seed
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
 from evenhand.errors import EvenhandError, Fault, InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, Method
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion
+from evenhand.model import CoupledMDP, Criterion, Policy, StatefulPolicy, Welfare, read_welfare
 from evenhand.model.io import Location
-from evenhand.model.objective import read_welfare
 from evenhand.model.parquet import StoredArms
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, check_problem, needs_tables
-from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
 from evenhand.planning.policy_registry import Chosen, NamedPolicy, Several, read_policies, read_policy
 from evenhand.planning.relaxation import tightest

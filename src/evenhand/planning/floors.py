@@ -24,8 +24,7 @@ from scipy import sparse
 
 from evenhand.errors import InfeasibleError, NotConvergedError
 from evenhand.evaluation.long_run import mean_by_type
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Welfare
+from evenhand.model import CoupledMDP, Welfare
 from evenhand.planning.policy_scoring import PolicyScorer, ScoredPolicy, choice_of
 from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy
 from evenhand.policies.fluid import fair_index

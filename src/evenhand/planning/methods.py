@@ -19,12 +19,7 @@ from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedErr
 from evenhand.evaluation.evaluate import Evaluation, evaluate_within
 from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.composite import MixturePolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.tabular import TabularMDP
-from evenhand.model.welfare import Utilitarian
+from evenhand.model import CoupledMDP, MixturePolicy, Objective, Policy, StatefulPolicy, TabularMDP, Utilitarian
 from evenhand.planning.mixture_search import Blend, find_mixture, report_parts
 from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, choice_of, mix
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest

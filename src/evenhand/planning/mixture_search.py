@@ -35,11 +35,10 @@ from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedErr
 from evenhand.evaluation import simulate
 from evenhand.evaluation.evaluate import treats_alike
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP, Gini, Welfare, as_welfare
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, StatefulPolicy, described
-from evenhand.model.welfare import Gini, Welfare, as_welfare
 from evenhand.parallel import Pool
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.policy_registry import REGISTRY

@@ -22,9 +22,8 @@ import numpy as np
 from evenhand.display import counted
 from evenhand.evaluation import simulate, simulate_counts
 from evenhand.evaluation.standard_errors import CONFIDENCE
+from evenhand.model import CoupledMDP, Finite
 from evenhand.model.composite import is_time_varying, redraw_period
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Finite
 from evenhand.model.explanations import ServedCondition, ServiceOrder
 from evenhand.model.labels import Labels, amount_of, listed, one_more, quantity
 from evenhand.model.policy import Policy, StatefulPolicy, described, plays_by_counts

@@ -36,10 +36,8 @@ from evenhand.evaluation.evaluate import knows_types, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
 from evenhand.evaluation.standard_errors import standard_errors
-from evenhand.model.arm import ArmTables
+from evenhand.model import ArmTables, CoupledMDP, Policy, StatefulPolicy, plays_by_counts
 from evenhand.model.composite import MixturePolicy, components_for_good
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
 from evenhand.parallel import Pool
 from evenhand.planning.task import current_effort
 from evenhand.solvers.counts.reduction import num_count_states

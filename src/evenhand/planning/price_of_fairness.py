@@ -24,13 +24,9 @@ from evenhand.errors import InvalidInputError, OutOfDomainError
 from evenhand.evaluation.inequality import gini_coefficient, relative_loss
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.standard_errors import CONFIDENCE
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion
+from evenhand.model import CoupledMDP, Criterion, Leximin, Objective, Welfare, read_welfare, type_names
 from evenhand.model.io import Location
-from evenhand.model.labels import type_names
-from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.simulator import needs_tables
-from evenhand.model.welfare import Leximin, Welfare
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
 from evenhand.planning.task import FAILURES, SolveMethod

@@ -11,11 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from evenhand.errors import NotApplicableError
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion, Opening
-from evenhand.model.objective import Objective, read_welfare
+from evenhand.model import CoupledMDP, Criterion, Objective, Opening, Policy, StatefulPolicy, read_welfare
 from evenhand.model.parquet import StoredArms
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
 from evenhand.planning.task import FAILURES

@@ -14,10 +14,8 @@ from evenhand.evaluation.evaluate import evaluate
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.evaluation.result import per_arm, unit_columns
 from evenhand.evaluation.standard_errors import CONFIDENCE, bias_error, standard_errors, welfare_error
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP, Policy, StatefulPolicy, weight_of_worst
 from evenhand.model.objective import Objective, num_members
-from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.relaxation import resource_prices
 from evenhand.typing import Floats
 

@@ -31,14 +31,9 @@ from evenhand.errors import (
     TooLargeError,
     UnknownNameError,
 )
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion
-from evenhand.model.labels import type_names
-from evenhand.model.objective import read_welfare
+from evenhand.model import CoupledMDP, Criterion, Policy, StatefulPolicy, Welfare, read_welfare, type_names
 from evenhand.model.parquet import StoredArms
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
 from evenhand.planning import methods
 from evenhand.planning.relaxation import check_sound

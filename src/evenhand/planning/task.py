@@ -18,10 +18,7 @@ from evenhand.errors import (
     TooLargeError,
 )
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.welfare import Welfare
+from evenhand.model import CoupledMDP, Objective, Policy, StatefulPolicy, Welfare
 from evenhand.parallel import Pool
 from evenhand.typing import Progress, Rng
 

@@ -37,8 +37,7 @@ from evenhand.checks import Faults, check_memory
 from evenhand.errors import InvalidInputError, TableError
 from evenhand.fitting.log import Log
 from evenhand.fitting.transition_counts import decisions_of, recorded_shares
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.places import quoted
+from evenhand.model import CoupledMDP, quoted
 from evenhand.typing import Bools, Floats, Ints
 
 EXACT_UP_TO = 2000

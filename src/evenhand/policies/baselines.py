@@ -27,8 +27,7 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInputError
-from evenhand.model.composite import TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP, TimeVaryingPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import NOISE, ExchangeablePriority, PriorityPolicy, value_noise
 from evenhand.solvers.closed_classes import means_and_biases

@@ -17,10 +17,7 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
 from evenhand.errors import NotApplicableError
-from evenhand.model.composite import TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion
-from evenhand.model.labels import told_names
+from evenhand.model import CoupledMDP, Criterion, TimeVaryingPolicy, told_names
 from evenhand.model.parquet import BATCH_ROWS, RowRange, StoredArms
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.parallel import Pool, Report

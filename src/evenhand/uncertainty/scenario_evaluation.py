@@ -35,13 +35,9 @@ from evenhand.errors import EvenhandError, NotApplicableError, OutOfDomainError,
 from evenhand.evaluation.evaluate import Case, treats_alike
 from evenhand.evaluation.long_run import mean_by_type, plain_steps, shares_of
 from evenhand.evaluation.rollout import count_visits, simulate, step_weights
+from evenhand.model import CoupledMDP, Objective, Policy, StatefulPolicy, Welfare, arm_names, read_welfare, type_names
 from evenhand.model.composite import components_for_good
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.labels import arm_names, type_names
-from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import needs_tables
-from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
 from evenhand.planning.policy_scoring import telescoped, values_alone
 from evenhand.policies.resize import fitted
