@@ -181,6 +181,7 @@ def test_reports_of_plans_cover_an_exact_welfare(effort):
     column, covered = ScoredPolicy("idle", policy, law, np.zeros((0, 3)), np.zeros((0, 3))), 0
     for seed in range(150):
         task = Task(problem, as_welfare("maximin", 3), SolveMethod(tolerance=1e-5), None, rng=seed)
-        found = mixed.report_parts(task, [column], np.ones(1), task.by_types)
-        covered += abs(found.welfare - exact) <= CONFIDENCE * found.stderr
+        objective = task.by_types
+        values, samples = mixed.report_parts(task, [column], np.ones(1), objective)
+        covered += abs(objective(values) - exact) <= CONFIDENCE * samples.error(objective, values)
     assert covered >= 0.92 * 150

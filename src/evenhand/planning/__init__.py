@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         worth_of_more,
     )
     from evenhand.planning.policy_registry import REGISTRY, find_policy
-    from evenhand.planning.policy_scoring import PolicyScorer, ScoredPolicy, choice_of, mix
+    from evenhand.planning.policy_scoring import PolicyScorer, ScoredPolicy, mix
     from evenhand.planning.relaxation import budget_worth, build_policy, fluid_policy, relax, tightest
     from evenhand.planning.shipped import manifests, shipped_network
     from evenhand.planning.solution import Samples, Solution
@@ -37,5 +37,6 @@ if TYPE_CHECKING:
     from evenhand.planning.stored_models import save_indices
     from evenhand.planning.task import SolveMethod, Stopwatch, Task, limited_effort
     from evenhand.planning.trajectory_forecast import heads_interval
+    from evenhand.policies.fluid import choice_of
 
 __getattr__, __dir__ = attach(__name__, __file__)

@@ -21,10 +21,11 @@ from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
 from evenhand.model import CoupledMDP, MixturePolicy, Objective, Policy, StatefulPolicy, TabularMDP, Utilitarian
 from evenhand.planning.mixture_search import Blend, find_mixture, report_parts
-from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, choice_of, mix
+from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, mix
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution, rounding
 from evenhand.planning.task import Stopwatch, Task, gap_share
+from evenhand.policies.fluid import choice_of
 from evenhand.policies.index import whittle
 from evenhand.solvers.closed_classes import one_long_run
 from evenhand.solvers.column_generation import best_mixture

@@ -46,14 +46,13 @@ from evenhand.planning.policy_scoring import (
     Candidate,
     PolicyScorer,
     ScoredPolicy,
-    choice_of,
     score_all,
     score_settled,
 )
 from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import FAILURES, Task
-from evenhand.policies.fluid import LEAST_WEIGHT, fair_index, occupancy_priority
+from evenhand.policies.fluid import LEAST_WEIGHT, choice_of, fair_index, occupancy_priority
 from evenhand.solvers.column_generation import Mixture, Priced, Round, best_shares, improve
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.typing import Floats, Progress, Rng
@@ -114,7 +113,7 @@ class WeightedIndices:
     sweep: Pool = field(default_factory=Pool)
     memory: float = 0.25
     columns: list[ScoredPolicy] = field(default_factory=list)
-    asked: int = 0
+    rounds: int = 0
     unsettled: NotConvergedError | None = None
 
     def __post_init__(self) -> None:
@@ -133,21 +132,18 @@ class WeightedIndices:
             relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
         except NotConvergedError:
             return Priced(np.zeros((rows, 0)), np.inf)
-        before, number = len(self.columns), self.asked + 1
+        before, scale = len(self.columns), PRICE_SCALES[self.rounds % len(PRICE_SCALES)]
+        self.rounds += 1
+        made: dict[str, Policy | StatefulPolicy] = {
+            "fair-index": fair_index(self.problem, per_arm, scale * relaxed.prices, pay)
+        }
+        if self.problem.num_arms <= MOST_FOLLOWED:
+            arguments = relaxed.occupancy, per_arm, relaxed.prices, pay
+            made["occupancy-priority"] = occupancy_priority(self.problem, *arguments)
         choice = choice_of(self.problem, relaxed.occupancy)
-        made = self._policies(relaxed, per_arm, pay)
-        self.add([Candidate(f"{name}, round {number}", policy, choice) for name, policy in made])
+        self.add([Candidate(f"{name}, round {self.rounds}", policy, choice) for name, policy in made.items()])
         found = [self.vector(column) for column in self.columns[before:]]
         return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound + slack)
-
-    def _policies(
-        self, relaxed: FluidSolution, weights: Floats, pay: Floats | None
-    ) -> Iterator[tuple[str, Policy | StatefulPolicy]]:
-        prices, scale = relaxed.prices, PRICE_SCALES[self.asked % len(PRICE_SCALES)]
-        self.asked += 1
-        yield "fair-index", fair_index(self.problem, weights, scale * prices, pay)
-        if self.problem.num_arms <= MOST_FOLLOWED:
-            yield "occupancy-priority", occupancy_priority(self.problem, relaxed.occupancy, weights, prices, pay)
 
     def _of_types(self, weights: Floats) -> tuple[Floats, Floats | None, float]:
         """(type,) what a unit of one arm's value is worth, and of its time served; from weights of the objectives.

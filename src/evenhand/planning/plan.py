@@ -425,7 +425,7 @@ class _PlacedArms:
         same_numbers = np.array_equal(counts, made_for.type_counts)
         self.problem, self.policy = made_for, plan.policy
         self.types = list(range(made_for.num_types))
-        self.note = "; ".join([*_changed_numbers(made_for, counts), *_changed_budget(made_for, budget)])
+        self.note = _changes(made_for, counts, budget)
         if not (same_numbers and np.array_equal(budget, made_for.budget)):
             present = np.flatnonzero(counts).tolist()
             problem = subproblem(made_for, present, counts[present], budget.tolist())
@@ -467,17 +467,15 @@ class _PlacedArms:
         return states
 
 
-def _changed_numbers(made_for: CoupledMDP, counts: Ints) -> list[str]:
+def _changes(made_for: CoupledMDP, counts: Ints, budget: Floats) -> str:
+    """Return differences in the numbers of arms and in the budget; empty if there are none."""
     labels, changed = Labels(made_for), np.flatnonzero(counts != made_for.type_counts).tolist()
     shown = changed[:MOST_CHANGED_TYPES]
     texts = [f"{counts[kind]} {labels.type(kind)}, planned for {made_for.type_counts[kind]}" for kind in shown]
-    more = len(changed) - len(shown)
-    return texts + ([f"{more} more types in other numbers"] if more else [])
-
-
-def _changed_budget(made_for: CoupledMDP, budget: Floats) -> list[str]:
+    texts += [f"{len(changed) - len(shown)} more types in other numbers"] if len(changed) > len(shown) else []
     rows = zip(made_for.resource_names, budget.tolist(), made_for.budget.tolist(), strict=True)
-    return [f"{amount_of(name, now)}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+    texts += [f"{amount_of(name, now)}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+    return "; ".join(texts)
 
 
 # -- one decision ----------------------------------------------------------------------------------------------------

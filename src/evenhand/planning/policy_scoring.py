@@ -183,7 +183,9 @@ class PolicyScorer:
             rng: seed or generator; by default that of all policies.
         """
         native, alike = knows_types(self.problem, policy), treats_alike(self.problem, policy)
-        small = native and self._is_small and is_quick(self.problem, policy, self.arm_steps, 1e6)
+        states = num_count_states(self.problem) * self.problem.criterion.num_layers
+        is_small = states <= current_effort().exact_states
+        small = native and is_small and is_quick(self.problem, policy, self.arm_steps, 1e6)
         if small and (found := self._exactly(name, policy, choice)) is not None:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
@@ -224,10 +226,6 @@ class PolicyScorer:
         if pools:
             returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
         return ScoredPolicy(asked.name, asked.policy, asked.choice, returns, served)
-
-    @cached_property
-    def _is_small(self) -> bool:
-        return num_count_states(self.problem) * self.problem.criterion.num_layers <= current_effort().exact_states
 
     def _exactly(self, name: str, policy: Policy | StatefulPolicy, choice: Floats) -> ScoredPolicy | None:
         """Exact values, if the distribution of the policy's actions is known."""
@@ -371,22 +369,6 @@ def values_alone(types: ArmTables, transitions: Floats, choice: Floats, factor: 
     rewards = (choice * np.where(types.valid, types.rewards, 0.0)).sum(axis=-1)
     moves = np.einsum("tsa,...tsaj->...tsj", choice, transitions)
     return np.asarray(np.linalg.solve(np.eye(moves.shape[-1]) - factor * moves, rewards[..., None])[..., 0])
-
-
-def choice_of(problem: CoupledMDP, occupancy: Floats) -> Floats:
-    """The choice of an occupancy measure, idling where it never goes; (type, state, action), or with a step.
-
-    Args:
-        problem: the problem.
-        occupancy: (type, state, action), or (type, step, state, action): visits.
-    """
-    types = problem.types
-    visits = np.maximum(occupancy, 0.0)
-    sums = visits.sum(axis=-1, keepdims=True)
-    idle = np.arange(types.valid.shape[2]) == types.idle[:, :, None]
-    idle = idle if occupancy.ndim == 3 else idle[:, None]
-    seen = sums > 1e-12 * problem.criterion.total
-    return np.where(seen, visits / np.where(seen, sums, 1.0), idle)
 
 
 def mix(columns: Sequence[ScoredPolicy], shares: Floats) -> Policy | StatefulPolicy:

@@ -313,7 +313,7 @@ def _summarise(
                 values=dict(zip(names, values.tolist(), strict=True)),
                 values_stderr=dict(zip(names, values_stderr.tolist(), strict=True)),
                 gains=dict(zip(names, (values - reference).tolist(), strict=True)),
-                groups=dict(zip(named_groups, _group_means(plan).tolist(), strict=False)),
+                groups=_group_means(plan) if named_groups else {},
                 solution=_adopted(found[name], plan, by[name], errors[name]),
             )
         )
@@ -389,7 +389,8 @@ def _reported(plan: Solution) -> Callable[[Floats], Floats]:
     return (lambda values: values) if plan.by_type else (lambda values: mean_by_type(plan.problem, values))
 
 
-def _group_means(plan: Solution) -> Floats:
-    """(group,) the mean value of the arms of each group of the model."""
+def _group_means(plan: Solution) -> dict[str, float]:
+    """Return the mean value of the arms of each group of the model."""
     groups = np.repeat(plan.problem.group_of_block, plan.problem.counts)  # arms are in the order of the blocks
-    return np.asarray(np.bincount(groups, weights=plan.values) / np.bincount(groups))
+    means = np.bincount(groups, weights=plan.values) / np.bincount(groups)
+    return dict(zip(plan.problem.group_names, means.tolist(), strict=True))

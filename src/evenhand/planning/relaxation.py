@@ -45,7 +45,9 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
     weighed_by = read_welfare(problem, welfare)
     # A tuple: another thread may add to the memory meanwhile.
     for known, stored, at, solution in tuple(_memory):
-        if known is problem and at == tolerance and _is_same(stored, weighed_by):
+        # Named welfares are equal by value, others are the same object.
+        same = stored is weighed_by or (is_named(stored) and bool(stored == weighed_by))
+        if known is problem and at == tolerance and same:
             return solution
     check_sound(problem, weighed_by)
     solution = solve_fluid(problem, weighed_by, tolerance)
@@ -109,11 +111,6 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
     check_welfare(welfare, number, low, high, 0, sizes).raise_if_any()
     if len(sizes) < number <= MOST_APART:
         check_welfare(welfare, number, np.repeat(low, sizes), np.repeat(high, sizes)).raise_if_any()
-
-
-def _is_same(first: Welfare, second: Welfare) -> bool:
-    """Return whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
-    return first is second or (is_named(first) and bool(first == second))
 
 
 def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidSolution | None = None) -> FluidSolution:

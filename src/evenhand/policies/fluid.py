@@ -228,7 +228,7 @@ def occupancy_priority(
     service = _service(problem, weights, prices, floor_prices)
     # Where the relaxation never goes it says nothing: the preferred action stands in.
     parts = [
-        OccupancyPriority(problem, _laws(problem, own, preferred), scores)
+        OccupancyPriority(problem, choice_of(problem, own, preferred), scores)
         for own, (scores, preferred) in zip(visits, service, strict=True)
     ]
     return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
@@ -354,16 +354,24 @@ class OccupancyPriority(BasePolicy):
         return drawn, order
 
 
-def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
-    """(type, state, action) the relaxation's choice; where it never goes, the best action at the prices."""
+def choice_of(problem: CoupledMDP, occupancy: Floats, preferred: Bools | None = None) -> Floats:
+    """Return the choice of an occupancy measure: (type, state, action) probabilities, or with a step.
+
+    Args:
+        problem: the problem.
+        occupancy: (type, state, action), or (type, step, state, action): visits.
+        preferred: (type, state, action) the action where it never goes is the first of these; idling by default.
+    """
     types = problem.types
-    visits = occupancy.sum(axis=-1, keepdims=True)
-    # Nothing preferred means that idling is best.
-    choice = np.where(preferred.any(axis=2), preferred.argmax(axis=2), types.idle)
-    otherwise = np.arange(preferred.shape[2]) == choice[:, :, None]
+    visits = np.maximum(occupancy, 0.0)
+    sums = visits.sum(axis=-1, keepdims=True)
+    otherwise = types.idle
+    if preferred is not None:  # nothing preferred means that idling is best
+        otherwise = np.where(preferred.any(axis=2), preferred.argmax(axis=2), otherwise)
+    chosen = np.arange(types.valid.shape[2]) == otherwise[:, :, None]
     # Solvers leave traces of visits where there are none.
-    seen = visits > 1e-12 * problem.criterion.total
-    return np.where(seen, np.maximum(occupancy, 0.0) / np.where(seen, visits, 1.0), otherwise)
+    seen = sums > 1e-12 * problem.criterion.total
+    return np.where(seen, visits / np.where(seen, sums, 1.0), chosen if occupancy.ndim == 3 else chosen[:, None])
 
 
 # -- re-solving: prices that follow the arms -------------------------------------------------------------------------

@@ -95,7 +95,8 @@ class PriorityPolicy(BasePolicy):
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "PriorityPolicy":
         """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
-        return PriorityPolicy(problem, self.scores[table_rows(self.problem, problem, types)], self.threshold)
+        scores = self.scores[table_rows(self.problem, problem, types)]
+        return self.from_arrays(problem, self.to_arrays() | {"scores": scores})
 
 
 # -- equal scores in random order: by counts, and their law ----------------------------------------------------------
@@ -131,11 +132,6 @@ class ExchangeablePriority(PriorityPolicy):
         """Return the policy of these scores."""
         check_arrays(arrays, scores="f3", threshold="f0", stop="b0")
         return cls(problem, arrays["scores"], float(arrays["threshold"]), bool(arrays["stop"]))
-
-    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "ExchangeablePriority":
-        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
-        scores = self.scores[table_rows(self.problem, problem, types)]
-        return ExchangeablePriority(problem, scores, self.threshold, self.stop)
 
     def explain(self, decision: DecisionStep) -> list[str]:
         """(arm,) the reason for each action, by rank."""

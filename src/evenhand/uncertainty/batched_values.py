@@ -222,10 +222,11 @@ def simulate_scenarios(
     """
     check_acts(policy)
     check_positive_int(num_episodes, "num_episodes")
-    shape, number = problem.tables.transitions.shape, len(transitions)
+    tables, number = problem.tables, len(transitions)
+    shape = tables.transitions.shape
     check_shape(transitions, {"scenario": None, **dict(zip("bsaj", shape, strict=True))}, "transitions")
     if rewards is None:
-        rewards = np.broadcast_to(problem.tables.rewards, (number, *shape[:3]))
+        rewards = np.broadcast_to(tables.rewards, (number, *shape[:3]))
     check_shape(rewards, {"scenario": number, **dict(zip("bsa", shape[:3], strict=True))}, "rewards")
     weights = step_weights(problem, horizon)
     width = num_episodes * problem.num_arms
@@ -236,27 +237,24 @@ def simulate_scenarios(
     environment_rng, policy_rng = as_generator(rng).spawn(2)
     keys = draw_keys(environment_rng, len(weights) + 1)
     returns = np.zeros((number, num_episodes, problem.num_arms))
+    type_of_arm = np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts)
     for rows, stream, _ in in_batches(number, width, policy_rng, batch_size=batch_size):
-        world = _world(problem, transitions[rows], rewards[rows], num_episodes)
+        number_here = rows.stop - rows.start
+        # The tables of the scenarios, one after another, and the first table of each episode.
+        world = World(
+            type_of_arm=type_of_arm,
+            cumulative=running_sums(transitions[rows]).reshape(-1, *shape[1:]),
+            rewards=np.ascontiguousarray(rewards[rows]).reshape(1, -1, *shape[1:3]),
+            usage=tables.usage,
+            valid=tables.real,
+            serves=tables.served,
+            starts=np.repeat(np.arange(number_here, dtype=np.int32) * len(tables), num_episodes),
+        )
         own = returns[rows].reshape(1, -1, problem.num_arms)  # a view, written to
         play = Play(weights, keys, rows.start * num_episodes, stream)
-        initial, episodes = problem.tables.cumulative_initial, own.shape[1]
-        states = first_states(world.type_of_arm, initial, keys[0], play.first, episodes)
+        episodes = own.shape[1]
+        states = first_states(type_of_arm, tables.cumulative_initial, keys[0], play.first, episodes)
         used, other = np.zeros((episodes, problem.num_resources)), np.zeros((2, *own.shape[1:]))
         sums = Sums(own, other[0], used, other[1], np.zeros(problem.types.valid.shape), None)
         play_batch(problem, policy, world, states, play, sums)
     return returns
-
-
-def _world(problem: CoupledMDP, transitions: Floats, rewards: Floats, num_episodes: int) -> World:
-    """Return the tables of some scenarios, one after another, and the first table of each episode."""
-    tables = problem.tables
-    return World(
-        type_of_arm=np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts),
-        cumulative=running_sums(transitions).reshape(-1, *transitions.shape[2:]),
-        rewards=np.ascontiguousarray(rewards).reshape(1, -1, *rewards.shape[2:]),
-        usage=tables.usage,
-        valid=tables.real,
-        serves=tables.served,
-        starts=np.repeat(np.arange(len(transitions), dtype=np.int32) * len(tables), num_episodes),
-    )
