@@ -51,7 +51,7 @@ class Step:
     """The difference in welfare."""
 
     stderr: float
-    """Its standard error; 0 where both are exact, or the plan is the same."""
+    """Its standard error; 0 if both are exact, or the plan is the same."""
 
     since: dict[str, float]
     """The budget that it is measured from: the amount of each resource, under its name."""
@@ -233,7 +233,7 @@ def budget_in_words(problem: CoupledMDP) -> str:
 
 
 def _read(evaluated: CoupledMDP, budgets: Sequence[Budget]) -> tuple[list[CoupledMDP], list[int]]:
-    """The problem under each budget, and an order in which no budget comes before one that it contains."""
+    """Return the problem under each budget, and an order in which no budget comes before one that it contains."""
     if isinstance(budgets, (str, Mapping)) or not isinstance(budgets, (Sequence, np.ndarray)) or not len(budgets):
         raise InvalidInputError(f"budgets: expected a list of budgets, as in [[3, 5], [4, 5]], got {budgets!r}")
     problems = [evaluated.with_budget(budget) for budget in budgets]
@@ -247,7 +247,7 @@ def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
 
 
 def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare | None, seed: int) -> Solution:
-    """A known plan as a solution for its own budget, under the criterion and welfare in question.
+    """Return a known plan as a solution for its own budget, under the criterion and welfare in question.
 
     Args:
         plan: from `solve` or `load_plan`.
@@ -308,7 +308,7 @@ def _candidates(
 
 
 def _no_worse(own: Solution, rivals: Sequence[Rival], bound: float) -> tuple[Solution, CoupledMDP | None]:
-    """The own plan, or a rival if it is the same or came out better; and the problem that the rival was made for."""
+    """Return the own plan, or a rival that is the same or better; and the problem that the rival was made for."""
     proved = bound - AS_GOOD * abs(bound)
     # A solution of one part may be a candidate under its name: then it is that plan, and keeps the figures that it has.
     names = {f"plan for {budget_in_words(made_for)}": (made_for, other) for made_for, other in rivals}
@@ -345,7 +345,7 @@ def _step_to(
 
 
 def _step(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:
-    """The change from one plan to another; of one plan, or two that do the same in the same world, exactly 0."""
+    """Return the change from one plan to another; exactly 0 if their values are the same."""
     same = np.array_equal(before.unit_values, after.unit_values)
     error = 0.0 if same else float(np.hypot(before.welfare_stderr, after.welfare_stderr))
     difference = after.welfare - before.welfare

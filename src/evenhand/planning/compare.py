@@ -151,7 +151,7 @@ class Comparison(Shown):
         return f"Comparison({counted(len(self.rows), 'policy', 'policies')} by {self.welfare.name}{best}{bound})"
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row a policy, best first: welfare, mean, worst, with their errors, and how they were measured.
+        """Return one row per policy, best first: welfare, mean, worst, with their errors, and how they were measured.
 
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
@@ -185,7 +185,7 @@ class Comparison(Shown):
         }
 
     def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
-        """A figure of the report.
+        """Return a figure of the report.
 
         Args:
             kind: `welfare` (bars with 95 % error bars, under the bound), `spread` (the values of the arms under each
@@ -314,7 +314,7 @@ def _evaluate_one(
 
 
 def _check_bound(rows: Sequence[Row], bound: float | None) -> None:
-    """Raise Contradiction if a policy has more than no policy has, by more than chance explains."""
+    """Raise ContradictionError if a policy has more than no policy has, by more than chance explains."""
     for found in (row.evaluation for row in rows):
         # What lies beyond the horizon may be lost.
         least = found.unit_values - (found.truncation_bound or 0.0)

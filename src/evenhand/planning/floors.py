@@ -81,7 +81,7 @@ def floor_columns(
 
 
 def _check_servable(problem: CoupledMDP) -> None:
-    """Raise Infeasible where the budget of a step never allows to serve an arm with a floor, not even it alone.
+    """Raise InfeasibleError if the budget of a step never allows service of an arm with a floor, not even alone.
 
     The relaxation cannot tell: its budget holds in expectation, so half of a service that takes twice the budget fits.
     """

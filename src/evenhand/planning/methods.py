@@ -69,7 +69,7 @@ def by_counts(task: Task) -> Solution:
 
 
 def plan_lattice(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
-    """The dynamic program of identical arms on counts, not yet begun.
+    """Return the dynamic program of identical arms on counts, not yet begun.
 
     Args:
         problem: with identical arms.
@@ -93,7 +93,7 @@ def by_joint(task: Task) -> Solution:
 
 
 def _by_lattice(task: Task) -> Solution:
-    """A symmetric problem: the mean is all that matters."""
+    """Solve a symmetric problem, where only the mean matters."""
     watch, problem = Stopwatch(), task.problem
     plan = plan_lattice(problem)
     watch.lap("build")
@@ -133,7 +133,7 @@ def _solution(
 
 
 def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solution:
-    """The solution, if its gap is within the requested tolerance, or within the loosest one that its method may leave.
+    """Return the solution if its gap is within the requested tolerance, or the loosest that its method may leave.
 
     Raises:
         NotConvergedError: the gap is wider, by more than rounding.
@@ -198,7 +198,7 @@ def _of_parts(
     upper_bound: float,
     watch: Stopwatch,
 ) -> Solution:
-    """A solution whose welfare is that of the returned policy, evaluated exactly."""
+    """Return a solution whose welfare is that of the returned policy, evaluated exactly."""
     values, visits = values_of_parts(space.mdp, parts)
     lifted = [space.lift(table) for _, table in parts]
     policy = lifted[0] if len(parts) == 1 else MixturePolicy(lifted, [share for share, _ in parts])
@@ -326,7 +326,7 @@ def _relaxed(task: Task, watch: Stopwatch) -> FluidSolution:
 
 
 def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidSolution, watch: Stopwatch) -> Solution:
-    """A plan as it is reported: on episodes that no choice has seen."""
+    """Return a plan as reported: on episodes on which nothing was chosen."""
     upper_bound = plan.upper_bound
     if upper_bound is None:
         upper_bound = tightest(task.problem, task.welfare, relaxed).upper_bound
@@ -377,7 +377,7 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
 def _play(
     task: Task, policy: Policy | StatefulPolicy, arm_steps: float, most: float, thorough: bool = False
 ) -> Evaluation:
-    """Evaluate a policy arm by arm; on no more steps of arms than there is time for, but a fraction of a second."""
+    """Evaluate a policy arm by arm, within the time limit apart from a fraction of a second."""
     horizon, most = task.problem.criterion.judging_steps(), max(most, 1e5)
     size = task.problem.num_arms * horizon
     episodes = int(max(2, min(np.clip(arm_steps / size, 20, 2000), most / size)))

@@ -162,11 +162,11 @@ class WeightedIndices:
         pay = np.bincount(kinds[self.floored], weights=weights[number:], minlength=self.problem.num_types)
         return per_arm, pay / (self.problem.type_counts * self.problem.criterion.total), slack
 
-    def add(self, asked: Sequence[Candidate], progress: Progress | None = None) -> None:
+    def add(self, candidates: Sequence[Candidate], progress: Progress | None = None) -> None:
         """Evaluate policies, except those that surely do the same as an earlier one."""
         new: list[Candidate] = []
         known = [column.policy for column in self.columns]
-        for one in asked:
+        for one in candidates:
             if not any(described(one.policy).does_same(other) for other in known):
                 new.append(one)
                 known.append(one.policy)
@@ -177,10 +177,10 @@ class WeightedIndices:
                 self.unsettled = found
 
     def add_until(
-        self, enough: Callable[[], bool], asked: Iterable[Candidate], at_once: int, progress: Progress
+        self, enough: Callable[[], bool], candidates: Iterable[Candidate], at_once: int, progress: Progress
     ) -> None:
         """Add policies until there are enough, as many at a time as the memory allows."""
-        coming = iter(asked)
+        coming = iter(candidates)
         while not enough() and (some := list(islice(coming, max(1, min(at_once, self.room))))):
             self.add(some, progress)
 
@@ -203,7 +203,7 @@ class WeightedIndices:
 
     @property
     def units(self) -> Floats:
-        """(objective,) how large each objective can be at most, in magnitude."""
+        """(objective,) largest magnitude of each objective."""
         largest = float(np.abs(self.problem.types.rewards[self.problem.types.valid]).max())
         values = np.full(len(self.objective.sizes), largest * self.problem.criterion.total)
         return np.concatenate([values, np.ones(len(self.floored))])
@@ -216,10 +216,10 @@ def _error(objective: Objective, columns: Sequence[ScoredPolicy], shares: Floats
 
 
 def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None) -> Blend:
-    """The best mixture of policies of single arms, chosen on episodes of its own.
+    """Find the best mixture of policies of single arms, chosen on separate episodes.
 
     Args:
-        task: what is to be solved.
+        task: problem, welfare and settings.
         relaxed: its relaxation.
         begin: when the time given began, by `work_clock`; now by default.
 
@@ -287,7 +287,7 @@ class Clock:
         self.pace = np.inf  # steps of arms in a second
 
     def trying(self, what: str, share: float) -> None:
-        """Policies are tried before the first mixture is made."""
+        """Report the trial of policies before the first mixture."""
         self.task.tell(f"trying {what}", 0.05 + 0.05 * share)
 
     @property
@@ -461,7 +461,7 @@ def report_parts(
     What lies beyond the horizon of a discount very near 1 is in the value, and the whole of it in the error.
 
     Args:
-        task: what was solved.
+        task: problem, welfare and settings.
         columns: the parts.
         shares: (part,) their shares.
         objective: by types or by arms, as the columns are.
@@ -477,8 +477,10 @@ def report_parts(
         )
         for share in shares.tolist()
     ]
-    asked = [_candidate(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]
-    found = score_all(task.sweep, scorers, asked, lambda what, done: task.tell(f"playing {what}", 0.8 + 0.2 * done))
+    candidates = [_candidate(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]
+    found = score_all(
+        task.sweep, scorers, candidates, lambda what, done: task.tell(f"playing {what}", 0.8 + 0.2 * done)
+    )
     values = np.zeros(objective.num_values)
     for share, part in zip(shares.tolist(), found, strict=True):
         values += share * part.returns.mean(axis=0)

@@ -368,19 +368,19 @@ class Plan(Shown):
         """True if one of several policies is drawn."""
         return is_mixture(self.policy)
 
-    def _choose_part(self, asked: int | None, rng: np.random.Generator, step: int) -> PlanPart:
+    def _choose_part(self, number: int | None, rng: np.random.Generator, step: int) -> PlanPart:
         """The requested part, or one that is drawn."""
         parts = self.parts
         if not self.is_mixture:
-            if asked is not None:
+            if number is not None:
                 raise InvalidInputError("part: this plan is one policy, not a mixture of several", argument="part")
             return parts[0]
-        if asked is not None:
-            if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)) or not 1 <= asked <= len(parts):
+        if number is not None:
+            if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 1 <= number <= len(parts):
                 raise InvalidInputError(
-                    f"part: expected a number from 1 to {len(parts)}, got {asked!r}", argument="part"
+                    f"part: expected a number from 1 to {len(parts)}, got {number!r}", argument="part"
                 )
-            return parts[int(asked) - 1]
+            return parts[int(number) - 1]
         # One draw per period; a mixture that is never drawn again has one period.
         draw = _nth_draw(rng, step // (redraw_period(self.policy) or step + 1))
         ends = np.cumsum(components(self.policy)[1])

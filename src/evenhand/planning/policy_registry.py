@@ -56,7 +56,7 @@ class NamedPolicy:
     """The paper's name, also accepted."""
 
     summary: str
-    """One line for people."""
+    """Description in one line."""
 
     maker: str
     """Function of (problem), or of (problem, welfare, name) if it depends on the welfare: `module:name` here."""

@@ -54,7 +54,7 @@ LENGTHENED = 20.0
 
 @dataclass(frozen=True, eq=False)
 class ScoredPolicy:
-    """A policy with what it is worth to each unit: the types, or the arms."""
+    """A policy with its value to each unit: the types, or the arms."""
 
     name: str
     """Name in reports."""
@@ -66,7 +66,7 @@ class ScoredPolicy:
     """(type, state, action) the relaxation's choice that it follows more or less; or with a step in front."""
 
     returns: Floats
-    """(episode, unit) unbiased estimates of the value; one row where it is exact."""
+    """(episode, unit) unbiased estimates of the value; one row if it is exact."""
 
     served: Floats
     """(episode, unit) shares of time served."""
@@ -75,7 +75,7 @@ class ScoredPolicy:
     """True if the values are exact."""
 
     beyond: Floats | None = None
-    """(unit,) how much of the values is not played, but taken to go on as before; None where nothing is."""
+    """(unit,) how much of the values is not played, but taken to go on as before; None if nothing is."""
 
     @cached_property
     def values(self) -> Floats:
@@ -208,14 +208,14 @@ class PolicyScorer:
         beyond = (1 - 1 / more) * np.abs(played.mean(axis=0))
         return ScoredPolicy(name, policy, choice, played + known, served, beyond=beyond)
 
-    def _in_the_long_run(self, asked: "Candidate", by_counts: bool, pools: bool) -> ScoredPolicy:
+    def _in_the_long_run(self, candidate: "Candidate", by_counts: bool, pools: bool) -> ScoredPolicy:
         """The same of an average."""
-        seed = self.seed if asked.rng is None else asked.rng
+        seed = self.seed if candidate.rng is None else candidate.rng
         # A tenth of a second is always allowed.
         most_work = max((2.0 if self.hurried else LENGTHENED) * max(self.arm_steps, self.work), 2e6)
         run = play_long_run(
             self.problem,
-            asked.policy,
+            candidate.policy,
             lambda steps: self.episodes(by_counts, steps),
             seed,
             by_counts,
@@ -225,7 +225,7 @@ class PolicyScorer:
         returns, served = run.estimates, run.rollout.served
         if pools:
             returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
-        return ScoredPolicy(asked.name, asked.policy, asked.choice, returns, served)
+        return ScoredPolicy(candidate.name, candidate.policy, candidate.choice, returns, served)
 
     def _exactly(self, name: str, policy: Policy | StatefulPolicy, choice: Floats) -> ScoredPolicy | None:
         """Exact values, if the distribution of the policy's actions is known."""
@@ -286,20 +286,20 @@ _Seen = tuple[Floats, Floats, bool, Floats | None]
 
 
 def score_all(
-    sweep: Pool, scorers: Sequence[PolicyScorer], asked: Sequence[Candidate], progress: Progress | None = None
+    sweep: Pool, scorers: Sequence[PolicyScorer], candidates: Sequence[Candidate], progress: Progress | None = None
 ) -> list[ScoredPolicy]:
     """Evaluate policies, several at a time.
 
     Args:
         sweep: where they are evaluated.
-        scorers: (policy,) by whom.
-        asked: (policy,) the policies.
+        scorers: (policy,) their scorers.
+        candidates: (policy,) the policies.
         progress: called with the current task and the share done.
 
     Raises:
         NotConvergedError: some policy takes too long to reach its long run.
     """
-    found = score_settled(sweep, scorers, asked, progress)
+    found = score_settled(sweep, scorers, candidates, progress)
     for column in found:
         if isinstance(column, NotConvergedError):
             raise column
@@ -307,22 +307,22 @@ def score_all(
 
 
 def score_settled(
-    sweep: Pool, scorers: Sequence[PolicyScorer], asked: Sequence[Candidate], progress: Progress | None = None
+    sweep: Pool, scorers: Sequence[PolicyScorer], candidates: Sequence[Candidate], progress: Progress | None = None
 ) -> list[ScoredPolicy | NotConvergedError]:
     """The same, with the error in place of the column of a policy that takes too long to reach its long run."""
-    names = [one.name for one in asked]
-    found = sweep.map(_score, list(zip(scorers, asked, strict=True)), names, progress)
+    names = [one.name for one in candidates]
+    found = sweep.map(_score, list(zip(scorers, candidates, strict=True)), names, progress)
     return [
         seen if isinstance(seen, NotConvergedError) else ScoredPolicy(one.name, one.policy, one.choice, *seen)
-        for one, seen in zip(asked, found, strict=True)
+        for one, seen in zip(candidates, found, strict=True)
     ]
 
 
 def _score(cell: tuple[PolicyScorer, Candidate], progress: Progress | None = None) -> _Seen | NotConvergedError:
     """One policy: a cell; what travels back is what was not known before."""
-    scorer, asked = cell
+    scorer, candidate = cell
     try:
-        column = scorer(*asked)
+        column = scorer(*candidate)
     except NotConvergedError as error:
         return error
     return column.returns, column.served, column.exact, column.beyond
@@ -348,7 +348,7 @@ def _mixed(tables: Floats, slopes: Floats) -> Floats:
 
 
 def _slopes(returns: Floats) -> Floats:
-    """(unit,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least; 0 where there is one table."""
+    """(unit,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least; 0 if there is one table."""
     usual, free = returns[0], returns[-1]
     difference = free - usual
     difference = difference - difference.mean(axis=0)
@@ -372,7 +372,7 @@ def values_alone(types: ArmTables, transitions: Floats, choice: Floats, factor: 
 
 
 def mix(columns: Sequence[ScoredPolicy], shares: Floats) -> Policy | StatefulPolicy:
-    """One policy of columns and shares; parts that are mixtures themselves are taken apart.
+    """Return one policy of columns and shares; parts that are mixtures themselves are flattened.
 
     Args:
         columns: the parts.

@@ -74,13 +74,13 @@ class FairnessRow:
     """Its value by every welfare; nan if undefined."""
 
     by_stderr: dict[str, float]
-    """Standard errors; 0 where it is exact."""
+    """Standard errors; 0 if it is exact."""
 
     values: dict[str, float]
     """The value of an arm of each type, or of each group."""
 
     values_stderr: dict[str, float]
-    """Standard errors; 0 where it is exact."""
+    """Standard errors; 0 if it is exact."""
 
     gains: dict[str, float]
     """Gain of each type or group over the best mean; negative for a loss."""
@@ -120,7 +120,7 @@ class PriceOfFairness(Shown):
     """The price of fairness."""
 
     rows: tuple[FairnessRow, ...]
-    """One a welfare, the best mean first."""
+    """One per welfare, the best mean first."""
 
     left_out: dict[str, str]
     """Welfares without a plan, with the reason."""
@@ -178,7 +178,7 @@ class PriceOfFairness(Shown):
         }
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row a welfare: mean, price, worst, what every welfare makes of the plan, and the values of all.
+        """Return one row per welfare: mean, price, worst, what every welfare makes of the plan, and the values of all.
 
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
@@ -195,7 +195,7 @@ class PriceOfFairness(Shown):
         return as_frame(columns, library)
 
     def plot(self, kind: Literal["values", "trade"] = "values") -> "Figure":
-        """A figure of the report.
+        """Return a figure of the report.
 
         Args:
             kind: `values` (of each type or group under each plan) or `trade` (the worst-off against the mean).
@@ -274,8 +274,8 @@ def _read(problem: CoupledMDP, welfares: Sequence[str | Welfare] | None) -> dict
     if welfares is not None and not len(welfares):
         raise InvalidInputError("welfares: expected at least one, got none")
     # The reference comes first; equal names count once.
-    asked = [read_welfare(problem, welfare) for welfare in (IDEAS if welfares is None else (REFERENCE, *welfares))]
-    return {welfare.name: welfare for welfare in asked}
+    requested = [read_welfare(problem, welfare) for welfare in (IDEAS if welfares is None else (REFERENCE, *welfares))]
+    return {welfare.name: welfare for welfare in requested}
 
 
 # -- every plan by every welfare -------------------------------------------------------------------------------------

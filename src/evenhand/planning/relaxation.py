@@ -35,7 +35,7 @@ _tightest: deque[tuple[FluidSolution, FluidSolution]] = deque(maxlen=REMEMBERED)
 
 
 def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
-    """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one.
+    """Solve the fair fluid relaxation of a problem; the last few are remembered, since several policies use one.
 
     Args:
         problem: the problem.
@@ -87,7 +87,7 @@ def bound(
 
 
 def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
-    """Refuse a welfare of one's own that is not what bounds rest on, at values that the arms can have.
+    """Refuse a custom welfare without the properties that bounds need, at values that the arms can have.
 
     Args:
         problem: whose arms they are.
@@ -114,7 +114,7 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
 
 
 def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidSolution | None = None) -> FluidSolution:
-    """The solution with the least bound: of the relaxation, or of that whose budget holds in each of the first steps.
+    """Return the solution with the least bound: plain, or with a budget that holds in each of the first steps.
 
     Args:
         problem: the problem.
@@ -167,7 +167,7 @@ def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
 
 
 def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | StatefulPolicy:
-    """One policy of the relaxation.
+    """Return one policy of the relaxation.
 
     Args:
         problem: the problem.
@@ -182,7 +182,7 @@ def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> 
 
 
 def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | StatefulPolicy:
-    """One policy of a solution of the relaxation.
+    """Return one policy of a solution of the relaxation.
 
     Args:
         problem: the problem.

@@ -16,7 +16,7 @@ at these (`solvers.single_arm`), relative ones under the average, by step with a
                          off a table of V over a grid of prices, so its cost depends on types, not on arms. Under the
                          average it looks LOOK_AHEAD steps ahead, H rho + h in place of V.
 
-With a finite horizon each of these has one table a step. A floor holds in the relaxation, in expectation; these
+With a finite horizon each of these has one table per step. A floor holds in the relaxation, in expectation; these
 policies only lean towards it. `planning.mixture_search` finds mixtures that satisfy it (`planning.floors`).
 """
 
@@ -98,7 +98,7 @@ def _service(
 ) -> list[tuple[Floats, Bools]]:
     """(type, state, action) scores of each step, and where the action is the best at the prices and gains something.
 
-    Scores are whole numbers in the order of service, 0 where nothing is gained. The actions that are best at the prices
+    Scores are whole numbers in the order of service, 0 if nothing is gained. The actions that are best at the prices
     come before all others; within each kind worth per price decides. Only the order matters, so worth of any size, down
     to arms of hardly any weight, is distinguished. At the relaxation's own prices some actions are worth exactly their
     price: best but for rounding is best, worth equal but for rounding is equal.
@@ -175,7 +175,7 @@ def fair_worth(
 
 
 def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: Floats | None) -> Floats:
-    """(type, state, action) what acting is worth over idling, before it is paid for; 0 where that is nothing.
+    """(type, state, action) what acting is worth over idling, before it is paid for; 0 if that is nothing.
 
     Written as a difference of rewards and of moves, not of action values: prices, which may be far larger than the
     gain of an arm of little weight, do not enter.
@@ -412,7 +412,7 @@ class Resolving(RememberingPolicy):
             )
         # The grid is a product: with two resources as many points in all, unless that would be too coarse.
         each = points if problem.num_resources == 1 else max(9, int(points**0.5))
-        # With a price a step, the largest stands for all of them in the grid.
+        # With a price per step, the largest stands for all of them in the grid.
         largest = prices.reshape(-1, problem.num_resources).max(axis=0)
         self.grid = np.array(list(product(*(_price_grid(price, each) for price in largest))))
         types, steps = problem.types, problem.criterion.num_layers
@@ -486,11 +486,11 @@ class Resolving(RememberingPolicy):
         return part
 
     def start(self, num_episodes: int, rng: Rng = None) -> "ResolvingActor":
-        """An actor at the first step of `num_episodes` episodes."""
+        """Return an actor at the first step of `num_episodes` episodes."""
         return ResolvingActor(self, np.full(num_episodes, -1, dtype=np.int32))
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> "ResolvingActor":
-        """An actor that goes on where another one was; its memory is `step` and `place`.
+        """Return an actor that continues where another one was; its memory is `step` and `place`.
 
         Args:
             memory: how many steps were played, and (episode,) where the prices of each are in the grid.
@@ -566,7 +566,7 @@ class ResolvingActor(Actor):
         return actions
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
-        """The same for crowds."""
+        """Return the allocation of counts, at the same prices."""
         allocation = np.empty((*counts.shape, self.policy.problem.types.valid.shape[2]), dtype=np.int64)
         for rows, policy in self._turn(lambda: counts):
             allocation[rows] = policy.allocate(counts[rows], rng)
@@ -582,7 +582,7 @@ class ResolvingActor(Actor):
             yield np.flatnonzero(self.place == place), self.policy.policy_at(int(place), step)
 
     def skip_to(self, step: int) -> None:
-        """Go on at this step."""
+        """Continue at this step."""
         self.step = step
 
 

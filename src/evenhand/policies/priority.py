@@ -116,11 +116,11 @@ class ExchangeablePriority(PriorityPolicy):
             problem: the problem, or a simulator: only usage is used.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
-            stop: whether stopping competes as one more candidate; only where all scores are equal.
+            stop: whether stopping competes as one more candidate; only if all scores are equal.
         """
         super().__init__(problem, scores, threshold)
         if stop and self.ranks.max() > 0:
-            raise InvalidInputError("stop: stopping can compete only where all scores are equal")
+            raise InvalidInputError("stop: stopping can compete only if all scores are equal")
         self.stop = stop
 
     def to_arrays(self) -> dict[str, Array]:

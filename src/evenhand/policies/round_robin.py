@@ -61,12 +61,12 @@ class RoundRobin(RememberingPolicy):
         return ServiceOrder((), "every arm in turn, whatever its state", ranked=True)
 
     def start(self, num_episodes: int, rng: Rng = None) -> "RoundRobinActor":
-        """An actor at the first step of `num_episodes` episodes."""
+        """Return an actor at the first step of `num_episodes` episodes."""
         order = np.argsort(as_generator(rng).random((num_episodes, self.problem.num_arms)), axis=1)
         return RoundRobinActor(self, order, np.zeros(num_episodes, dtype=np.int64))
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> "RoundRobinActor":
-        """An actor that goes on where another one was; its memory is `order` and `head`.
+        """Return an actor that continues where another one was; its memory is `order` and `head`.
 
         Args:
             memory: (episode, arm) the order of the arms in each episode, and (episode,) who comes next in it.
