@@ -16,9 +16,9 @@ up as if they were independent, which overstates the error of a step.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model import CoupledMDP, Objective, Welfare, read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy, described
-from evenhand.planning.compare import Comparison
+from evenhand.planning.compare import Comparison, compare
 from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
 from evenhand.planning.solution import Solution
@@ -191,7 +191,7 @@ def solve_budgets(
 def compare_budgets(
     evaluated: CoupledMDP,
     budgets: Sequence[Budget],
-    compare_one: Callable[[CoupledMDP, Progress | None], Comparison],
+    arguments: Mapping[str, Any],
     progress: Progress | None,
 ) -> BudgetSweep[BudgetComparison]:
     """Compare policies under several budgets; see `compare`.
@@ -202,7 +202,7 @@ def compare_budgets(
     Args:
         evaluated: the problem.
         budgets: as of `CoupledMDP.with_budget`.
-        compare_one: comparison under one budget.
+        arguments: arguments of `compare`.
         progress: called with the current task and the share done.
     """
     problems, order = _read(evaluated, budgets)
@@ -210,7 +210,7 @@ def compare_budgets(
     best: dict[int, tuple[str, Evaluation]] = {}
     for turn, number in enumerate(order):
         tell = in_turn(progress, f"budget {budget_in_words(problems[number])}", turn, len(order))
-        found[number] = compare_one(problems[number], tell)
+        found[number] = cast(Comparison, compare(problems[number], progress=tell, **arguments))
         # Rows are sorted: the first is the best of this budget.
         first = found[number].rows[0]
         best[number] = first.policy, first.evaluation

@@ -16,7 +16,7 @@ from evenhand.model.io import Location
 from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.parallel import Pool
-from evenhand.planning.policy_registry import Chosen, NamedPolicy, Several, read_policies, read_policy
+from evenhand.planning.policy_registry import Chosen, NamedPolicy, Several, make_policy, read_policies
 from evenhand.planning.relaxation import tightest
 from evenhand.planning.solution import check_bound
 from evenhand.planning.solve import solve
@@ -71,7 +71,7 @@ def evaluate(
     check_problem(problem, "evaluate(problem, policy)")
     # Named policies are made for the criterion of the evaluation.
     evaluated = problem.with_criterion(criterion, over)
-    actor = read_policy(policy, evaluated, welfare)
+    actor = make_policy(evaluated, policy, welfare)
     return evaluation.evaluate(evaluated, actor, welfare, num_episodes, horizon, rng, method, progress)
 
 
@@ -273,12 +273,8 @@ def compare(
     if budgets is not None:
         from evenhand.planning.budget_sweep import compare_budgets  # it imports this module
 
-        def under_budget(budgeted: CoupledMDP, tell: Progress | None) -> Comparison:
-            found = compare(budgeted, policies, weighed_by, progress=tell, backend=backend, **options)
-            assert isinstance(found, Comparison)
-            return found
-
-        return compare_budgets(needs_tables(evaluated, "several budgets"), budgets, under_budget, report)
+        arguments = {"policies": policies, "welfare": weighed_by, "backend": backend, **options}
+        return compare_budgets(needs_tables(evaluated, "several budgets"), budgets, arguments, report)
     chosen, left_out = _build(evaluated, weighed_by, policies, _share_of(report, 0.0, MAKING))
     bound, bound_name, best = _bound(evaluated, weighed_by, left_out, _share_of(report, MAKING, BOUNDING))
     # The bound computation found it already.
