@@ -136,7 +136,7 @@ class TestEveryKind:
     def test_carries_its_problem(self, kind, plan):
         assert plan.problem == POLICIES[kind][0]()
 
-    def test_keeps_the_budget_and_says_why(self, plan):
+    def test_actions_within_the_budget_have_reasons(self, plan):
         for seed in range(3):
             found = plan.act(table_of(plan), seed)
             assert [row.arm for row in found.rows] == [row["arm"] for row in table_of(plan)]
@@ -181,7 +181,7 @@ class TestEveryKind:
             plan.act(table_of(plan), budget=nothing)
 
 
-def test_deterministic_policies_do_as_they_would(tmp_path):
+def test_plans_of_deterministic_policies_act_alike(tmp_path):
     """Where nothing is drawn, what an arm gets is what its policy gives it."""
     for kind in ("choices", "whittle", "network"):
         problem, policy = POLICIES[kind][0](), POLICIES[kind][1]()
@@ -264,7 +264,7 @@ class TestReasonsOfRanks:
         assert mentions("priority 2", 2, told)(found["age 2"])
         assert mentions("2 arms")(found["age 3"])
 
-    def test_of_draws_tell_of_what_is_left(self):
+    def test_of_draws_name_the_rest_of_the_budget(self):
         """One is drawn to idle and waits for what is left; that goes to who ranks higher."""
         laws, scores = np.zeros((1, 3, 2)), np.zeros((1, 3, 2))
         laws[0, :, 0], scores[0, :, 1] = 1.0, [0.0, 1.0, 2.0]
@@ -276,7 +276,7 @@ class TestReasonsOfRanks:
         assert found["m1"] == meant
         assert mentions("priority 2", "resource 0", place)(found["m2"])
 
-    def test_of_draws_tell_the_rank_and_the_lot_of_who_won_it(self):
+    def test_of_draws_name_rank_and_lot(self):
         laws, scores = np.zeros((1, 3, 2)), np.zeros((1, 3, 2))
         laws[0, :2, 0], laws[0, 2, 1], scores[0, :, 1] = 1.0, 1.0, [0.0, 1.0, 2.0]
         policy = OccupancyPriority(MACHINES, laws, scores)
@@ -338,7 +338,7 @@ class TestMixtures:
         assert np.allclose(shares, [0.5, 0.3, 0.2], atol=0.12)
         assert {(part.number, part.share) for part in drawn} == {(1, 0.5), (2, 0.3), (3, 0.2)}
 
-    def test_a_part_may_be_asked_for(self):
+    def test_a_part_may_be_requested(self):
         plan = Plan(mixture(), fleet())
         assert [plan.act(TABLE, part=number).part.share for number in (1, 2, 3)] == [0.5, 0.3, 0.2]
         for wrong in (0, 4, "1", True):
@@ -385,7 +385,7 @@ class TestSteps:
         with pytest.raises(InvalidInputError, check=mentions("step")):
             plan.act(MACHINE_TABLE, step=-1)
 
-    def test_memories_of_ones_own_are_played_up_to_the_step(self):
+    def test_custom_stateful_policies_are_played_up_to_the_step(self):
         class Turns:
             """Serve one arm after the other; its actor has no `skip_to`."""
 
@@ -409,7 +409,7 @@ class TestSteps:
         with pytest.raises(InvalidInputError, check=mentions("step")):
             plan.act(MACHINE_TABLE, step=10**9)
 
-    def test_who_is_next_is_served_next_wherever_arms_are_by_then(self):
+    def test_the_next_arm_of_a_round_is_served_in_any_state(self):
         plan, moved = Plan(RoundRobin(MACHINES), MACHINES), [row | {"state": 0} for row in MACHINE_TABLE]
         for step in range(4):
             following = [row.arm for row in plan.act(MACHINE_TABLE, step=step).rows if row.reason == "it is next"]
@@ -461,7 +461,7 @@ class TestFiles:
             load_plan(stream.getvalue()[:100])
 
     @pytest.mark.parametrize("hashes", [[], {"other": "x"}, {"model.npz": "0" * 64}], ids=str)
-    def test_that_do_not_carry_what_they_say(self, hashes, tmp_path):
+    def test_with_wrong_hashes_are_refused(self, hashes, tmp_path):
         path = tmp_path / "plan.zip"
         save_policy(MACHINES, whittle(MACHINES), path)
         with zipfile.ZipFile(path) as file:
@@ -523,7 +523,7 @@ def with_redraw(policy, redraw_every):
     return MixturePolicy(policy.parts, policy.shares, redraw_every)
 
 
-def test_people_read_who_is_served_by_priority_and_programs_by_the_table():
+def test_summary_is_by_priority_and_json_in_the_order_of_the_table():
     """Opels in a bad state come first, then Fords; the table begins with a Ford."""
     problem = fleet(budget=(3, 9))
     scores = np.zeros(problem.types.valid.shape)
