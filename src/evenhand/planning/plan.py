@@ -83,6 +83,10 @@ class PlanPart(NamedTuple):
     policy: Policy | StatefulPolicy
     """The policy."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form: number, share and name."""
+        return {"number": self.number, "share": self.share, "name": self.name}
+
 
 @dataclass(frozen=True, eq=False)
 class Decisions(Shown):
@@ -140,7 +144,7 @@ class Decisions(Shown):
             "used": {name: quantity(amount) for name, amount in self.used.items()},
             "budget": {name: quantity(amount) for name, amount in self.budget.items()},
             "step": self.step,
-            "part": None if self.part is None else dict(zip(("number", "share", "name"), self.part, strict=False)),
+            "part": None if self.part is None else self.part.to_dict(),
         }
         return facts | ({"note": self.note} if self.note else {})
 

@@ -255,7 +255,7 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
         "late": late,
         "used": decisions.used,
         "budget": decisions.budget,
-        "part": None if decisions.part is None else decisions.part._asdict(),
+        "part": None if decisions.part is None else decisions.part.to_dict(),
         "note": decisions.note,
         "replaced": replaced,
     }
