@@ -1,20 +1,18 @@
 """Values under every criterion, over groups and beside floors: against the joint chain pushed on step by step."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 
 import evenhand as eh
 from evenhand import evaluate
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.evaluation import exact_values
+from evenhand.evaluation import LongRunLimits, evaluate_within, exact_values, simulate
 from evenhand.model import Arm, Average, CoupledMDP, Finite, Gini, MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.solvers import Counts, Joint
 
-from ..conftest import crossed
+from ..conftest import crossed, mentions
 
 CRITERIA = ["discounted", "average", "finite:1", "finite:7"]
 LONG = 4000
@@ -155,16 +153,15 @@ class TestBySteps:
         share = 0.5 if criterion == "average" else 1 / (1 + problem.discount)
         assert found.budget_used == pytest.approx([share])
 
-    def test_a_law_for_each_of_many_steps_is_too_much_to_tabulate(self, monkeypatch):
+    def test_the_limit_on_count_states_is_over_all_distinct_steps(self):
         made_for = machine_replacement(num_arms=5)  # 21 count states
         problem, steps = (
             made_for.with_criterion("finite:3"),
             [make(made_for) for make in (worst_first, never_act, myopic)],
         )
-        monkeypatch.setattr(import_module("evenhand.evaluation.exact"), "MOST_STATES", 50)
-        assert exact_values(problem, steps[0]).by_type
-        with pytest.raises(NotApplicableError):
-            exact_values(problem, TimeVaryingPolicy(steps))
+        assert exact_values(problem, steps[0], most_states=50).by_type
+        with pytest.raises(NotApplicableError, check=mentions(63, "3 steps", 50)):
+            exact_values(problem, TimeVaryingPolicy(steps), most_states=50)
 
 
 class TestLongRun:
@@ -196,14 +193,14 @@ class TestLongRun:
 @pytest.mark.parametrize("criterion", CRITERIA)
 class TestMonteCarlo:
     @pytest.mark.parametrize(("by_counts", "name"), crossed([False, True], ["two types", "machines"]))
-    def test_agrees_with_exact_values(self, criterion, name, by_counts, problems, monkeypatch):
-        if by_counts:
-            monkeypatch.setattr(import_module("evenhand.evaluation.evaluate"), "FOLLOW_ARMS_UP_TO", 0)
+    def test_agrees_with_exact_values(self, criterion, name, by_counts, problems):
         problem = problems[name]().with_criterion(criterion)
         policy = random_feasible(problem)
         exact = evaluate(problem, policy)
         horizon = {"discounted": 100, "average": 200}.get(criterion)
-        played = evaluate(problem, policy, method="monte-carlo", num_episodes=600, horizon=horizon, rng=2)
+        limits = LongRunLimits(thorough=True, followed_arm_steps=0 if by_counts else np.inf)
+        steps = horizon or problem.criterion.num_steps
+        played = evaluate_within(problem, policy, None, 600, steps, 2, limits)
         assert exact.exact and not played.exact and (played.plug_in_welfare is None) == by_counts
         cut = played.truncation_bound or 0.0
         assert (np.abs(played.unit_values - exact.unit_values) <= 4.5 * played.unit_stderr + cut).all()
@@ -414,7 +411,7 @@ class TestFloors:
 
 class TestDeterminism:
     @pytest.mark.parametrize("criterion", ["average", "finite:9"])
-    def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, criterion, problems, monkeypatch):
+    def test_batch_size_does_not_change_a_deterministic_policy(self, criterion, problems):
         problem = problems["two types"]().with_criterion(criterion)
         first = PriorityPolicy(problem, np.zeros(problem.types.valid.shape))
         for policy in (
@@ -422,12 +419,9 @@ class TestDeterminism:
             TimeVaryingPolicy([first, PriorityPolicy(problem, np.zeros(problem.types.valid.shape), np.inf)]),
         ):
             options = {"num_episodes": 11, "horizon": None if "finite" in criterion else 40, "rng": 5}
-            monkeypatch.setattr(import_module("evenhand.evaluation.rollout"), "BATCH", 10**6)
-            whole = evaluate(problem, policy, **options)
-            monkeypatch.setattr(import_module("evenhand.evaluation.rollout"), "BATCH", 7)
-            parts = evaluate(problem, policy, **options)
+            whole, parts = (simulate(problem, policy, **options, batch_size=size) for size in (10**6, 7))
             assert np.array_equal(whole.returns, parts.returns)
-            assert np.array_equal(whole.unit_served, parts.unit_served)
+            assert np.array_equal(whole.served, parts.served)
 
 
 class TestArguments:

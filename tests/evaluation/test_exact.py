@@ -11,6 +11,8 @@ from evenhand.policies import PriorityPolicy, RoundRobin, random_feasible, worst
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
 from evenhand.solvers import Counts, Joint
 
+from ..conftest import mentions
+
 
 class Shy:
     """A policy's law and nothing else, so that it must be tabulated."""
@@ -74,11 +76,10 @@ def test_a_policy_without_a_law_is_not_for_this(policy):
         exact_values(problem, policy(problem))
 
 
-def test_a_space_too_large_to_tabulate_is_not_for_this(monkeypatch):
+def test_a_space_too_large_to_tabulate_is_refused():
     problem = machine_replacement(num_arms=5)
-    monkeypatch.setattr(exact, "MOST_STATES", 20)
-    with pytest.raises(NotApplicableError):
-        exact_values(problem, worst_first(problem))
+    with pytest.raises(NotApplicableError, check=mentions(21, 20)):
+        exact_values(problem, worst_first(problem), most_states=20)
 
 
 def test_a_space_beyond_doubles_is_not_for_this():

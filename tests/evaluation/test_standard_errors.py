@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.evaluation import CONFIDENCE, standard_error, welfare_error
+from evenhand.evaluation import CONFIDENCE, welfare_error
+from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import Average, Objective, as_welfare
 from evenhand.planning import ScoredPolicy, SolveMethod, Task, choice_of, relax
 from evenhand.planning import mixture_search as mixed
@@ -17,7 +18,7 @@ def weighed(welfare, number):
 
 
 def delta_error(objective, samples):
-    return standard_error(samples @ objective.supergradient(samples.mean(axis=0)))
+    return standard_errors(samples @ objective.supergradient(samples.mean(axis=0)))
 
 
 def misses(welfare, truth, errors, error_of, num_times, num_episodes=50):

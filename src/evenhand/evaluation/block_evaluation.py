@@ -16,8 +16,8 @@ import numpy as np
 
 from evenhand.checks import as_generator, check_memory, check_positive_int
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.evaluation.evaluate import Evaluation, Strata, UnitReturns, estimate
-from evenhand.evaluation.rollout import Play, Rollout, in_batches, play_by_rank, share_of_budget
+from evenhand.evaluation.evaluate import Evaluation, Strata, estimate, truncation_bound
+from evenhand.evaluation.rollout import Play, Rollout, Sums, in_batches, play_by_rank
 from evenhand.kernels.compilation import work_clock
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import rank_tables
@@ -158,16 +158,14 @@ class RankedArms:
         check_memory(16.0 * num_episodes * arms, what, "Use fewer episodes.")
         world, policy = as_generator(rng).spawn(2)
         keys = draw_keys(world, len(weights) + 1)
-        returns, served = np.zeros((2, num_episodes, arms))
-        used = np.zeros((num_episodes, len(self.model.budget)))
+        sums = Sums.zeros((1, num_episodes, arms), len(self.model.budget))
         for rows, stream, tell in in_batches(num_episodes, arms, policy, progress):
             states = first_states(kinds, types.cumulative_initial, keys[0], rows.start, rows.stop - rows.start)
             first = np.zeros(len(states), dtype=np.int32)
             dynamics = Dynamics(kinds, first, types.cumulative, types.rewards[None], types.served)
-            totals = (returns[None, rows], served[rows], used[rows], np.zeros_like(served[rows]))
-            play_by_rank(dynamics, self.tables, states, totals, Play(weights, keys, rows.start, stream, tell))
-        total = float(weights.sum())
-        return Rollout(returns, share_of_budget(self.model.budget, used, total), served / total, len(weights))
+            play = Play(weights, keys, rows.start, stream, tell)
+            play_by_rank(dynamics, self.tables, states, play, sums.of(rows))
+        return sums.rollout(self.model.budget, weights)
 
     def act(self, states: Indices, rng: Rng) -> tuple[Indices, Floats, int]:
         """(arm,) actions for (arm,) states, the use of each resource, and the number of arms that are served.
@@ -226,12 +224,13 @@ def evaluate_blocks(
     counts = model.row_counts
     firsts = np.cumsum(counts) - counts
     returns, served = (np.add.reduceat(each, firsts, axis=1) / counts for each in (rollout.returns, rollout.served))
-    units = UnitReturns(objective_of(model, welfare), True, returns, served, np.zeros(len(counts)))
-    strata = Strata((), np.ones(1), np.array([num_episodes]))
-    beyond, largest = model.criterion.beyond(rollout.horizon), float(np.abs(arms.types.rewards).max())
-    bound = None if beyond is None else beyond * largest
+    units = returns, served, np.zeros(len(counts))
+    bound = truncation_bound(model.criterion, rollout.horizon, float(np.abs(arms.types.rewards).max()))
+    facts: Any = {"plug_in_welfare": None, "truncation_bound": bound, "by_type": True}
+    strata, seconds = Strata((), np.ones(1), np.array([num_episodes])), work_clock() - start
     # Every row is a type.
-    found = estimate(model, rollout, units, strata, bound, work_clock() - start)  # type: ignore[arg-type]
+    given: Any = (model, objective_of(model, welfare), strata, rollout, *units)
+    found = estimate(*given, **facts, seconds=seconds)
     return replace(found, returns=None, episode_weights=None)
 
 

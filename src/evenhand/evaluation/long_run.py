@@ -94,6 +94,9 @@ class LongRunLimits(NamedTuple):
     usual: int = USUAL_AVERAGE_HORIZON
     """Steps with which to begin."""
 
+    followed_arm_steps: float = 3e9
+    """Arm-steps beyond which an exchangeable policy is simulated by counts instead of arm by arm."""
+
 
 class _Player(NamedTuple):
     """A policy to play."""

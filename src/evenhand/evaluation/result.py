@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
-from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
+from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.coupled import Over
@@ -269,10 +269,6 @@ class Evaluation(Shown):
     def lorenz(self) -> tuple[Floats, Floats]:
         """The Lorenz curve: shares of members, poorest first, and the shares of all value that they have."""
         return lorenz_curve(self.members, self.objective.sizes)
-
-    def price_of_fairness(self, reference: "Evaluation") -> float:
-        """The share of the reference's mean value that this policy gives up."""
-        return relative_loss(self.mean, reference.mean)
 
 
 def unit_columns(

@@ -69,11 +69,6 @@ def standard_errors(samples: Floats) -> Floats:
     return np.asarray(samples.std(axis=0, ddof=1) / np.sqrt(len(samples)))
 
 
-def standard_error(samples: Floats) -> float:
-    """Return the standard error of the mean of (sample,) numbers."""
-    return float(standard_errors(samples))
-
-
 def welfare_error(objective: Objective, values: Floats, shares: Floats, samples: Sequence[Floats]) -> float:
     """The standard error of the welfare of estimated values; at a kink, what makes its 95 % interval one.
 

@@ -16,6 +16,7 @@ import numpy as np
 from evenhand import kernels
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInputError
+from evenhand.evaluation.count_simulation import first_counts
 from evenhand.kernels.randomness import bits_at, draw_keys
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.rules import AllocationRule
@@ -157,16 +158,12 @@ class CountWorld(_Copies):
         super().__init__(problem, num_copies, rule, tasks, rng)
         types = problem.types
         self.transitions, self.rewards = np.ascontiguousarray(types.transitions[0]), types.rewards[0].copy()
-        self.initial = types.initial[0]
+        self.initial = types.initial
 
     def restart(self, which: Bools) -> None:
         """Draw tasks and first counts."""
         self.draw_tasks(which)
-        crowd = np.zeros((int(which.sum()), 1, len(self.usage), 1), dtype=np.int64)
-        # All arms in state 0 move once by the initial law, as in `simulation.counts`.
-        crowd[:, 0, 0, 0] = self.num_arms[which]
-        law = np.repeat(self.initial[None, None, None], len(self.usage), axis=1)
-        self.counts[which] = kernels.step_crowds(np.ascontiguousarray(law), crowd, self.keys.next(), 0)[:, 0]
+        self.counts[which] = first_counts(self.initial, self.num_arms[which][:, None], self.keys.next())[:, 0]
 
     def step(self, outputs: Singles) -> Step:
         """Allocate, pay and move, all copies at once."""

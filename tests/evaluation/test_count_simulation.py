@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TooLargeError
 from evenhand.evaluation import exact_values, simulate, simulate_counts
-from evenhand.evaluation.count_simulation import _first_counts
+from evenhand.evaluation.count_simulation import first_counts
 from evenhand.model import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
@@ -88,7 +88,7 @@ def test_composite_policies_play_by_counts():
 
 
 def test_first_counts_have_the_initial_law(small_problem, chi_square):
-    counts = _first_counts(small_problem, 5000, np.uint64(1))
+    counts = first_counts(small_problem.types.initial, np.tile(small_problem.type_counts, (5000, 1)), np.uint64(1))
     assert (counts.sum(axis=2) == small_problem.type_counts).all()
     for kind, law in enumerate(small_problem.types.initial):
         total = counts[:, kind].sum(axis=0)

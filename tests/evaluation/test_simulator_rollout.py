@@ -5,7 +5,6 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TooLargeError
-from evenhand.evaluation import rollout
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible
 
 from ..conftest import mentions
@@ -73,14 +72,13 @@ def test_policies_meet_the_same_numbers():
     assert np.array_equal(left.states[:, 1:][same], right.states[:, 1:][same]) and same.any() and not same.all()
 
 
-def test_all_arms_of_all_episodes_are_sampled_at_once(monkeypatch):
+def test_all_arms_of_a_batch_are_sampled_in_one_call():
     seen = []
     simulator = sampler_of(MACHINES, seen)
     eh.simulate(simulator, never_act(simulator), 10, 6, rng=0)
     assert [len(states) for states, _ in seen] == [40] * 6
     seen.clear()
-    monkeypatch.setattr(rollout, "BATCH", 12)  # three episodes at a time
-    eh.simulate(simulator, never_act(simulator), 10, 6, rng=0)
+    eh.simulate(simulator, never_act(simulator), 10, 6, rng=0, batch_size=12)  # three episodes per batch
     assert [len(states) for states, _ in seen] == [12] * 18 + [4] * 6
 
 
@@ -211,11 +209,10 @@ class TestPaths:
         np.testing.assert_allclose(sums, kept.returns, rtol=1e-12)
         assert (kept.actions.sum(axis=2) <= 2).all() and kept.actions.any()
 
-    def test_batches_and_compiled_steps_keep_the_same(self, monkeypatch):
+    def test_batches_record_the_same_paths(self):
         policy = PriorityPolicy(MACHINES, BY_STATE)
         whole = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True)
-        monkeypatch.setattr(rollout, "BATCH", 8)
-        parts = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True)
+        parts = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True, batch_size=8)
         for name in ("states", "actions", "rewards"):
             assert np.array_equal(getattr(whole, name), getattr(parts, name))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, PolicyError, TooLargeError
-from evenhand.evaluation import exact_values, rollout, simulate
+from evenhand.evaluation import exact_values, simulate
 from evenhand.model import CoupledMDP, MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
@@ -158,24 +158,22 @@ class TestWorld:
         assert np.array_equal(few.returns, many.returns[:5])
 
     @pytest.mark.parametrize(("small_problem", "batch"), crossed(PROBLEMS, [1, 3, 10, 64]), indirect=["small_problem"])
-    def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, small_problem, monkeypatch, batch):
+    def test_batch_size_does_not_change_a_deterministic_policy(self, small_problem, batch):
         whole = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
-        monkeypatch.setattr(rollout, "BATCH", batch)
-        parts = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
+        parts = simulate(small_problem, first_come(small_problem), 21, 8, rng=5, batch_size=batch)
         assert np.array_equal(whole.returns, parts.returns) and np.array_equal(whole.used, parts.used)
 
-    def test_compiled_episodes_are_those_of_single_steps(self, small_problem, monkeypatch):
-        monkeypatch.setattr(rollout, "BATCH", 20 * small_problem.num_arms)
+    def test_compiled_episodes_equal_single_steps(self, small_problem):
+        batch = 20 * small_problem.num_arms
         policy = ExchangeablePriority(small_problem, np.zeros(small_problem.types.valid.shape))
-        slow = simulate(small_problem, StepByStep(policy), 30, 6, rng=5)
-        fast = simulate(small_problem, policy, 30, 6, rng=5)
+        slow = simulate(small_problem, StepByStep(policy), 30, 6, rng=5, batch_size=batch)
+        fast = simulate(small_problem, policy, 30, 6, rng=5, batch_size=batch)
         assert np.array_equal(slow.returns, fast.returns) and np.array_equal(slow.served, fast.served)
         np.testing.assert_allclose(slow.used, fast.used, rtol=1e-13)
 
-    def test_batches_have_memories_of_their_own(self, monkeypatch):
+    def test_each_batch_starts_its_own_actor(self):
         problem = machine_replacement(num_arms=3)
-        monkeypatch.setattr(rollout, "BATCH", 6)
-        played = simulate(problem, RoundRobin(problem), 9, 12, rng=1)
+        played = simulate(problem, RoundRobin(problem), 9, 12, rng=1, batch_size=6)
         assert played.used == pytest.approx(np.ones((9, 1)))
 
     def test_a_policy_may_keep_what_it_saw(self):
@@ -263,10 +261,9 @@ class TestRules:
         with pytest.raises(PolicyError, match=message):
             self.play(5, third_episode)
 
-    def test_overspending_in_a_later_batch_names_its_episode(self, monkeypatch):
-        monkeypatch.setattr(rollout, "BATCH", 6)  # two episodes a batch, ten steps each
+    def test_overspending_in_a_later_batch_names_its_episode(self):
         with pytest.raises(PolicyError, check=mentions("step 0", "episode 2")):
-            self.play(10, np.ones_like)
+            self.play(10, np.ones_like, batch_size=6)  # two episodes per batch, ten steps each
 
     def test_three_tenths_fit_a_budget_of_three_tenths(self, problems):
         problem = problems["tenths"]()
@@ -293,8 +290,7 @@ class TestRules:
         with pytest.raises(TooLargeError, check=mentions(1000000)):
             simulate(problem, worst_first(problem), 10**6, 1)
 
-    def test_progress_rises_within_0_and_1(self, monkeypatch):
-        monkeypatch.setattr(rollout, "BATCH", 6)
-        told = []
-        simulate(self.problem, never_act(self.problem), 6, 40, rng=0, progress=lambda _, share: told.append(share))
-        assert told == sorted(told) and told[0] >= 0 and 0.5 < told[-1] <= 1 and len(told) >= 3
+    def test_progress_rises_within_0_and_1(self):
+        shares = []
+        simulate(self.problem, never_act(self.problem), 6, 40, 0, lambda _, share: shares.append(share), batch_size=6)
+        assert shares == sorted(shares) and shares[0] >= 0 and 0.5 < shares[-1] <= 1 and len(shares) >= 3
