@@ -350,7 +350,7 @@ class TestLaws:
             seen = []
             for world in worlds:
                 step = world.step(np.repeat(each, 6000, axis=0).astype(np.float32))
-                numbers = np.column_stack([world.counts, step.rewards, step.allocation.reshape(6000, -1)])
+                numbers = np.column_stack([world.counts, step.rewards, step.facts["allocation"].reshape(6000, -1)])
                 seen.append(np.hstack([numbers, numbers**2]))
             error = np.sqrt((seen[0].var(axis=0) + seen[1].var(axis=0)) / 6000)
             assert (np.abs(seen[0].mean(axis=0) - seen[1].mean(axis=0)) <= 4.8 * error + 1e-12).all()
@@ -380,9 +380,9 @@ class TestLaws:
         for world in (CountWorld(problem, 4000, rng=1), ArmWorld(sampled(problem), 4000, rng=1)):
             world.restart(np.ones(4000, dtype=bool))
             step = world.step(outputs)
-            flat, rewards = step.allocation.sum(axis=0).reshape(-1), problem.types.rewards[0].reshape(-1)
+            flat, rewards = step.facts["allocation"].sum(axis=0).reshape(-1), problem.types.rewards[0].reshape(-1)
             each = np.repeat(rewards, flat)
-            assert world.moments(step) == pytest.approx((each.mean(), (each**2).mean()))
+            assert step.moments == pytest.approx((each.mean(), (each**2).mean()))
 
 
 def joint(seed):
@@ -427,12 +427,12 @@ class TestBatchedJoint:
     def test_the_chosen_are_served(self):
         env = joint(0)
         env.reset()
-        before = env.states.copy()
+        before = env.world.states.copy()
         *_, infos = env.step(np.array([[0, 1], [2, 3], [1, 1], [3, 0], [2, 1]]))
         assert [info["actions"].tolist() for info in infos] == [
             [1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0],
         ]  # fmt: skip
-        rewards = env.problem.types.rewards[0]
+        rewards = machine_replacement(num_arms=4, budget=2).types.rewards[0]
         for copy, info in enumerate(infos):
             assert np.allclose(info["arm_rewards"], rewards[before[copy], info["actions"]])
 

@@ -8,7 +8,7 @@ the model, so states, actions and returns are those of `simulate` in memory, for
 Values are means over episodes per row, because the arms of a row are alike to the policy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -128,16 +128,22 @@ class RankedArms:
             rows = row, min(row + block_rows, model.num_rows)
             tasks.append((model.row_reader(*rows), None if weights is None else weights[slice(*rows)], *shared))
         parts = pool.map(_score, tasks, [f"rows from {row}" for row in starts])
-        offsets = np.cumsum([0, *(len(part.tables) for part in parts[:-1])]).tolist()
+        tables = [part.tables for part in parts]
+        offsets = np.cumsum([0, *map(len, tables[:-1])]).tolist()
         kinds = [part.kinds + first for part, first in zip(parts, offsets, strict=True)]
         self.model, self.type_of_arm = model, np.concatenate(kinds).astype(np.int32)
-        own, tables = _ranked(parts, ROUNDING if policy.name == "fair-index" else None), [part.tables for part in parts]
+        scores = np.full((sum(map(len, tables)), *np.max([part.scores.shape[1:] for part in parts], axis=0)), -np.inf)
+        preferred = np.zeros(scores.shape, dtype=np.bool_)
+        for first, part in zip(offsets, parts, strict=True):
+            block = (slice(first, first + len(part.tables)), *map(slice, part.scores.shape[1:]))
+            scores[block], preferred[block] = part.scores, part.preferred
         del parts, kinds  # there may be ten million rows
+        ranks = rank_scores(scores, -np.inf, ROUNDING if policy.name == "fair-index" else None)
+        # Cells that are best at the prices precede all others.
+        ranks = np.where((ranks < 0) | preferred, ranks, ranks + int(ranks.max(initial=0)) + 1).astype(np.int32)
+        del scores, preferred
         self.types = ArmTables.stack(tables)
         del tables
-        ranks = np.full(self.types.rewards.shape, -1, dtype=np.int32)
-        for first, block in zip(offsets, own, strict=True):
-            ranks[first : first + len(block), : block.shape[1], : block.shape[2]] = block
         arms = (self.type_of_arm, ranks, self.types.usage, self.types.idle, model.budget * ROOM)
         self.tables = rank_tables(*arms, stop=policy.name == "random")
 
@@ -177,16 +183,6 @@ class RankedArms:
         actions = self.tables.serve(states[None], draw_keys(as_generator(rng), 1)[0])[0]
         cells = self.type_of_arm, states, actions
         return actions, np.asarray(self.types.usage[cells].sum(axis=0)), int(self.types.served[cells].sum())
-
-
-def _ranked(parts: Sequence[_Scored], rounding: float | None) -> list[Indices]:
-    """(block,) ranks of the cells of all blocks, as `rank_scores` gives for all of them together."""
-    ranks = rank_scores(np.concatenate([part.scores.ravel() for part in parts]), -np.inf, rounding)
-    first = np.concatenate([part.preferred.ravel() for part in parts])
-    # Cells that are best at the prices precede all others.
-    ranks = np.where((ranks < 0) | first, ranks, ranks + int(ranks.max(initial=0)) + 1).astype(np.int32)
-    ends = np.cumsum([part.scores.size for part in parts])[:-1]
-    return [block.reshape(part.scores.shape) for block, part in zip(np.split(ranks, ends), parts, strict=True)]
 
 
 def evaluate_blocks(

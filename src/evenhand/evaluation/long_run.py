@@ -98,34 +98,6 @@ class LongRunLimits(NamedTuple):
     """Arm-steps beyond which an exchangeable policy is simulated by counts instead of arm by arm."""
 
 
-class _Player(NamedTuple):
-    """A policy to play."""
-
-    policy: Policy | StatefulPolicy
-    rng: Rng
-    by_counts: bool
-    progress: Progress | None
-
-    def __call__(
-        self, problem: Problem, number: int, steps: int, from_change_to_change: bool, known: Floats | None
-    ) -> Rollout:
-        """One run: by counts, from change to change, or step by step."""
-        rewards, given = None, (number, steps, self.rng, self.progress)
-        if known is not None:
-            assert isinstance(problem, CoupledMDP)
-            rewards = np.stack([known, problem.types.rewards])
-        if not from_change_to_change:
-            play = simulate_counts if self.by_counts else simulate
-            return play(problem, self.policy, *given, rewards=rewards)
-        assert isinstance(problem, CoupledMDP) and isinstance(self.policy, Policy)
-        run = simulate_events(problem, self.policy, *given, rewards)
-        if not self.by_counts:
-            return run
-        assert run.drift is not None
-        returns, served, drift = (mean_by_type(problem, figures) for figures in (run.returns, run.served, run.drift))
-        return replace(run, returns=returns, served=served, drift=drift)
-
-
 def play_long_run(
     problem: Problem,
     policy: Policy | StatefulPolicy,
@@ -151,27 +123,40 @@ def play_long_run(
     Raises:
         NotConvergedError: more steps would be needed than can be played; says how many.
     """
-    play = _Player(policy, rng, by_counts, progress)
     steps, rate, known, share = horizon or limits.usual, 1.0, None, 1
     width = problem.types.valid.size if by_counts else problem.num_arms
     # A step costs at least as much as 3000 of arms if the policy is called at every step.
     least = 3000.0 if by_counts or compiled_tables(policy, problem) is None else 1.0
+
+    def play(problem: Problem) -> Rollout:
+        """One run: by counts, from change to change, or step by step."""
+        rewards, given = None, (number, steps, rng, progress)
+        if known is not None:
+            rewards = np.stack([known, problem.types.rewards])
+        if rate == 1:
+            return (simulate_counts if by_counts else simulate)(problem, policy, *given, rewards=rewards)
+        assert isinstance(problem, CoupledMDP) and isinstance(policy, Policy)
+        run = simulate_events(problem, policy, *given, rewards)
+        if not by_counts:
+            return run
+        assert run.drift is not None
+        returns, served, drift = (mean_by_type(problem, figures) for figures in (run.returns, run.served, run.drift))
+        return replace(run, returns=returns, served=served, drift=drift)
+
     while True:
         number = episodes(max(share * rate * steps, 1.0))
-        rollout = play(problem, number, steps, rate < 1, known)
+        rollout = play(problem)
         found = _settle(problem, rollout.visits)
         plain = known is None
         needed = 0.0 if found is None else found.plain_steps if plain else found.steps
         needed = max(needed, 2.0 * steps if _is_drifting(rollout) else 0.0)
         if limits.thorough and horizon is None and needed <= steps and found is not None:
             other = _elsewhere(problem, found)
-            if other is not None and _disagree(problem, rollout, play(other, number, steps, rate < 1, known)):
+            if other is not None and _disagree(problem, rollout, play(other)):
                 needed = 2.0 * steps
         given = horizon is not None and (known is not None or found is None)
         if needed <= steps or given:
-            forgotten = found is None or found.plain_steps <= steps
-            run = _reported(problem, rollout, known, needed <= steps, forgotten)
-            return _with_truncation(problem, run, found, plain)
+            return _reported(problem, rollout, known, found, needed <= steps)
         if plain and found is not None and needed <= found.plain_steps:
             needed = max(found.steps, steps)
         known = None if found is None else found.gains
@@ -270,24 +255,12 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
     gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
     # n of a usual run is 512; it need not have 2 n steps to the last one.
     runs = [length / 512 * USUAL_AVERAGE_HORIZON for length in lengths.values()]
-    recurrent = np.einsum("ts,tsj->tj", types.initial, doubled) > RESIDUAL
-    spans = np.where(recurrent, ahead, -np.inf).max(axis=1) - np.where(recurrent, ahead, np.inf).min(axis=1)
-    return _Settled(runs[0], runs[1], gains, spans, _worst_states(types.initial, doubled, ahead))
-
-
-def _worst_states(initial: Floats, limit: Floats, ahead: Floats) -> Indices | None:
-    """(type,) the recurrent state of least relative value; None if the long run depends on the start.
-
-    Args:
-        initial: (type, state) probabilities.
-        limit: (type, state, next_state) probabilities in the long run.
-        ahead: (type, state) relative values.
-    """
-    shares = np.einsum("ts,tsj->tj", initial, limit)
-    reached = np.einsum("ts,tsj->tj", initial, limit + np.eye(limit.shape[1])) > 0
-    if np.abs(np.where(reached[..., None], limit - shares[:, None], 0.0)).max() > FORGOTTEN:
-        return None
-    return np.asarray(np.where(shares > RESIDUAL, ahead, np.inf).argmin(axis=1), dtype=np.int32)
+    shares = np.einsum("ts,tsj->tj", types.initial, doubled)
+    recurrent, reached = shares > RESIDUAL, (shares > 0) | (types.initial > 0)
+    worst = np.where(recurrent, ahead, np.inf)
+    spans = np.where(recurrent, ahead, -np.inf).max(axis=1) - worst.min(axis=1)
+    depends = np.abs(np.where(reached[..., None], doubled - shares[:, None], 0.0)).max() > FORGOTTEN
+    return _Settled(runs[0], runs[1], gains, spans, None if depends else worst.argmin(axis=1).astype(np.int32))
 
 
 def _elsewhere(problem: Problem, found: _Settled) -> CoupledMDP | None:
@@ -339,65 +312,42 @@ def _is_drifting(rollout: Rollout) -> bool:
     return bool((np.abs(drift.mean(axis=0)) > limit * error + left_over).any())
 
 
-def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: bool, forgotten: bool) -> LongRun:
-    """The estimates of a run, and the bias that its start may have left.
+def _reported(
+    problem: Problem, rollout: Rollout, known: Floats | None, found: _Settled | None, enough: bool
+) -> LongRun:
+    """Return the estimates of a run, and the bias that its start, truncation and rounding may have left.
 
     Args:
         problem: the problem.
         rollout: the run.
         known: (type, state, action) A, if it was played beside the rewards.
-        enough: whether the run is long enough for A, or for rewards without A.
-        forgotten: whether it is long enough for rewards.
-    """
-    if known is None:
-        drift = 0.0 if enough or rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
-        return LongRun(rollout, rollout.returns, np.broadcast_to(drift, rollout.returns.shape[1:]))
-    played, plain = rollout.returns
-    rollout = replace(rollout, returns=plain)
-    if not enough:
-        drift = 0.0 if rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
-        return LongRun(rollout, played, np.maximum(np.abs((played - plain).mean(axis=0)), drift))
-    if not forgotten:  # rewards would still show the start
-        return LongRun(rollout, played, np.zeros(played.shape[1]))
-    kinds = problem.type_of_arm if played.shape[1] == problem.num_arms else np.arange(problem.num_types)
-    # By types, as a whole: arms of one type are alike, and so is what is reported of them.
-    spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]
-    # Without variance but for rounding A is exact, and rewards may be cut off within a period.
-    least = np.bincount(kinds) * _rounding(played, rollout.horizon) ** 2
-    return LongRun(
-        rollout,
-        np.where((spreads[0] <= np.maximum(spreads[1], least))[kinds], played, plain),
-        np.zeros(played.shape[1]),
-    )
-
-
-def _rounding(estimates: Floats, horizon: int) -> float:
-    """Rounding error of sums over so many steps."""
-    return horizon * float(np.finfo(np.float64).eps) * float(np.abs(estimates).max(initial=0.0))
-
-
-def _with_truncation(problem: Problem, run: LongRun, found: _Settled | None, plain: bool) -> LongRun:
-    """The same with the truncation error, and rounding, as the bias of units without variance over episodes.
-
-    Args:
-        problem: the problem.
-        run: the run.
         found: relative values of single arms, if known.
-        plain: whether rewards were played alone; A has no truncation error.
+        enough: whether the run is long enough for A, or for rewards without A.
     """
-    estimates, horizon = run.estimates, run.rollout.horizon
-    rounding = _rounding(estimates, horizon)
-    if len(estimates) < 2 or not isinstance(problem, CoupledMDP):
-        return run
-    still = estimates.std(axis=0) <= rounding
-    kinds = problem.type_of_arm if estimates.shape[1] == problem.num_arms else np.arange(problem.num_types)
+    horizon, drift = rollout.horizon, 0.0 if rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
+    played, plain = rollout.returns if known is not None else (rollout.returns, rollout.returns)
+    rollout, bias = replace(rollout, returns=plain), np.zeros(plain.shape[1])
+    kinds = problem.type_of_arm if plain.shape[1] == problem.num_arms else np.arange(problem.num_types)
+    rounding = horizon * float(np.finfo(np.float64).eps) * float(np.abs(played).max(initial=0.0))
+    if not enough:
+        bias = np.maximum(np.abs((played - plain).mean(axis=0)), drift)
+    elif found is None or found.plain_steps <= horizon:  # rewards have forgotten the start, too
+        # By types, as a whole: arms of one type are alike, and so are their estimates.
+        spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]
+        # Without variance but for rounding A is exact, and rewards may be cut off within a period.
+        least = np.bincount(kinds) * rounding**2
+        played = np.where((spreads[0] <= np.maximum(spreads[1], least))[kinds], played, plain)
+    if len(played) < 2 or not isinstance(problem, CoupledMDP):
+        return LongRun(rollout, played, bias)
+    # The truncation error, and rounding, of units without variance over episodes.
+    still = played.std(axis=0) <= rounding
     rewards = np.where(problem.types.valid, problem.types.rewards, np.nan)
     ranges = (np.nanmax(rewards, axis=(1, 2)) - np.nanmin(rewards, axis=(1, 2)))[kinds]
-    drifts = run.rollout.drift is not None and np.abs(run.rollout.drift).max(axis=0) > rounding
+    drifts = rollout.drift is not None and np.abs(rollout.drift).max(axis=0) > rounding
     # The span of h is by single arms; a drift shows a period that they have only jointly.
     spans = ranges if found is None else np.maximum(found.spans[kinds], np.where(drifts, ranges, 0.0))
-    truncated = spans / (horizon - horizon // WARM_UP) if plain else 0.0
-    return run._replace(bias=np.maximum(run.bias, np.where(still, np.maximum(truncated, rounding), 0.0)))
+    truncated = spans / (horizon - horizon // WARM_UP) if known is None else 0.0  # A has no truncation error
+    return LongRun(rollout, played, np.maximum(bias, np.where(still, np.maximum(truncated, rounding), 0.0)))
 
 
 def mean_by_type(problem: Problem, figures: Floats) -> Floats:
