@@ -16,7 +16,7 @@ networks are evaluated on the same episodes there.
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -24,7 +24,7 @@ from evenhand.checks import check_positive_int
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling, told_by
 from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError
 from evenhand.learning.network_evaluation import NetworkJudge
-from evenhand.learning.settings import TrainingRun, check_names
+from evenhand.learning.settings import HELPS, TrainingRun, check_names
 from evenhand.learning.worlds import Tasks
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator, check_problem
@@ -159,7 +159,7 @@ train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     ]
 )
 train.__doc__ = "\n".join(
-    [(train.__doc__ or "").rstrip(), *(f"        {each.name}: {each.metadata['help']}" for each in fields(TrainingRun))]
+    [(train.__doc__ or "").rstrip(), *(f"        {name}: {text}" for name, text in HELPS.items())]
 )
 
 
