@@ -266,6 +266,19 @@ def evaluate_within(
     many = num_episodes * (horizon or USUAL_AVERAGE_HORIZON) * played.num_arms > limits.followed_arm_steps
     # Only crowds of equal arms are counts, and only where matrices are known.
     by_counts = many and pooled and plays_by_counts(policy) and isinstance(played, CoupledMDP)
+
+    def play(part: Policy | StatefulPolicy, number: int, stream: Rng, tell: Progress | None) -> LongRun:
+        if played.criterion.fixed_steps(1) is not None:
+            run = (simulate_counts if by_counts else simulate)(played, part, number, horizon, stream, tell)
+            return LongRun(run, run.returns, np.zeros(run.returns.shape[1]))
+
+        def episodes(steps: float) -> int:
+            # About as much work as requested; at least 40 episodes, to estimate their spread.
+            few = min(number, 40)
+            return number if horizon is not None else int(np.clip(number * USUAL_AVERAGE_HORIZON / steps, few, number))
+
+        return play_long_run(played, part, episodes, stream, by_counts, horizon, tell, limits)
+
     strata = Strata.of(policy, num_episodes)
     # A single part plays with the stream that was given, as `simulate` would. Others have streams of their own: parts
     # are not compared here, and common numbers would correlate their errors.
@@ -273,7 +286,7 @@ def evaluate_within(
     streams, runs = [rng] if number == 1 else as_generator(rng).spawn(number), list[LongRun]()
     for part, size, stream in zip(strata.parts, strata.sizes.tolist(), streams, strict=True):
         tell = None if progress is None else part_of(progress, len(runs), number)
-        runs.append(_play_part(played, part, size, horizon, stream, by_counts, tell, limits))
+        runs.append(play(part, size, stream, tell))
     # An average may take fewer episodes.
     strata = strata._replace(sizes=np.array([len(run.estimates) for run in runs]))
     figures = [(run.estimates, run.rollout.served, run.rollout.returns, run.rollout.used) for run in runs]
@@ -336,29 +349,6 @@ class Strata(NamedTuple):
         own = [standard_errors(part) for part in self.split(samples)]
         # Parts are independent: variances add up, each by the square of its share.
         return np.asarray(np.sqrt(np.tensordot(self.shares**2, np.square(own), axes=1)))
-
-
-def _play_part(
-    problem: Problem,
-    policy: Policy | StatefulPolicy,
-    number: int,
-    horizon: int | None,
-    rng: Rng,
-    by_counts: bool,
-    progress: Progress | None,
-    limits: LongRunLimits,
-) -> LongRun:
-    if problem.criterion.fixed_steps(1) is not None:
-        play = simulate_counts if by_counts else simulate
-        rollout = play(problem, policy, number, horizon, rng, progress)
-        return LongRun(rollout, rollout.returns, np.zeros(rollout.returns.shape[1]))
-
-    def episodes(steps: float) -> int:
-        # About as much work as requested; at least 40 episodes, to estimate their spread.
-        few = min(number, 40)
-        return number if horizon is not None else int(np.clip(number * USUAL_AVERAGE_HORIZON / steps, few, number))
-
-    return play_long_run(problem, policy, episodes, rng, by_counts, horizon, progress=progress, limits=limits)
 
 
 def _plug_in(objective: Objective, means: Floats) -> float | None:
