@@ -42,11 +42,11 @@ def simulate_counts(
     Args:
         problem: the problem.
         policy: what allocates, or starts an actor that does; its allocations are checked at every step.
-        num_episodes: how many independent episodes.
+        num_episodes: number of independent episodes.
         horizon: steps per episode; by default the criterion's own (see `simulate`).
         rng: seed or generator; 0 by default, so that the same call gives the same numbers. None for others each time.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        rewards: (type, state, action) what is summed in place of the arms' own rewards; or several such tables (see
+        progress: True shows a bar; a function is called at intervals with the current task and the completed share.
+        rewards: (type, state, action) rewards in place of the arms' own; or several such tables (see
             `simulate`).
         keep_paths: whether to record the counts and allocations of every step.
 
@@ -125,8 +125,8 @@ def first_counts(initial: Floats, numbers: Ints, key: np.uint64) -> Ints:
     # All arms move once, by a single action, from state 0: the kernel of a step then draws the first states, too.
     arms = np.zeros((*numbers.shape, initial.shape[1], 1), dtype=np.int64)
     arms[:, :, 0, 0] = numbers
-    law = np.repeat(initial[:, None, None, :], initial.shape[1], axis=1)
-    return kernels.step_crowds(np.ascontiguousarray(law), arms, key, 0)
+    moves = np.repeat(initial[:, None, None, :], initial.shape[1], axis=1)
+    return kernels.step_crowds(np.ascontiguousarray(moves), arms, key, 0)
 
 
 def checked_allocation(problem: Problem, allocation: Ints, counts: Ints) -> Ints:

@@ -130,7 +130,7 @@ class Case(NamedTuple):
         """Return the case of a policy.
 
         Args:
-            policy: what acts.
+            policy: the policy.
             evaluated: the problem, with the requested criterion and members.
             welfare: how members' values are weighed.
         """
@@ -249,13 +249,13 @@ def evaluate_within(
 
     Args:
         problem: where the policy acts, with the requested criterion and members.
-        policy: what acts.
+        policy: the policy.
         welfare: welfare of the members' values.
         num_episodes: episodes to play.
         horizon: steps per episode; None for as many as an average takes.
         rng: seed or generator.
-        limits: how long a long run may be.
-        progress: called now and then with what is being done and the share done.
+        limits: limits on long runs.
+        progress: called at intervals with the current task and the completed share.
 
     Raises:
         NotConvergedError: more would be needed.

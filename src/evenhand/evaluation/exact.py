@@ -1,10 +1,10 @@
 """Exact values of a policy on the joint or the count space, under every criterion.
 
-A policy given by a table knows its own space. Any other policy whose law on counts is known (`Lawful`) is tabulated
-first: at every count state its possible allocations are the pairs, and their probabilities the policy. Then
+A policy given by a table has its own space. Any other policy whose distribution on counts is known (`Lawful`) is
+tabulated first: at every count state its possible allocations are the pairs, and their probabilities the policy. Then
 
     discounted, average   the occupancy measure of the table, by one linear solve (`solvers.occupancy`)
-    finite:T              forwards from the initial law:  x_{t+1} = P_t^T x_t,   V = sum_{t<T} w_t x_t . r_t
+    finite:T              forwards from the initial distribution:  x_{t+1} = P_t^T x_t,   V = sum_{t<T} w_t x_t . r_t
 
 where the tables of a policy by steps may differ from step to step; one that is shorter than the horizon begins again.
 Choices on the counts of several types, as `solve` gives where these are many, are evaluated without a table: visits are
@@ -90,7 +90,7 @@ def exact_values(problem: CoupledMDP, policy: object, most_states: int = MOST_ST
         most_states: count states, over all distinct steps, up to which a policy that is not a table is tabulated.
 
     Raises:
-        NotApplicableError: the policy's law is not known, or the count space is too large to tabulate it.
+        NotApplicableError: the policy's distribution is not known, or the count space is too large to tabulate it.
         TooLargeError: the tables would not fit.
     """
     if redraw_period(policy) is not None:
@@ -284,16 +284,16 @@ def _forwards(tables: Sequence[_Table], weights: Floats, total: float) -> ExactV
     """Sum rewards, usage and service over the steps, by the distribution of states at each step."""
     first = tables[0]
     values, used, served = (np.zeros(facts.shape[1]) for facts in (first.mdp.rewards, first.usage, first.served))
-    law = first.mdp.initial
+    distribution = first.mdp.initial
     for step, weight in enumerate(weights):
         mdp, usage, serves, _, probabilities = tables[step % len(tables)]
         # Visits of pairs at this step: the distribution of the state, times the probability of the action.
-        visits = np.repeat(law, np.diff(mdp.offsets)) * probabilities
+        visits = np.repeat(distribution, np.diff(mdp.offsets)) * probabilities
         values += weight * (visits @ mdp.rewards)
         used += weight * (visits @ usage)
         served += weight * (visits @ serves)
         # Pairs with the same outcome are put together before they move.
-        law = mdp.kernel.T @ np.bincount(mdp.outcomes, weights=visits, minlength=mdp.kernel.shape[0])
+        distribution = mdp.kernel.T @ np.bincount(mdp.outcomes, weights=visits, minlength=mdp.kernel.shape[0])
     return ExactValues(values, first.by_type, used, served / total)
 
 

@@ -9,7 +9,7 @@ which has the closed classes and the long-run shares of P and no periods, are sq
 with g the long-run mean from each state, whatever the classes, and h the relative values. An arm that follows pi has
 forgotten its start after n/2 steps: a run of 2 n steps, of which the first quarter does not count, has it behind it.
 
-A run that is too short is played again, longer, until the chain of its own visits says that it is long enough, and the
+A run that is too short is played again, longer, until by the chain of its own visits it is long enough, and the
 two halves of what counts differ by no more than chance explains: arms compete for the budget, so that all of them
 together may be slower than each by itself. Arms that mostly stay where they are are played from change to change
 (`simulate_events`), whose cost does not grow with how slow they are. A run of more steps per episode, or
@@ -112,16 +112,16 @@ def play_long_run(
 
     Args:
         problem: the problem, under `average`.
-        policy: what acts.
-        episodes: how many are played, by the steps that have to be simulated of each.
+        policy: the policy.
+        episodes: number of episodes, by the steps that have to be simulated of each.
         rng: seed or generator.
         by_counts: whether crowds are simulated, rather than arms.
         horizon: steps per episode; as many as are needed by default.
-        progress: called now and then with what is being done and the share done.
-        limits: how long it may be.
+        progress: called at intervals with the current task and the completed share.
+        limits: limits on its length.
 
     Raises:
-        NotConvergedError: more steps would be needed than can be played; says how many.
+        NotConvergedError: more steps would be needed than can be simulated; reports the number.
     """
     steps, rate, known, share = horizon or limits.usual, 1.0, None, 1
     width = problem.types.valid.size if by_counts else problem.num_arms
@@ -175,7 +175,7 @@ def plain_steps(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Rng) 
 
     Args:
         problem: the problem, under `average`.
-        policy: what acts.
+        policy: the policy.
         rng: seed or generator.
 
     Raises:
@@ -233,9 +233,9 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
     # Powers of larger chains take too long: there only halves are compared.
     if num_types * float(num_states) ** 2 > 2e7 or float(num_states) ** 3 > 3e8:
         return None
-    law = shares_of(problem, visits)
-    rewards = (law * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)[..., None]
-    chain = np.einsum("tsa,tsaj->tsj", law, types.transitions)
+    chances = shares_of(problem, visits)
+    rewards = (chances * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)[..., None]
+    chain = np.einsum("tsa,tsaj->tsj", chances, types.transitions)
     # States that a type does not have are never left, nor reached.
     chain += np.eye(num_states) * (1 - chain.sum(axis=2, keepdims=True))
     power, sums, number = (np.eye(num_states) + chain) / 2, rewards, 1.0

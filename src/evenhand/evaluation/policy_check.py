@@ -39,8 +39,8 @@ def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0
     Checked: it acts (or starts an actor that does); actions have the shape of the states, exist, and respect the
     budget, in batches of several sizes, in random states and in states reached by acting; the same seed gives the
     same actions; the states it was given are left as they were. If it also allocates by counts, allocations treat
-    every arm once and respect the budget, and any seed gives the same if it says that it is deterministic; if it knows
-    their law, the law is one and its allocations are feasible. If it resumes, it goes on from what it remembered as if
+    every arm once and respect the budget, and any seed gives the same if it is stated to be deterministic; if their
+    distribution is known, it sums to one over feasible allocations. If it resumes, it continues from its memory as if
     it had not been interrupted.
 
     Args:

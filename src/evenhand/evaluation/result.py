@@ -214,7 +214,7 @@ class Evaluation(Shown):
 
     @property
     def floors_missed(self) -> tuple[MissedFloor, ...]:
-        """The units that are served less often than their floor asks for, by more than chance explains."""
+        """The units that are served less often than their floor, by more than chance explains."""
         floors = self.objective.floors
         # Linear programs satisfy constraints to 1e-6; and three standard errors below.
         least = floors * (1 - 1e-6) - 1e-6 - 3 * self.unit_served_stderr
@@ -278,7 +278,7 @@ def unit_columns(
 
     Args:
         problem: whose types or arms the units are.
-        objective: the welfare; it knows how many arms a unit has.
+        objective: the welfare, with the number of arms per unit.
         by_type: whether the units are the types.
         figures: (unit,) figures under their names.
     """

@@ -83,10 +83,10 @@ class Rollout:
     """(episode, step, arm) what it then earned, not weighted; of the first table where several are summed."""
 
     counts: Ints | None = None
-    """(episode, step, type, state) how many arms were in each state, of a simulation of counts with recorded paths."""
+    """(episode, step, type, state) number of arms in each state, of a simulation of counts with recorded paths."""
 
     allocations: Ints | None = None
-    """(episode, step, type, state, action) how many of them got each action."""
+    """(episode, step, type, state, action) number of them that got each action."""
 
     visits: Floats | None = None
     """(type, state, action) weighted visits of all arms and episodes, under `average`; None for a simulator."""
@@ -118,13 +118,13 @@ def simulate(
 
     Args:
         problem: the problem, or a simulator.
-        policy: what acts; its actions are checked at every step.
-        num_episodes: how many independent episodes.
+        policy: the policy; its actions are checked at every step.
+        num_episodes: number of independent episodes.
         horizon: steps per episode; by default the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator; 0 by default, so that the same call gives the same numbers. None for others each time.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        rewards: (type, state, action) what is summed in place of the arms' own rewards; or (table, type, state,
+        progress: True shows a bar; a function is called at intervals with the current task and the completed share.
+        rewards: (type, state, action) rewards in place of the arms' own; or (table, type, state,
             action) several such, and then returns are (table, episode, arm). Not for a simulator.
         keep_paths: whether to record the states, actions and rewards of every step.
         batch_size: arms, over all episodes of a batch, that are simulated together; each batch has its own stream.
@@ -372,7 +372,7 @@ def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTa
     """Tables by which whole episodes of a policy are played in one compiled loop; None if it is called step by step.
 
     Args:
-        policy: what acts.
+        policy: the policy.
         problem: what it plays: tables for other arms or another budget must be checked at every step.
     """
     classes = type(policy).__mro__
@@ -560,11 +560,11 @@ def simulate_events(
 
     Args:
         problem: the problem.
-        policy: what acts.
-        num_episodes: how many independent episodes.
+        policy: the policy.
+        num_episodes: number of independent episodes.
         horizon: steps per episode.
         rng: seed or generator.
-        progress: called now and then with what is being done and the share done.
+        progress: called at intervals with the current task and the completed share.
         rewards: tables of rewards in place of the arms' own; see `simulate`.
         batch_size: arms, over all episodes of a batch, that are simulated together.
 

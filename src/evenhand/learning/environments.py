@@ -1,9 +1,9 @@
 """The world as Gymnasium and Stable-Baselines3 see it.
 
     observation   count proportions and budget shares, S + K numbers in [0, 1]
-    action        what the network says, in [-1, 1]: S A scores, and K shares for priority-sampling
+    action        output of the network, in [-1, 1]: S A scores, and K shares for priority-sampling
     reward        the mean reward of the arms
-    info          allocation (state, action): how many arms got each action, and so how many had each reward.
+    info          allocation (state, action): number of arms that got each action, and so each reward.
                   CountEnv, which follows arms, also has (arm,) states, arm_rewards and arm_returns: where each arm
                   is now, what it got in this step, and what it has had so far, discounted
 
@@ -129,7 +129,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
 
 @dataclass(frozen=True)
 class Scene:
-    """Visible state of a copy: how many arms are in each state, and how many got each action at the last step."""
+    """Visible state of a copy: number of arms in each state, and that got each action at the last step."""
 
     title: str
     """The step, the number of arms, the last reward."""

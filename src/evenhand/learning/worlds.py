@@ -212,11 +212,11 @@ class ArmWorld(_Copies):
     def restart(self, which: Bools) -> None:
         """Draw tasks and first states; the arms of other copies stay as they are."""
         # Arms of copies that go on do not change.
-        kept = ~which[self.copy_of_arm]
+        ongoing = ~which[self.copy_of_arm]
         rng = self.draw_tasks(which)
         fresh = np.repeat(np.flatnonzero(which), self.num_arms[which])
-        copies = np.concatenate([self.copy_of_arm[kept], fresh])
-        states = np.concatenate([self.states[kept], self.simulator.begin(len(fresh), rng)])
+        copies = np.concatenate([self.copy_of_arm[ongoing], fresh])
+        states = np.concatenate([self.states[ongoing], self.simulator.begin(len(fresh), rng)])
         # Arms of one copy stand together; stable, so that those of others keep their order.
         order = np.argsort(copies, kind="stable")
         self.copy_of_arm, self.states = copies[order], states[order]
