@@ -1,4 +1,4 @@
-"""What a policy is worth: exact where it can be, honest errors where not."""
+"""Values of policies: exact if possible, else with standard errors that cover."""
 
 import json
 
@@ -12,7 +12,7 @@ from evenhand.model import Arm, CoupledMDP, Gini, Maximin, MixturePolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 
-from ..conftest import crossed
+from ..conftest import crossed, mentions
 
 FIVE = machine_replacement(num_arms=5)
 PLAY = {"method": "monte-carlo", "num_episodes": 200, "horizon": 60, "rng": 0}
@@ -157,9 +157,9 @@ class TestArguments:
         assert evaluate(FIVE, random_feasible(FIVE), method="exact").exact
         assert not evaluate(FIVE, random_feasible(FIVE), **PLAY).exact
         assert not evaluate(FIVE, RoundRobin(FIVE), **PLAY | {"method": "auto"}).exact
-        with pytest.raises(NotApplicableError):
+        with pytest.raises(NotApplicableError, check=mentions("allocations")):
             evaluate(FIVE, RoundRobin(FIVE), method="exact")
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("method", "guess")):
             evaluate(FIVE, random_feasible(FIVE), method="guess")
 
     @pytest.mark.parametrize("bad", [0, -3, 1.5, True])
@@ -186,7 +186,7 @@ class TestArguments:
 
     @pytest.mark.parametrize("bad", ["ginny:2", "gini:-1", "gini:0.5,0.5"])
     def test_bad_welfare_is_bad_input(self, bad):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("welfare", bad.partition(":")[0])):
             evaluate(FIVE, random_feasible(FIVE), bad)
 
     @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
@@ -194,7 +194,7 @@ class TestArguments:
         arm = build_arm(0, 2, [[0], [1]])
         losing = type(arm)(arm.transitions, arm.rewards - 2, arm.usage, arm.initial)
         problem = CoupledMDP([losing], budget=[1], discount=0.5, counts=[2])
-        with pytest.raises(OutOfDomainError):
+        with pytest.raises(OutOfDomainError, check=mentions("alpha:1", -2.7)):
             evaluate(problem, random_feasible(problem), "alpha:1", **PLAY | {"method": method})
         assert evaluate(problem, random_feasible(problem), "gini:2", **PLAY | {"method": method}).welfare < 0
 
@@ -206,12 +206,12 @@ class TestArguments:
         assert found.welfare == pytest.approx(found.mean) and found.mean > 0
         assert found.plug_in_welfare is None
 
-    def test_a_policy_that_overspends_has_no_value(self):
+    def test_a_policy_that_overspends_is_refused(self):
         richer = machine_replacement(num_arms=5, budget=2)
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("step 0", 2, "resource 0", 1)):
             evaluate(FIVE, worst_first(richer), **PLAY)
 
-    def test_progress_is_told(self):
+    def test_progress_is_reported(self):
         told = []
         evaluate(FIVE, random_feasible(FIVE), **PLAY, progress=lambda what, share: told.append((what, share)))
         assert told and all(what == "playing" and 0 <= share <= 1 for what, share in told)
@@ -251,7 +251,7 @@ class TestFigures:
         assert shares[-1] == held[-1] == 1.0
 
 
-def test_parts_of_a_mixture_count_by_their_shares_however_often_they_are_played():
+def test_parts_of_a_mixture_are_weighted_by_their_shares():
     """Two episodes at the least: five are 3 and 2 of the parts, and not 4.9 and 0.1."""
     arm = Arm(np.ones((1, 2, 1)), [[1.0, 3.0]], [[0], [1]])
     problem = CoupledMDP([arm, arm], [1], 0.95)

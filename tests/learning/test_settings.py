@@ -65,5 +65,5 @@ class TestRefused:
         with pytest.raises(AttributeError):
             TrainingSettings().steps = 3
 
-    def test_lists_are_as_good_as_tuples(self):
+    def test_lists_equal_tuples(self):
         assert TrainingSettings(hidden=[8, 8]) == TrainingSettings(hidden=(8, 8))
