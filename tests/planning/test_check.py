@@ -271,7 +271,7 @@ def test_a_file_that_is_not_sound_is_refused(tmp_path):
 
 def test_what_is_no_model_is_refused_in_words():
     simulator = eh.Simulator(max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("Simulator")):
         eh.check(simulator)
 
 

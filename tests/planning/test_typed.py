@@ -17,7 +17,7 @@ from evenhand.planning import Solution, choose_method, limited_effort, load_poli
 from evenhand.problems import crew_maintenance
 from evenhand.solvers import Counts, TypedChoices
 
-from ..conftest import crossed, slow_after
+from ..conftest import crossed, mentions, slow_after
 
 WELFARES = ["utilitarian", "gini:2", "gini:1.2", "maximin", "maximin:0.3", "leximin"]
 CRITERIA = ["discounted", "average", "finite:3"]
@@ -196,7 +196,7 @@ def test_forged_choices_are_refused(change, tmp_path, monkeypatch, effort):
         monkeypatch.setattr("evenhand.solvers.counts.reduction.np.min_scalar_type", lambda value: np.dtype(np.float64))
     save_policy(problem, forged, path)
     monkeypatch.undo()
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions("x.policy")):
         load_policy(path, problem)
 
 
@@ -211,11 +211,11 @@ def test_choices_beyond_the_budget_are_refused_when_played(tmp_path, monkeypatch
     save_policy(problem, greedy, tmp_path / "x.policy")
     again = load_policy(tmp_path / "x.policy", problem)
     assert np.array_equal(again.allocate(space.states, np.random.default_rng(0)).sum(axis=-1), space.states)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions(3, "crew hours", 2)):
         evaluate(problem, again, num_episodes=5, horizon=5, rng=0, method="monte-carlo")
     for states in (0, 6000):
         monkeypatch.setattr(exact_evaluation, "MOST_STATES", states)
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions(3, "crew hours", 2)):
             exact_values(problem, again)
 
 

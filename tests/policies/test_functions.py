@@ -91,7 +91,7 @@ def test_a_simulator_has_rules_too():
     )
     found = eh.evaluate(pumps, eh.policies.from_function(pumps, oldest), num_episodes=3, horizon=50, rng=0)
     assert found.mean_stderr == 0 and 5 < found.mean < 10  # nothing is random there
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions(3, "resource 0", 1)):
         eh.policies.from_function(pumps, lambda s, rng: np.ones(s.shape, int)).act([0, 0, 0], 0)
 
 
@@ -106,5 +106,5 @@ def test_the_function_cannot_change_the_world(machines):
 
 
 def test_only_functions_are_taken(machines):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("function", "oldest")):
         eh.policies.from_function(machines, "oldest")

@@ -114,7 +114,7 @@ class TestForward:
     )
     def test_layers_that_do_not_fit_are_refused(self, shapes):
         weights, biases = ([np.zeros(shape, np.float32) for shape in group] for group in shapes)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("network", "layers")):
             Network(weights, biases)
 
     @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -240,20 +240,20 @@ def test_changed_rows_are_found(programme):
     plan = programme.plan().plan
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE decisions SET planned = 'run', served = 0 WHERE served = 1"))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan 1")):
         programme.recompute(plan)
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE observations SET state = 'worn' WHERE state = 'broken'"))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan 1")):
         programme.recompute(plan)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan", 9)):
         programme.recompute(9)
 
 
 def test_nobody_takes_part(programme):
     programme.leave(["b1", "b2", "h1", "h2", "v1"], "all sold")
     for asked in (programme.plan, programme.solve):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("step 0")):
             asked()
     assert not programme.needs_solving().needed
 

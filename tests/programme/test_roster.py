@@ -47,9 +47,9 @@ def test_who_does_not_take_part_cannot_leave(programme):
         programme.leave(["b11", "b1", "b1"], "sold")
     assert 'there is no arm "b11". Did you mean "b1"?' in str(raised.value)
     assert 'arm "b1" is given twice' in str(raised.value)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("why", 2000)):
         programme.leave(["b1"], " ")
-    with pytest.raises(TableError):
+    with pytest.raises(TableError, check=mentions("arms")):
         programme.leave([], "sold")
     assert len(programme.arms()) == 5
 
@@ -78,7 +78,7 @@ def test_the_welfare_is_for_the_roster_not_for_the_model(tmp_path):
     rows = [{"arm": name} for name in "abc"]
     with Programme.create(tmp_path / "x.db", model.with_criterion("average"), rows, welfare="gini:0.5,0.3,0.2") as made:
         assert (made.status().welfare, made.status().criterion) == ("gini:0.5,0.3,0.2", "average")
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("gini:0.5,0.5", 2, 3)):
         Programme.create(tmp_path / "y.db", model, rows, welfare="gini:0.5,0.5")
     with pytest.raises(InvalidInputError, check=mentions("seed")):
         Programme.create(tmp_path / "y.db", model, rows, seed=-1)

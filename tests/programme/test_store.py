@@ -32,7 +32,7 @@ def test_events_cannot_be_changed(programme):
 
 
 def test_a_second_programme_at_the_same_place_is_refused(programme, address, pumps, roster):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("programme")):
         Programme.create(address, pumps, roster)
     assert programme.verify().event == 1
 
@@ -43,7 +43,7 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
         tx.execute(text("CREATE TABLE letters (id INTEGER)"))
     with pytest.raises(InvalidInputError, check=mentions("letters")):
         Programme.create(address, pumps, roster)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("evenhand programme create")):
         Programme.open(address)
     store.close()
 
@@ -51,7 +51,7 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
 def test_another_version_of_the_tables_is_refused(programme, address):
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE programme SET version = '9999'"))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(9999, 1)):
         Programme.open(address)
 
 
@@ -104,7 +104,7 @@ def test_files_that_are_no_programme(tmp_path, pumps, roster):
     file = tmp_path / "notes.txt"
     file.write_text("This is not a database, and longer than a header has to be. " * 20)
     for attempt in (lambda: Programme.open(file), lambda: Programme.create(file, pumps, roster)):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("notes.txt")):
             attempt()
     assert file.read_text().startswith("This is not")
     with pytest.raises(InvalidInputError, check=mentions("none")):

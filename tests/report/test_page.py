@@ -370,7 +370,7 @@ def test_it_is_written_wholly_or_not_at_all(
             write_page(comparison_report(comparison, title="other"), path)
     assert path.read_text(encoding="utf-8") == before
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("report.html", "absent")):
         write_page(comparison_report(comparison), tmp_path / "absent" / "report.html")
 
 

@@ -22,6 +22,8 @@ from evenhand.programme import (
     make_token,
 )
 
+from ..conftest import mentions
+
 P = "/v1/programme"
 SEEN = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk"}
 
@@ -123,7 +125,7 @@ def test_every_answer_has_the_headers(client, address):
 
 def test_other_machines_need_a_token():
     for host in ("0.0.0.0", "::", "10.0.0.1", "planner.example"):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions(host, "tokens")):
             Settings(host=host)
     for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
         Settings(host=host)
@@ -287,21 +289,21 @@ def test_token_files(tokens):
 
 def test_token_files_that_are_not_sound(tmp_path):
     file = tmp_path / "tokens"
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(file)):
         Tokens.read(file)
     file.write_text("# nobody\n\n")
     file.chmod(0o600)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(file, "token")):
         Tokens.read(file)
     file.write_text("read a 12\nadmin b " + "0" * 64 + "\n")
     with pytest.raises(InvalidInputError) as error:
         Tokens.read(file)
     assert [fault.line for fault in error.value.faults] == [1, 2]
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("name", "two words", 64)):
         make_token(tmp_path / "new", "read", "two words")
     if os.name == "posix":
         file.chmod(0o666)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions(file, "chmod 600")):
             Tokens.read(file)
 
 

@@ -125,5 +125,5 @@ class TestChecks:
             occupancy_measure(self.mdp, change(random_policy(self.mdp, 0)))
 
     def test_nan_is_refused(self):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("probabilities")):
             occupancy_measure(self.mdp, np.full(self.mdp.num_pairs, np.nan))
