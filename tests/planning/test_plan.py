@@ -167,9 +167,10 @@ class TestEveryKind:
         assert re.search(r"planned for \d+", str(caught.value))
 
     def test_a_type_that_is_gone(self, kind, plan):
-        if kind in ANY_NUMBER and plan.problem.num_types == 2:
-            found = plan.act(TABLE[:1])
-            assert [row.arm for row in found.rows] == ["v4"]
+        if kind not in ANY_NUMBER or plan.problem.num_types != 2:
+            pytest.skip("a plan for these numbers of arms, or for one type")
+        found = plan.act(TABLE[:1])
+        assert [row.arm for row in found.rows] == ["v4"]
 
     def test_another_budget(self, kind, plan):
         nothing = [0.0] * plan.problem.num_resources
