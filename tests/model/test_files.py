@@ -463,7 +463,7 @@ def test_budget_is_compared_with_any_sound_arm(tmp_path):
     assert found == ["arms[0].rewards", "arms[2].usage", "budget"]
 
 
-def test_a_file_with_many_faults_tells_all_of_them(tmp_path):
+def test_a_file_with_many_faults_shows_all_of_them(tmp_path):
     found = toml_faults(
         tmp_path,
         """

@@ -62,7 +62,7 @@ class TestCertificate:
     @pytest.mark.parametrize(
         ("method", "name", "welfare"), crossed(["fluid", "whittle"], SMALL, ["gini:2", "nash", "utilitarian"])
     )
-    def test_the_bound_holds_and_the_estimate_is_no_better_than_the_optimum(self, method, name, welfare):
+    def test_the_bound_holds_and_the_estimate_is_not_better_than_the_optimum(self, method, name, welfare):
         problem = SMALL[name]()
         best = solve(problem, welfare, SolveMethod(tolerance=1e-7))
         found = solve(problem, welfare, method)

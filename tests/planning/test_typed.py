@@ -218,7 +218,7 @@ def test_choices_beyond_the_budget_are_refused_when_evaluated(tmp_path, effort):
 
 class TestDefaults:
     @pytest.mark.slow
-    def test_the_default_crew_is_solved_by_counts_and_told_from_the_start(self):
+    def test_the_default_crew_is_solved_by_counts_and_reported_from_the_start(self):
         problem, told = crew_maintenance(), []
         solution = solve(problem, "gini:2", progress=lambda *news: told.append(news))
         assert (solution.method, solution.gap <= 1e-8) == ("counts", True)

@@ -67,12 +67,12 @@ def test_those_that_treat_arms_alike_are_pooled(machines):
         (lambda s, rng: None, "expected whole numbers"),
     ],
 )
-def test_what_breaks_the_rules_is_told(machines, function, words):
+def test_what_breaks_the_rules_is_reported(machines, function, words):
     with pytest.raises(InvalidInputError, match=words):
         eh.policies.from_function(machines, function).act([[0, 1, 2], [0, 0, 0]], 0)
 
 
-def test_resources_are_told_by_name():
+def test_resources_are_reported_by_name():
     problem = eh.problems.crew_maintenance(num_arms=3)
     greedy = eh.policies.from_function(problem, lambda s, rng: np.full(s.shape, 2))
     with pytest.raises(PolicyError, match=rf"of {problem.resource_names[0]}, whose budget is"):

@@ -36,7 +36,7 @@ def ran(address, pumps):
 
 
 @pytest.mark.parametrize("address", slow_after(1, ["sqlite", "postgresql"]), indirect=True)
-def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
+def test_a_refit_estimates_transitions_and_is_adopted_on_request(ran, pumps):
     before = ran.status().model
     found = ran.refit(trust=0, who="ann", key="r")
     other = ran.refit(trust=1000)

@@ -28,7 +28,7 @@ def test_arms_come_and_go(programme):
     assert numbers_of(programme.arms(step=4))[0] == ("big", "big", 4)
 
 
-def test_all_faults_of_a_roster_are_told(programme):
+def test_all_faults_of_a_roster_are_reported(programme):
     rows = [{"arm": "x", "type": "bigg"}, {"arm": "y", "type": "big", "state": "rusty"}, {"type": "big"}]
     with pytest.raises(TableError) as raised:
         programme.join(rows)
@@ -54,7 +54,7 @@ def test_who_does_not_take_part_cannot_leave(programme):
     assert len(programme.arms()) == 5
 
 
-def test_types_without_names_keep_their_numbers_whoever_takes_part(tmp_path):
+def test_types_without_names_retain_their_numbers(tmp_path):
     plain = Arm([[[1.0], [1.0]]], [[0.0, 1.0]], [[0], [1]])
     richer = Arm([[[1.0], [1.0]]], [[0.0, 2.0]], [[0], [1]])
     model = CoupledMDP([plain, richer], budget=[1], discount=0.9, counts=[3, 3])

@@ -118,7 +118,7 @@ class TestChecks:
             occupancy_measure(self.mdp, np.ones(self.mdp.num_pairs + 1))
 
     @pytest.mark.parametrize("change", [lambda p: 0.5 * p, lambda p: p + 1e-6, lambda p: np.where(p == p[0], -p, p)])
-    def test_what_is_no_policy_is_refused(self, change):
+    def test_an_invalid_policy_is_refused(self, change):
         with pytest.raises(InvalidInputError, check=mentions(1)):
             occupancy_measure(self.mdp, change(random_policy(self.mdp, 0)))
 

@@ -256,7 +256,7 @@ class TestSeveralClosedClasses:
         np.testing.assert_allclose(result.indices, near.indices, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("seed", slow_after(10, range(20)))
-    def test_whoever_is_accepted_solves_the_optimality_equation(self, seed):
+    def test_accepted_arms_solve_the_optimality_equation(self, seed):
         """Just below each index active is best, just above it passive, by value iteration."""
         transitions, rewards = random_arm(seed, 4, "free")
         result = whittle_indices(transitions, rewards, Average())

@@ -47,14 +47,14 @@ def test_typed_rows_stand_in_for_a_file():
     assert read_form(body, MULTIPART).given_table[1] == b"arm,state\nb1,fine"
 
 
-def test_no_table_at_all_is_told():
+def test_no_table_at_all_is_reported():
     body = multipart((b'name="file"; filename=""', b""), (b'name="text"', b"  "))
     with pytest.raises(InvalidInputError, check=mentions("table")):
         read_form(body, MULTIPART).table()
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", MULTIPART])
-def test_what_is_no_form_is_refused(kind):
+def test_an_invalid_form_is_refused(kind):
     file, field = (b'name="file"; filename="a.csv"', b"arm"), (b'name="a"', b"1")
     many_heads = multipart((b'name="a"' + b"\r\nX: y" * 20, b"1"))
     too_much = [multipart(file, file), multipart(*[field] * (FIELDS + 1)), many_heads]
