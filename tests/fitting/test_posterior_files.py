@@ -203,7 +203,7 @@ def test_invalid_arrays_of_a_prior_are_refused(tmp_path, key):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
-def test_invalid_numbers_are_refused(tmp_path, bad):
+def test_numbers_that_are_none_are_refused(tmp_path, bad):
     named, path = a_posterior(), tmp_path / "m.posterior.npz"
     named.posterior.concentration[0, 0, 0, 0] = bad
     path.write_bytes(written(named))
@@ -218,7 +218,7 @@ def test_pickles_are_not_read(tmp_path):
         load_posterior(path)
 
 
-def test_what_is_not_there_or_no_archive_is_reported(tmp_path):
+def test_what_is_not_there_or_no_archive_is_told(tmp_path):
     path = tmp_path / "m.posterior.npz"
     with pytest.raises(InvalidInputError, check=mentions(path)):
         load_posterior(path)

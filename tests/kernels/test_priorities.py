@@ -159,11 +159,11 @@ class TestLaw:
         assert np.array_equal(np.sort(allocations[:, 0, 1]), np.arange(budget + 1))
         assert np.allclose(chances, cut[allocations[:, 0, 1]], rtol=1e-9)
 
-    def test_no_arms_have_one_allocation(self):
+    def test_nobody_has_one_allocation(self):
         allocations, chances = priority_law(*case_of(SCORES, [0, 0, 0], [1, 1], BY_STATE))
         assert not allocations.any() and chances.tolist() == [1.0]
 
-    def test_allocations_longer_than_a_word_are_distinguished(self):
+    def test_allocations_longer_than_a_word_are_told_apart(self):
         """Twelve actions for nine arms in each of two states make numbers of more than 63 bits."""
         scores = np.full((2, 12), 1e-3)
         scores[:, [0, 11]] = 0.4, 0.7

@@ -6,7 +6,7 @@ from evenhand.programme import append, check_text, once
 from ..conftest import mentions
 
 
-def test_the_same_key_returns_the_same_answer_without_a_second_effect(programme):
+def test_asked_again_under_a_key_it_answers_as_before_and_does_nothing_twice(programme):
     table = [{"arm": "b1", "state": "worn"}]
     ways = {
         "observe": lambda key: programme.observe(table, "inspection", key=key),
@@ -24,7 +24,7 @@ def test_the_same_key_returns_the_same_answer_without_a_second_effect(programme)
     assert programme.observe(table, "inspection").event == programme.verify().event
 
 
-def test_a_refused_request_may_be_repeated_under_its_key(programme):
+def test_what_was_refused_may_be_asked_again_under_its_key(programme):
     with pytest.raises(InvalidInputError, check=mentions("row 1", "woorn", "worn")):
         programme.observe([{"arm": "b1", "state": "woorn"}], "inspection", key="k")
     assert programme.observe([{"arm": "b1", "state": "worn"}], "inspection", key="k").observations == 1
@@ -37,7 +37,7 @@ def test_keys_are_short_texts(programme, key):
     assert len(programme.arms()) == 5
 
 
-def test_a_key_is_stored_only_with_its_event(programme):
+def test_a_key_is_kept_only_with_what_was_done(programme):
     with pytest.raises(ZeroDivisionError), programme.store.writing() as tx:
 
         def do():

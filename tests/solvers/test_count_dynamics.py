@@ -174,7 +174,7 @@ def test_distributions_serve_without_splits(name, monkeypatch):
     assert by_laws.upper_bound == pytest.approx(by_splits.upper_bound, rel=1e-11)
 
 
-def test_a_matrix_without_splits_is_reported():
+def test_a_matrix_without_splits_is_told():
     """A cyclic matrix with zeros on its diagonal has none: no row is a mixture of others, nor is a column."""
     matrix = np.array([[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]])
     assert splits.factorise(matrix) is None
@@ -217,7 +217,7 @@ def test_the_plan_takes_the_cheap_roads():
     assert len(pure.extras) == 4
 
 
-def test_work_is_reported_before_it_is_done():
+def test_work_is_told_before_it_is_done():
     problem = machine_replacement(num_arms=1000, budget=100)
     plan = plan_lattice(problem)
     assert plan.num_points == comb(1002, 2)

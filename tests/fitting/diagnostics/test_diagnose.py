@@ -95,7 +95,7 @@ def test_gaps_count_as_visits_and_thin_rows_are_listed() -> None:
     assert mentions("10 times")(found.thin_rows.words)
 
 
-def test_a_log_without_any_move_is_still_reported() -> None:
+def test_a_log_without_any_move_is_still_told() -> None:
     log = simulated(np.stack([WEAR, WEAR]), 4, 1, 0, types=("a", "b"))
     found = diagnosed(log)
     assert found.thin_rows.total == 12

@@ -78,7 +78,7 @@ def test_an_action_that_does_nothing_is_not_said_to_help() -> None:
     assert mentions(0, "3 intervals", "leave 0", "anything 1", 20)(found.words)
 
 
-def test_pairs_that_were_not_seen_are_left_out_and_reported() -> None:
+def test_pairs_that_were_not_seen_are_left_out_and_told() -> None:
     counts = counted_moves(simulated(WEAR, 50, 10, 0, by_chance(0.3))).counts
     counts[0, 2, 0] = 0
     found = effects(counts.sum(axis=3), Rows(counts.astype(float)), NAMES, WORTH, True, np.random.default_rng(0))
