@@ -9,6 +9,7 @@ from evenhand.model import CoupledMDP
 from evenhand.policies import PriorityPolicy
 from evenhand.problems import machine_replacement
 from evenhand.solvers import Joint, PairSampler, solve_weighted
+from evenhand.solvers import joint as joint_module
 
 from ..conftest import mentions
 
@@ -111,10 +112,11 @@ class TestSize:
         with pytest.raises(TooLargeError, check=mentions(num_arms)):
             _ = Joint(problem).mdp
 
-    def test_too_many_pairs_are_refused(self):
+    def test_too_many_pairs_are_refused(self, monkeypatch):
+        monkeypatch.setattr(joint_module, "MOST_PAIRS", 10_000)
         problem = machine_replacement(num_arms=8, budget=8)
         with pytest.raises(TooLargeError, check=mentions("3^8")):
-            _ = Joint(problem, most_pairs=10_000).mdp
+            _ = Joint(problem).mdp
 
     def test_small_problems_are_accepted(self, small_problem):
         assert Joint.accepts(small_problem) is None

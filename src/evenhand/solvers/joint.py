@@ -32,8 +32,6 @@ class Joint:
     """The problem on the product space, one objective an arm."""
 
     problem: CoupledMDP
-    most_pairs: int = MOST_PAIRS
-    """Feasible pairs beyond which a space is refused."""
 
     @classmethod
     def accepts(cls, problem: CoupledMDP) -> str | None:
@@ -99,13 +97,15 @@ class Joint:
             real = types.usage[kind][: types.num_states[kind], : types.num_actions[kind]]
             used = (used[:, None] + real.max(axis=0)).reshape(-1, used.shape[1])
             used = used[(used <= limit).all(axis=1)]
-            if len(used) * float(self.num_states) > self.most_pairs:
-                sizes = f"{_sizes_in_words(self.problem)} and over {self.most_pairs:.2g} feasible pairs"
-                raise TooLargeError(f"the joint space has {sizes}. {_INSTEAD}")
+            if len(used) * float(self.num_states) > MOST_PAIRS:
+                raise TooLargeError(
+                    f"the joint space has {_sizes_in_words(self.problem)} and over {MOST_PAIRS:.2g} feasible pairs. "
+                    f"{_INSTEAD}"
+                )
 
     def _check_growth(self, number: int, arm: int) -> None:
         width = 8.0 * (2 + 2 * self.problem.num_resources) + 2.0 * arm
-        if number > 10 * self.most_pairs or not fits_in_memory(number * width):
+        if number > 10 * MOST_PAIRS or not fits_in_memory(number * width):
             raise TooLargeError(
                 f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs alone would need over "
                 f"{human_bytes(number * width)}. {_INSTEAD}"
