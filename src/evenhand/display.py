@@ -77,6 +77,13 @@ class FieldDocs:
         return self.whole
 
 
+def argument_helps(documented: Callable[..., Any]) -> dict[str, str]:
+    """Return the Args of a Google-style docstring by name, each as one line."""
+    section = re.search(r"^Args:\n((?:(?: .*)?\n?)*)", inspect.getdoc(documented) or "", re.MULTILINE)
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", "" if section is None else section[1], re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
 class ShownPolicy(Shown):
     """A policy in one line, and as HTML."""
 

@@ -22,7 +22,7 @@ def test_widths_cuts_and_quantiles() -> None:
     assert cut(np.array([1.0, 1.0, 2.0]), "quantile:10").codes.tolist()[:2] == [0, 0]
 
 
-def test_a_bin_that_nobody_is_in_is_no_state() -> None:
+def test_an_empty_bin_is_not_a_state() -> None:
     assert cut(np.array([1.0, 101.0]), 10).names == ("0–10", "100–110")
 
 

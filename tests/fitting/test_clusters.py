@@ -181,7 +181,7 @@ def test_members_are_written_and_the_log_gets_their_types(tmp_path):
     assert [row["type"] for row in rows] == [found.names[kind] for kind in found.type_of]
     assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
     assert found.to_dict()["members"][1]["type"] == "type 2"
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("log")):
         found.relabelled(as_log([[0, 1]]))
 
 

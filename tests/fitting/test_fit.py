@@ -91,7 +91,7 @@ def test_nothing_is_written_where_something_was_never_seen(tmp_path: Path) -> No
     with pytest.raises(ModelError, check=mentions("poor", "overhaul")):
         found.save(tmp_path / "vans.toml")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("vans.xml", ".toml", "xml")):
         fitted().save(tmp_path / "vans.xml")
     assert not list(tmp_path.iterdir())
 

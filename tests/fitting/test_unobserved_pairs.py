@@ -128,7 +128,7 @@ def test_states_that_only_get_worse():
         assert (told[0, :, 0][below] == 0).all()
     with pytest.raises(TableError, check=mentions("2 steps")):  # no path of idle steps leads back
         fitted(rows_of("poor - good good fair.mend good"), only_worse=True)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("only_worse")):
         fitted(states=None, only_worse=True)
 
 

@@ -72,7 +72,7 @@ def test_a_finite_horizon_is_not_another():
     "text", ["finite", "finite:", "finite:0", "finite:-1", "finite:2.5", "average:1", "discounted:2"]
 )
 def test_texts_that_are_refused(text):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(f"'{text}'")):
         parse_criterion(text, 0.9)
 
 
@@ -81,5 +81,5 @@ def test_words_for_what_is_unknown():
         parse_criterion("avrage", 0.9)
     with pytest.raises(InvalidInputError, check=mentions("1 goes")):
         parse_criterion("discounted", 1.0)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("criterion", 3)):
         as_criterion(3, 0.9)

@@ -463,7 +463,7 @@ def test_budget_is_compared_with_any_sound_arm(tmp_path):
     assert found == ["arms[0].rewards", "arms[2].usage", "budget"]
 
 
-def test_a_file_with_many_faults_tells_all_of_them(tmp_path):
+def test_a_file_with_many_faults_shows_all_of_them(tmp_path):
     found = toml_faults(
         tmp_path,
         """
@@ -795,5 +795,5 @@ def test_places_that_cannot_be_written(tmp_path):
 def test_empty_rows_are_faults():
     """Found by requests made from the description of the service: no row, and none expected."""
     arm = {"rewards": [[1.0, 2.0], [3.0]], "usage": [None, []], "transitions": [[], [[], [1.0]]]}
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("arms[0].transitions[0]", "arms[0].transitions[1]")):
         load(io.BytesIO(json.dumps({"discount": 0.9, "budget": [0.0], "arms": [arm]}).encode()), "json")

@@ -117,11 +117,11 @@ class TestKindsOfTables:
         assert message in str(caught.value)
 
     def test_no_such_file(self, tmp_path):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("none.csv")):
             read_table(tmp_path / "none.csv")
 
     def test_something_else(self):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("states", "int")):
             as_table(7)
 
 
@@ -204,7 +204,7 @@ class TestStates:
 
     @pytest.mark.parametrize("states", [[0, 1], [0, 0, 2], [0, 0, -1], np.zeros((2, 3), dtype=int)], ids=str)
     def test_that_do_not_fit(self, states):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("states")):
             find_arms(fleet(), states)
 
 

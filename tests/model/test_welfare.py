@@ -192,7 +192,7 @@ class TestEveryWelfare:
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
     def test_refuses_what_is_not_a_number(self, make, bad):
         for ask in (make(2), make(2).supergradient, make(2).check_domain):
-            with pytest.raises(InvalidInputError):
+            with pytest.raises(InvalidInputError, check=mentions("values", str(bad))):
                 ask([1.0, bad])
 
     @EVERY

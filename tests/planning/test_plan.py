@@ -167,9 +167,10 @@ class TestEveryKind:
         assert re.search(r"planned for \d+", str(caught.value))
 
     def test_a_type_that_is_gone(self, kind, plan):
-        if kind in ANY_NUMBER and plan.problem.num_types == 2:
-            found = plan.act(TABLE[:1])
-            assert [row.arm for row in found.rows] == ["v4"]
+        if kind not in ANY_NUMBER or plan.problem.num_types != 2:
+            pytest.skip("a plan for these numbers of arms, or for one type")
+        found = plan.act(TABLE[:1])
+        assert [row.arm for row in found.rows] == ["v4"]
 
     def test_another_budget(self, kind, plan):
         nothing = [0.0] * plan.problem.num_resources
@@ -344,7 +345,7 @@ class TestMixtures:
         for wrong in (0, 4, "1", True):
             with pytest.raises(InvalidInputError, check=mentions(1, 3)):
                 plan.act(TABLE, part=wrong)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=lambda error: error.argument == "part"):
             Plan(whittle(MACHINES), MACHINES).act(MACHINE_TABLE, part=1)
 
     def test_names_of_parts_follow_the_shares(self):
@@ -448,7 +449,7 @@ class TestFiles:
             for name, body in (parts | {"manifest.json": json.dumps(manifest).encode()}).items():
                 file.writestr(name, body)
         assert load_policy(path, MACHINES)
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("old.zip", "load_policy")):
             load_plan(path)
 
     def test_as_bytes_and_streams(self):
@@ -457,7 +458,7 @@ class TestFiles:
         for source in (stream.getvalue(), io.BytesIO(stream.getvalue())):
             assert load_plan(source).problem == MACHINES
             assert isinstance(load_policy(source, MACHINES), type(solution.policy))
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("plan")):
             load_plan(stream.getvalue()[:100])
 
     @pytest.mark.parametrize("hashes", [[], {"other": "x"}, {"model.npz": "0" * 64}], ids=str)
@@ -470,7 +471,7 @@ class TestFiles:
         with zipfile.ZipFile(path, "w") as file:
             for name, body in (parts | {"manifest.json": json.dumps(manifest).encode()}).items():
                 file.writestr(name, body)
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("plan.zip", "manifest")):
             load_plan(path)
 
     def test_whose_model_would_fill_the_memory_is_not_unpacked(self, tmp_path, monkeypatch):

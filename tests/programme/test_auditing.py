@@ -147,13 +147,13 @@ def test_spans_that_are_not_there_are_refused(run, tmp_path, pumps, roster):
     for asked in ((0, 9), (3, 1), (-1, 2)):
         with pytest.raises(InvalidInputError, check=mentions("step")):
             run.audit(*asked)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("event", 13, 10000)):
         run.audit(event=10_000)
     with pytest.raises(InvalidInputError, check=mentions("level")):
         run.audit(level=1.5)
     with (
         Programme.create(tmp_path / "new.db", pumps, roster) as new,
-        pytest.raises(InvalidInputError),
+        pytest.raises(InvalidInputError, check=mentions("audit")),
     ):
         new.audit()
 

@@ -252,7 +252,7 @@ def test_a_fit_is_declined_with_a_reason_and_not_offered_again(worn, pumps):
     assert worn.adopt(fit.id).adopted_event  # it was compared with the model in use, and may be taken after all
 
 
-def test_bounds_are_kept_and_every_fault_is_told(programme, address):
+def test_bounds_are_stored_and_every_fault_is_reported(programme, address):
     usual = programme.bounds()
     assert (usual.change, usual.gap, usual.level, usual.records) == (0.1, 0.02, 0.01, 100)
     with pytest.raises(InvalidInputError) as error:
@@ -300,7 +300,7 @@ def test_commands_tell_what_drifted_and_what_to_do(worn, address, monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["sqlite"], indirect=True)
-def test_no_command_tells_the_password_of_the_database(worn, address):
+def test_no_command_shows_the_password_of_the_database(worn, address):
     """What is told goes into logs: the address is as the store tells it, not as it was typed."""
     _, fit = worn.offer_refit()
     for words in (["status"], ["plan", "--json"], ["plan", "--quiet"], ["refits"], ["events"], ["refit", "--quiet"]):

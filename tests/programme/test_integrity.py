@@ -280,7 +280,7 @@ def test_a_head_that_was_replaced_is_refused(ran, tmp_path):
     ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
     present = ran.verify()
     for forged in (present, Head(present.event, present.chain, signed.signature), present.signed(b"another secret!!")):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("head", "key")):
             ran.verify(forged, key=SECRET)
 
 

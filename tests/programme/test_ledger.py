@@ -25,7 +25,7 @@ def test_asked_again_under_a_key_it_answers_as_before_and_does_nothing_twice(pro
 
 
 def test_what_was_refused_may_be_asked_again_under_its_key(programme):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("row 1", "woorn", "worn")):
         programme.observe([{"arm": "b1", "state": "woorn"}], "inspection", key="k")
     assert programme.observe([{"arm": "b1", "state": "worn"}], "inspection", key="k").observations == 1
 
@@ -52,7 +52,7 @@ def test_a_key_is_kept_only_with_what_was_done(programme):
 
 @pytest.mark.parametrize("who", ["a\0b", "\ud800", "x" * 2001])
 def test_who_does_something_is_a_text_on_both_databases(programme, who):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("who", 2000)):
         programme.observe([{"arm": "b1", "state": "worn"}], "rounds", who=who)
     assert programme.verify().event == 1
 

@@ -162,7 +162,7 @@ def test_an_arm_never_seen_begins_as_the_model_says(programme, pumps):
     assert row.chance == pytest.approx(law.max())
 
 
-def test_records_are_kept_beside_older_ones(programme):
+def test_records_are_stored_beside_older_ones(programme):
     for _ in range(2):
         programme.accept(programme.plan().plan)
     told = programme.record([{"arm": "b1", "action": "oil", "step": 0, "reward": 0.5}], "crew")
@@ -240,25 +240,25 @@ def test_changed_rows_are_found(programme):
     plan = programme.plan().plan
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE decisions SET planned = 'run', served = 0 WHERE served = 1"))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan 1")):
         programme.recompute(plan)
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE observations SET state = 'worn' WHERE state = 'broken'"))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan 1")):
         programme.recompute(plan)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan", 9)):
         programme.recompute(9)
 
 
-def test_nobody_takes_part(programme):
+def test_no_arm_takes_part(programme):
     programme.leave(["b1", "b2", "h1", "h2", "v1"], "all sold")
     for asked in (programme.plan, programme.solve):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("step 0")):
             asked()
     assert not programme.needs_solving().needed
 
 
-def test_a_history_tells_what_was_expected(programme, pumps):
+def test_a_history_shows_what_was_expected(programme, pumps):
     plan = programme.plan_of(programme.plan().plan)
     programme.accept(plan.id, [{"arm": "h2", "action": "run", "why": "no crew"}], who="bob")
     programme.observe([{"arm": "h2", "state": "broken"}], "rounds")

@@ -117,7 +117,7 @@ class TestGroups:
 
 
 class TestFloors:
-    def test_who_misses_them_is_told(self, towns):
+    def test_missed_floors_are_reported(self, towns):
         text, _ = shown(side_by_side(towns, "equal-resources", "never-act"))
         assert re.search(r"Floor missed: never-act: type 1 is served 0.0.% of the time, and must be 25.0.%", text)
 

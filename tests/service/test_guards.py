@@ -22,6 +22,8 @@ from evenhand.programme import (
     make_token,
 )
 
+from ..conftest import mentions
+
 P = "/v1/programme"
 SEEN = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk"}
 
@@ -60,7 +62,7 @@ def test_names_made_to_point_here(client, host):
     assert client.get(P, headers={"Host": host}).status_code == 421
 
 
-def test_names_that_are_told(programme, serving):
+def test_names_that_are_reported(programme, serving):
     client = serving(programme, names=("planner.example",))
     assert client.get(P, headers={"Host": "Planner.example:8000"}).status_code == 200
 
@@ -123,7 +125,7 @@ def test_every_answer_has_the_headers(client, address):
 
 def test_other_machines_need_a_token():
     for host in ("0.0.0.0", "::", "10.0.0.1", "planner.example"):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions(host, "tokens")):
             Settings(host=host)
     for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
         Settings(host=host)
@@ -145,7 +147,7 @@ def test_roles(programme, serving, tokens):
     assert programme.events()[-1].who == "Ada (may-write)"
 
 
-def test_a_token_that_is_nobodys(programme, serving, tokens):
+def test_an_unknown_token(programme, serving, tokens):
     client = serving(programme, tokens=Tokens.read(tokens[0]))
     answers = [client.get(P, headers=bearer(f"evenhand_{guess}")).status_code for guess in range(25)]
     assert answers[0] == 401
@@ -287,21 +289,21 @@ def test_token_files(tokens):
 
 def test_token_files_that_are_not_sound(tmp_path):
     file = tmp_path / "tokens"
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(file)):
         Tokens.read(file)
     file.write_text("# nobody\n\n")
     file.chmod(0o600)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(file, "token")):
         Tokens.read(file)
     file.write_text("read a 12\nadmin b " + "0" * 64 + "\n")
     with pytest.raises(InvalidInputError) as error:
         Tokens.read(file)
     assert [fault.line for fault in error.value.faults] == [1, 2]
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("name", "two words", 64)):
         make_token(tmp_path / "new", "read", "two words")
     if os.name == "posix":
         file.chmod(0o666)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions(file, "chmod 600")):
             Tokens.read(file)
 
 
@@ -384,7 +386,7 @@ async def _never(scope, receive, send):
     raise AssertionError("the application was asked")
 
 
-def test_who_asks_too_often_waits(programme, serving):
+def test_too_many_requests_have_to_wait(programme, serving):
     client = serving(programme, rate=0.5, burst=3)
     answers = [client.get("/healthz") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
@@ -404,7 +406,7 @@ def test_a_bucket_fills():
 # Logs and counts
 
 
-def test_logs_name_nobody(client, caplog):
+def test_logs_contain_no_names(client, caplog):
     with caplog.at_level("INFO", logger="evenhand.programme.api"):
         client.get(f"{P}/arms", params={"step": 1})
         client.delete(f"{P}/arms", params={"arm": "Ada Lovelace", "why": "ill"})

@@ -10,6 +10,7 @@ from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model import Arm, CoupledMDP, usable_amount
 from evenhand.solvers import InMemory, solve_blocks, solve_fluid, solve_opening
 
+from ..conftest import mentions
 from ..oracles.problems import seeded_problem
 from ..oracles.product_space_lp import read_problem
 
@@ -139,7 +140,7 @@ class TestAnotherBudget:
             def act(self, states, rng):
                 return np.ones_like(states)
 
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions(9, "resource 0", 2)):
             eh.evaluate(self.problem, Reckless(), "utilitarian", num_episodes=2, horizon=3)
 
 

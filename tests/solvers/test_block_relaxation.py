@@ -15,6 +15,8 @@ from evenhand.parallel import Pool
 from evenhand.problems import random_coupled
 from evenhand.solvers import InMemory, solve_blocks, solve_fluid
 
+from ..conftest import mentions
+
 pytestmark = pytest.mark.xdist_group("ray")
 
 WELFARES = ["gini:2", "gini:half=0.75", "utilitarian", "nash", "alpha:0.5", "maximin", "maximin:0.01", "leximin"]
@@ -151,9 +153,9 @@ def test_a_killed_worker_changes_nothing(workers, request):
 
 
 def test_invalid_arguments():
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("tolerance", 2.0)):
         solved(problem_of(4), "gini:2", tolerance=2.0)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("backend", "moon")):
         solved(problem_of(4), "gini:2", backend="moon")
 
 

@@ -404,7 +404,7 @@ def test_a_long_horizon_tends_to_the_endless_ones():
     assert apart_by[0] > 5 * apart_by[1] > 25 * apart_by[2]
 
 
-def test_finite_tells_its_steps():
+def test_finite_shows_its_steps():
     seen: list[tuple[int, float]] = []
     plan = plan_lattice(machine_replacement(num_arms=10, budget=1).with_criterion("finite:4"))
     optimum = solve_counts(plan, np.ones(3) / 3, progress=lambda number, gap: seen.append((number, gap)))

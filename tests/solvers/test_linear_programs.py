@@ -331,7 +331,7 @@ def test_a_program_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch)
         gini_lp(mdp, geometric(3))
 
 
-def test_time_is_told_and_limited() -> None:
+def test_time_is_reported_and_limited() -> None:
     mdp = Joint(machine_replacement(num_arms=5)).mdp
     with pytest.raises(NotConvergedError):
         gini_lp(mdp, geometric(5), time_limit=1e-6)
@@ -386,7 +386,7 @@ def test_door_says_in_words_why_there_is_no_optimum(algorithm: Algorithm) -> Non
     with pytest.raises(InvalidInputError, check=mentions("contradict")):
         solve_program(infeasible, algorithm=algorithm)
     unbounded = program([1, 1], [[1, -1]], [-INF], [1])
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("linear program")):
         solve_program(unbounded, algorithm=algorithm)
 
 

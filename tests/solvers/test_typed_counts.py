@@ -134,7 +134,7 @@ def test_compiled_and_numpy_choose_the_same(seed):
     assert np.array_equal(picks, same)  # a tie is one to both: the first is kept
 
 
-def test_of_equal_decisions_the_first_is_kept():
+def test_of_equal_decisions_the_first_is_chosen():
     """Nothing is gained and nothing is worth anything: everybody stays idle, in the cheapest way."""
     problem = crew_maintenance(num_arms=4, num_types=2)
     for kernel in ("numpy", "compiled"):
@@ -339,7 +339,7 @@ class TestPlans:
         with pytest.raises(TooLargeError):
             plan.check()
 
-    def test_memory_is_told_about_right(self):
+    def test_memory_is_reported_about_right(self):
         """The boxes of values and the laws, counted by hand for one problem."""
         plan = plan_types(crew_maintenance(num_arms=10))
         made = Operators(plan)

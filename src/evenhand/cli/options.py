@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.arguments import ModelSource
-from evenhand.learning.settings import TrainingSettings
+from evenhand.learning.settings import CHOICES, HELPS, TrainingSettings
 
 if TYPE_CHECKING:
     from evenhand.report.summary import Summary
@@ -256,9 +256,9 @@ _WRITTEN: dict[str, dict[str, Any]] = {
 def _option_of(setting: Field[Any]) -> Callable[[Command], Command]:
     """The option of one setting."""
     name = {"architecture": "network"}.get(setting.name, setting.name).replace("_", "-")
-    details: dict[str, Any] = {"default": setting.default, "show_default": True, "help": setting.metadata["help"]}
-    if setting.metadata["choices"]:
-        details["type"] = click.Choice(setting.metadata["choices"])
+    details: dict[str, Any] = {"default": setting.default, "show_default": True, "help": HELPS[setting.name]}
+    if setting.name in CHOICES:
+        details["type"] = click.Choice(CHOICES[setting.name])
     elif setting.type is int:
         details["type"] = click.IntRange(min=0 if setting.name == "seed" else 1)
     details |= _WRITTEN.get(setting.name, {})

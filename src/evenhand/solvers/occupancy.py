@@ -58,13 +58,14 @@ SELDOM = 1e-10
 # -- from a policy to its visits --------------------------------------------------------------------------------------
 
 
-def occupancy_measure(mdp: TabularMDP, probabilities: Floats) -> Floats:
+def occupancy_measure(mdp: TabularMDP, probabilities: Floats, dense_up_to: int = DENSE_UP_TO) -> Floats:
     """The visits to each pair, by the criterion's weights of time.
 
     Args:
         mdp: the problem.
         probabilities: (pair,) the policy, which sums to 1 over the pairs of each state; (step, pair) where the
             criterion has a number of steps, and (pair,) there for the same at every step.
+        dense_up_to: states up to which the system is solved directly, unless the total weight of time is large.
 
     Returns:
         (pair,) visits; (step, pair) where the criterion has a number of steps.
@@ -76,7 +77,7 @@ def occupancy_measure(mdp: TabularMDP, probabilities: Floats) -> Floats:
     choose = sparse.csr_array((probabilities, mdp.outcomes, mdp.offsets), shape=(mdp.num_states, mdp.kernel.shape[0]))
     criterion, initial = mdp.criterion, mdp.initial
     # Where the total is large, so is what a residual does to values.
-    direct = CLASSES_UP_TO if not criterion.contracts or criterion.total > LARGE_TOTAL else DENSE_UP_TO
+    direct = CLASSES_UP_TO if not criterion.contracts or criterion.total > LARGE_TOTAL else dense_up_to
     if mdp.num_states <= direct:
         chain = Elimination(_chain(mdp, choose), criterion.factor)
         visits = chain.visits(initial) if criterion.contracts else chain.shares(initial)

@@ -136,12 +136,7 @@ def decision_rules(policy: object, problem: CoupledMDP, max_states: int) -> list
     Raises:
         NotApplicableError: the distribution of actions is not known, or the space is too large.
     """
-
-    def write(step: object, number: int) -> tuple[bool, DecisionRule]:
-        rule = _rule(step, problem, max_states // number)
-        return rule.by_type, rule
-
-    return rules_by_step(policy, problem, write)[1]
+    return rules_by_step(policy, problem, lambda step, number: _rule(step, problem, max_states // number))
 
 
 def _rule(policy: object, problem: CoupledMDP, max_states: int) -> DecisionRule:
@@ -255,6 +250,5 @@ def simulate_scenarios(
         episodes = own.shape[1]
         states = first_states(type_of_arm, tables.cumulative_initial, keys[0], play.first, episodes)
         used, other = np.zeros((episodes, problem.num_resources)), np.zeros((2, *own.shape[1:]))
-        sums = Sums(own, other[0], used, other[1], np.zeros(problem.types.valid.shape), None)
-        play_batch(problem, policy, world, states, play, sums)
+        play_batch(problem, policy, world, states, play, Sums(own, other[0], used, other[1]))
     return returns

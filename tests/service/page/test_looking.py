@@ -73,7 +73,7 @@ def test_a_model_is_adopted_when_that_is_confirmed_and_there_is_a_way_back(ran, 
 
 
 @pytest.mark.slow
-def test_a_model_that_is_offered_is_told_on_every_view_and_declined_with_a_reason(ran, serving):
+def test_a_model_that_is_offered_is_reported_on_every_view_and_declined_with_a_reason(ran, serving):
     client, model = serving(ran), ran.status().model
     assert "no longer fits" not in look(client, "/")
     fit = ran.refit(seconds=0.1, who="server", why=["arms do not move as the model says", "faster wear"])
@@ -94,7 +94,7 @@ def test_a_model_that_is_offered_is_told_on_every_view_and_declined_with_a_reaso
     assert ran.events()[-1].body == {"refit": fit.id, "why": "a bad winter"}
 
 
-def test_a_name_that_is_almost_taken_is_asked_about(client, programme):
+def test_a_name_close_to_an_existing_one_needs_confirmation(client, programme):
     form = {"how": "one", "arm": " B1", "kind": "0", "state": "fine", "who": "Ada"}
     asked = send(client, "/arms/join", form)
     assert asked.status_code == 409
@@ -213,7 +213,7 @@ def test_what_was_supposed_is_there_when_one_comes_back(ran, serving):
     assert "(today 3)" in look(client, "/what-if")
 
 
-def test_a_name_that_was_typed_is_told_and_not_asked_again(client):
+def test_a_typed_name_is_shown_and_remembered(client):
     assert "the log as" not in look(client, "/arms")
     send(client, "/arms/seen", {"arm": "b1", "state": "worn", "step": "0", "source": "phone", "who": "Ada"})
     assert "log as Ada" in look(client, "/arms/one?arm=b1")
