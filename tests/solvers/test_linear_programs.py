@@ -31,6 +31,7 @@ from evenhand.solvers import (
     solve_weighted,
     values,
 )
+from evenhand.solvers.highs import LinearOptimum
 from evenhand.typing import Floats
 from paper.program_sizes import paper_count_lp_size, paper_gini_lp_size
 
@@ -164,7 +165,6 @@ def test_count_lp_weighs_types() -> None:
     assert solution.objective == pytest.approx(solve_weighted(mdp, weights).lower_bound, abs=1e-7)
     assert solution.rank_duals is None
     assert solution.arm_duals is None
-    np.testing.assert_array_equal(solution.supporting_weights, weights)
 
 
 def test_negative_and_large_rewards_only_change_the_unit() -> None:
@@ -220,9 +220,11 @@ def test_upper_bound_holds_whatever_the_solver_says(seed: int, noise: float) -> 
     assignment = doubly_stochastic(rng.normal(size=(3, 3)))
     guess = noise * rng.normal(size=mdp.num_states)
     flow = linear_programs._flow(mdp)
-    lie = linear_programs._certify(mdp, flow, rng.random(mdp.num_pairs), weights @ assignment, 0.0, guess)
-    assert lie.upper_bound >= best - 1e-9
-    assert np.sort(lie.values) @ weights <= best + 1e-6
+    claimed = LinearOptimum(rng.random(mdp.num_pairs), guess, 0.0)
+    stub = program([0.0], [[0.0]], [0.0], [0.0])
+    found = linear_programs._certify(mdp, flow, stub, claimed, 1.0, weights @ assignment, 0.0, (0.0, 0.0, 0.0))
+    assert found.upper_bound >= best - 1e-9
+    assert np.sort(found.values) @ weights <= best + 1e-6
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 6), scale=st.sampled_from([0.0, 1e-9, 1.0, 100.0]))
@@ -342,14 +344,6 @@ def test_time_is_told_and_limited() -> None:
     assert min(seconds.values()) > 0
 
 
-def test_number_of_threads_may_change_from_call_to_call() -> None:
-    mdp = heterogeneous(0)
-    found = [gini_lp(mdp, geometric(3), threads=number).objective for number in (1, 2, None, 1)]
-    assert np.ptp(found) < 1e-7
-    with pytest.raises(InvalidInputError, check=mentions("threads")):
-        gini_lp(mdp, geometric(3), threads=0)
-
-
 # ----------------------------------------------------------------------------------------------------- the door
 
 
@@ -377,7 +371,6 @@ def test_door_gives_optimum_and_prices(algorithm: Algorithm, by_rows: bool) -> N
     assert optimum.objective == pytest.approx(11, abs=1e-6)
     np.testing.assert_allclose(optimum.primal, [3, 1, 3], atol=1e-6)
     np.testing.assert_allclose(optimum.duals, [3.5, -0.5, 0], atol=1e-6)
-    assert optimum.seconds > 0
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -418,12 +411,6 @@ def test_door_keeps_rare_transitions() -> None:
     """HiGHS would drop a coefficient below 1e-9, and with it the only bound."""
     rare = program([1e-10], [[1e-10]], [-INF], [1e-10])
     assert solve_program(rare).primal[0] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("silent", [True, False])
-def test_door_is_silent_unless_asked(silent: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    solve_program(program([1], [[1]], [0], [1]), silent=silent)
-    assert ("HiGHS" in capfd.readouterr().out) != silent
 
 
 INTERRUPTED = """
