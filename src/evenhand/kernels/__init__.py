@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from evenhand.kernels.lattice import (
         lattice_below,
         lattice_index,
-        lattice_neighbours,
         lattice_points,
         lattice_size,
         lattice_tables,

@@ -18,6 +18,7 @@ from math import prod
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse import linalg
 
 from evenhand.typing import Floats, Ints
 
@@ -93,11 +94,11 @@ class ActionKernel:
         return prod(int((matrix > 0).sum(axis=2).max()) for matrix in self.matrices)
 
     @property
-    def T(self) -> "TransposedActionKernel":  # noqa: N802  # as arrays spell it
+    def T(self) -> linalg.LinearOperator:  # noqa: N802  # as arrays spell it
         """The transpose, which moves measures instead of value functions."""
-        return TransposedActionKernel(self)
+        return linalg.LinearOperator(self.shape[::-1], matvec=self._push, dtype=np.float64)
 
-    def push(self, measure: Floats) -> Floats:
+    def _push(self, measure: Floats) -> Floats:
         """(state,) where a (outcome,) measure goes in one step."""
         blocks = measure.reshape(len(self.actions), -1)
         sizes = [1, *(len(parents) for parents, _ in self._levels)]
@@ -119,18 +120,6 @@ class ActionKernel:
         states = np.unravel_index(state, [matrix.shape[1] for matrix in self.matrices])
         choices = self.actions[action]
         return kronecker_rows([matrix[choices[:, n], states[n]] for n, matrix in enumerate(self.matrices)])
-
-
-class TransposedActionKernel:
-    """The transpose of an ActionKernel."""
-
-    def __init__(self, kernel: ActionKernel) -> None:
-        self.kernel = kernel
-        self.shape = kernel.shape[::-1]
-
-    def __matmul__(self, measure: Floats) -> Floats:
-        """(state,) where a (outcome,) measure goes in one step."""
-        return self.kernel.push(measure)
 
 
 def _level(actions: Ints, arm: int) -> tuple[Ints, Ints]:

@@ -20,7 +20,6 @@ from evenhand.evaluation.evaluate import Evaluation, evaluate_within
 from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.composite import MixturePolicy
-from evenhand.model.coupled import CoupledMDP
 from evenhand.model.objective import Objective
 from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.tabular import TabularMDP
@@ -33,7 +32,7 @@ from evenhand.planning.task import Stopwatch, Task, gap_share
 from evenhand.policies.index import whittle
 from evenhand.solvers.closed_classes import one_long_run
 from evenhand.solvers.column_generation import best_mixture
-from evenhand.solvers.counts import SMALL, CountPlan, TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
+from evenhand.solvers.counts import TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
 from evenhand.solvers.counts.reduction import Counts, count_policy, num_count_states, typed_policy
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.fluid import FluidSolution
@@ -72,25 +71,6 @@ def by_counts(task: Task) -> Solution:
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
 
 
-def plan_lattice(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
-    """The dynamic program of identical arms on counts, not yet begun.
-
-    Args:
-        problem: with identical arms.
-        small: entries of explicit tables up to which they are used.
-    """
-    types = problem.types
-    return plan_counts(
-        transitions=types.transitions[0],
-        rewards=types.rewards[0],
-        usage=types.usage[0],
-        limit=problem.budget_limit,
-        num_arms=problem.num_arms,
-        criterion=problem.criterion,
-        small=small,
-    )
-
-
 def by_joint(task: Task) -> Solution:
     """ScoredPolicy generation over the product space."""
     return _by_mixture(task, "joint", Joint(task.problem), task.by_arms, Stopwatch())
@@ -100,7 +80,7 @@ def _by_lattice(task: Task) -> Solution:
     """A symmetric problem: the mean is all that matters."""
     watch, problem = Stopwatch(), task.problem
     # Planned already where it was planned to choose the method.
-    plan = task.plan or plan_lattice(problem)
+    plan = task.plan or plan_counts(problem)
     watch.lap("build")
     best = solve_counts(plan, problem.types.initial[0], task.tolerance, task.tell_gap("counts"))
     # What is proved of the policy, from below; evaluating it would cost as much as solving.

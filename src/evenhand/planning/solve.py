@@ -44,8 +44,8 @@ from evenhand.planning import methods
 from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import SolveMethod, Task, current_effort
-from evenhand.solvers.counts import CountPlan, TypedPlan, plan_types
-from evenhand.solvers.counts.plan import MOST_OPERATIONS as REFUSED
+from evenhand.solvers.counts import CountPlan, TypedPlan, plan_counts, plan_types
+from evenhand.solvers.counts.cost_estimate import MOST_OPERATIONS as REFUSED
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values
@@ -275,7 +275,7 @@ def _choose(problem: CoupledMDP) -> _Choice:
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"
         try:
-            plan, limit = _fitting_plan(lambda: methods.plan_lattice(problem))
+            plan, limit = _fitting_plan(lambda: plan_counts(problem))
             if plan is not None:
                 return _Choice("counts", f"{alike}, and the count space has {size_in_words(counts)} states", plan)
             return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method ({limit})")

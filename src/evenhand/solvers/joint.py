@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from evenhand.checks import check_memory, fits_in_memory, human_bytes
+from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import size_in_words
 from evenhand.errors import TooLargeError
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
@@ -69,15 +69,13 @@ class Joint:
         """The state of each pair, and its (pair, arm) actions: arm by arm, dropping what breaks the budget."""
         if reason := self.accepts(self.problem):
             raise TooLargeError(f"{reason}. {_INSTEAD}")
-        # Refuse before anything grows: the check below is exact where use does not depend on the state.
-        self._check_pairs()
         types, limit = self.problem.types, self.problem.budget_limit
         state = np.zeros(1, dtype=np.int64)
         actions = np.zeros((1, 0), dtype=np.int16)
         used = np.zeros((1, self.problem.num_resources))
         for arm, kind in enumerate(self.problem.type_of_arm):
             cell_state, cell_action = np.nonzero(types.valid[kind])
-            self._check_growth(len(state) * len(cell_state), arm)
+            self._check_pairs(len(state), arm, len(cell_state))
             # (beginning, cell) what is used with one more arm; beginnings that break the budget end here.
             total = (used[:, None] + types.usage[kind][cell_state, cell_action]).reshape(-1, used.shape[1])
             keep = np.flatnonzero((total <= limit).all(axis=1))
@@ -85,30 +83,19 @@ class Joint:
             state = state[parent] + cell_state[cell] * self.strides[arm]
             actions = np.column_stack([actions[parent], cell_action[cell].astype(np.int16)])
             used = total[keep]
+        self._check_pairs(len(state), self.problem.num_arms, 1)
         # By state, and stable, so that the pairs of a state stay in the order of their actions.
         order = np.argsort(state, kind="stable")
         return state[order], actions[order].astype(np.int32)
 
-    def _check_pairs(self) -> None:
-        """Refuse early: joint actions that fit even where each costs most are feasible in every state."""
-        types, limit = self.problem.types, self.problem.budget_limit
-        used = np.zeros((1, self.problem.num_resources))
-        for kind in self.problem.type_of_arm:
-            real = types.usage[kind][: types.num_states[kind], : types.num_actions[kind]]
-            used = (used[:, None] + real.max(axis=0)).reshape(-1, used.shape[1])
-            used = used[(used <= limit).all(axis=1)]
-            if len(used) * float(self.num_states) > MOST_PAIRS:
-                raise TooLargeError(
-                    f"the joint space has {_sizes_in_words(self.problem)} and over {MOST_PAIRS:.2g} feasible pairs. "
-                    f"{_INSTEAD}"
-                )
-
-    def _check_growth(self, number: int, arm: int) -> None:
+    def _check_pairs(self, number: int, arm: int, num_cells: int) -> None:
+        """Refuse beginnings of so many arms of which too many pairs will come, if all later arms idle in any state."""
         width = 8.0 * (2 + 2 * self.problem.num_resources) + 2.0 * arm
-        if number > 10 * MOST_PAIRS or not fits_in_memory(number * width):
+        least = float(number) * prod(int(size) for size in self.num_states_of_arm[arm:])
+        if least > MOST_PAIRS or not fits_in_memory(number * num_cells * width):
             raise TooLargeError(
-                f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs alone would need over "
-                f"{human_bytes(number * width)}. {_INSTEAD}"
+                f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs are over "
+                f"{MOST_PAIRS:.2g}, or do not fit in memory. {_INSTEAD}"
             )
 
     @property

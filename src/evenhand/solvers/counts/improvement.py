@@ -8,7 +8,7 @@ pair of a count state and an allocation, and of the distribution of the next cou
 compiled for them.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,19 +32,6 @@ class Choice(NamedTuple):
 
     targets: Ints
     """(count state,) the outcome it leads to."""
-
-
-class Chooser(Protocol):
-    """The maximum over allocations."""
-
-    def improve(self, worth: Floats) -> tuple[Floats, Choice]:
-        """(count state,) the best gain plus worth of the (outcome,) outcome, and how it is reached."""
-
-
-def find_chooser(outcomes: Outcomes, gains: Floats) -> Chooser:
-    """Climbing or listing, for the (cell,) gains of one table of rewards."""
-    climb = outcomes.roads.climb
-    return Climber(outcomes, gains, climb) if climb is not None else Lister(outcomes, gains)
 
 
 class Climber:
@@ -100,7 +87,7 @@ class Lister:
 
 
 class Tables:
-    """Expectation and maximum by explicit tables; the interface of `Outcomes` and of `Chooser`."""
+    """Expectation and maximum by explicit tables; the interface of `Outcomes`, and of `Climber` and `Lister`."""
 
     def __init__(self, slots: Slots, allocations: Ints, gains: Floats) -> None:
         """Tabulate the pairs.

@@ -32,8 +32,8 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.bounds import Bounds, Certifier
+from evenhand.solvers.counts.cost_estimate import LEAP
 from evenhand.solvers.counts.expectation import Follow
-from evenhand.solvers.counts.plan import LEAP
 from evenhand.solvers.counts.post_decision import INSTEAD_OF_AVERAGE
 from evenhand.typing import Floats
 

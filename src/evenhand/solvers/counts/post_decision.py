@@ -12,13 +12,10 @@ if the affordable actions together leave more than one closed class, an arm stay
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
-from evenhand.checks import check_positive_int, check_shape
-from evenhand.errors import InvalidInputError, NotApplicableError
+from evenhand.errors import NotApplicableError
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.closed_classes import never_splits
+from evenhand.solvers.closed_classes import closed_classes, never_splits
 from evenhand.typing import Bools, Floats, Ints
 
 SAME_ROW = 4e-16
@@ -63,7 +60,6 @@ class Slots(NamedTuple):
     """The arms in terms of slots: which cells matter, and where their arms land."""
 
     num_arms: int
-    num_actions: int
 
     base: Ints
     """(state,) the idle action."""
@@ -96,23 +92,13 @@ class Slots(NamedTuple):
 
 
 def read_slots(arm: Arm, num_arms: int) -> Slots:
-    """Read an arm's tables.
-
-    Raises:
-        InvalidInputError: shapes do not fit, or a state has no idle action.
-    """
-    _check_tables(arm)
-    check_positive_int(num_arms, "num_arms")
-    free = np.asarray((arm.usage == 0).all(axis=2))
-    if not free.any(axis=1).all():
-        raise InvalidInputError("usage: in every state some action must use nothing of any resource")
-    base = _best_free(arm, free)
+    """Read the tables of an arm that has an idle action in every state."""
+    base = _best_free(arm, np.asarray((arm.usage == 0).all(axis=2)))
     base_rows = arm.transitions[np.arange(len(base)), base]
     cells = _useful_cells(arm, base)
     landings, extra_rows = _land(arm.transitions, cells, base_rows)
     return Slots(
         num_arms=num_arms,
-        num_actions=arm.rewards.shape[1],
         base=base,
         base_rows=base_rows,
         extra_rows=extra_rows,
@@ -139,10 +125,7 @@ def check_one_class(arm: Arm, criterion: Criterion) -> None:
         return
     affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
     moves = ((arm.transitions > 0) & affordable[:, :, None]).any(axis=1)
-    number, label = connected_components(sparse.csr_array(moves), directed=True, connection="strong")
-    # A class with an edge out of it is not closed.
-    leaves = np.unique(label[np.nonzero(moves & (label[:, None] != label))[0]])
-    closed = [np.flatnonzero(label == k).tolist() for k in range(number) if k not in leaves]
+    closed = [states.tolist() for states in closed_classes(moves)]
     if len(closed) > 1:
         raise NotApplicableError(
             f"the criterion average asks for one long run, and an arm has {len(closed)} groups of states that no "
@@ -161,14 +144,6 @@ def surely_one_long_run(arm: Arm) -> bool:
     rows = np.where(affordable[:, :, None], arm.transitions, first[:, None])
     waits = (np.einsum("sas->sa", rows) > 0).all()
     return bool(waits and never_splits(rows[None], np.array([len(rows)]))[0])
-
-
-def _check_tables(arm: Arm) -> None:
-    check_shape(arm.rewards, {"state": None, "action": None}, "rewards")
-    S, A = arm.rewards.shape
-    check_shape(arm.transitions, {"state": S, "action": A, "next_state": S}, "transitions")
-    check_shape(arm.limit, {"resource": None}, "limit")
-    check_shape(arm.usage, {"state": S, "action": A, "resource": len(arm.limit)}, "usage")
 
 
 def _same(left: Floats, right: Floats) -> bool:

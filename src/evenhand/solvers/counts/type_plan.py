@@ -17,8 +17,8 @@ from evenhand.display import size_in_words
 from evenhand.errors import TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
+from evenhand.solvers.counts.cost_estimate import LEAP, check_program
 from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
-from evenhand.solvers.counts.plan import LEAP, check_program
 from evenhand.solvers.counts.post_decision import Arm, check_one_class, surely_one_long_run
 from evenhand.typing import Floats, Ints
 

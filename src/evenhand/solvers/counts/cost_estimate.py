@@ -11,14 +11,14 @@ from math import comb
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInputError, TooLargeError
+from evenhand.errors import TooLargeError
 from evenhand.kernels.lattice import lattice_size
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.counts.algorithm import INSTEAD, Roads, find_roads, list_allocations
+from evenhand.solvers.counts.algorithm import Roads, find_roads, list_allocations
 from evenhand.solvers.counts.expectation import Outcomes
-from evenhand.solvers.counts.improvement import Chooser, Tables, find_chooser
+from evenhand.solvers.counts.improvement import Climber, Lister, Tables
 from evenhand.solvers.counts.post_decision import Arm, Pay, Slots, check_one_class, read_pay, read_slots
-from evenhand.typing import Floats
 
 MOST_OPERATIONS = 1e14
 """Elementary operations beyond which a problem is refused."""
@@ -135,64 +135,40 @@ class CountPlan:
         rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
         return lattice_size(t, int((rows > 0).any(axis=0).sum()))
 
-    # -- what is refused ----------------------------------------------------------------------------------------------
-
-    def check_solving(self) -> None:
-        """Refuse, before any work, what would not fit in memory or never end."""
-        check_program(f"{self.num_points} count states", self.criterion, self.size_in_bytes, self.operations, INSTEAD)
-
     # -- what is built of it ------------------------------------------------------------------------------------------
-
-    @property
-    def is_small(self) -> bool:
-        """True if explicit tables are used."""
-        climb, number = self.roads.climb, len(self.roads.allocations)
-        if climb is not None:
-            number = comb(climb.num_units + len(climb.order), climb.num_units)
-        return self.num_points * max(self.roads.num_outcomes, number) <= self.small
 
     @cached_property
     def outcomes(self) -> Outcomes | Tables:
-        """Outcomes of decisions, and expectations over the next counts."""
-        if not self.is_small:
+        """Outcomes of decisions, and expectations over the next counts; explicit tables if they are small."""
+        climb, number = self.roads.climb, len(self.roads.allocations)
+        if climb is not None:
+            number = comb(climb.num_units + len(climb.order), climb.num_units)
+        if self.num_points * max(self.roads.num_outcomes, number) > self.small:
             return Outcomes(self.roads)
         return Tables(self.slots, list_allocations(self.slots, self.num_points), self.pay.gains)
 
     @cached_property
-    def chooser(self) -> Chooser:
+    def chooser(self) -> Climber | Lister | Tables:
         """The maximum over allocations."""
         if isinstance(self.outcomes, Tables):
             return self.outcomes
-        return find_chooser(self.outcomes, self.pay.gains)
+        climb, gains = self.roads.climb, self.pay.gains
+        return Lister(self.outcomes, gains) if climb is None else Climber(self.outcomes, gains, climb)
 
 
-def plan_counts(
-    transitions: Floats,
-    rewards: Floats,
-    usage: Floats,
-    limit: Floats,
-    num_arms: int,
-    criterion: Criterion,
-    small: float = SMALL,
-) -> CountPlan:
+def plan_counts(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
     """Plan the dynamic program on counts of identical arms that share a budget.
 
     Args:
-        transitions: (state, action, next_state) probabilities.
-        rewards: (state, action) rewards of an arm.
-        usage: (state, action, resource) usage; in every state some action uses nothing.
-        limit: (resource,) the budget, with its room for rounding.
-        num_arms: how many arms there are.
-        criterion: value of rewards over time.
+        problem: with identical arms, under its criterion.
         small: entries of explicit tables up to which they are used in place of compiled sweeps.
 
     Raises:
-        TooLargeError: it is beyond all reason.
+        TooLargeError: there are too many count states or allocations.
         NotApplicableError: under the criterion average, if by the graph of an arm the long run depends on its start.
     """
-    if not isinstance(criterion, Criterion):
-        raise InvalidInputError(f"criterion: expected a Criterion, got {criterion!r}")
-    arm = Arm(transitions, rewards, usage, limit)
-    slots = read_slots(arm, num_arms)
-    check_one_class(arm, criterion)
-    return CountPlan(arm, criterion, find_roads(slots), read_pay(rewards, slots), small)
+    types = problem.types
+    arm = Arm(types.transitions[0], types.rewards[0], types.usage[0], problem.budget_limit)
+    slots = read_slots(arm, problem.num_arms)
+    check_one_class(arm, problem.criterion)
+    return CountPlan(arm, problem.criterion, find_roads(slots), read_pay(arm.rewards, slots), small)
