@@ -12,10 +12,25 @@ import numpy as np
 from scipy.special import gammaln
 
 from evenhand.kernels.lattice import lattice_below, lattice_size
+from evenhand.kernels.products import distinct_rows
 from evenhand.typing import Floats, Indices, Ints
 
 COMPILE_FROM = 1e8
 """Elementary operations from which laws are computed by compiled code."""
+
+
+def count_movers(amounts: Ints, rows: Floats) -> tuple[Ints, Floats]:
+    """(mover, row) how many arms move by each distinct row, and the (row, next_state) distinct rows.
+
+    Args:
+        amounts: (mover, cell) numbers of arms.
+        rows: (cell, next_state) the row of each cell.
+    """
+    numbers, distinct = distinct_rows(rows)
+    movers = np.zeros((len(amounts), len(distinct)), dtype=np.int64)
+    for number, column in zip(numbers, amounts.T, strict=True):
+        movers[:, number] += column
+    return movers, distinct
 
 
 def law_of_movers(movers: Ints, rows: Floats) -> Floats:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from evenhand.solvers.fluid.relaxation import (
         FluidSolution,
         model_of,
-        read_model,
         solve_blocks,
         solve_fluid,
         solve_model,

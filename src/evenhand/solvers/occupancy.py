@@ -169,16 +169,6 @@ def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
     raise NotConvergedError(f"the long-run shares of states are uncertain by {off:.2g}, for the arms move very slowly")
 
 
-def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
-    """(state,) the Cesaro limit of the distribution of a chain, whatever its classes, periods and rates.
-
-    Args:
-        matrix: (state, next_state) probabilities.
-        initial: (state,) initial distribution.
-    """
-    return Elimination(matrix).shares(initial)
-
-
 # -- from visits to a policy ------------------------------------------------------------------------------------------
 
 

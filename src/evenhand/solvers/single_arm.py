@@ -36,6 +36,7 @@ import numpy as np
 from evenhand.errors import NotApplicableError
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
+from evenhand.solvers.closed_classes import closure
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 MOST_SWEEPS = 100
@@ -301,16 +302,6 @@ def _evaluate_best_class(
         now = np.stack([_pick(gains[several], policy[several]), np.ones(only.shape)], axis=-1)
         totals[several] = _until(_pick(moves[several], policy[several]), only, now)
     return policy, chosen, totals
-
-
-def closure(edges: Bools) -> Bools:
-    """(row, state, state) which state is reached from which, each from itself too."""
-    size = edges.shape[-1]
-    reach = (edges | np.eye(size, dtype=np.bool_)).astype(np.float32)
-    # Paths of length 1, 2, 4, ...: so many squarings reach across all states.
-    for _ in range(max(1, int(size - 1).bit_length())):
-        reach = (reach @ reach > 0).astype(np.float32)
-    return np.asarray(reach > 0)
 
 
 def _representatives(reach: Bools, real: Bools) -> Bools:

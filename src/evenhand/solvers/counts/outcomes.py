@@ -24,8 +24,7 @@ from evenhand.kernels.lattice import (
     list_amounts,
     multinomial_law,
 )
-from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
-from evenhand.kernels.products import distinct_rows
+from evenhand.kernels.lattice_laws import count_movers, law_of_movers, support_of_movers
 from evenhand.typing import Bools, Floats, Ints
 
 MOST_PAIRS = 5_000_000
@@ -171,9 +170,7 @@ def read_moves(tables: TypeTables, limit: Floats) -> Moves:
     allocations[:, cells[:, 0], cells[:, 1]] = chosen
     use, uses = _distinct_uses(used, limit)
     # Phase 2: how many arms of each allocation move by which row; cells with the same row add up.
-    numbers, rows = distinct_rows(tables.transitions[tables.valid])
-    movers = np.zeros((len(allocations), len(rows)), dtype=np.int64)
-    np.add.at(movers.T, numbers, chosen.T)
+    movers, rows = count_movers(chosen, tables.transitions[tables.valid])
     # Phase 3: outcomes. The use comes first, so they are numbered use by use.
     found, outcome = np.unique(np.column_stack([use, movers]), axis=0, return_inverse=True)
     points = lattice_index(allocations.sum(axis=2))

@@ -28,8 +28,7 @@ from evenhand.kernels.lattice import (
     list_amounts,
     multinomial_law,
 )
-from evenhand.kernels.lattice_laws import law_of_movers
-from evenhand.kernels.products import distinct_rows
+from evenhand.kernels.lattice_laws import count_movers, law_of_movers
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
@@ -187,12 +186,7 @@ class Counts:
         numbers, laws = [], []
         for t, states in enumerate(self.problem.types.num_states):
             valid = self.problem.types.valid[t]
-            numbers_of_rows, distinct = distinct_rows(self.problem.types.transitions[t][valid])
-            rows = np.zeros(valid.shape, dtype=np.int64)
-            rows[valid] = numbers_of_rows
-            movers = np.zeros((len(allocations), len(distinct)), dtype=np.int64)
-            for s, a in np.argwhere(self.problem.types.valid[t]):
-                movers[:, rows[s, a]] += allocations[:, t, s, a]
+            movers, distinct = count_movers(allocations[:, t, valid], self.problem.types.transitions[t][valid])
             # Allocations that move equally many arms by each row have one law: it is computed once.
             used, number = np.unique(movers, axis=0, return_inverse=True)
             check_memory(20.0 * len(used) * self.sizes[t], "the kernel of the count space", _INSTEAD)
@@ -292,14 +286,10 @@ class CountTable(ExchangeablePolicy):
 def num_count_states(problem: CoupledMDP) -> float:
     """How many count states a problem has: exact up to 2^53, infinite beyond what a double holds."""
     # By logarithms first: the exact product may have very many digits.
-    logs = _log_binomials(problem.type_counts + problem.types.num_states - 1.0, problem.types.num_states - 1.0)
-    if logs.sum() > 700:
+    arms, states = problem.type_counts, problem.types.num_states
+    if (gammaln(arms + states) - gammaln(states) - gammaln(arms + 1.0)).sum() > 700:
         return float("inf")
     return float(prod(_lattice_sizes(problem)))
-
-
-def _log_binomials(n: Array, k: Array) -> Floats:
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
 def _lattice_sizes(problem: CoupledMDP) -> list[int]:

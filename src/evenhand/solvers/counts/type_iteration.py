@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.model.objective import Objective
+from evenhand.solvers.closed_classes import Elimination
 from evenhand.solvers.column_generation.master import Priced
 from evenhand.solvers.counts.bounds import Certifier, law_error
 from evenhand.solvers.counts.policy_iteration import (
@@ -37,7 +38,7 @@ from evenhand.solvers.counts.policy_iteration import (
 from evenhand.solvers.counts.post_decision import UNIT
 from evenhand.solvers.counts.type_operators import Operators
 from evenhand.solvers.counts.type_plan import TypedPlan
-from evenhand.solvers.occupancy import CLASSES_UP_TO, discounted_visits, long_run_shares, settle
+from evenhand.solvers.occupancy import CLASSES_UP_TO, discounted_visits, settle
 from evenhand.typing import Array, Floats, Ints
 
 Tell = Callable[[str], None]
@@ -158,7 +159,7 @@ class Visits:
                 self._last = discounted_visits(lambda q: factor * push(q), first, self.criterion.total, self._last)
             elif len(first) <= CLASSES_UP_TO:
                 # Pushing a unit from each state writes the chain out, a row each.
-                self._last = long_run_shares(np.stack([push(row) for row in np.eye(len(first))]), first)
+                self._last = Elimination(np.stack([push(row) for row in np.eye(len(first))])).shares(first)
             else:
                 self._last = settle(push, first)
             yield self._last, picks

@@ -10,7 +10,6 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from scipy.special import gammaln
 
 from evenhand.checks import fits_in_memory
 from evenhand.display import size_in_words
@@ -20,6 +19,7 @@ from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.cost_estimate import LEAP, check_program
 from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
 from evenhand.solvers.counts.post_decision import Arm, check_one_class, surely_one_long_run
+from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.typing import Floats, Ints
 
 BLOCK = 2**16
@@ -166,19 +166,12 @@ def plan_types(problem: CoupledMDP) -> TypedPlan:
     Raises:
         TooLargeError: there are too many states, or a type alone has too many allocations.
     """
-    _check_states(problem)
+    number = num_count_states(problem)
+    # Refuse a space on which not even values fit.
+    if not fits_in_memory(8.0 * LEAP * number):
+        raise TooLargeError(f"the count space has {size_in_words(number)} states. {INSTEAD}")
     types = [read_moves(own, problem.budget_limit) for own in _tables_of(problem)]
     return TypedPlan(types, problem.budget_limit, problem.criterion)
-
-
-def _check_states(problem: CoupledMDP) -> None:
-    """Refuse a space on which not even values fit."""
-    arms, states = problem.type_counts, problem.types.num_states
-    log = float((gammaln(arms + states) - gammaln(arms + 1.0) - gammaln(states)).sum())
-    # By logarithms: the number itself may be beyond the doubles.
-    if log > 690 or not fits_in_memory(8.0 * LEAP * np.exp(log)):
-        number = np.exp(log) if log <= 690 else np.inf
-        raise TooLargeError(f"the count space has {size_in_words(number)} states. {INSTEAD}")
 
 
 def _tables_of(problem: CoupledMDP) -> list[TypeTables]:

@@ -126,7 +126,7 @@ class Instance(NamedTuple):
     tolerance: float
     """Relative gap to stop at."""
 
-    progress: Rounds | None
+    progress: Rounds | None = None
     """Called each round with its number and the gap."""
 
     most_rounds: int = MOST_ROUNDS

@@ -333,26 +333,20 @@ class FluidModel:
 
     def _trace_by_pivots(self, prices: Floats) -> Frontiers:
         parts = list(in_order(lambda part: self._trace_part(part, prices), self.chunks()))
-        lengths = np.concatenate([part[0] for part in parts])
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        return Frontiers(starts, *(np.concatenate([part[1][i] for part in parts]) for i in range(4)))
+        lengths, *tables = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Frontiers(np.concatenate([[0], np.cumsum(lengths)]), *tables)
 
-    def _trace_part(self, part: slice, prices: Floats) -> tuple[Ints, tuple[Array, ...]]:
-        capacity = FIRST_CAPACITY
+    def _trace_part(self, part: slice, prices: Floats) -> tuple[Array, ...]:
+        types, time, capacity = self.types, (self.criterion.factor, self.criterion.total), FIRST_CAPACITY
+        tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
         # Few frontiers are long. Where one does not fit, its part is traced again with room for all.
         while True:
-            traced = self._trace_padded(part, prices, capacity)
-            lengths = traced[0]
+            given = (*tables, self.allowed[part])
+            lengths, *traced = kernels.trace_frontiers(given, types.num_states[part], prices, *time, capacity)
             if lengths.max() <= capacity:
                 real = np.arange(capacity) < lengths[:, None]
-                return lengths, tuple(table[real] for table in traced[1:])
+                return lengths, *(table[real] for table in traced)
             capacity = int(lengths.max()) + FIRST_CAPACITY
-
-    def _trace_padded(self, part: slice, prices: Floats, capacity: int) -> "kernels.Traced":
-        types = self.types
-        tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
-        allowed, time = self.allowed[part], (self.criterion.factor, self.criterion.total)
-        return kernels.trace_frontiers((*tables, allowed), types.num_states[part], prices, *time, capacity)
 
     # -- measures, and their sums -------------------------------------------------------------------------------------
 

@@ -134,7 +134,6 @@ def solve_by_program(
     model: FluidModel,
     welfare: Welfare,
     tolerance: float,
-    progress: Rounds | None = None,
     sizes: ProgramSizes = USUAL_SIZES,
 ) -> FluidOptimum:
     """Solve the relaxation by linear programs, with the budget at every step if there are steps.
@@ -143,7 +142,6 @@ def solve_by_program(
         model: the types, and what they share.
         welfare: any.
         tolerance: the relative gap to stop at.
-        progress: called each round with its number and the gap.
         sizes: sizes up to which programs are used.
 
     Raises:
@@ -154,7 +152,7 @@ def solve_by_program(
     """
     program = Program(model, sizes)
     program.check_floors()
-    search = _Search(program, welfare, tolerance, progress)
+    search = _Search(program, welfare, tolerance)
     # The order matters: the mean may come as a rank-weighted welfare or a power mean, and leximin is rank-weighted.
     if is_mean(welfare, model.num_members):
         return search.by_mean()
@@ -171,29 +169,14 @@ def solve_by_program(
 class _Search:
     """Programs for one welfare."""
 
-    def __init__(self, program: Program, welfare: Welfare, tolerance: float, progress: Rounds | None) -> None:
-        self.program, self.model, self.welfare = program, program.model, welfare
-        self.tolerance, self.progress = tolerance, progress
+    def __init__(self, program: Program, welfare: Welfare, tolerance: float) -> None:
+        self.program, self.model, self.welfare, self.tolerance = program, program.model, welfare, tolerance
         self.rounds = 0
 
     @property
     def sizes(self) -> Ints:
         """(member,) how many members each stands for."""
         return self.model.sizes
-
-    def report(self, gap: float) -> None:
-        """Count a round, and pass on the gap."""
-        self.rounds += 1
-        if self.progress is not None:
-            self.progress(self.rounds, gap)
-
-    def gap(self, lower: float, upper: float) -> float:
-        """Relative to the bound."""
-        return relative_gap(lower, upper, self.program.unit)
-
-    def welfare_of(self, measure: Floats) -> float:
-        """The welfare of measures; minus infinity outside its domain."""
-        return self.value(self.model.members(self.model.totals(measure)[0]))
 
     def value(self, members: Floats) -> float:
         """The welfare of members' values; minus infinity outside its domain."""
@@ -209,7 +192,7 @@ class _Search:
 
     def optimum(self, measure: Floats, weights: Floats, prices: Floats, bound: Bound) -> FluidOptimum:
         """The solution."""
-        self.report(self.gap(self.welfare_of(measure), bound.value))
+        self.rounds += 1
         return FluidOptimum(measure, weights, prices, bound, self.rounds, self.program.unit)
 
     def by_mean(self) -> FluidOptimum:
@@ -266,7 +249,7 @@ class _Search:
             # A member with a multiplier has just this value at every optimum of the stage (complementary slackness).
             # Those of the open rows sum to 1, by the column of the level, so that every stage fixes a member.
             floors[open_members & (held > 1e-7 * held[open_members].max())] = solved.objective
-            self.report(float(np.isinf(floors).mean()))
+            self.rounds += 1
         assert first is not None
         # The bound on the least value is that of the first stage; its multipliers are weights that sum to 1.
         total = float(first[1].sum())
@@ -307,8 +290,8 @@ class _Search:
             # The program is in units of F, not of value, by which the prices were multiplied.
             weights, prices = support.weights / self.sizes, solved.prices * (rate * scale / self.program.unit)
             bound = self.prove(weights, prices, support.constant)
-            gap = self.gap(best_welfare, bound.value)
-            self.report(gap)
+            gap = relative_gap(best_welfare, bound.value, self.program.unit)
+            self.rounds += 1
             # After the last round a bound with a gap is better than none; the caller decides whether it is of use.
             if gap <= self.tolerance or self.rounds >= MOST_ROUNDS:
                 return FluidOptimum(best, weights, prices, bound, self.rounds, self.program.unit)
