@@ -13,13 +13,13 @@ from scipy.special import gammaln
 
 from evenhand.kernels.lattice import lattice_below, lattice_size
 from evenhand.kernels.products import distinct_rows
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Array, Floats, Indices, Ints
 
 COMPILE_FROM = 1e8
 """Elementary operations from which laws are computed by compiled code."""
 
 
-def count_movers(amounts: Ints, rows: Floats) -> tuple[Ints, Floats]:
+def count_movers(amounts: Array, rows: Floats) -> tuple[Ints, Floats]:
     """(mover, row) how many arms move by each distinct row, and the (row, next_state) distinct rows.
 
     Args:

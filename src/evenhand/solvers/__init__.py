@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from evenhand.solvers.counts.type_operators import Operators
     from evenhand.solvers.counts.type_plan import TypedPlan, plan_types
     from evenhand.solvers.dynamic_programming import solve_weighted
-    from evenhand.solvers.fluid.blocks import BLOCK, InMemory
+    from evenhand.solvers.fluid.blocks import BLOCK
     from evenhand.solvers.fluid.flow_program import ProgramSizes
     from evenhand.solvers.fluid.frontiers import FluidModel
     from evenhand.solvers.fluid.price_response import SettledLevels

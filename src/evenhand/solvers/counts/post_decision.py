@@ -125,7 +125,7 @@ def check_one_class(arm: Arm, criterion: Criterion) -> None:
         return
     affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
     moves = ((arm.transitions > 0) & affordable[:, :, None]).any(axis=1)
-    closed = [states.tolist() for states in closed_classes(moves)]
+    closed = [states.tolist() for states in closed_classes(moves.astype(np.float64))]
     if len(closed) > 1:
         raise NotApplicableError(
             f"the criterion average asks for one long run, and an arm has {len(closed)} groups of states that no "

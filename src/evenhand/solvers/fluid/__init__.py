@@ -4,12 +4,11 @@ relaxation       choice of the algorithm: `solve_fluid`, `solve_opening`, `solve
 programs         linear programs: few types, a budget at every step, any welfare
 flow_program     their flow, budget and floors, before a welfare joins them
 dual_search      search for prices: many types
-blocks           blocks of arms, of which there is one in memory
+blocks           blocks of arms; a problem in memory is one
 price_response   values that maximise welfare less cost at given prices
 frontiers        value against cost of each type at given prices: `FluidModel`, `Frontiers`
 """
 
-from evenhand.solvers.fluid.blocks import InMemory
 from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
 from evenhand.solvers.fluid.relaxation import (
     BlockSolution,
@@ -27,7 +26,6 @@ __all__ = [
     "FluidModel",
     "FluidSolution",
     "Frontiers",
-    "InMemory",
     "model_of",
     "solve_blocks",
     "solve_fluid",

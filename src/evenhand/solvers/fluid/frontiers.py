@@ -342,11 +342,11 @@ class FluidModel:
         # Few frontiers are long. Where one does not fit, its part is traced again with room for all.
         while True:
             given = (*tables, self.allowed[part])
-            lengths, *traced = kernels.trace_frontiers(given, types.num_states[part], prices, *time, capacity)
-            if lengths.max() <= capacity:
-                real = np.arange(capacity) < lengths[:, None]
-                return lengths, *(table[real] for table in traced)
-            capacity = int(lengths.max()) + FIRST_CAPACITY
+            found = kernels.trace_frontiers(given, types.num_states[part], prices, *time, capacity)
+            if found.lengths.max() <= capacity:
+                real = np.arange(capacity) < found.lengths[:, None]
+                return found.lengths, *(table[real] for table in found[1:])
+            capacity = int(found.lengths.max()) + FIRST_CAPACITY
 
     # -- measures, and their sums -------------------------------------------------------------------------------------
 

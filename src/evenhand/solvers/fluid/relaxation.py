@@ -47,6 +47,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -63,7 +64,7 @@ from evenhand.model.criterion import Opening
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, as_welfare, is_mean
 from evenhand.parallel import Blocks, Pool
 from evenhand.solvers.fluid import programs as fluid_programs
-from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder, BlockSource
+from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder
 from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, Instance, PriceSearch, search_for
 from evenhand.solvers.fluid.flow_program import FLOOR_ROUNDING, USUAL_SIZES, Program, ProgramSizes, out_of_floors
 from evenhand.solvers.fluid.frontiers import Bound, FluidModel, Frontiers
@@ -71,6 +72,9 @@ from evenhand.solvers.fluid.price_response import unit_prices
 from evenhand.solvers.fluid.programs import FluidOptimum, Rounds, not_closed, solve_by_program
 from evenhand.solvers.single_arm import check_communicating
 from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from evenhand.model.parquet.stored import StoredArms
 
 FEW_TYPES = 200
 """Types up to which a dual search that does not converge is replaced by one linear program."""
@@ -427,7 +431,7 @@ def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin:
 
 
 def solve_blocks(
-    source: BlockSource,
+    source: "StoredArms",
     welfare: str | Welfare,
     backend: str | Pool | None = None,
     tolerance: float = 1e-4,
@@ -438,7 +442,7 @@ def solve_blocks(
     """Solve the fair fluid relaxation block by block.
 
     Args:
-        source: arms without groups and floors.
+        source: an opened model of arms without groups and floors.
         welfare: the mean, rank-weighted, a power mean, or leximin with one resource.
         backend: where blocks are computed.
         tolerance: relative gap to stop at.
@@ -467,7 +471,7 @@ def solve_blocks(
     edges = [*range(0, rows, block_rows), rows]
     with Pool(backend) as pool:
         builders = [
-            BlockBuilder(source.row_reader(start, stop), source.budget, source.criterion, rows)
+            BlockBuilder(source.row_reader(start, stop), source.budget, source.criterion)
             for start, stop in pairwise(edges)
         ]
         blocks: Blocks[Block] = pool.blocks(builders)
