@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from evenhand.solvers.counts.type_operators import Operators
     from evenhand.solvers.counts.type_plan import TypedPlan, plan_types
     from evenhand.solvers.dynamic_programming import solve_weighted
-    from evenhand.solvers.fluid.blocks import BLOCK
     from evenhand.solvers.fluid.flow_program import ProgramSizes
     from evenhand.solvers.fluid.frontiers import FluidModel
     from evenhand.solvers.fluid.price_response import SettledLevels
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     )
     from evenhand.solvers.occupancy import occupancy_measure, policy_of, settle, total_visits, values
     from evenhand.solvers.pricing import TabularPricing, weighed
-    from evenhand.solvers.reduction import PairSampler, Reduction
+    from evenhand.solvers.reduction import PairSampler
     from evenhand.solvers.service import best_values, reached, worth_of_service
     from evenhand.solvers.single_arm import action_values
     from evenhand.solvers.welfare_cuts import project_types

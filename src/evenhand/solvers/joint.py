@@ -144,7 +144,11 @@ class Joint:
         types, kinds = self.problem.types, self.problem.type_of_arm
         sizes = self.num_states_of_arm
         distinct = [distinct_rows(types.transitions[kind][types.valid[kind]]) for kind in kinds]
-        codes, number = np.unique(self._action_codes(actions), return_inverse=True)
+        # One number for each joint action, in lexicographic order.
+        code = np.zeros(len(actions), dtype=np.int64)
+        for n, kind in enumerate(kinds):
+            code = code * types.num_actions[kind] + actions[:, n]
+        codes, number = np.unique(code, return_inverse=True)
         # The product of distinct rows, or a block of states for each joint action: whichever has fewer outcomes.
         if prod(len(rows) for _, rows in distinct) <= len(codes) * self.num_states:
             parts = [rows[:, :size] for (_, rows), size in zip(distinct, sizes, strict=True)]
@@ -160,13 +164,6 @@ class Joint:
         # Any pair with the code will do: all have the same joint action.
         first[number] = actions
         return number.reshape(-1) * self.num_states + state, ActionKernel(matrices, first)
-
-    def _action_codes(self, actions: Indices) -> Ints:
-        """(pair,) one number for each joint action, in lexicographic order."""
-        codes = np.zeros(len(actions), dtype=np.int64)
-        for n, kind in enumerate(self.problem.type_of_arm):
-            codes = codes * self.problem.types.num_actions[kind] + actions[:, n]
-        return codes
 
     @cached_property
     def initial(self) -> Floats:

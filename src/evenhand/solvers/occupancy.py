@@ -78,7 +78,9 @@ def occupancy_measure(mdp: TabularMDP, probabilities: Floats) -> Floats:
     # Where the total is large, so is what a residual does to values.
     direct = CLASSES_UP_TO if not criterion.contracts or criterion.total > LARGE_TOTAL else DENSE_UP_TO
     if mdp.num_states <= direct:
-        chain = Elimination(_chain(mdp, choose), criterion.factor)
+        # Only rows of outcomes that the policy takes are written out.
+        used = np.unique(choose.indices)
+        chain = Elimination((choose[:, used] @ mdp.kernel[used]).toarray(), criterion.factor)
         visits = chain.visits(initial) if criterion.contracts else chain.shares(initial)
     else:
         back, forth = sparse.csr_array(choose.T), mdp.kernel.T
@@ -109,13 +111,6 @@ def _push_forward(mdp: TabularMDP, probabilities: Floats) -> Floats:
         moved = np.bincount(mdp.outcomes, weights=visits[step], minlength=mdp.kernel.shape[0])
         distribution = mdp.criterion.factor * (forth @ moved)
     return visits
-
-
-def _chain(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
-    """(state, next_state) the transition matrix of a policy."""
-    # Only rows of outcomes that the policy takes are written out.
-    used = np.unique(choose.indices)
-    return np.asarray((choose[:, used] @ mdp.kernel[used]).toarray())
 
 
 def discounted_visits(push: Callable[[Floats], Floats], initial: Floats, total: float, start: Floats) -> Floats:

@@ -1,40 +1,13 @@
-"""The protocol of reductions, and tables of probabilities over the pairs of a space: draws, and arrays for files.
-
-A reduction answers: is this problem accepted, what is the smaller one, how is its policy lifted.
-"""
-
-from typing import Protocol
+"""Tables of probabilities over the pairs of a space: draws, and arrays for files."""
 
 import numpy as np
 
 from evenhand.errors import PolicyError
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, check_arrays
-from evenhand.model.tabular import TabularMDP
+from evenhand.model.policy import check_arrays
 from evenhand.typing import Array, Floats, Ints
 
 MOST_PAIRS = 20_000_000
 """Feasible pairs beyond which a table is refused."""
-
-
-class Reduction(Protocol):
-    """A problem seen as a tabular MDP. Made for one problem; the tables are built when first asked for."""
-
-    problem: CoupledMDP
-
-    @classmethod
-    def accepts(cls, problem: CoupledMDP) -> str | None:
-        """None if the problem can be treated, else the reason why not, with the size in words."""
-        ...
-
-    @property
-    def mdp(self) -> TabularMDP:
-        """The tabular problem; its objectives are the arms or the types."""
-        ...
-
-    def lift(self, probabilities: Floats) -> Policy:
-        """A policy of the original problem from (pair,) probabilities, which sum to 1 over the pairs of a state."""
-        ...
 
 
 def table_to_arrays(probabilities: Floats) -> dict[str, Array]:

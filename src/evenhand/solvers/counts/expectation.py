@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.errors import InvalidInputError
 from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_tables
 from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.kernels.splits import TAIL, Split, binomial_bands, lattice_lines, product_error
@@ -180,8 +179,6 @@ class Outcomes:
         # Configs are identified by their contents, and numbered within their level.
         known = {tuple(config): i for configs in self.roads.extras for i, config in enumerate(configs)}
         used, row = np.unique(spread, axis=0, return_inverse=True)
-        if any(tuple(config) not in known for config in used):
-            raise InvalidInputError("choices: some of them are beyond the budget")
         return np.array([known[tuple(config)] for config in used], dtype=np.int64)[row.reshape(-1)]
 
     # -- the expected value after it ----------------------------------------------------------------------------------
@@ -218,12 +215,25 @@ class Outcomes:
                 (at, level.law[config[at]].T, level.reached[:, point[at]])
                 for at, level in zip(here, levels, strict=True)
             ]
-            return lambda value: self._by_mixtures(value, arrivals)
+
+            def by_mixtures(value: Floats) -> Floats:
+                moved, expected = self.move.all(value[None], self.slots.num_arms)[0], np.empty(len(value))
+                for at, chances, reached in arrivals:
+                    expected[at] = (chances * moved[reached]).sum(axis=0)
+                return expected
+
+            return by_mixtures
         # Laws: a row of a table for each state, and no other row.
         if isinstance(self.move, Laws):
             laws = self.move
-            rows = [(at, level, point[at], config[at]) for at, level in zip(here, levels, strict=True)]
-            return lambda value: self._by_laws(laws, value, rows)
+
+            def by_laws(value: Floats) -> Floats:
+                expected = np.empty(len(value))
+                for at, level in zip(here, levels, strict=True):
+                    expected[at] = laws.some(self._mix(value, level), level.arms, point[at], config[at])
+                return expected
+
+            return by_laws
         # Splits sweep whole lattices: all outcomes of the configs that are used, and then the requested ones.
         offset = np.array([level.offset for level in levels])
         size = np.array([level.size for level in levels])
@@ -245,21 +255,6 @@ class Outcomes:
                 levels.append(level._replace(offset=offset, law=level.law[used]))
                 offset += len(used) * level.size
         return levels, new_level, config, point
-
-    def _by_mixtures(self, value: Floats, parts: Sequence[tuple[Ints, Floats, Indices]]) -> Floats:
-        """(count state,) from (states, (arrival, state) chances, (arrival, state) points) of each level."""
-        moved = self.move.all(value[None], self.slots.num_arms)[0]
-        expected = np.empty(len(value))
-        for at, chances, reached in parts:
-            expected[at] = (chances * moved[reached]).sum(axis=0)
-        return expected
-
-    def _by_laws(self, laws: Laws, value: Floats, parts: Sequence[tuple[Ints, Level, Ints, Ints]]) -> Floats:
-        """(count state,) from (states, level, points, configs) of each level."""
-        expected = np.empty(len(value))
-        for at, level, point, config in parts:
-            expected[at] = laws.some(self._mix(value, level), level.arms, point, config)
-        return expected
 
 
 def shifts(slots: Slots, amounts: Ints) -> tuple[Ints, Ints]:

@@ -39,10 +39,8 @@ class Climber:
 
     def __init__(self, outcomes: Outcomes, gains: Floats, climb: Climb) -> None:
         slots = outcomes.slots
-        self.outcomes, self.climb = outcomes, climb
-        self.gains = gains[climb.order]
-        self.ends = slots.cells[climb.order, 0], slots.landings[climb.order]
-        self.steps = lattice_steps(outcomes.points, *self.ends)
+        self.outcomes, self.climb, self.gains = outcomes, climb, gains
+        self.steps = lattice_steps(outcomes.points, slots.cells[climb.order, 0], slots.landings[climb.order])
         # a choice is coded in one number, a digit a cell; the narrow type halves the traffic where it suffices
         self.digits = climb.num_units + 1
         kind = np.int32 if float(self.digits) ** len(climb.order) < 2**31 else np.int64
@@ -50,14 +48,16 @@ class Climber:
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:
         """Climb, and decode the choice."""
-        from evenhand.kernels import lattice_sweeps as kernels
+        from evenhand.kernels.lattice_sweeps import climb_budget
 
-        outcomes, units = self.outcomes, self.climb.units[self.climb.order]
-        best, code = kernels.climb_budget(worth, self.gains, units, self.steps, self.strides, self.climb.num_units)
-        amounts, gains, targets = kernels.decode_climb(
-            outcomes.points, code, self.gains, *self.ends, self.digits, outcomes.tables
-        )
-        return best, Choice(amounts[:, np.argsort(self.climb.order)], gains, targets)
+        outcomes, order, units = self.outcomes, self.climb.order, self.climb.units[self.climb.order]
+        best, code = climb_budget(worth, self.gains[order], units, self.steps, self.strides, self.climb.num_units)
+        amounts = np.empty((len(code), len(order)), dtype=np.int32)
+        for cell in order:
+            code, amounts[:, cell] = np.divmod(code, self.digits)
+        takes, lands = shifts(outcomes.slots, amounts)
+        reached = number_points(outcomes.points + (lands - takes), np.int64(outcomes.slots.num_arms), outcomes.tables)
+        return best, Choice(amounts, amounts @ self.gains, reached)
 
 
 class Lister:

@@ -6,7 +6,6 @@ are listed cell by cell. What a pair uses is its *use*, a vector of resources; u
 depends on nothing else. Outcomes are numbered use by use, the least use first, and pairs in the order of outcomes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -134,14 +133,8 @@ class Moves:
         for first, last in zip(self.starts[:-1], self.starts[1:], strict=True):
             check_memory(16.0 * (last - first) * self.num_points, "the laws of the next counts of a type", INSTEAD)
             parts.append(sparse.csr_array(law_of_movers(self.movers[first:last], self.rows)))
-        ends = np.concatenate([part.indptr[1:] + before for part, before in zip(parts, _before(parts), strict=True)])
-        columns = np.concatenate([part.indices for part in parts])
-        weights = np.concatenate([part.data for part in parts])
-        return Rows(np.append(0, ends).astype(np.int64), columns.astype(np.int32), weights)
-
-
-def _before(parts: Sequence[sparse.csr_array]) -> Ints:
-    return np.cumsum([0, *(part.nnz for part in parts[:-1])], dtype=np.int64)
+        laws = sparse.csr_array(sparse.vstack(parts))
+        return Rows(laws.indptr.astype(np.int64), laws.indices.astype(np.int32), laws.data)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

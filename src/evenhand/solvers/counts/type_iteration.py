@@ -35,7 +35,7 @@ from evenhand.solvers.counts.policy_iteration import (
     induce_backward,
     iterate,
 )
-from evenhand.solvers.counts.post_decision import UNIT
+from evenhand.solvers.counts.post_decision import UNIT, check_one_class, surely_one_long_run
 from evenhand.solvers.counts.type_operators import Operators
 from evenhand.solvers.counts.type_plan import TypedPlan
 from evenhand.solvers.occupancy import CLASSES_UP_TO, discounted_visits, settle
@@ -120,7 +120,7 @@ def solve_types(
         if start is not None and float(np.abs(start).max()) <= STRANGE * largest:
             value = start - start.mean()
         report = lambda number, gap: tell(f"improvement {number}, bounds {gap:.0e} apart")  # noqa: E731
-        patience = Patience(criterion, plan.is_one_long_run)
+        patience = Patience(criterion, all(surely_one_long_run(arm) for arm in plan.arms()))
         picks, bounds, value, _ = iterate(certifier, improve, evaluate, value, tolerance, patience, report)
     else:
         picks = np.empty((criterion.num_layers, len(plan.types), plan.num_states), dtype=plan.pick_type)
@@ -189,7 +189,8 @@ class TypedPricing:
             NotApplicableError: an average whose long run depends on where the arms start.
         """
         plan.check()
-        plan.check_long_run()
+        for arm in plan.arms():
+            check_one_class(arm, plan.criterion)
         self.objective, self.tell = objective, tell
         self.operators = Operators(plan)
         self.picks: list[Array] = []

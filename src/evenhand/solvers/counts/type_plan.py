@@ -18,7 +18,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.cost_estimate import LEAP, check_program
 from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
-from evenhand.solvers.counts.post_decision import Arm, check_one_class, surely_one_long_run
+from evenhand.solvers.counts.post_decision import Arm
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.typing import Floats, Ints
 
@@ -137,17 +137,7 @@ class TypedPlan:
             if prod(numbers) >= 2**62:
                 raise TooLargeError(f"{what} has over 2^62 decisions. {INSTEAD}")
 
-    def check_long_run(self) -> None:
-        """Refuse an average where the graph of an arm shows that the long run depends on its start."""
-        for arm in self._arms():
-            check_one_class(arm, self.criterion)
-
-    @property
-    def is_one_long_run(self) -> bool:
-        """True if arms of all types surely have one closed class together."""
-        return all(surely_one_long_run(arm) for arm in self._arms())
-
-    def _arms(self) -> Iterator[Arm]:
+    def arms(self) -> Iterator[Arm]:
         """One arm of each type."""
         for own in (moves.tables for moves in self.types):
             limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # a missing action is never affordable

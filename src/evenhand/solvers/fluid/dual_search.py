@@ -27,7 +27,6 @@ from evenhand.solvers.fluid.price_response import (
     UpTo,
     UtilityStops,
     excess_of,
-    highest_level,
     in_domain,
     power_gradient,
     power_value,
@@ -513,8 +512,12 @@ class LeximinSearch(PriceSearch):
     def run(self) -> Found:
         """Find the level by bisection."""
         free, full = self.values(self.end(-np.inf)), self.values(self.end(np.inf))
-        low, high = float(free.min()), float(full.max())
-        level = high if self._fits(high) else highest_level(low, high, self._fits)
+        level, high = float(free.min()), float(full.max())
+        if self._fits(high):
+            level = high
+        # Until there is no double between the highest level that fits and the lowest that does not.
+        while level < (middle := level + (high - level) / 2) < high:
+            level, high = (middle, high) if self._fits(middle) else (level, middle)
         return self.closed(self.finish(self.end(level), self._prove_least(level)))
 
     def _fits(self, level: float) -> bool:

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from evenhand.errors import InfeasibleError, NotConvergedError, TooLargeError
 from evenhand.solvers.fluid.frontiers import FluidModel
+from evenhand.solvers.fluid.price_response import excess_of
 from evenhand.solvers.highs import LinearOptimum, LinearProgram, solve_program
 from evenhand.typing import Floats, Ints
 
@@ -63,9 +64,6 @@ class Solved:
 
     shares: Floats
     """(step, pair) shares of time."""
-
-    members: Floats
-    """(member,) values."""
 
     more: Floats
     """(column,) the further columns."""
@@ -251,16 +249,11 @@ class Program:
         end = self.num_columns + self.num_members
         return Solved(
             shares=optimum.primal[: self.num_columns].reshape(self.layers, -1),
-            members=optimum.primal[self.num_columns : end],
             more=optimum.primal[end:],
             prices=prices[0] if self.model.criterion.is_stationary else prices,
             duals=optimum.duals[len(optimum.duals) - number :],
             objective=optimum.objective,
         )
-
-    def measure(self, solved: Solved) -> Floats:
-        """The occupancy measures of the policies that a solution shows, within the budget."""
-        return self.within_budget(self._follow(solved))
 
     def _follow(self, solved: Solved) -> Floats:
         """The occupancy measures of the policies that a solution shows."""
@@ -277,20 +270,20 @@ class Program:
         allowance = self.step_weights[:, None] * self.model.budget
         return np.asarray((use / np.where(allowance > 0, allowance, np.inf)).reshape(-1))
 
-    def within_budget(self, measure: Floats) -> Floats:
-        """The same measures, with so much of those that use least as brings them within the budget.
+    def measure(self, solved: Solved) -> Floats:
+        """The occupancy measures of the policies that a solution shows, mixed with some of least use to fit the budget.
 
         Floors may take the whole budget, and then nothing uses less: so their constraints hold as closely as in a
         linear program.
         """
         # With floors the budget may hold to rounding only: nothing that keeps them may use less.
+        measure = self._follow(solved)
         spent, most = self.spent(measure), 1.0 if self.model.floors is None else 1.0 + FLOOR_ROUNDING
         if (spent <= most).all():
             return measure
         least = self.spent(self.frugal)
         # (1 - share) spent + share least = most, for the row that needs most of it; and a hair more.
-        over = (spent > most) & (spent > least)
-        share = min(1.0, float(((spent[over] - most) / (spent[over] - least[over])).max(initial=0.0)) * (1 + 1e-12))
+        share = excess_of(spent, least, np.full(len(spent), most))
         return (1 - share) * measure + share * self.frugal
 
     @cached_property

@@ -16,7 +16,6 @@ With prices lambda fixed and c_n(v) the least cost of value v, the best response
 In every case W(u) <= g.u for all u, so that sum_n max_q (g_n V - lambda.U) + lambda.B bounds the fluid optimum.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -235,22 +234,6 @@ def power_gradient(values: Floats, alpha: float, welfare: float, num_arms: int) 
     positive = values > 0
     ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)
     return np.asarray(ratio**alpha / num_arms)
-
-
-def highest_level(low: float, high: float, fits: Callable[[float], bool]) -> float:
-    """Return the highest level that fits, to the last bit, if the lower end does.
-
-    Args:
-        low: a level that fits.
-        high: one that does not.
-        fits: whether a level fits; from some level on none does.
-    """
-    # Until there is no double between the two.
-    while True:
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            return low
-        low, high = (middle, high) if fits(middle) else (low, middle)
 
 
 def excess_of(total: Floats, free: Floats, allowance: Floats) -> float:
