@@ -35,22 +35,6 @@ induction). The inner loops are in `kernels.lattice_sweeps` and
 from evenhand.solvers.counts.cost_estimate import SMALL, CountPlan, plan_counts
 from evenhand.solvers.counts.optimum import CountOptimum, solve_counts
 from evenhand.solvers.counts.outcomes import Moves
-from evenhand.solvers.counts.type_iteration import TypedOptimum, TypedPricing, Visits, solve_types
+from evenhand.solvers.counts.type_iteration import TypedPricing, Visits
 from evenhand.solvers.counts.type_operators import Operators
 from evenhand.solvers.counts.type_plan import TypedPlan, plan_types
-
-__all__ = [
-    "SMALL",
-    "CountOptimum",
-    "CountPlan",
-    "Moves",
-    "Operators",
-    "TypedOptimum",
-    "TypedPlan",
-    "TypedPricing",
-    "Visits",
-    "plan_counts",
-    "plan_types",
-    "solve_counts",
-    "solve_types",
-]

@@ -18,7 +18,15 @@ from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.algorithm import Roads, find_roads, list_allocations
 from evenhand.solvers.counts.expectation import Outcomes
 from evenhand.solvers.counts.improvement import Climber, Lister, Tables
-from evenhand.solvers.counts.post_decision import Arm, Pay, Slots, check_one_class, read_pay, read_slots
+from evenhand.solvers.counts.post_decision import (
+    Pay,
+    Slots,
+    TypeTables,
+    check_one_class,
+    read_pay,
+    read_slots,
+    read_tables,
+)
 
 MOST_OPERATIONS = 1e14
 """Elementary operations beyond which a problem is refused."""
@@ -56,7 +64,7 @@ def check_program(states: str, criterion: Criterion, size_in_bytes: float, opera
 class CountPlan:
     """The dynamic program of identical arms, not yet begun."""
 
-    arm: Arm
+    arm: TypeTables
     """The tables of an arm and the budget."""
 
     criterion: Criterion
@@ -167,8 +175,7 @@ def plan_counts(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
         TooLargeError: there are too many count states or allocations.
         NotApplicableError: under the criterion average, if by the graph of an arm the long run depends on its start.
     """
-    types = problem.types
-    arm = Arm(types.transitions[0], types.rewards[0], types.usage[0], problem.budget_limit)
-    slots = read_slots(arm, problem.num_arms)
+    arm = read_tables(problem)[0]
+    slots = read_slots(arm)
     check_one_class(arm, problem.criterion)
     return CountPlan(arm, problem.criterion, find_roads(slots), read_pay(arm.rewards, slots), small)

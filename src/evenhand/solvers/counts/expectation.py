@@ -27,7 +27,7 @@ from evenhand.kernels.lattice_laws import law_of_movers
 from evenhand.kernels.splits import TAIL, Split, binomial_bands, lattice_lines, product_error
 from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, Roads, spread_extras
 from evenhand.solvers.counts.post_decision import SAME_ROW, UNIT, Slots
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Array, Floats, Indices, Ints
 
 Follow = Callable[[Floats], Floats]
 """The (count state,) expected value after one policy's decisions, of a (count state,) value function."""
@@ -257,7 +257,7 @@ class Outcomes:
         return levels, new_level, config, point
 
 
-def shifts(slots: Slots, amounts: Ints) -> tuple[Ints, Ints]:
+def shifts(slots: Slots, amounts: Array) -> tuple[Ints, Ints]:
     """(row, state) arms that (row, cell) amounts take out of each state, and arms that land in its slot."""
     states = np.arange(slots.num_states)
     takes = amounts @ (slots.cells[:, :1] == states).astype(np.int64)

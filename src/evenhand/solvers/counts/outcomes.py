@@ -8,7 +8,6 @@ depends on nothing else. Outcomes are numbered use by use, the least use first, 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -24,7 +23,8 @@ from evenhand.kernels.lattice import (
     multinomial_law,
 )
 from evenhand.kernels.lattice_laws import count_movers, law_of_movers, support_of_movers
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.solvers.counts.post_decision import TypeTables
+from evenhand.typing import Floats, Ints
 
 MOST_PAIRS = 5_000_000
 """Pairs of one type beyond which the typed count space is refused."""
@@ -33,30 +33,6 @@ SAME_USE = 11
 """Decimals, as a share of the budget, in which uses must differ to be distinct."""
 
 INSTEAD = "Use fewer arms, a smaller budget, or the method fluid, which needs no table."
-
-
-class TypeTables(NamedTuple):
-    """The tables of an arm of one type, and how many there are."""
-
-    transitions: Floats
-    """(state, action, next_state) probabilities."""
-
-    rewards: Floats
-    """(state, action) rewards of an arm."""
-
-    usage: Floats
-    """(state, action, resource) usage."""
-
-    served: Floats
-    """(state, action) 1 where the action serves the arm, else 0."""
-
-    valid: Bools
-    """(state, action) which actions there are."""
-
-    initial: Floats
-    """(state,) law of the first state."""
-
-    num_arms: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +116,11 @@ class Moves:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_moves(tables: TypeTables, limit: Floats) -> Moves:
+def read_moves(tables: TypeTables) -> Moves:
     """List what the arms of a type can do within the budget alone.
 
     Args:
         tables: of the type.
-        limit: (resource,) the budget, with its room for rounding.
 
     Raises:
         TooLargeError: there are too many ways.
@@ -158,10 +133,10 @@ def read_moves(tables: TypeTables, limit: Floats) -> Moves:
             raise TooLargeError(f"the arms of one type have over {number:.3g} allocations within the budget. {INSTEAD}")
 
     kinds, arms = np.zeros(len(cells), dtype=np.int64), np.array([tables.num_arms])
-    chosen, used = list_amounts(tables.usage[tables.valid], kinds, arms, limit, check)
+    chosen, used = list_amounts(tables.usage[tables.valid], kinds, arms, tables.limit, check)
     allocations = np.zeros((len(chosen), *tables.valid.shape), dtype=np.int32)
     allocations[:, cells[:, 0], cells[:, 1]] = chosen
-    use, uses = _distinct_uses(used, limit)
+    use, uses = _distinct_uses(used, tables.limit)
     # Phase 2: how many arms of each allocation move by which row; cells with the same row add up.
     movers, rows = count_movers(chosen, tables.transitions[tables.valid])
     # Phase 3: outcomes. The use comes first, so they are numbered use by use.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.errors import NotApplicableError
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.closed_classes import closed_classes, never_splits
 from evenhand.typing import Bools, Floats, Ints
@@ -27,20 +28,36 @@ UNIT = 2.0**-53
 INSTEAD_OF_AVERAGE = "Use the criterion discounted with a discount near 1, or finite:T."
 
 
-class Arm(NamedTuple):
-    """The tables of one arm and the budget."""
+class TypeTables(NamedTuple):
+    """The tables of an arm of one type, the number of such arms, and the budget."""
 
     transitions: Floats
     """(state, action, next_state) probabilities."""
 
     rewards: Floats
-    """(state, action) rewards."""
+    """(state, action) rewards of an arm."""
 
     usage: Floats
     """(state, action, resource) usage."""
 
+    served: Floats
+    """(state, action) 1 where the action serves the arm, else 0."""
+
+    valid: Bools
+    """(state, action) which actions there are."""
+
+    initial: Floats
+    """(state,) distribution of the first state."""
+
+    num_arms: int
+
     limit: Floats
     """(resource,) the budget, with its room for rounding."""
+
+    @property
+    def affordable(self) -> Bools:
+        """(state, action) actions that the budget allows."""
+        return np.asarray((self.usage <= self.limit).all(axis=2) & self.valid)
 
 
 class Pay(NamedTuple):
@@ -91,21 +108,32 @@ class Slots(NamedTuple):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_slots(arm: Arm, num_arms: int) -> Slots:
+def read_tables(problem: CoupledMDP) -> list[TypeTables]:
+    """The tables of each type, without padding."""
+    types, found = problem.types, []
+    for t, (S, A) in enumerate(zip(types.num_states, types.num_actions, strict=True)):
+        tables = types.transitions[t, :S, :A, :S], types.rewards[t, :S, :A], types.usage[t, :S, :A]
+        served, valid = types.served[t, :S, :A].astype(np.float64), types.valid[t, :S, :A]
+        number = int(problem.type_counts[t])
+        found.append(TypeTables(*tables, served, valid, types.initial[t, :S], number, problem.budget_limit))
+    return found
+
+
+def read_slots(arm: TypeTables) -> Slots:
     """Read the tables of an arm that has an idle action in every state."""
     base = _best_free(arm, np.asarray((arm.usage == 0).all(axis=2)))
     base_rows = arm.transitions[np.arange(len(base)), base]
     cells = _useful_cells(arm, base)
     landings, extra_rows = _land(arm.transitions, cells, base_rows)
     return Slots(
-        num_arms=num_arms,
+        num_arms=arm.num_arms,
         base=base,
         base_rows=base_rows,
         extra_rows=extra_rows,
         cells=cells,
         needs=arm.usage[cells[:, 0], cells[:, 1]],
         landings=landings,
-        limit=np.asarray(arm.limit, dtype=np.float64),
+        limit=arm.limit,
     )
 
 
@@ -119,13 +147,12 @@ def read_pay(rewards: Floats, slots: Slots) -> Pay:
     return Pay(at_base / slots.num_arms, gains, most)
 
 
-def check_one_class(arm: Arm, criterion: Criterion) -> None:
+def check_one_class(arm: TypeTables, criterion: Criterion) -> None:
     """Refuse averages of arms whose affordable actions leave more than one closed class of states."""
     if not criterion.is_stationary or criterion.contracts:
         return
-    affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
-    moves = ((arm.transitions > 0) & affordable[:, :, None]).any(axis=1)
-    closed = [states.tolist() for states in closed_classes(moves.astype(np.float64))]
+    moves = ((arm.transitions > 0) & arm.affordable[:, :, None]).any(axis=1)
+    closed = [states.tolist() for states in closed_classes(np.asarray(moves, dtype=np.float64))]
     if len(closed) > 1:
         raise NotApplicableError(
             f"the criterion average asks for one long run, and an arm has {len(closed)} groups of states that no "
@@ -134,12 +161,12 @@ def check_one_class(arm: Arm, criterion: Criterion) -> None:
         )
 
 
-def surely_one_long_run(arm: Arm) -> bool:
+def surely_one_long_run(arm: TypeTables) -> bool:
     """Return True if any number of such arms surely have one closed class, so that the start does not matter.
 
     Sufficient: under every policy an arm reaches some common state, and it may stay where it is at any time.
     """
-    affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
+    affordable = arm.affordable
     first = arm.transitions[np.arange(len(affordable)), affordable.argmax(axis=1)]
     rows = np.where(affordable[:, :, None], arm.transitions, first[:, None])
     waits = (np.einsum("sas->sa", rows) > 0).all()
@@ -150,7 +177,7 @@ def _same(left: Floats, right: Floats) -> bool:
     return bool(np.abs(left - right).max() <= SAME_ROW)
 
 
-def _best_free(arm: Arm, free: Bools) -> Ints:
+def _best_free(arm: TypeTables, free: Bools) -> Ints:
     """(state,) the first idle action, or one with the same row and a better reward."""
     base = free.argmax(axis=1)
     for s, first in enumerate(base):
@@ -160,19 +187,13 @@ def _best_free(arm: Arm, free: Bools) -> Ints:
     return np.asarray(base, dtype=np.int64)
 
 
-def _useful_cells(arm: Arm, base: Ints) -> Ints:
+def _useful_cells(arm: TypeTables, base: Ints) -> Ints:
     """(cell, 2) cells off base that are affordable and not dominated by a cell of the same state and row."""
-    S, A = arm.rewards.shape
-    useful = [
-        (s, a)
-        for s in range(S)
-        for a in range(A)
-        if a != base[s] and (arm.usage[s, a] <= arm.limit).all() and not _is_dominated(arm, s, a)
-    ]
+    useful = [(s, a) for s, a in np.argwhere(arm.affordable) if a != base[s] and not _is_dominated(arm, s, a)]
     return np.asarray(np.array(useful, dtype=np.int64).reshape(-1, 2))
 
 
-def _is_dominated(arm: Arm, s: int, a: int) -> bool:
+def _is_dominated(arm: TypeTables, s: np.int64, a: np.int64) -> bool:
     """Return True if another action of the state has the same row, no larger usage and no smaller reward."""
     usage, rewards = arm.usage[s], arm.rewards[s]
     rivals = (b for b in range(len(rewards)) if b != a and _same(arm.transitions[s, a], arm.transitions[s, b]))

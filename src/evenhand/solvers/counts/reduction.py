@@ -29,6 +29,7 @@ from evenhand.kernels.lattice import (
     multinomial_law,
 )
 from evenhand.kernels.lattice_laws import count_movers, law_of_movers
+from evenhand.kernels.products import kronecker_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
@@ -196,9 +197,9 @@ class Counts:
             return numbers[0].astype(np.int64), laws[0]
         # Types move independently: a law of all is the product of theirs, one for each combination that occurs.
         combinations, outcomes = np.unique(np.column_stack(numbers), axis=0, return_inverse=True)
-        kernel = laws[0][combinations[:, 0]]
-        for t in range(1, len(laws)):
-            kernel = _row_products(kernel, laws[t][combinations[:, t]])
+        entries = prod(np.diff(law.indptr)[own] for law, own in zip(laws, combinations.T, strict=True))
+        check_memory(16.0 * float(entries.sum()), "the kernel of the count space", _INSTEAD)
+        kernel = kronecker_rows([law[own] for law, own in zip(laws, combinations.T, strict=True)])
         return outcomes.reshape(-1).astype(np.int64), kernel
 
     def lift(self, probabilities: Floats) -> "CountTable | TimeVaryingPolicy":
@@ -318,22 +319,6 @@ def assign(type_of_arm: Indices, states: Indices, allocation: Ints, rng: np.rand
 
     numbers = np.ascontiguousarray(allocation, dtype=np.int64)
     return np.asarray(assign_uniformly(type_of_arm, states, numbers, draw_keys(rng, 1)[0]), dtype=np.int32)
-
-
-def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
-    """(row, column) the Kronecker product of each row of `left` with the same row of `right`."""
-    sizes = np.diff(left.indptr) * np.diff(right.indptr)
-    check_memory(16.0 * sizes.sum(), "the kernel of the count space", _INSTEAD)
-    row = np.repeat(np.arange(left.shape[0]), sizes)
-    # The entries of a product row, numbered: the left entry is the quotient, the right one the remainder.
-    place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    i, j = np.divmod(place, np.diff(right.indptr)[row])
-    i, j = i + left.indptr[row], j + right.indptr[row]
-    columns = left.indices[i].astype(np.int64) * right.shape[1] + right.indices[j]
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return sparse.csr_array(
-        (left.data[i] * right.data[j], columns, indptr), shape=(left.shape[0], left.shape[1] * right.shape[1])
-    )
 
 
 # -- policies by a table of choices -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ The operations of one improvement are a sum over the uses of the budget that typ
 It is linear in the number of outcomes of the types before, so beginnings that use equally much are counted together.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -17,8 +17,8 @@ from evenhand.errors import TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.cost_estimate import LEAP, check_program
-from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
-from evenhand.solvers.counts.post_decision import Arm
+from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, read_moves
+from evenhand.solvers.counts.post_decision import read_tables
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.typing import Floats, Ints
 
@@ -137,12 +137,6 @@ class TypedPlan:
             if prod(numbers) >= 2**62:
                 raise TooLargeError(f"{what} has over 2^62 decisions. {INSTEAD}")
 
-    def arms(self) -> Iterator[Arm]:
-        """One arm of each type."""
-        for own in (moves.tables for moves in self.types):
-            limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # a missing action is never affordable
-            yield Arm(own.transitions, own.rewards, own.usage, limit)
-
 
 # -- making a plan ----------------------------------------------------------------------------------------------------
 
@@ -160,23 +154,5 @@ def plan_types(problem: CoupledMDP) -> TypedPlan:
     # Refuse a space on which not even values fit.
     if not fits_in_memory(8.0 * LEAP * number):
         raise TooLargeError(f"the count space has {size_in_words(number)} states. {INSTEAD}")
-    types = [read_moves(own, problem.budget_limit) for own in _tables_of(problem)]
+    types = [read_moves(tables) for tables in read_tables(problem)]
     return TypedPlan(types, problem.budget_limit, problem.criterion)
-
-
-def _tables_of(problem: CoupledMDP) -> list[TypeTables]:
-    """The tables of each type, without padding."""
-    types, found = problem.types, []
-    for t, (S, A) in enumerate(zip(types.num_states, types.num_actions, strict=True)):
-        found.append(
-            TypeTables(
-                transitions=types.transitions[t, :S, :A, :S],
-                rewards=types.rewards[t, :S, :A],
-                usage=types.usage[t, :S, :A],
-                served=types.served[t, :S, :A].astype(np.float64),
-                valid=types.valid[t, :S, :A],
-                initial=types.initial[t, :S],
-                num_arms=int(problem.type_counts[t]),
-            )
-        )
-    return found

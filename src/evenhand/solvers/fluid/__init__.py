@@ -9,7 +9,6 @@ price_response   values that maximise welfare less cost at given prices
 frontiers        value against cost of each type at given prices: `FluidModel`, `Frontiers`
 """
 
-from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
 from evenhand.solvers.fluid.relaxation import (
     BlockSolution,
     FluidSolution,
@@ -20,16 +19,3 @@ from evenhand.solvers.fluid.relaxation import (
     solve_opening,
     solve_weighted,
 )
-
-__all__ = [
-    "BlockSolution",
-    "FluidModel",
-    "FluidSolution",
-    "Frontiers",
-    "model_of",
-    "solve_blocks",
-    "solve_fluid",
-    "solve_model",
-    "solve_opening",
-    "solve_weighted",
-]

@@ -76,7 +76,7 @@ class BlockBuilder:
         )
         types = trimmed.within(self.budget)
         model = FluidModel(types, rows.counts, self.budget, self.criterion, types.initial)
-        check_communicating(types, model.allowed, self.criterion)
+        check_communicating(types, model.types.valid, self.criterion)
         return Block(model)
 
 
@@ -201,7 +201,7 @@ class Block:
 
     def uses(self) -> list[Floats]:
         """The different uses of each resource; not all of them if they are very many."""
-        chosen = self.model.types.usage[self.model.allowed]
+        chosen = self.model.types.usage[self.model.types.valid]
         return [np.unique(column)[: MOST_USES + 1] for column in chosen.T]
 
     def sample(self, prices: Floats, size: int) -> Sample:

@@ -104,8 +104,26 @@ class Found(NamedTuple):
     """Mixture of responses of which the solution is made, but for the share `excess`."""
 
 
-class Instance(NamedTuple):
-    """A relaxation to be solved by prices."""
+def search_for(welfare: Welfare, num_members: int, num_resources: int) -> "type[PriceSearch] | None":
+    """Return the search for a welfare; None if members do not respond to prices in closed form.
+
+    Args:
+        welfare: welfare to maximise.
+        num_members: number of its members.
+        num_resources: number of resources.
+    """
+    if is_mean(welfare, num_members):
+        return MeanSearch
+    if is_lexicographic(welfare):
+        return LeximinSearch if num_resources == 1 else None
+    if isinstance(welfare, RankWeighted):
+        return RankSearch
+    return PowerSearch if isinstance(welfare, PowerMean) else None
+
+
+@dataclass(eq=False)
+class PriceSearch:
+    """A search for prices; subclasses have the responses under a welfare."""
 
     blocks: Blocks[Block]
     """The members."""
@@ -134,35 +152,9 @@ class Instance(NamedTuple):
     num_levels: int = NUM_LEVELS
     """Levels of the grid of several blocks."""
 
-
-def search_for(welfare: Welfare, num_members: int, num_resources: int) -> "type[PriceSearch] | None":
-    """Return the search for a welfare; None if members do not respond to prices in closed form.
-
-    Args:
-        welfare: welfare to maximise.
-        num_members: number of its members.
-        num_resources: number of resources.
-    """
-    if is_mean(welfare, num_members):
-        return MeanSearch
-    if is_lexicographic(welfare):
-        return LeximinSearch if num_resources == 1 else None
-    if isinstance(welfare, RankWeighted):
-        return RankSearch
-    return PowerSearch if isinstance(welfare, PowerMean) else None
-
-
-class PriceSearch:
-    """A search for prices; subclasses have the responses under a welfare."""
-
-    def __init__(self, given: Instance) -> None:
-        """Trace the frontiers.
-
-        Args:
-            given: the relaxation.
-        """
-        self.given, self.blocks, self.welfare, self.sizes = given, given.blocks, given.welfare, given.sizes
-        self.allowance, self.tolerance, self.num_arms = given.allowance, given.tolerance, int(given.sizes.sum())
+    def __post_init__(self) -> None:
+        """Trace the frontiers."""
+        self.num_arms = int(self.sizes.sum())
         self.unit = unit_prices(self.allowance)
         self.rounds = self._numbers = 0
         # Largest value of an arm, the unit of a gap if the bound is nearly 0.
@@ -256,7 +248,7 @@ class PriceSearch:
 
     def proof(self, weights: Floats, prices: Floats, rule: Rule) -> Proof:
         """Return the bound of weights and prices; policies of a rule are good ones to start from."""
-        each = [(part,) for part in np.split(weights, self.given.edges[1:-1])]
+        each = [(part,) for part in np.split(weights, self.edges[1:-1])]
         bounds, floor_prices = zip(*self.blocks.map(Block.bound, rule, prices, each=each), strict=True)
         return Proof(weights, prices, sum(bounds) + float(prices @ self.allowance), np.concatenate(floor_prices))
 
@@ -289,8 +281,8 @@ class PriceSearch:
 
     def report(self, gap: float) -> None:
         """Pass on the gap."""
-        if self.given.progress is not None:
-            self.given.progress(self.rounds, gap)
+        if self.progress is not None:
+            self.progress(self.rounds, gap)
 
     def dual(self, cut: Cut) -> float:
         """Return the bound of a cut before it is certified."""
@@ -319,7 +311,7 @@ class PriceSearch:
         best, best_bound, target = full, self.dual(full), self.tolerance / 2
         smoothing, gap, proven = SMOOTHING, np.inf, np.inf
         # Phase 2: prices from the master and responses to them, until lower and upper bound meet.
-        while self.rounds < self.given.most_rounds:
+        while self.rounds < self.most_rounds:
             shares, prices, missing = cuts.master()
             # The master buys shortage at any price: no mixture of responses is within the budget.
             if missing and cuts.cap > MOST_CAP:
@@ -405,13 +397,9 @@ class RankSearch(PriceSearch):
 
     welfare: RankWeighted
 
-    def __init__(self, given: Instance) -> None:
-        """Check that the welfare has as many weights as there are members.
-
-        Args:
-            given: the relaxation.
-        """
-        super().__init__(given)
+    def __post_init__(self) -> None:
+        """Check that the welfare has as many weights as there are members."""
+        super().__post_init__()
         self.welfare.check_num_arms(self.num_arms)
         self._settle = SettledLevels(self.welfare, self.sizes)
         self._grid: LevelGrid | None = None
@@ -427,7 +415,7 @@ class RankSearch(PriceSearch):
         return self._grid.stops(float(prices[0]))
 
     def _grid_at(self, prices: Floats) -> LevelGrid:
-        return LevelGrid.of(self.blocks, prices, self._settle.mass, self.given.num_levels)
+        return LevelGrid.of(self.blocks, prices, self._settle.mass, self.num_levels)
 
     def weights(self, cut: Cut) -> Floats:
         """(member,) weights in the permutahedron, between the marginal costs as far as they can be."""
@@ -461,15 +449,11 @@ class MeanSearch(PriceSearch):
 class PowerSearch(PriceSearch):
     """A power mean: every member alone."""
 
-    def __init__(self, given: Instance) -> None:
-        """Also find the welfare without a budget, the reference of utilities.
-
-        Args:
-            given: the relaxation.
-        """
-        super().__init__(given)
-        assert isinstance(given.welfare, PowerMean)
-        self.alpha = given.welfare.aversion
+    def __post_init__(self) -> None:
+        """Also find the welfare without a budget, the reference of utilities."""
+        super().__post_init__()
+        assert isinstance(self.welfare, PowerMean)
+        self.alpha = self.welfare.aversion
         most = self.values(self.end(np.inf))
         if (least := most.min()) < 0 or (least == 0 and self.alpha >= 1):
             raise OutOfDomainError(

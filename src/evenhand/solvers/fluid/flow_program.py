@@ -89,7 +89,7 @@ class Program:
             sizes: sizes up to which programs are used.
         """
         self.model, self.sizes = model, sizes
-        self.type, self.state, self.action = np.nonzero(model.allowed)
+        self.type, self.state, self.action = np.nonzero(model.types.valid)
         self.layers = model.criterion.num_layers
         # Weight of a visit in each step, in shares of time.
         self.step_weights = model.criterion.layer_weights
@@ -118,7 +118,7 @@ class Program:
         """The flow rows, and what they must be."""
         model, pairs = self.model, np.arange(len(self.type))
         # Padded states have no action, and so no row; real states are numbered through all types.
-        real = model.allowed.any(axis=-1)
+        real = model.types.valid.any(axis=-1)
         row_of = np.cumsum(real.reshape(-1)).reshape(real.shape) - 1
         following = model.types.transitions[self.type, self.state, self.action]
         source, target = np.nonzero(following)
@@ -291,8 +291,8 @@ class Program:
         """Measures that use little: nothing, but for the floors."""
         if self.model.floors is not None:
             return self._least_use[1]
-        idle = np.arange(self.model.allowed.shape[2]) == self.model.types.idle[..., None]
-        idle = (idle & self.model.allowed).astype(np.float64)
+        idle = np.arange(self.model.types.valid.shape[2]) == self.model.types.idle[..., None]
+        idle = (idle & self.model.types.valid).astype(np.float64)
         # The same choice at every step.
         idle = idle if self.model.criterion.is_stationary else idle[:, None]
         shape = (len(self.model), *self.model.arms.shape)

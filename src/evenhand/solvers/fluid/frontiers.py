@@ -265,11 +265,6 @@ class FluidModel:
         return self.budget * self.criterion.total
 
     @cached_property
-    def allowed(self) -> Bools:
-        """(type, state, action) actions that may be chosen."""
-        return self.types.valid
-
-    @cached_property
     def sizes(self) -> Ints:
         """(member,) how many members of welfare each member of the frontiers stands for."""
         return self.counts if self.groups is None else np.ones(int(self.groups.max()) + 1, dtype=np.int64)
@@ -282,7 +277,7 @@ class FluidModel:
     @cached_property
     def arms(self) -> SingleArms:
         """The arms on their own."""
-        return SingleArms(self.types, self.allowed, self.initial, self.criterion)
+        return SingleArms(self.types, self.types.valid, self.initial, self.criterion)
 
     @property
     def by_pivots(self) -> bool:
@@ -341,7 +336,7 @@ class FluidModel:
         tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
         # Few frontiers are long. Where one does not fit, its part is traced again with room for all.
         while True:
-            given = (*tables, self.allowed[part])
+            given = (*tables, self.types.valid[part])
             found = kernels.trace_frontiers(given, types.num_states[part], prices, *time, capacity)
             if found.lengths.max() <= capacity:
                 real = np.arange(capacity) < found.lengths[:, None]
@@ -537,8 +532,8 @@ def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
     right = points.add(rows, np.ones(len(model)), 0.0)
     # The sizes that rounding is measured by: the most value, and the most cost, that an arm can have.
     total = model.criterion.total
-    largest = np.abs(model.types.rewards * model.allowed).max(axis=(1, 2)) * total
-    dearest = (model.types.usage * model.allowed[..., None] @ prices).max(axis=(1, 2)) * total
+    largest = np.abs(model.types.rewards * model.types.valid).max(axis=(1, 2)) * total
+    dearest = (model.types.usage * model.types.valid[..., None] @ prices).max(axis=(1, 2)) * total
     while True:
         owner = points.owner[left]
         rise, cost = points.values[right] - points.values[left], points.costs[right] - points.costs[left]

@@ -100,7 +100,7 @@ def fits_by_step(model: FluidModel, welfare: Welfare, sizes: ProgramSizes = USUA
         welfare: what is maximised.
         sizes: sizes up to which programs are used.
     """
-    columns = model.criterion.num_layers * int(model.allowed.sum())
+    columns = model.criterion.num_layers * int(model.types.valid.sum())
     if model.criterion.is_stationary or columns > sizes.columns_by_step:
         return False
     if is_lexicographic(welfare):

@@ -65,7 +65,7 @@ from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare
 from evenhand.parallel import Blocks, Pool
 from evenhand.solvers.fluid import programs as fluid_programs
 from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder
-from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, Instance, PriceSearch, search_for
+from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, PriceSearch, search_for
 from evenhand.solvers.fluid.flow_program import FLOOR_ROUNDING, USUAL_SIZES, Program, ProgramSizes, out_of_floors
 from evenhand.solvers.fluid.frontiers import Bound, FluidModel, Frontiers
 from evenhand.solvers.fluid.price_response import unit_prices
@@ -229,7 +229,7 @@ def solve_opening(
     # The most steps first, since each of them makes the bound tighter.
     for steps in openings:
         model = replace(plain, criterion=Opening(problem.discount, steps))
-        small = few and not (several and (steps + 1) * int(model.allowed.sum()) > sizes.columns_of_cuts)
+        small = few and not (several and (steps + 1) * int(model.types.valid.sum()) > sizes.columns_of_cuts)
         if (small or weights is None) and fluid_programs.fits_by_step(model, objective, sizes):
             return solve_model(model, objective, tolerance, sizes=sizes)
         if weights is not None and fluid_programs.fits_by_step(model, Utilitarian(), sizes):
@@ -297,7 +297,7 @@ def model_of(problem: CoupledMDP) -> FluidModel:
     entry = 64 + (2 * num_states if model.by_pivots else 8 * num_states * num_actions * steps)
     size = num_types * (24.0 * num_states * num_actions + vertices * entry + 400)
     check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
-    check_communicating(model.types, model.allowed, criterion)
+    check_communicating(model.types, model.types.valid, criterion)
     return model
 
 
@@ -350,8 +350,8 @@ def solve_model(
         with Pool() as pool:
             blocks: Blocks[Block] = pool.blocks([lambda: block])
             edges, shared = [0, len(model.sizes)], (model.sizes, model.allowance)
-            given = Instance(blocks, edges, *shared, objective, tolerance, most_rounds=most_rounds)
-            return _by_prices(kind(given), block, begin)
+            search = kind(blocks, edges, *shared, objective, tolerance, most_rounds=most_rounds)
+            return _by_prices(search, block, begin)
     except NotConvergedError:
         if len(model) > FEW_TYPES:
             raise
@@ -479,8 +479,7 @@ def solve_blocks(
             uses = zip(source.budget.tolist(), zip(*blocks.map(Block.uses), strict=True), strict=True)
             usable = np.array([usable_amount(budget, np.unique(np.concatenate(parts))) for budget, parts in uses])
             allowance = usable * source.criterion.total
-            given = Instance(blocks, edges, counts, allowance, objective, tolerance, progress, num_levels=num_levels)
-            search = kind(given)
+            search = kind(blocks, edges, counts, allowance, objective, tolerance, progress, num_levels=num_levels)
             found = search.run()
         finally:
             blocks.close()
