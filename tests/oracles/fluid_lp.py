@@ -29,9 +29,9 @@ def fluid_lp(problem: CoupledMDP, welfare: str | Welfare, tolerance: float = 1e-
     found = solve_by_program(model, objective, tolerance)
     values, use = model.totals(found.occupancy)
     reached = float(objective(model.members(values), model.sizes))
-    upper, weights = max(found.bound.value, reached), model.weights_of_types(found.weights)
+    upper, weights = max(found.proof.bound, reached), model.weights_of_types(found.proof.weights)
     gap = (upper - reached) / max(abs(upper), 1e-6 * found.scale)
-    return ProgramOptimum(reached, upper, gap, values, use, found.prices, weights, found.occupancy)
+    return ProgramOptimum(reached, upper, gap, values, use, found.proof.prices, weights, found.occupancy)
 
 
 def discounted_model(types: ArmTables, counts: Ints | None, budget: Floats, discount: float) -> FluidModel:

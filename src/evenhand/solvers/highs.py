@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from evenhand.checks import check_shape
 from evenhand.errors import EvenhandError, InfeasibleError, InvalidInputError, NotConvergedError, TooLargeError
 from evenhand.typing import Floats
 
@@ -181,7 +180,9 @@ def solve_program(
         _run(highs, waiting, begin)
         status = highs.getModelStatus().name
         if status == "kOptimal":
-            return _read(highs)
+            # The program was minimised, so multipliers and objective change their signs.
+            solution, objective = highs.getSolution(), -float(highs.getInfo().objective_function_value)
+            return LinearOptimum(np.array(solution.col_value), -np.array(solution.row_dual), objective)
         # Infeasible, unsound, or out of time: another attempt would have the same result.
         if status not in _TRY_AGAIN:
             break
@@ -192,11 +193,8 @@ def solve_program(
 
 
 def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> None:
-    rows, columns = program.matrix.shape
-    if columns == 0:
+    if program.matrix.shape[1] == 0:
         raise _error("kModelEmpty")
-    for name, axis, length in (("lower", "column", columns), ("upper", "column", columns), ("row_lower", "row", rows)):
-        check_shape(getattr(program, name), {axis: length}, name)
     if program.matrix.nnz > MOST_ENTRIES:
         raise TooLargeError(f"the linear program has {program.matrix.nnz} non-zeros; at most {MOST_ENTRIES} can be")
     if not (np.isfinite(program.gains).all() and np.isfinite(program.matrix.data).all()):
@@ -255,12 +253,6 @@ def _run(highs: "Highs", waiting: Waiting | None, begin: float) -> None:
         raise
     finally:
         worker.join()
-
-
-def _read(highs: "Highs") -> LinearOptimum:
-    # The program was minimised, so multipliers and objective change their signs.
-    solution, objective = highs.getSolution(), -float(highs.getInfo().objective_function_value)
-    return LinearOptimum(np.array(solution.col_value), -np.array(solution.row_dual), objective)
 
 
 def _error(status: str) -> EvenhandError:

@@ -20,11 +20,10 @@ from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep
-from evenhand.model.policy import BasePolicy
 from evenhand.model.stateful_policy import on_batches
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers.reduction import MOST_PAIRS, PairSampler, table_from_arrays, table_to_arrays
-from evenhand.typing import Array, Floats, Indices, Ints
+from evenhand.solvers.reduction import MOST_PAIRS, PairTable
+from evenhand.typing import Floats, Indices, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,36 +176,19 @@ class Joint:
 
     def lift(self, probabilities: Floats) -> "JointTable | TimeVaryingPolicy":
         """A policy that looks up the joint state; with (step, pair) probabilities, one for each step."""
-        if probabilities.ndim == 2:
-            return TimeVaryingPolicy([JointTable(self, step) for step in probabilities])
-        return JointTable(self, probabilities)
+        return JointTable.lift(self, probabilities)
 
 
-class JointTable(BasePolicy):
+class JointTable(PairTable):
     """A policy given by a table over the pairs of the product space."""
 
-    kind = "joint-table"
-    decides = "by a table"
-
-    def __init__(self, reduction: Joint, probabilities: Floats) -> None:
-        self.reduction = reduction
-        self.probabilities = probabilities
-        self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
+    kind, space = "joint-table", Joint
+    reduction: Joint
 
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw a joint action for each (episode, arm) joint state."""
         return self.reduction.actions[self._sampler.draw(states @ self.reduction.strides, rng)]
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the pairs of positive probability."""
-        return table_to_arrays(self.probabilities)
-
-    @classmethod
-    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "JointTable":
-        """Return the policy of these pairs."""
-        space = Joint(problem)
-        return cls(space, table_from_arrays(space.mdp.num_pairs, arrays))
 
     def explain(self, decision: DecisionStep) -> list[str]:
         """(arm,) the same reason for all: the table has no order."""

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from evenhand.checks import check_memory, check_shape
+from evenhand.checks import check_memory
 from evenhand.errors import InvalidInputError
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.dynamic_programming import solve_weighted
@@ -132,9 +132,7 @@ def count_lp(
         InfeasibleError: the floors cannot all be reached.
     """
     begin = perf_counter()
-    if weights is None and mdp.rewards.shape[1] > 1:
-        raise InvalidInputError(f"weights: expected one for each of the {mdp.rewards.shape[1]} objectives")
-    weights, least = _read_weights(mdp, [1.0] if weights is None else weights, floors)
+    weights, least = np.asarray([1.0] if weights is None else weights), np.asarray(floors, dtype=np.float64)
     M, F = len(weights), len(least)
     _check_size(mdp, num_rank_rows=F)
     flow, rewards = _flow(mdp), mdp.rewards[:, :M] @ weights
@@ -162,10 +160,7 @@ def gini_lp(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike = (), **optio
         InfeasibleError: the floors cannot all be reached.
     """
     begin = perf_counter()
-    weights, least = _read_weights(mdp, weights, floors)
-    # Weights that were computed may rise by a rounding.
-    if (weights[1:] > weights[:-1] + 1e-12 * np.abs(weights[:-1])).any():
-        raise InvalidInputError("weights: expected none larger than the one before it")
+    weights, least = np.asarray(weights, dtype=np.float64), np.asarray(floors, dtype=np.float64)
     N, F = len(weights), len(least)
     rows = N * N + F
     _check_size(mdp, num_rank_rows=rows)
@@ -199,15 +194,6 @@ def gini_lp(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike = (), **optio
 
 
 # -- reading, and what fits -------------------------------------------------------------------------------------------
-
-
-def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tuple[Floats, Floats]:
-    array, least = np.asarray(weights, dtype=np.float64), np.asarray(floors, dtype=np.float64)
-    check_shape(least, {"objective": None}, "floors")
-    check_shape(array, {"objective": mdp.rewards.shape[1] - len(least)}, "weights")
-    if not (np.isfinite(array).all() and np.isfinite(least).all()):
-        raise InvalidInputError("weights: expected finite numbers")
-    return array, least
 
 
 def _solve(mdp: TabularMDP, program: LinearProgram, options: dict[str, Any]) -> LinearOptimum:

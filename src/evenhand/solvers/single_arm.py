@@ -121,7 +121,10 @@ class SingleArms:
         policy = (self.types.idle[rows] if start is None else start).astype(np.int64)
         if self.criterion.is_average:
             return _best_average(moves, allowed, gains, policy)
-        return _best_discounted(moves, allowed, initial, gains, policy, self.criterion)
+        policy, ahead, slack = _iterate(moves, allowed, gains, policy, self.criterion)
+        visits = _discounted_visits(_pick(moves, policy), initial, self.criterion.factor)
+        bound = np.asarray((initial * ahead).sum(axis=-1) + slack)
+        return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, bound)
 
     def _best_in_time(self, rows: Ints, gains: Floats) -> Responses:
         """Backwards from the end, or from the step that lasts."""
@@ -208,15 +211,6 @@ def _as_measure(visits: Floats, policy: Array, num_actions: int) -> Floats:
 
 
 # -- discounted -------------------------------------------------------------------------------------------------------
-
-
-def _best_discounted(
-    moves: Floats, allowed: Bools, initial: Floats, gains: Floats, policy: Ints, criterion: Criterion
-) -> Responses:
-    policy, ahead, slack = _iterate(moves, allowed, gains, policy, criterion)
-    visits = _discounted_visits(_pick(moves, policy), initial, criterion.factor)
-    bound = (initial * ahead).sum(axis=-1) + slack
-    return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, np.asarray(bound))
 
 
 def _discounted_visits(chain: Floats, initial: Floats, factor: float) -> Floats:

@@ -200,12 +200,6 @@ class _Arms:
             raise NotConvergedError(f"arm {crowded[0]}: the optimal policy changed more than {room} times")
         return sweeps
 
-    def leave_out(self, arm: int) -> None:
-        """Put an arm that always goes to its first state in the place of one that is refused."""
-        self.left_out[arm] = True
-        self.transitions[arm] = 0.0
-        self.transitions[arm, ..., 0] = 1.0
-
     def split_by(self, arm: int, active: Bools) -> str:
         """The refusal of an arm that a policy splits into several closed classes; nothing if it does not."""
         n = self.num_states[arm]
@@ -241,7 +235,8 @@ def _sweep(arms: _Arms) -> tuple["kernels.Sweeps", dict[int, str]]:
     for arm in doubtful.tolist():
         if why := arms.split_by(arm, np.ones(arms.num_states[arm], dtype=np.bool_)):
             refused[arm] = why
-            arms.leave_out(arm)
+            # An arm that always goes to its first state takes its place.
+            arms.left_out[arm], arms.transitions[arm], arms.transitions[arm, ..., 0] = True, 0.0, 1.0
     sweeps = arms.sweep()
     for arm in [arm for arm in doubtful.tolist() if arm not in refused]:
         if why := next(

@@ -136,11 +136,15 @@ def read_moves(tables: TypeTables) -> Moves:
     chosen, used = list_amounts(tables.usage[tables.valid], kinds, arms, tables.limit, check)
     allocations = np.zeros((len(chosen), *tables.valid.shape), dtype=np.int32)
     allocations[:, cells[:, 0], cells[:, 1]] = chosen
-    use, uses = _distinct_uses(used, tables.limit)
+    limit = np.where(tables.limit > 0, tables.limit, 1.0)
+    distinct, use = np.unique(np.round(used / limit, SAME_USE), axis=0, return_inverse=True)
+    # The largest of uses that are one: whatever fits by it fits by all of them.
+    uses = np.zeros((len(distinct), used.shape[1]))
+    np.maximum.at(uses, use.reshape(-1), used)
     # Phase 2: how many arms of each allocation move by which row; cells with the same row add up.
     movers, rows = count_movers(chosen, tables.transitions[tables.valid])
     # Phase 3: outcomes. The use comes first, so they are numbered use by use.
-    found, outcome = np.unique(np.column_stack([use, movers]), axis=0, return_inverse=True)
+    found, outcome = np.unique(np.column_stack([use.reshape(-1), movers]), axis=0, return_inverse=True)
     points = lattice_index(allocations.sum(axis=2))
     # Phase 4: pairs by their outcome, and within it by their point.
     order = np.lexsort((points, outcome.reshape(-1)))
@@ -155,13 +159,3 @@ def read_moves(tables: TypeTables) -> Moves:
         movers=found[:, 1:],
         rows=rows,
     )
-
-
-def _distinct_uses(used: Floats, limit: Floats) -> tuple[Ints, Floats]:
-    """(pair,) the number of each use, and the (use, resource) uses, the largest of those that are the same."""
-    shares = np.round(used / np.where(limit > 0, limit, 1.0), SAME_USE)
-    found, number = np.unique(shares, axis=0, return_inverse=True)
-    # The largest of uses that are one: whatever fits by it fits by all of them.
-    uses = np.zeros((len(found), used.shape[1]))
-    np.maximum.at(uses, number.reshape(-1), used)
-    return number.reshape(-1), uses

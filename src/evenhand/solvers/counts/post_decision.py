@@ -123,7 +123,9 @@ def read_slots(arm: TypeTables) -> Slots:
     """Read the tables of an arm that has an idle action in every state."""
     base = _best_free(arm, np.asarray((arm.usage == 0).all(axis=2)))
     base_rows = arm.transitions[np.arange(len(base)), base]
-    cells = _useful_cells(arm, base)
+    # Cells off base that are affordable and not dominated by a cell of the same state and row.
+    useful = [(s, a) for s, a in np.argwhere(arm.affordable) if a != base[s] and not _is_dominated(arm, s, a)]
+    cells = np.array(useful, dtype=np.int64).reshape(-1, 2)
     landings, extra_rows = _land(arm.transitions, cells, base_rows)
     return Slots(
         num_arms=arm.num_arms,
@@ -185,12 +187,6 @@ def _best_free(arm: TypeTables, free: Bools) -> Ints:
         # Same row, same use: the better reward is never worse. The first of equals, as `max` has it.
         base[s] = max(alike, key=lambda a: arm.rewards[s, a])
     return np.asarray(base, dtype=np.int64)
-
-
-def _useful_cells(arm: TypeTables, base: Ints) -> Ints:
-    """(cell, 2) cells off base that are affordable and not dominated by a cell of the same state and row."""
-    useful = [(s, a) for s, a in np.argwhere(arm.affordable) if a != base[s] and not _is_dominated(arm, s, a)]
-    return np.asarray(np.array(useful, dtype=np.int64).reshape(-1, 2))
 
 
 def _is_dominated(arm: TypeTables, s: np.int64, a: np.int64) -> bool:

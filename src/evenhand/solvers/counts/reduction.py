@@ -38,7 +38,7 @@ from evenhand.model.policy import BasePolicy, check_arrays
 from evenhand.model.simulator import Problem
 from evenhand.model.stateful_policy import on_batches
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers.reduction import MOST_PAIRS, PairSampler, table_from_arrays, table_to_arrays
+from evenhand.solvers.reduction import MOST_PAIRS, PairTable
 from evenhand.typing import Array, Floats, Indices, Ints
 
 _INSTEAD = "Use fewer arms, or the method fluid, which needs no table."
@@ -98,16 +98,9 @@ class Counts:
 
     @cached_property
     def _pairs(self) -> tuple[Ints, Ints]:
-        """The state of each pair, and its (pair, type, state, action) allocation."""
+        """The state of each pair, and its (pair, type, state, action) allocation within the budget."""
         if reason := self.accepts(self.problem):
             raise TooLargeError(f"{reason}. {_INSTEAD}")
-        allocations = self._feasible_allocations()
-        state = self.index(allocations.sum(axis=-1))
-        order = np.argsort(state, kind="stable")
-        return state[order], allocations[order]
-
-    def _feasible_allocations(self) -> Ints:
-        """(pair, type, state, action) all allocations within the budget."""
         types, limit = self.problem.types, self.problem.budget_limit
         cells = np.argwhere(types.valid)
 
@@ -121,7 +114,9 @@ class Counts:
         chosen, _ = list_amounts(types.usage[types.valid], cells[:, 0], self.problem.type_counts, limit, check)
         allocations = np.zeros((len(chosen), *types.valid.shape), dtype=np.int64)
         allocations[:, cells[:, 0], cells[:, 1], cells[:, 2]] = chosen
-        return allocations
+        state = self.index(allocations.sum(axis=-1))
+        order = np.argsort(state, kind="stable")
+        return state[order], allocations[order]
 
     @property
     def allocations(self) -> Ints:
@@ -204,9 +199,7 @@ class Counts:
 
     def lift(self, probabilities: Floats) -> "CountTable | TimeVaryingPolicy":
         """An exchangeable policy that looks up the counts; with (step, pair) probabilities, one for each step."""
-        if probabilities.ndim == 2:
-            return TimeVaryingPolicy([CountTable(self, step) for step in probabilities])
-        return CountTable(self, probabilities)
+        return CountTable.lift(self, probabilities)
 
 
 # -- policies by a table of probabilities -----------------------------------------------------------------------------
@@ -241,15 +234,11 @@ class ExchangeablePolicy(BasePolicy):
         return explain_by_table(decision)
 
 
-class CountTable(ExchangeablePolicy):
+class CountTable(ExchangeablePolicy, PairTable):
     """An exchangeable policy given by a table over the pairs of the count space."""
 
-    kind = "count-table"
-
-    def __init__(self, reduction: Counts, probabilities: Floats) -> None:
-        self.reduction, self.problem = reduction, reduction.problem
-        self.probabilities = probabilities
-        self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
+    kind, space = "count-table", Counts
+    reduction: Counts
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """Draw an allocation for each episode."""
@@ -262,16 +251,6 @@ class CountTable(ExchangeablePolicy):
         pairs = np.arange(offsets[state], offsets[state + 1])
         pairs = pairs[self.probabilities[pairs] > 0]
         return self.reduction.allocations[pairs], self.probabilities[pairs]
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the pairs of positive probability."""
-        return table_to_arrays(self.probabilities)
-
-    @classmethod
-    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "CountTable":
-        """Return the policy of these pairs."""
-        space = Counts(problem)
-        return cls(space, table_from_arrays(space.mdp.num_pairs, arrays))
 
     def explain(self, decision: DecisionStep) -> list[str]:
         """(arm,) the reason for each action, with the probability of the allocation."""

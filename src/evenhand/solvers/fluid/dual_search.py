@@ -28,12 +28,10 @@ from evenhand.solvers.fluid.price_response import (
     UtilityStops,
     excess_of,
     in_domain,
-    power_gradient,
-    power_value,
     rank_supergradient,
     unit_prices,
 )
-from evenhand.solvers.fluid.programs import Rounds, not_closed, relative_gap
+from evenhand.solvers.fluid.programs import Proof, Rounds, not_closed, relative_gap
 from evenhand.solvers.highs import LinearProgram, solve_program
 from evenhand.typing import Floats, Ints
 
@@ -71,16 +69,6 @@ class Cut:
 
     rule: Rule
     """The response, on the frontiers of its prices."""
-
-
-class Proof(NamedTuple):
-    """Weights of members and prices, and the bound that they prove."""
-
-    weights: Floats
-    prices: Floats
-    bound: float
-    floor_prices: Floats
-    """(type,) prices of the floors; none if there are no floors."""
 
 
 class Found(NamedTuple):
@@ -475,12 +463,18 @@ class PowerSearch(PriceSearch):
         utility = sum(self.blocks.map(Block.utility, mixture, self.alpha, self.reference)) / self.num_arms
         if not np.isfinite(utility):
             return -np.inf, -np.inf, 0.0
-        welfare = power_value(utility, self.alpha, self.reference)
+        # The value whose utility is the mean one: the power mean.
+        with np.errstate(divide="ignore"):
+            rest = 1 - self.alpha
+            log = utility if rest == 0 else np.log1p(max(rest * utility, -1.0)) / rest
+        welfare = float(self.reference * np.exp(log))
         return utility, welfare, self.reference * (welfare / self.reference) ** self.alpha
 
     def weights(self, cut: Cut) -> Floats:
-        """(member,) the gradient."""
-        return power_gradient(self.values(((1.0, cut.rule),)), self.alpha, cut.welfare, self.num_arms)
+        """(member,) the gradient (W / v)^alpha / N; a member that cannot have more than 0 has no weight."""
+        values = self.values(((1.0, cut.rule),))
+        ratio = np.where(values > 0, cut.welfare / np.where(values > 0, values, 1.0), 0.0)
+        return np.asarray(ratio**self.alpha / self.num_arms)
 
     def check_domain(self) -> None:
         """Raise OutOfDomainError if the budget cannot bring every member to a positive value."""
@@ -502,15 +496,9 @@ class LeximinSearch(PriceSearch):
         # Until there is no double between the highest level that fits and the lowest that does not.
         while level < (middle := level + (high - level) / 2) < high:
             level, high = (middle, high) if self._fits(middle) else (level, middle)
-        return self.closed(self.finish(self.end(level), self._prove_least(level)))
-
-    def _fits(self, level: float) -> bool:
-        self.rounds += 1
-        return bool(self.total(self.end(level))[0] <= self.allowance[0])
-
-    def _prove_least(self, level: float) -> Proof:
-        """The least value cannot rise: some worst-off member is at its most, or raising them uses the whole budget."""
-        values, rule = self.values(self.end(level)), self.end(level)[0][1]
+        # The least value cannot rise: some worst-off member is at its most, or raising them uses the whole budget.
+        mixture = self.end(level)
+        values, rule = self.values(mixture), mixture[0][1]
         above = np.concatenate(self.blocks.map(Block.marginals, rule), axis=1)[1]
         worst = values <= values.min() + 1e-13 * self.scale
         weights, prices = np.zeros(len(values)), np.zeros(1)
@@ -520,7 +508,11 @@ class LeximinSearch(PriceSearch):
             # In proportion to the cost of one more unit; they sum to 1 by sizes, so min v <= g.v.
             prices = 1.0 / np.atleast_1d(self.sizes[worst] @ above[worst])
             weights[worst] = above[worst] * prices[0]
-        return self.proof(weights, prices, rule)
+        return self.closed(self.finish(mixture, self.proof(weights, prices, rule)))
+
+    def _fits(self, level: float) -> bool:
+        self.rounds += 1
+        return bool(self.total(self.end(level))[0] <= self.allowance[0])
 
 
 # -- the master program -----------------------------------------------------------------------------------------------

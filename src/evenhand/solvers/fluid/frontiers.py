@@ -224,17 +224,6 @@ def _sums_from(first: Floats, steps: Floats, starts: Ints, inner: Bools) -> Floa
 
 
 @dataclass(frozen=True, eq=False)
-class Bound:
-    """A proof that no solution is better."""
-
-    value: float
-    """At least sum_n (g_n V_n - lambda.U_n) + lambda.allowance over all measures within the floors."""
-
-    floor_prices: Floats
-    """(type,) prices phi of the floors, in welfare per unit of time in which one arm is served."""
-
-
-@dataclass(frozen=True, eq=False)
 class FluidModel:
     """Types of arms, how many there are of each, and what they share over all time."""
 
@@ -415,8 +404,8 @@ class FluidModel:
             measure[short], service_price[short] = found
         return measure, service_price
 
-    def bound(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> Bound:
-        """An upper bound on sum_n (g_n V_n - lambda.U_n) + lambda.allowance over all occupancy measures.
+    def bound(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> tuple[float, Floats]:
+        """An upper bound on sum_n (g_n V_n - lambda.U_n) + lambda.allowance within the floors, and their prices.
 
         Args:
             weights: (type,) weight g of one arm of the type.
@@ -429,7 +418,7 @@ class FluidModel:
         else:
             # With prices by step, sum_t weight_t lambda_t.b is the value of the allowance.
             rent = float(self.criterion.time_weights(len(prices)) @ (prices @ self.budget))
-        return Bound(float(self.counts @ best) + rent, service_price)
+        return float(self.counts @ best) + rent, service_price
 
     def bounds(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> tuple[Floats, Floats]:
         """(type,) an upper bound on g V - lambda.U of one arm, and the price of its floor.

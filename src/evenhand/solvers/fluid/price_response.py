@@ -209,33 +209,6 @@ def power_utility(values: Floats, alpha: float, reference: float) -> Floats:
         return np.log(relative) if alpha == 1 else np.expm1((1 - alpha) * np.log(relative)) / (1 - alpha)
 
 
-def power_value(utility: float, alpha: float, reference: float) -> float:
-    """The value whose utility is the mean one: the power mean.
-
-    Args:
-        utility: the mean of u(v / r).
-        alpha: the aversion.
-        reference: r.
-    """
-    with np.errstate(divide="ignore"):
-        log = utility if alpha == 1 else np.log1p(max((1 - alpha) * utility, -1.0)) / (1 - alpha)
-    return float(reference * np.exp(log))
-
-
-def power_gradient(values: Floats, alpha: float, welfare: float, num_arms: int) -> Floats:
-    """(type,) the gradient (W / v)^alpha / N; an arm that cannot have more than 0 has no weight.
-
-    Args:
-        values: (type,) values.
-        alpha: the aversion.
-        welfare: the power mean of all arms.
-        num_arms: number of arms.
-    """
-    positive = values > 0
-    ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)
-    return np.asarray(ratio**alpha / num_arms)
-
-
 def excess_of(total: Floats, free: Floats, allowance: Floats) -> float:
     """Return the share of a free solution with which the total use is within the allowance."""
     over = (total > allowance) & (total > free)

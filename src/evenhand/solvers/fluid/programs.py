@@ -31,7 +31,7 @@ One program takes O(N T S A) columns and O(N T S) rows for N types and T steps.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -39,7 +39,7 @@ from scipy import sparse
 from evenhand.errors import NotConvergedError, OutOfDomainError, TooLargeError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic, is_mean
 from evenhand.solvers.fluid.flow_program import USUAL_SIZES, Program, ProgramSizes, Solved
-from evenhand.solvers.fluid.frontiers import Bound, FluidModel
+from evenhand.solvers.fluid.frontiers import FluidModel
 from evenhand.solvers.welfare_cuts import Cuts, best_between, pieces_of, project_types
 from evenhand.typing import Bools, Floats, Ints
 
@@ -53,12 +53,8 @@ Rounds = Callable[[int, float], None]
 """Called with the number of the round and the gap."""
 
 
-@dataclass(frozen=True, eq=False)
-class FluidOptimum:
-    """A feasible solution with its proof."""
-
-    occupancy: Floats
-    """(type, state, action), or (type, step, state, action): occupancy measures."""
+class Proof(NamedTuple):
+    """Weights of members and prices, and the bound that they prove."""
 
     weights: Floats
     """(member,) derivative of the welfare by the value of one member."""
@@ -66,8 +62,21 @@ class FluidOptimum:
     prices: Floats
     """(resource,), or (step, resource): dual prices of weighted use."""
 
-    bound: Bound
+    bound: float
     """No solution has more."""
+
+    floor_prices: Floats
+    """(type,) prices of the floors, in welfare per unit of time in which one arm is served."""
+
+
+class FluidOptimum(NamedTuple):
+    """A feasible solution with its proof."""
+
+    occupancy: Floats
+    """(type, state, action), or (type, step, state, action): occupancy measures."""
+
+    proof: Proof
+    """Its certificate."""
 
     rounds: int
     """Programs, or prices, that were tried."""
@@ -185,22 +194,21 @@ class _Search:
         except OutOfDomainError:
             return -np.inf
 
-    def prove(self, weights: Floats, prices: Floats, constant: float = 0.0) -> Bound:
+    def prove(self, weights: Floats, prices: Floats, constant: float = 0.0) -> Proof:
         """The bound of W(m) <= constant + weights.m, the weights one a member of each."""
-        bound = self.model.bound(self.model.weights_of_types(weights), prices)
-        return replace(bound, value=bound.value + constant)
+        bound, floor_prices = self.model.bound(self.model.weights_of_types(weights), prices)
+        return Proof(weights, prices, bound + constant, floor_prices)
 
-    def optimum(self, measure: Floats, weights: Floats, prices: Floats, bound: Bound) -> FluidOptimum:
+    def optimum(self, measure: Floats, weights: Floats, prices: Floats) -> FluidOptimum:
         """The solution."""
-        self.rounds += 1
-        return FluidOptimum(measure, weights, prices, bound, self.rounds, self.program.unit)
+        return FluidOptimum(measure, self.prove(weights, prices), self.rounds + 1, self.program.unit)
 
     def by_mean(self) -> FluidOptimum:
         """One program."""
         number = self.model.num_members
         solved = self.program.solve(self.sizes / number)
         weights = np.full(len(self.sizes), 1.0 / number)
-        return self.optimum(self.program.measure(solved), weights, solved.prices, self.prove(weights, solved.prices))
+        return self.optimum(self.program.measure(solved), weights, solved.prices)
 
     def by_ranks(self, welfare: RankWeighted) -> FluidOptimum:
         """One program with a row for each pair of a rank weight and a member."""
@@ -223,7 +231,7 @@ class _Search:
         mass = np.maximum(solved.duals, 0.0).reshape(number, members)
         # Rounding may leave the permutahedron, and only its points prove W(v) <= g.v.
         weights = project_types(levels @ mass / self.sizes, self.sizes, welfare)
-        return self.optimum(self.program.measure(solved), weights, solved.prices, self.prove(weights, solved.prices))
+        return self.optimum(self.program.measure(solved), weights, solved.prices)
 
     def raise_least(self, floors: Floats, open_members: Bools) -> tuple[Solved, Floats]:
         """Return the largest least value of the open members, the others at their floors, and (member,) multipliers."""
@@ -255,7 +263,7 @@ class _Search:
         total = float(first[1].sum())
         weights = first[1] / total / self.sizes
         prices = first[0].prices / total
-        return self.optimum(self.program.measure(solved), weights, prices, self.prove(weights, prices))
+        return self.optimum(self.program.measure(solved), weights, prices)
 
     def start(self) -> tuple[Floats, float]:
         """The measures at which the least value is largest, and that value: inside the domain, if anything is."""
@@ -289,12 +297,12 @@ class _Search:
             support, rate = cuts.support(solved.duals / size)
             # The program is in units of F, not of value, by which the prices were multiplied.
             weights, prices = support.weights / self.sizes, solved.prices * (rate * scale / self.program.unit)
-            bound = self.prove(weights, prices, support.constant)
-            gap = relative_gap(best_welfare, bound.value, self.program.unit)
+            proof = self.prove(weights, prices, support.constant)
+            gap = relative_gap(best_welfare, proof.bound, self.program.unit)
             self.rounds += 1
             # After the last round a bound with a gap is better than none; the caller decides whether it is of use.
             if gap <= self.tolerance or self.rounds >= MOST_ROUNDS:
-                return FluidOptimum(best, weights, prices, bound, self.rounds, self.program.unit)
+                return FluidOptimum(best, proof, self.rounds, self.program.unit)
             best, best_welfare = self._between(best, self.program.measure(solved), cuts)
 
     def _rows_of(self, cuts: Cuts, scale: float) -> tuple[sparse.csr_array, Floats, Floats]:

@@ -67,7 +67,7 @@ from evenhand.solvers.fluid import programs as fluid_programs
 from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder
 from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, PriceSearch, search_for
 from evenhand.solvers.fluid.flow_program import FLOOR_ROUNDING, USUAL_SIZES, Program, ProgramSizes, out_of_floors
-from evenhand.solvers.fluid.frontiers import Bound, FluidModel, Frontiers
+from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
 from evenhand.solvers.fluid.price_response import unit_prices
 from evenhand.solvers.fluid.programs import FluidOptimum, Rounds, not_closed, solve_by_program
 from evenhand.solvers.single_arm import check_communicating
@@ -387,9 +387,9 @@ def _by_prices(search: PriceSearch, block: Block, begin: float) -> FluidSolution
     occupancy, proof = block.measure(found.mixture), found.proof
     if found.excess > 0:
         occupancy = (1 - found.excess) * occupancy + found.excess * block.measure(search.end(-np.inf))
-    bound = Bound(proof.bound, proof.floor_prices if model.floors is not None else np.zeros(len(model)))
-    optimum = FluidOptimum(occupancy, proof.weights, proof.prices, bound, search.rounds, search.scale)
-    return _solution(model, objective, optimum, begin)
+    if model.floors is None:
+        proof = proof._replace(floor_prices=np.zeros(len(model)))
+    return _solution(model, objective, FluidOptimum(occupancy, proof, search.rounds, search.scale), begin)
 
 
 def _check_floors(model: FluidModel, frontiers: Frontiers) -> None:
@@ -410,16 +410,16 @@ def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin:
     values, use = model.totals(found.occupancy)
     welfare = float(objective(model.members(values), model.sizes))
     # By rounding a solution may beat its bound; no bound is below what was reached.
-    upper = max(found.bound.value, welfare)
+    upper = max(found.proof.bound, welfare)
     return FluidSolution(
         welfare=welfare,
         upper_bound=upper,
         values=values,
         use=use,
         occupancy=found.occupancy,
-        prices=found.prices,
-        weights=model.weights_of_types(found.weights),
-        floor_prices=found.bound.floor_prices,
+        prices=found.proof.prices,
+        weights=model.weights_of_types(found.proof.weights),
+        floor_prices=found.proof.floor_prices,
         served=model.served(found.occupancy) / model.criterion.total,
         gap=fluid_programs.relative_gap(welfare, upper, found.scale),
         rounds=found.rounds,
