@@ -15,7 +15,7 @@ from evenhand.kernels import (
     lattice_points,
     lattice_sweeps,
     lattice_tables,
-    multinomial_law,
+    multinomial_probabilities,
     splits,
 )
 from evenhand.model import Arm, CoupledMDP
@@ -28,7 +28,7 @@ from evenhand.solvers import (
     plan_counts,
     solve_counts,
     solve_weighted,
-    values,
+    total_visits,
 )
 
 from ..conftest import mentions, slow_after
@@ -49,7 +49,7 @@ def value_of_choices(problem: CoupledMDP, optimum: CountOptimum) -> float:
     used = np.einsum("xsa,sak->xk", allocations, problem.types.usage[0])
     assert (used <= problem.budget_limit + 1e-12).all()
     table = counts.tabulate(np.arange(counts.num_states), allocations[:, None])
-    return float(values(table, occupancy_measure(table, np.ones(table.num_pairs)))[0])
+    return float(total_visits(occupancy_measure(table, np.ones(table.num_pairs))) @ table.rewards[:, 0])
 
 
 def check_against_table(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0) -> CountOptimum:
@@ -186,7 +186,7 @@ def test_more_arms_than_any_table_allows():
     value = np.zeros(len(counts))
     for _ in range(500):
         value = counts @ plan.pay.base + amounts @ plan.pay.gains + 0.95 * follow(value)
-    mean = multinomial_law(counts, problem.types.initial[0]) @ value
+    mean = multinomial_probabilities(counts, problem.types.initial[0]) @ value
     assert optimum.lower_bound - 1e-9 <= mean <= optimum.upper_bound + 1e-9
 
 
@@ -317,8 +317,8 @@ def test_laws_grow_alike():
         points, below = lattice_points(n, 3), lattice_below(n, 3)
         leaving = (points > 0).argmax(axis=1).astype(np.int32)
         parent = below[np.arange(len(points)), leaving]
-        plain = plain_sweeps.grow_law(law, rows, leaving, parent, below)
-        assert lattice_sweeps.grow_law(law, rows, leaving, parent, below) == pytest.approx(plain, abs=1e-15)
+        plain = plain_sweeps.grow_distribution(law, rows, leaving, parent, below)
+        assert lattice_sweeps.grow_distribution(law, rows, leaving, parent, below) == pytest.approx(plain, abs=1e-15)
         law = plain
     assert law.sum(axis=1) == pytest.approx(1.0, abs=1e-14)
     assert law @ lattice_points(7, 3) == pytest.approx(lattice_points(7, 3) @ rows, abs=1e-12)

@@ -112,7 +112,7 @@ def lattice_below(num_arms: int, num_states: int) -> Indices:
     return below
 
 
-def multinomial_law(points: Array, law: Floats) -> Floats:
+def multinomial_probabilities(points: Array, law: Floats) -> Floats:
     """(point,) probability that independent arms with this law spread like each (point, state) point.
 
     By log-gamma, so it overflows at no number of arms; normalised, since its rounding grows with them.

@@ -81,7 +81,7 @@ def _sweep(part, parts, values, lines, bands, result):
 # -- distributions ----------------------------------------------------------------------------------------------------
 
 
-def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
+def grow_distribution(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
     """The distribution of one arm more.
 
     Args:

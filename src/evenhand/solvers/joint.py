@@ -135,7 +135,7 @@ class Joint:
 
     @property
     def num_states(self) -> int:
-        """How many joint states there are."""
+        """Number of joint states."""
         return prod(int(s) for s in self.num_states_of_arm)
 
     def _outcomes(self, state: Ints, actions: Indices) -> tuple[Ints, ProductKernel | ActionKernel]:
@@ -199,7 +199,7 @@ _INSTEAD = "Use fewer arms, or counts if many arms are identical, or the method 
 
 
 def num_joint_states(problem: CoupledMDP) -> float:
-    """How many joint states a problem has, up to 1e304."""
+    """Number of joint states of a problem, up to 1e304."""
     sizes = problem.types.num_states.astype(np.float64)
     with np.errstate(over="ignore"):
         return float(np.exp(np.minimum((np.log(sizes) * problem.type_counts).sum(), 700.0)))

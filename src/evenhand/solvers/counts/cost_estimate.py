@@ -35,7 +35,7 @@ SMALL = 1e5
 """Entries of explicit tables up to which they are used: nothing is compiled for them."""
 
 LEAP = 30
-"""Steps of GMRES in a leap of the value function (`sweeping`); each keeps a vector."""
+"""Steps of GMRES in a leap of the value function (`policy_iteration`); each stores a vector."""
 
 _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
 """Typical numbers of policy improvements and of sweeps, for estimates of work."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_tables
-from evenhand.kernels.lattice_laws import law_of_movers
+from evenhand.kernels.lattice_distributions import movers_distribution
 from evenhand.kernels.splits import TAIL, Split, binomial_bands, lattice_lines, product_error
 from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, Roads, spread_extras
 from evenhand.solvers.counts.post_decision import SAME_ROW, UNIT, Slots
@@ -70,7 +70,7 @@ class Laws:
     """The base rows as tables of distributions."""
 
     def __init__(self, slots: Slots, levels: range) -> None:
-        from evenhand.kernels.lattice_sweeps import grow_law
+        from evenhand.kernels.lattice_sweeps import grow_distribution
 
         self.laws: dict[int, Floats] = {}
         law = np.ones((1, 1))
@@ -80,7 +80,7 @@ class Laws:
                 below = lattice_below(n, slots.num_states)
                 leaving = (points > 0).argmax(axis=1).astype(np.int32)
                 parent = below[np.arange(len(points)), leaving]
-                law = grow_law(law, slots.base_rows, leaving, parent, below)
+                law = grow_distribution(law, slots.base_rows, leaving, parent, below)
             if slots.num_arms - n in levels:
                 self.laws[n] = law
         self.error = (slots.num_arms * (slots.num_states + 1) + len(law)) * UNIT
@@ -136,7 +136,7 @@ class Outcomes:
         rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
         levels, offset = [], 0
         for t, configs in enumerate(self.roads.extras):
-            law = law_of_movers(configs, rows)
+            law = movers_distribution(configs, rows)
             left = self.slots.num_arms - t
             points = lattice_points(left, self.slots.num_states)
             arrivals = lattice_points(t, self.slots.num_states)

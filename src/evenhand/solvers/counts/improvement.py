@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.kernels.lattice import lattice_points, number_points
-from evenhand.kernels.lattice_laws import law_of_movers
+from evenhand.kernels.lattice_distributions import movers_distribution
 from evenhand.kernels.splits import Listed, lattice_steps
 from evenhand.solvers.counts.algorithm import Climb, spread_extras
 from evenhand.solvers.counts.expectation import Follow, Outcomes, shifts
@@ -107,7 +107,7 @@ class Tables:
         movers = np.column_stack([base, spread_extras(slots, allocations)[self.allocation]])
         used, outcome = np.unique(movers, axis=0, return_inverse=True)
         self.outcome, self.gains = outcome.reshape(-1), (allocations @ gains)[self.allocation]
-        self.distribution = law_of_movers(used, np.concatenate([slots.base_rows, slots.extra_rows]))
+        self.distribution = movers_distribution(used, np.concatenate([slots.base_rows, slots.extra_rows]))
 
     @property
     def error(self) -> float:

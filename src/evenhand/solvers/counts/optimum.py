@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.kernels.lattice import multinomial_law
+from evenhand.kernels.lattice import multinomial_probabilities
 from evenhand.solvers.counts.algorithm import INSTEAD
 from evenhand.solvers.counts.bounds import Certifier, law_error
 from evenhand.solvers.counts.cost_estimate import CountPlan, check_program
@@ -73,7 +73,7 @@ def solve_counts(
     criterion = plan.criterion
     check_program(f"{plan.num_points} count states", criterion, plan.size_in_bytes, plan.operations, INSTEAD)
     outcomes = plan.outcomes
-    first, first_error = multinomial_law(outcomes.points, initial), law_error(plan.slots.num_arms)
+    first, first_error = multinomial_probabilities(outcomes.points, initial), law_error(plan.slots.num_arms)
     certifier = Certifier(criterion, plan.pay.most, outcomes.error, first, first_error)
     base_rewards, value = outcomes.points @ plan.pay.base, np.zeros(plan.num_points)
 

@@ -20,9 +20,9 @@ from evenhand.kernels.lattice import (
     lattice_points,
     lattice_size,
     list_amounts,
-    multinomial_law,
+    multinomial_probabilities,
 )
-from evenhand.kernels.lattice_laws import count_movers, law_of_movers, support_of_movers
+from evenhand.kernels.lattice_distributions import count_movers, movers_distribution, support_of_movers
 from evenhand.solvers.counts.post_decision import TypeTables
 from evenhand.typing import Floats, Ints
 
@@ -45,7 +45,7 @@ class Moves:
     """(pair, state, action) how many arms get each action."""
 
     pairs: Pairs
-    """Which outcome and which point each belongs to."""
+    """The outcome and the point that each belongs to."""
 
     outcomes: Ints
     """(pair,) the outcome of each."""
@@ -89,7 +89,7 @@ class Moves:
     def first_law(self) -> Floats:
         """(point,) the law of the first counts."""
         points = lattice_points(self.tables.num_arms, len(self.tables.initial))
-        return multinomial_law(points, self.tables.initial)
+        return multinomial_probabilities(points, self.tables.initial)
 
     @cached_property
     def entries(self) -> Floats:
@@ -108,7 +108,7 @@ class Moves:
         parts = []
         for first, last in zip(self.starts[:-1], self.starts[1:], strict=True):
             check_memory(16.0 * (last - first) * self.num_points, "the laws of the next counts of a type", INSTEAD)
-            parts.append(sparse.csr_array(law_of_movers(self.movers[first:last], self.rows)))
+            parts.append(sparse.csr_array(movers_distribution(self.movers[first:last], self.rows)))
         laws = sparse.csr_array(sparse.vstack(parts))
         return Rows(laws.indptr.astype(np.int64), laws.indices.astype(np.int32), laws.data)
 

@@ -5,7 +5,7 @@
 
 The next counts of a type are a sum of multinomials, one for each distinct transition row, so they depend on u only
 through m[t, row], the number of arms that move by each row. Their law is grown by one arm at a time
-(`kernels.lattice_laws`). The law of the first counts is multinomial (by log-gamma, no overflow).
+(`kernels.lattice_distributions`). The law of the first counts is multinomial (by log-gamma, no overflow).
 A policy on counts is lifted by drawing uniformly who within a state gets an action: it is exchangeable.
 """
 
@@ -26,9 +26,9 @@ from evenhand.kernels.lattice import (
     lattice_points,
     lattice_size,
     list_amounts,
-    multinomial_law,
+    multinomial_probabilities,
 )
-from evenhand.kernels.lattice_laws import count_movers, law_of_movers
+from evenhand.kernels.lattice_distributions import count_movers, movers_distribution
 from evenhand.kernels.products import kronecker_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import TimeVaryingPolicy
@@ -73,7 +73,7 @@ class Counts:
 
     @property
     def num_states(self) -> int:
-        """How many count states there are."""
+        """Number of count states."""
         return prod(self.sizes)
 
     @cached_property
@@ -172,7 +172,7 @@ class Counts:
         law: Floats = np.ones(1)
         for t, (arms, states) in enumerate(zip(self.problem.type_counts, self.problem.types.num_states, strict=True)):
             points = lattice_points(int(arms), int(states))
-            law = np.outer(law, multinomial_law(points, self.problem.types.initial[t, :states])).reshape(-1)
+            law = np.outer(law, multinomial_probabilities(points, self.problem.types.initial[t, :states])).reshape(-1)
         return law
 
     # -- outcomes and their laws --------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Counts:
             # Allocations that move equally many arms by each row have one law: it is computed once.
             used, number = np.unique(movers, axis=0, return_inverse=True)
             check_memory(20.0 * len(used) * self.sizes[t], "the kernel of the count space", _INSTEAD)
-            laws.append(sparse.csr_array(law_of_movers(used, distinct[:, :states])))
+            laws.append(sparse.csr_array(movers_distribution(used, distinct[:, :states])))
             numbers.append(number.reshape(-1))
         if len(laws) == 1:
             return numbers[0].astype(np.int64), laws[0]
@@ -264,7 +264,7 @@ class CountTable(ExchangeablePolicy, PairTable):
 
 
 def num_count_states(problem: CoupledMDP) -> float:
-    """How many count states a problem has: exact up to 2^53, infinite beyond what a double holds."""
+    """Number of count states of a problem: exact up to 2^53, infinite beyond what a double holds."""
     # By logarithms first: the exact product may have very many digits.
     arms, states = problem.type_counts, problem.types.num_states
     if (gammaln(arms + states) - gammaln(states) - gammaln(arms + 1.0)).sum() > 700:

@@ -83,7 +83,7 @@ class TypedPlan:
         return float(number.sum())
 
     def _together(self, used: Floats, moves: Moves) -> tuple[Ints, Ints, Ints, Floats]:
-        """Which beginnings and uses fit together: both, the number of what they use together, and all of these."""
+        """Beginnings and uses that fit together: both, the number of what they use together, and all of these."""
         i, j = np.nonzero((used[:, None] + moves.uses <= self.limit).all(axis=2))
         sums = used[i] + moves.uses[j]
         # A digit less than single uses have: sums of them differ by more rounding.

@@ -1,6 +1,6 @@
 """Blocks of arms in the fair fluid relaxation, for more arms than one process can treat.
 
-`relaxation` has the mathematics, and `dual_search` the search for prices. In memory there is one block.
+`fair_relaxation` has the mathematics, and `dual_search` the search for prices. In memory there is one block.
 
 A block is BLOCK rows of the model by their position. It belongs to one worker, which holds the frontiers of its arms,
 and is a pure function of its arms and a *rule*: at prices lambda an arm follows the edges of its frontier up to a stop,
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from evenhand.model.arm import MOST_USES, ArmTables
+from evenhand.model.arm import MOST_USES
 from evenhand.model.criterion import Criterion
 from evenhand.parallel import Blocks
 from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
@@ -62,19 +62,9 @@ class BlockBuilder:
     criterion: Criterion
 
     def __call__(self) -> "Block":
-        """Read the rows and build the block, without labels and without padding that none of the arms needs."""
+        """Read the rows and build the block, without padding that none of the arms needs."""
         rows = self.reader()
-        tables = rows.expanded()
-        s, a = int(tables.num_states.max()), int(tables.num_actions.max())
-        trimmed = ArmTables(
-            transitions=tables.transitions[:, :s, :a, :s],
-            rewards=tables.rewards[:, :s, :a],
-            usage=tables.usage[:, :s, :a],
-            initial=tables.initial[:, :s],
-            num_states=tables.num_states,
-            num_actions=tables.num_actions,
-        )
-        types = trimmed.within(self.budget)
+        types = rows.expanded().tidied().within(self.budget)
         model = FluidModel(types, rows.counts, self.budget, self.criterion, types.initial)
         check_communicating(types, model.types.valid, self.criterion)
         return Block(model)

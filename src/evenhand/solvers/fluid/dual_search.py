@@ -1,7 +1,7 @@
 """Dual search: the prices at which the fluid relaxation has its optimum, over blocks of arms (`blocks`).
 
 In memory there is one block. A *cut* is the best response of all arms to prices lambda: its total use U, its utility F
-and welfare W. `relaxation` has the mathematics, `price_response` the responses.
+and welfare W. `fair_relaxation` has the mathematics, `price_response` the responses.
 
     mean, rank-weighted, several resources   by cuts: the master program finds the prices at which the largest cut is
                                              least; the responses are mixed

@@ -514,7 +514,7 @@ class _Points:
 
 
 def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
-    """The frontiers of all types; every round asks once for each edge that is still open."""
+    """The frontiers of all types; every round has one response per open edge."""
     points, rows = _Points(model, prices), np.arange(len(model))
     # The two ends: the cheapest, and the most valuable.
     left = points.add(rows, np.zeros(len(model)), 1.0)

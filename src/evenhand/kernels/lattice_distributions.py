@@ -33,7 +33,7 @@ def count_movers(amounts: Array, rows: Floats) -> tuple[Ints, Floats]:
     return movers, distinct
 
 
-def law_of_movers(movers: Ints, rows: Floats) -> Floats:
+def movers_distribution(movers: Ints, rows: Floats) -> Floats:
     """(mover, point) the law of where arms arrive.
 
     Args:
@@ -43,16 +43,16 @@ def law_of_movers(movers: Ints, rows: Floats) -> Floats:
     num_states, num_arms = rows.shape[1], int(movers[0].sum())
     work = float(len(movers)) * lattice_size(num_arms, num_states) * num_states * num_arms / 5
     if work <= COMPILE_FROM:
-        return np.asarray(laws_of_movers(movers, rows[None])[0])
-    from evenhand.kernels.lattice_sweeps import grow_law
+        return np.asarray(movers_distributions(movers, rows[None])[0])
+    from evenhand.kernels.lattice_sweeps import grow_distribution
 
     law = np.ones((1, 1))
     for total, (first, parent) in enumerate(_predecessors(movers), start=1):
-        law = grow_law(law, rows, first, parent, lattice_below(total, num_states))
+        law = grow_distribution(law, rows, first, parent, lattice_below(total, num_states))
     return np.asarray(law)
 
 
-def laws_of_movers(movers: Ints, rows: Floats) -> Floats:
+def movers_distributions(movers: Ints, rows: Floats) -> Floats:
     """(world, mover, point) the law of where arms arrive, in many worlds at once.
 
     Args:
