@@ -191,15 +191,15 @@ def test_more_arms_than_any_table_allows():
 
 
 def test_the_plan_takes_the_cheap_roads():
-    machines = plan_counts(machine_replacement(num_arms=50, budget=5)).roads
+    machines = plan_counts(machine_replacement(num_arms=50, budget=5)).algorithm
     assert machines.climb is not None
     assert machines.climb.num_units == 5
     assert machines.splits is not None
     assert len(machines.splits[0]) == 2
     assert len(machines.slots.cells) == 2  # replacing a new machine is dominated
-    failing = plan_counts(machine_replacement(num_arms=20, budget=3, reset_probability=0.7)).roads
+    failing = plan_counts(machine_replacement(num_arms=20, budget=3, reset_probability=0.7)).algorithm
     assert failing.mixtures is not None
-    pure = plan_counts(machine_replacement(num_arms=20, budget=3, reset="pure")).roads
+    pure = plan_counts(machine_replacement(num_arms=20, budget=3, reset="pure")).algorithm
     assert pure.mixtures is None
     assert len(pure.extras) == 4
 
@@ -378,7 +378,7 @@ def test_climbing_finds_the_best_allocation(name, wide):
 
 def test_listed_allocations_alike():
     plan = plan_counts(PROBLEMS["dense, state-dependent"](), small=0)
-    worth = np.random.default_rng(4).random(plan.roads.num_outcomes)
+    worth = np.random.default_rng(4).random(plan.algorithm.num_outcomes)
     inputs = (plan.outcomes.points, plan.chooser.listed, plan.outcomes.tables, worth)
     best, choice = plain_sweeps.best_listed(*inputs)
     fast_best, fast_choice = lattice_sweeps.best_listed(*inputs)

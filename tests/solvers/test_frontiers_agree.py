@@ -1,4 +1,4 @@
-"""Two roads to one frontier: the sweep over charges of the Whittle solver, and the sweep over weights of the fluid."""
+"""Frontiers by the sweep over charges of the Whittle solver and by the sweep over weights of the fluid relaxation."""
 
 import numpy as np
 import pytest

@@ -25,7 +25,7 @@ import numpy as np
 from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_tables
 from evenhand.kernels.lattice_distributions import movers_distribution
 from evenhand.kernels.splits import TAIL, Split, binomial_bands, lattice_lines, product_error
-from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, Roads, spread_extras
+from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, CountAlgorithm, spread_extras
 from evenhand.solvers.counts.post_decision import SAME_ROW, UNIT, Slots
 from evenhand.typing import Array, Floats, Indices, Ints
 
@@ -121,21 +121,21 @@ class Level(NamedTuple):
 class Outcomes:
     """The outcomes of decisions, and expectations over what follows them."""
 
-    def __init__(self, roads: Roads) -> None:
-        self.roads, self.slots = roads, roads.slots
+    def __init__(self, algorithm: CountAlgorithm) -> None:
+        self.algorithm, self.slots = algorithm, algorithm.slots
         self.points = lattice_points(self.slots.num_arms, self.slots.num_states).astype(np.int32)
         self.tables = lattice_tables(self.slots.num_arms, self.slots.num_states)
         self.levels = self._levels()
         self.move: Sweeps | Laws
-        if roads.splits is not None:
-            self.move = Sweeps(self.slots, roads.splits, roads.base_levels)
+        if algorithm.splits is not None:
+            self.move = Sweeps(self.slots, algorithm.splits, algorithm.base_levels)
         else:
-            self.move = Laws(self.slots, roads.base_levels)
+            self.move = Laws(self.slots, algorithm.base_levels)
 
     def _levels(self) -> list[Level]:
-        rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
+        rows = self.algorithm.mixtures if self.algorithm.mixtures is not None else self.slots.extra_rows
         levels, offset = [], 0
-        for t, configs in enumerate(self.roads.extras):
+        for t, configs in enumerate(self.algorithm.extras):
             law = movers_distribution(configs, rows)
             left = self.slots.num_arms - t
             points = lattice_points(left, self.slots.num_states)
@@ -156,10 +156,10 @@ class Outcomes:
         """
         slots, most = self.slots, len(self.levels) - 1
         mixing = max(level.law.shape[1] for level in self.levels) + most * (slots.num_states + 2)
-        climb = self.roads.climb
+        climb = self.algorithm.climb
         steps = 4 + slots.num_states + (climb.num_units if climb is not None else len(slots.cells))
         rows = slots.num_arms * slots.num_states * SAME_ROW if len(slots.cells) else 0.0
-        rows += most * slots.num_states * MIXTURE_ERROR if self.roads.mixtures is not None else 0.0
+        rows += most * slots.num_states * MIXTURE_ERROR if self.algorithm.mixtures is not None else 0.0
         return float(self.move.error + (mixing + steps) * UNIT + rows)
 
     # -- which outcome ------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Outcomes:
         if spread.shape[1] == 0:
             return np.zeros(len(spread), dtype=np.int64)
         # Configs are identified by their contents, and numbered within their level.
-        known = {tuple(config): i for configs in self.roads.extras for i, config in enumerate(configs)}
+        known = {tuple(config): i for configs in self.algorithm.extras for i, config in enumerate(configs)}
         used, row = np.unique(spread, axis=0, return_inverse=True)
         return np.array([known[tuple(config)] for config in used], dtype=np.int64)[row.reshape(-1)]
 
@@ -186,7 +186,7 @@ class Outcomes:
     def expect(self, value: Floats, levels: Sequence[Level] | None = None) -> Floats:
         """(outcome,) the expected value after every outcome, or after those of some levels only."""
         levels = self.levels if levels is None else levels
-        if self.roads.mixtures is not None:
+        if self.algorithm.mixtures is not None:
             # All arms move by base rows, once for every level; only the slots from which they move are mixed.
             moved = self.move.all(value[None], self.slots.num_arms)[0]
             parts = [self._mix(moved, level) for level in levels]
@@ -210,7 +210,7 @@ class Outcomes:
         levels, level_of, config, point = self._used(targets)
         here = [np.flatnonzero(level_of == t) for t in range(len(levels))]
         # Mixtures: one move on the whole lattice, then the few arrivals of each state's own config.
-        if self.roads.mixtures is not None:
+        if self.algorithm.mixtures is not None:
             arrivals = [
                 (at, level.law[config[at]].T, level.reached[:, point[at]])
                 for at, level in zip(here, levels, strict=True)

@@ -64,7 +64,7 @@ class Lister:
     """The maximum by going through the list of allocations."""
 
     def __init__(self, outcomes: Outcomes, gains: Floats) -> None:
-        self.outcomes, self.allocations = outcomes, outcomes.roads.allocations
+        self.outcomes, self.allocations = outcomes, outcomes.algorithm.allocations
         takes, lands = shifts(outcomes.slots, self.allocations)
         left, begins = outcomes.places(self.allocations)
         self.listed = Listed(

@@ -291,7 +291,7 @@ class PriceSearch:
         free, full = self.ends()
         if (full.total <= self.allowance).all():
             return self.closed(self.finish(_mixture([full], np.ones(1)), self.prove(full)))
-        cuts = Cuts(self.allowance, [full])
+        cuts = PriceCuts(self.allowance, [full])
         # The values that cost nothing may be outside the domain: then there is no cut.
         if np.isfinite(free.utility):
             cuts.add(free)
@@ -518,7 +518,7 @@ class LeximinSearch(PriceSearch):
 # -- the master program -----------------------------------------------------------------------------------------------
 
 
-class Cuts:
+class PriceCuts:
     """Responses so far, and the master program over them."""
 
     def __init__(self, allowance: Floats, cuts: list[Cut]) -> None:
