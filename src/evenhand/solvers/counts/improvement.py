@@ -52,12 +52,15 @@ class Climber:
 
         outcomes, order, units = self.outcomes, self.climb.order, self.climb.units[self.climb.order]
         best, code = climb_budget(worth, self.gains[order], units, self.steps, self.strides, self.climb.num_units)
-        amounts = np.empty((len(code), len(order)), dtype=np.int32)
+        amounts, reached = np.empty((len(code), len(order)), dtype=np.int32), outcomes.points.copy()
         for cell in order:
-            code, amounts[:, cell] = np.divmod(code, self.digits)
-        takes, lands = shifts(outcomes.slots, amounts)
-        reached = number_points(outcomes.points + (lands - takes), np.int64(outcomes.slots.num_arms), outcomes.tables)
-        return best, Choice(amounts, amounts @ self.gains, reached)
+            rest = code // self.digits
+            amount, code = code - rest * self.digits, rest
+            amounts[:, cell] = amount
+            reached[:, outcomes.slots.cells[cell, 0]] -= amount
+            reached[:, outcomes.slots.landings[cell]] += amount
+        targets = number_points(reached, np.int64(outcomes.slots.num_arms), outcomes.tables)
+        return best, Choice(amounts, amounts @ self.gains, targets)
 
 
 class Lister:
