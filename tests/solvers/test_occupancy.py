@@ -1,4 +1,4 @@
-"""Occupancy measures against their power series, on both roads of the linear solve."""
+"""Occupancy measures against their power series, by both algorithms of the linear solve."""
 
 import numpy as np
 import pytest

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from evenhand.planning.budget_sweep import BudgetComparison, BudgetSweep, Step
     from evenhand.planning.check import SHOWN, look_alike
     from evenhand.planning.compare import Comparison, Row
-    from evenhand.planning.methods import plan_lattice
     from evenhand.planning.plan import Plan, load_plan, load_policy, plan_of, save_solution
     from evenhand.planning.plan_file import OtherDynamicsWarning, read_contents, save_policy
     from evenhand.planning.plan_summary import (

@@ -19,7 +19,7 @@ from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedErr
 from evenhand.evaluation.evaluate import Evaluation, evaluate_within
 from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
-from evenhand.model import CoupledMDP, MixturePolicy, Objective, Policy, StatefulPolicy, TabularMDP, Utilitarian
+from evenhand.model import MixturePolicy, Objective, Policy, StatefulPolicy, TabularMDP, Utilitarian
 from evenhand.planning.mixture_search import Blend, find_mixture, report_parts
 from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, mix
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest
@@ -29,7 +29,7 @@ from evenhand.policies.fluid import choice_of
 from evenhand.policies.index import whittle
 from evenhand.solvers.closed_classes import one_long_run
 from evenhand.solvers.column_generation import best_mixture
-from evenhand.solvers.counts import SMALL, CountPlan, TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
+from evenhand.solvers.counts import TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
 from evenhand.solvers.counts.reduction import Counts, count_policy, num_count_states, typed_policy
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.fluid import FluidSolution
@@ -68,25 +68,6 @@ def by_counts(task: Task) -> Solution:
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
 
 
-def plan_lattice(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
-    """Return the dynamic program of identical arms on counts, not yet begun.
-
-    Args:
-        problem: with identical arms.
-        small: entries of explicit tables up to which they are used.
-    """
-    types = problem.types
-    return plan_counts(
-        transitions=types.transitions[0],
-        rewards=types.rewards[0],
-        usage=types.usage[0],
-        limit=problem.budget_limit,
-        num_arms=problem.num_arms,
-        criterion=problem.criterion,
-        small=small,
-    )
-
-
 def by_joint(task: Task) -> Solution:
     """Column generation over the product space."""
     return _by_mixture(task, "joint", Joint(task.problem), task.by_arms, Stopwatch())
@@ -95,7 +76,7 @@ def by_joint(task: Task) -> Solution:
 def _by_lattice(task: Task) -> Solution:
     """Solve a symmetric problem, where only the mean matters."""
     watch, problem = Stopwatch(), task.problem
-    plan = plan_lattice(problem)
+    plan = plan_counts(problem)
     watch.lap("build")
     best = solve_counts(plan, problem.types.initial[0], task.method.tolerance, task.tell_gap("counts"))
     # What is proved of the policy, from below; evaluating it would cost as much as solving.

@@ -39,8 +39,8 @@ from evenhand.planning import methods
 from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import SolveMethod, Task, current_effort
-from evenhand.solvers.counts import CountPlan, TypedPlan, plan_types
-from evenhand.solvers.counts.plan import MOST_OPERATIONS as REFUSED
+from evenhand.solvers.counts import CountPlan, TypedPlan, plan_counts, plan_types
+from evenhand.solvers.counts.cost_estimate import MOST_OPERATIONS as REFUSED
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values
@@ -256,7 +256,7 @@ def choose_method(problem: CoupledMDP) -> tuple[str, str]:
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"
         try:
-            limit = _exceeded_limit(lambda: methods.plan_lattice(problem))
+            limit = _exceeded_limit(lambda: plan_counts(problem))
         except NotApplicableError:  # the long run may depend on the start: tables can tell
             if work * counts > effort.count_states:
                 raise

@@ -30,7 +30,7 @@ import numpy as np
 
 from evenhand import kernels
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
-from evenhand.kernels.priorities import priority_law
+from evenhand.kernels.priorities import priority_distribution
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, explain_by_rank
@@ -302,7 +302,7 @@ class CountNetworkPolicy(BasePolicy):
         if self.rule == "greedy":
             return allocated(self.rule, outputs, counts, limit, self.usage, np.uint64(0))[:, None], np.ones(1)
         priorities, spend = read_priorities(outputs, limit, self.usage)
-        allocations, chances = priority_law(priorities[0], counts[0], spend[0], self.usage)
+        allocations, chances = priority_distribution(priorities[0], counts[0], spend[0], self.usage)
         return allocations[:, None], chances
 
     def outputs(self, counts: Ints) -> Singles:

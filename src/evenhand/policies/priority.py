@@ -19,7 +19,7 @@ import numpy as np
 
 from evenhand.checks import check_shape
 from evenhand.errors import InvalidInputError, TooLargeError
-from evenhand.kernels.priorities import LARGEST_LAW
+from evenhand.kernels.priorities import LARGEST_DISTRIBUTION
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, rank_tables
 from evenhand.model import MOST_ARMS, CoupledMDP, Criterion
@@ -282,8 +282,10 @@ class ExchangeablePriority(PriorityPolicy):
                     name = after.tobytes()
                     share = float(crowd[cell]) / (total + self.stop)
                     following[name] = following.get(name, 0.0) + chance * share
-            if len(following) + len(done) > LARGEST_LAW:
-                raise TooLargeError(f"the law of one allocation has over {LARGEST_LAW} values. Use simulation.")
+            if len(following) + len(done) > LARGEST_DISTRIBUTION:
+                raise TooLargeError(
+                    f"the law of one allocation has over {LARGEST_DISTRIBUTION} values. Use simulation."
+                )
             law = following
         return done
 

@@ -8,9 +8,9 @@ uses there is within the budget. A state is *reached* if some afforded actions l
 
 the most that it can ever add to the arm's value. Where that is 0 no budget is well spent on the arm.
 
-Values are exact but for rounding: policy iteration (`arms`) for discounted rewards, backward induction for a finite
-horizon, and for the average policy iteration where the mean does not depend on the start. Where it does, the linear
-program of Markov decision processes of several chains (Puterman, 9.3) has the best mean from the first states mu:
+Values are exact but for rounding: policy iteration (`single_arm`) for discounted rewards, backward induction for a
+finite horizon, and for the average policy iteration where the mean does not depend on the start. Where it does, the
+linear program of Markov decision processes of several chains (Puterman, 9.3) has the best mean from the first states:
 
     minimise  mu.g    subject to    g(s) >= sum_s' p(s' | s, a) g(s')
                                     g(s) + h(s) >= r(s, a) + sum_s' p(s' | s, a) h(s')

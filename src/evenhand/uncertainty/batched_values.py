@@ -5,8 +5,8 @@ their probabilities are written down once. In scenario d the policy's Markov cha
 
     C_d(x, y) = sum_{pairs u of x} pi(u | x) prod_c L_d,c(u, y_c)
 
-where c runs over the types, with L the distribution of their next counts (`kernels.lattice_laws`), or over the arms,
-with L a row of transitions. The scenarios are solved together, in batches:
+where c runs over the types, with L the distribution of their next counts (`kernels.lattice_distributions`), or over the
+arms, with L a row of transitions. The scenarios are solved together, in batches:
 
     discounted   q = (I - gamma C^T)^-1 mu                   dense systems
     finite:T     q_t = (C_t^T)^t mu, summed with the criterion's weights
@@ -30,7 +30,7 @@ from evenhand.checks import as_generator, check_memory, check_positive_int, chec
 from evenhand.errors import NotApplicableError
 from evenhand.evaluation.exact import rules_by_step, write_law
 from evenhand.evaluation.rollout import BATCH, Play, Sums, in_batches, play_batch, step_weights
-from evenhand.kernels.lattice_laws import laws_of_movers
+from evenhand.kernels.lattice_distributions import movers_distributions
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import World, first_states
 from evenhand.model.arm import running_sums
@@ -180,7 +180,7 @@ def _next_counts(kind: int, allocations: Ints, problem: CoupledMDP) -> Component
     states, actions = np.nonzero(problem.types.real[kind])
     distinct, number = np.unique(allocations[:, states, actions], axis=0, return_inverse=True)
     size, number = int(problem.types.num_states[kind]), number.reshape(-1)
-    return lambda transitions: laws_of_movers(distinct, transitions[:, kind, states, actions, :size])[:, number]
+    return lambda transitions: movers_distributions(distinct, transitions[:, kind, states, actions, :size])[:, number]
 
 
 # -- simulation ------------------------------------------------------------------------------------------------------
