@@ -15,7 +15,8 @@ criterion, as the value of the planned action minus that of the accepted one, if
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from evenhand.errors import NotConvergedError
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
 from evenhand.programme import expectations, roster, schema
-from evenhand.programme.audit_window import Models, OverrideRow, Span, count_waits, read_span
+from evenhand.programme.audit_window import Models, Span, count_waits, read_span
 from evenhand.programme.belief import ALIKE, decided_between
 from evenhand.programme.decisions import PlanRow
 from evenhand.programme.expectations import STRENGTHS, SUMS, Account, Continuation, Tested
@@ -127,6 +128,21 @@ class MemberRow:
 
 
 @dataclass(frozen=True)
+class OverrideRow:
+    """An override and its cost."""
+
+    step: int
+    arm: str
+    group: str
+    planned: str
+    accepted: str
+    who: str
+    why: str
+    cost: float
+    """Value of the planned action minus that of the accepted one."""
+
+
+@dataclass(frozen=True)
 class Inequality:
     """Inequality of a quantity among arms or groups."""
 
@@ -137,30 +153,6 @@ class Inequality:
     worst_off: str
     """Its first owner; among arms, one that took part for at least half of the longest time."""
     mean: float
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """Missing information, counted in steps of arms unless noted."""
-
-    steps: int
-    """All of them."""
-    unseen: int
-    """Without an observation: the state distribution was propagated."""
-    late: int
-    """Observed after the plan was accepted."""
-    corrected: int
-    """Reported otherwise at first."""
-    never_seen: int
-    """Arms without any observation."""
-    unconfirmed: int
-    """Without a record of the action: taken as accepted."""
-    without_reward: int
-    """Without a recorded reward: the model's was taken."""
-    impossible: int
-    """Transitions of probability 0."""
-    undone: int
-    """Another action was done than accepted."""
 
 
 @dataclass(frozen=True)
@@ -186,12 +178,13 @@ class Audit(Result):
     group_value: Inequality
     """Of realised rewards, among groups."""
     overrides: tuple[OverrideRow, ...]
-    unknown: Unknown
+    unknown: dict[str, int]
+    """Missing information, counted in steps of arms unless noted (`UNKNOWN`)."""
     continuation: str
     """Welfare of the relaxation by which arms continue."""
     models: int
     """Number of models in use, one after the other."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...]
 
     @property
     def override_cost(self) -> float:
@@ -260,30 +253,22 @@ class Books:
             level: probability of intervals.
         """
         self.span, self.models, self.welfare, self.level = span, models, welfare, level
-        self._continuations: dict[str, Continuation] = {}
+        self.continuation = cache(self._continuation)
         self.groups = sorted({arm.group for arm in span.arms})
         self.types = sorted({arm.type for arm in span.arms})
         self.group = np.array([self.groups.index(arm.group) for arm in span.arms], dtype=np.int64)
         self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
-        self.override_cells = []
-        for place, one in span.overrides:
-            words, arm = models(span.digests[one.step - span.since])[1], span.arms[place]
-            block = words.blocks[arm.type, arm.group]
-            actions = [words.action_number(block, name) for name in (one.planned, one.accepted)]
-            self.override_cells.append((block, actions))
 
-    def continuation(self, digest: str) -> Continuation:
+    def _continuation(self, digest: str) -> Continuation:
         """Return the continuation under a model, by the relaxation of the arms present at first, kind by kind.
 
         The average roster would not do: arms may leave or join because of how they fared.
         """
-        if digest not in self._continuations:
-            model, words = self.models(digest)
-            there = np.zeros((len(model.tables), self.span.horizon), dtype=np.int64)
-            np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
-            counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
-            self._continuations[digest] = expectations.continue_by(model, counts, self.welfare)
-        return self._continuations[digest]
+        model, words = self.models[digest]
+        there = np.zeros((len(model.tables), self.span.horizon), dtype=np.int64)
+        np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
+        counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
+        return expectations.continue_by(model, counts, self.welfare)
 
     def between(self, first: int, last: int) -> Account:
         """Return the accounts of some steps, each until the model changes, which ends a promise.
@@ -301,7 +286,7 @@ class Books:
 
     def _run(self, first: int, last: int, digest: str) -> Account:
         continuation = self.continuation(digest)
-        arms = self.span.trajectories(self.models(digest)[1], first, last)
+        arms = self.span.trajectories(self.models[digest][1], first, last)
         strengths = expectations.choose_strengths(continuation, arms, self.group, len(self.groups), 1 - self.level)
         found = expectations.decompose(continuation, arms, strengths)
         likely = found["probabilities"]
@@ -433,14 +418,18 @@ def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = Non
 def _overrides(books: Books, sums: Account) -> tuple[OverrideRow, ...]:
     span, rows = books.span, []
     values = {digest: books.continuation(digest).long_run() for digest in dict.fromkeys(span.digests) if digest}
-    for (place, one), (block, actions) in zip(span.overrides, books.override_cells, strict=True):
-        state = sums["mode"][place, one.step - span.first]
-        planned, accepted = values[span.digests[one.step - span.since]][block, state, actions]
-        rows.append(replace(one, cost=float(planned - accepted)))
+    for place, one in span.overrides:
+        arm, digest = span.arms[place], span.digests[one.step - span.since]
+        words = books.models[digest][1]
+        block, state = words.blocks[arm.type, arm.group], sums["mode"][place, one.step - span.first]
+        actions = [words.action_number(block, name) for name in (one.planned, one.accepted)]
+        planned, accepted = values[digest][block, state, actions]
+        texts = (one.planned, one.accepted, one.who or "", one.why or "")
+        rows.append(OverrideRow(one.step, arm.name, arm.group, *texts, cost=float(planned - accepted)))
     return tuple(rows)
 
 
-def _unknown(span: Span, sums: Account) -> Unknown:
+def _unknown(span: Span, sums: Account) -> dict[str, int]:
     there = span.present
     done, accepted = (span.texts[name][:, span.columns] for name in ("done", "accepted"))
     seen, said = _given(span.texts["state"]), _given(done)
@@ -448,18 +437,30 @@ def _unknown(span: Span, sums: Account) -> Unknown:
     def count(cells: Bools) -> int:
         return int((cells & there).sum())
 
-    return Unknown(
-        steps=int(there.sum()),
-        unseen=count(~seen[:, span.columns]),
-        late=count(span.late[:, span.columns]),
-        corrected=count(span.corrected[:, span.columns]),
-        never_seen=int((~seen).all(axis=1).sum()),
-        unconfirmed=count(~said),
-        without_reward=count(np.isnan(span.reward[:, span.columns])),
-        impossible=int(sums["impossible"].sum()),
-        undone=count(said & (done != accepted)),
-    )
+    return {
+        "steps": int(there.sum()),
+        "unseen": count(~seen[:, span.columns]),
+        "late": count(span.late[:, span.columns]),
+        "corrected": count(span.corrected[:, span.columns]),
+        "never_seen": int((~seen).all(axis=1).sum()),
+        "unconfirmed": count(~said),
+        "undone": count(said & (done != accepted)),
+        "without_reward": count(np.isnan(span.reward[:, span.columns])),
+        "impossible": int(sums["impossible"].sum()),
+    }
 
+
+UNKNOWN = {
+    "unseen": ("Unobserved", "states: replaced by the belief from earlier reports and actions"),
+    "late": ("Reported late", "states, after the plan was accepted"),
+    "corrected": ("Corrected", "states: the last report counts here"),
+    "never_seen": ("Never observed", "arms: they start as in the model"),
+    "unconfirmed": ("Unconfirmed", "actions without a record: taken as accepted"),
+    "undone": ("Done otherwise", "actions recorded as other than accepted"),
+    "without_reward": ("Without a reward", "steps of arms: the model's reward is taken"),
+    "impossible": ("Impossible", "moves that have probability 0 in the model: it is wrong, or the reports are"),
+}
+"""Title and meaning of each count of `Audit.unknown` but `steps`, the number of all steps of arms."""
 
 _given = np.vectorize(lambda text: text is not None, otypes=[bool])
 """(arm, step) whether there is a text."""
@@ -522,7 +523,7 @@ class Audits:
             models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
             for _, words in models.values():  # here, so that unknown names are reported as damage
                 words.blocks_of(span.arms)
-            return Books(span, models.__getitem__, welfare, wanted)
+            return Books(span, models, welfare, wanted)
 
     def in_need(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int] | None:
         """Return for how many steps arms of a plan have been in need and not served, this one included, by number.

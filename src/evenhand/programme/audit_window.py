@@ -4,7 +4,7 @@ Of several reports on an arm and step the last counts. Arms that were not observ
 step of their last observation, from which their state distributions are propagated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,23 +21,8 @@ from evenhand.programme.named_model import Words
 from evenhand.programme.roster import RosterArm, arms_as_of, check_step
 from evenhand.typing import Bools, Floats, Ints
 
-Models = Callable[[str], tuple[CoupledMDP, Words]]
-"""A model and its names, by digest."""
-
-
-@dataclass(frozen=True)
-class OverrideRow:
-    """An override and its cost."""
-
-    step: int
-    arm: str
-    group: str
-    planned: str
-    accepted: str
-    who: str
-    why: str
-    cost: float = 0.0
-    """Value of the planned action minus that of the accepted one."""
+Models = Mapping[str, tuple[CoupledMDP, Words]]
+"""Models and their names, by digest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +48,8 @@ class Span:
     """(arm, step) whether it was first observed after the plan was accepted."""
     corrected: Bools
     """(arm, step) whether an earlier report said otherwise."""
-    overrides: tuple[tuple[int, OverrideRow], ...]
-    """Overrides, each with the index of its arm; their costs are not known yet."""
+    overrides: tuple[tuple[int, Any], ...]
+    """Stored decisions that were overridden, each with the index of its arm."""
 
     @property
     def horizon(self) -> int:
@@ -216,9 +201,7 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
         digests[cell[1]], accepted_at[cell[1]] = row.model, row.accepted_event
         texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
         if row.accepted is not None and row.accepted != row.planned and row.step >= first:
-            arm = arms[cell[0]]
-            found = (arm.name, arm.group, row.planned, row.accepted, row.who or "", row.why or "")
-            overrides.append((cell[0], OverrideRow(row.step, *found)))
+            overrides.append((cell[0], row))
     table, states = schema.observations, texts["state"]
     for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
         late[cell] |= row.event > accepted_at[cell[1]] and states[cell] is None

@@ -1,7 +1,7 @@
 """The decision cycle: solve, plan, accept, record. Each change is one transaction.
 
-Solving and planning run outside of transactions, from a snapshot. When a plan is written, the store is compared with
-its snapshot; if something changed, the plan is computed again, so that no plan ignores stored information.
+Solving runs outside of transactions, from a snapshot; a plan is decided in the transaction that writes it, so that no
+plan ignores stored information.
 """
 
 import json
@@ -28,8 +28,8 @@ from evenhand.programme.roster import RosterArm, present_step, read_rows
 from evenhand.typing import Progress
 
 
-class _MovedError(Exception):
-    """The policy can no longer serve the roster."""
+class _NoPolicyError(Exception):
+    """No policy can serve the roster."""
 
 
 class Cycle:
@@ -201,40 +201,25 @@ class Cycle:
             InvalidInputError: no arm takes part.
             NotApplicableError: the policy is a table, and there is less budget than it was made for.
         """
-        for _ in range(3):  # the roster may change, while a policy is solved for it, to one that it cannot serve
-            with self._store.reading() as tx:
-                amounts = None if budget is None else decisions.check_budget(self._library.model(tx)[0], budget)
-                request = [step, amounts]
-                if (earlier := answered(tx, key, "plan", request)) is not None:
-                    return Planned.of(earlier)
-                inputs = self.inputs(tx, step, amounts)
-                same = None if inputs is None else decisions.same_plan(tx, inputs)
-                if same is not None and key is None:
-                    return same
-                chosen = None if inputs is None else self.decide(tx, inputs)
-            if inputs is None or chosen is None:
-                self.solve(seconds=seconds, progress=progress, who=who)
-                continue
-            try:
-                return self._propose(inputs, chosen, request, key, who)
-            except _MovedError:
-                continue
-        raise ConflictError("the roster changed again and again while a policy was solved for it; ask again")
-
-    def _propose(self, inputs: Inputs, chosen: Decisions, request: list[Any], key: str | None, who: str) -> Planned:
-        """Store a plan, or a new one if something has changed since it was computed."""
+        with self._store.reading() as tx:
+            amounts = None if budget is None else decisions.check_budget(self._library.model(tx)[0], budget)
+        request = [step, amounts]
 
         def do(tx: Connection) -> Planned:
-            now, said = inputs, chosen
-            if ledger.last_event(tx) != inputs.known_event:
-                fresh = self.inputs(tx, *request)
-                if fresh is None:
-                    raise _MovedError
-                now, said = fresh, chosen if fresh.digest == inputs.digest else self.decide(tx, fresh)
-            words = self._library.model(tx, now.model)[1]
-            return decisions.same_plan(tx, now) or decisions.keep_plan(tx, now, said, words, _late(tx, now.step), who)
+            inputs = self.inputs(tx, step, amounts)
+            if inputs is None:
+                raise _NoPolicyError
+            if (same := decisions.same_plan(tx, inputs)) is not None:
+                return same
+            words = self._library.model(tx, inputs.model)[1]
+            return decisions.keep_plan(tx, inputs, self.decide(tx, inputs), words, _late(tx, inputs.step), who)
 
-        return self._library.change(Planned, "plan", request, key, do)
+        for _ in range(3):  # the roster may change, while a policy is solved for it, to one that it cannot serve
+            try:
+                return self._library.change(Planned, "plan", request, key, do)
+            except _NoPolicyError:
+                self.solve(seconds=seconds, progress=progress, who=who)
+        raise ConflictError("the roster changed again and again while a policy was solved for it; ask again")
 
     def inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
         """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
