@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from evenhand.programme.web.arms_page import Visit, states_svg
     from evenhand.programme.web.counterfactual_page import change_svg, compared, in_order
     from evenhand.programme.web.forms import read_form
-    from evenhand.programme.web.paged_table import TableQuery
-    from evenhand.programme.web.render import image
-    from evenhand.programme.web.today_view import show_today
+    from evenhand.programme.web.render import TableQuery, image
+    from evenhand.programme.web.today_page import show_today
 
 __getattr__, __dir__ = attach(__name__, __file__)
 

@@ -19,7 +19,7 @@ from evenhand.programme.api.routes import programme as programme_routes
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.service import Service
 from evenhand.programme.programme import Programme
-from evenhand.programme.web import arms_page, auth_routes, counterfactual_page, model_page, today_routes
+from evenhand.programme.web import arms_page, auth_routes, counterfactual_page, model_page, today_page
 
 
 def create_app(programme: Programme, settings: Settings | None = None) -> FastAPI:
@@ -47,7 +47,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
         redirect_slashes=False,
     )
     app.state.service = service
-    api, page = (operations, programme_routes, plans), (today_routes, counterfactual_page, arms_page, model_page)
+    api, page = (operations, programme_routes, plans), (today_page, counterfactual_page, arms_page, model_page)
     for module in (*api, *page, auth_routes):
         app.include_router(module.router)
     problem_details.install(app)

@@ -16,9 +16,8 @@ from evenhand.programme.reports import HistoryEntry
 from evenhand.programme.roster import RosterArm
 from evenhand.programme.web.forms import Form
 from evenhand.programme.web.layout import Sending, programme_of, query_of, remembers, show, submit
-from evenhand.programme.web.paged_table import Listing, TableQuery, list_rows, matches, natural
-from evenhand.programme.web.render import age_of
-from evenhand.programme.web.today_view import uses_resource
+from evenhand.programme.web.render import Listing, TableQuery, age_of, list_rows, matches, natural
+from evenhand.programme.web.today_page import uses_resource
 from evenhand.report.format import percent, shortened
 from evenhand.report.summary import Figure
 
