@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme import Programme, audit_of, continue_by, count_waits, fairness_over_time
+from evenhand.programme import Programme, audit, audit_window, expectations, named_model
 
 from ..conftest import mentions, slow_after
 
@@ -134,7 +134,7 @@ def test_an_audit_of_some_steps_begins_from_what_was_known_before(run):
     part = run.audit(2, 3)
     assert (part.first, part.last) == (2, 3)
     assert {row.service.steps for row in part.arms} == {2}
-    first, second = fairness_over_time(run.books(), 2)
+    first, second = audit.fairness_over_time(run.books(), 2)
     assert (first.first, first.last, second.first, second.last) == (0, 1, 2, 3)
     for row in part.groups:
         assert second.groups[row.name].realised == pytest.approx(row.earned.realised)
@@ -196,14 +196,14 @@ def test_the_json_form_holds_all_of_it(run):
     told = json.loads(json.dumps(run.audit().to_dict()))
     assert told["groups"][0]["earned"]["promised"] is not None
     assert told["overrides_by"][0]["who"] == "ada"
-    assert audit_of(run.books()).to_dict() == run.audit().to_dict()
+    assert audit.audit_of(run.books()).to_dict() == run.audit().to_dict()
 
 
 def test_waits_by_hand():
     present = np.array([[1, 1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 0, 0]], dtype=bool)
     served = np.array([[0, 0, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0]], dtype=bool)
     need = np.array([[1, 1, 1, 0, 1, 0, 1], [0, 1, 1, 1, 1, 0, 0]], dtype=bool)
-    found = count_waits(present, served, need)
+    found = audit_window.count_waits(present, served, need)
     assert found["served"].tolist() == [1, 1]
     assert found["waiting"].tolist() == [4, 3]
     assert found["longest_wait"].tolist() == [4, 3]
@@ -218,7 +218,7 @@ def test_time_in_need_by_hand(run):
     """Steps in states of need since the last service, by what each plan took the states to be."""
     plans = [run.plan_of(plan.id).rows for plan in run.plans("accepted")]  # the newest first
     now = run.plan_of(run.plan().plan)
-    needs = continue_by(run.model(), np.array([2, 2, 1]), "utilitarian").needs
+    needs = expectations.continue_by(run.model(), np.array([2, 2, 1]), "utilitarian").needs
     blocks = {"b": 0, "h": 1, "v": 2}
     expected = {}
     for row in now.rows:
@@ -235,9 +235,8 @@ def test_time_in_need_by_hand(run):
 
 
 def test_a_welfare_without_a_relaxation_goes_on_by_the_mean(pumps):
-    from evenhand.programme import settle
 
-    continuation = continue_by(settle(pumps), np.array([2, 2, 1]), "gini:0.7,0.3")
+    continuation = expectations.continue_by(named_model.settle(pumps), np.array([2, 2, 1]), "gini:0.7,0.3")
     assert continuation.welfare == "utilitarian"
     np.testing.assert_allclose(continuation.action_probabilities.sum(axis=-1), 1.0)
 

@@ -25,7 +25,7 @@ from evenhand.errors import NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model import CoupledMDP, quoted, read_welfare
 from evenhand.model.policy import described
-from evenhand.planning import Plan, Solution, load_plan, relax, save_solution, tightest
+from evenhand.planning import Plan, Solution, relax, save_solution, tightest
 from evenhand.planning.solution import check_bound
 from evenhand.programme.ledger import Result
 from evenhand.programme.named_model import names_of
@@ -147,10 +147,6 @@ def to_bytes(solution: Solution) -> tuple[str, bytes]:
     return hashlib.sha256(stream.getvalue()).hexdigest(), stream.getvalue()
 
 
-plan_from_bytes = load_plan
-"""A policy and the problem it was made for, from its bytes."""
-
-
 def policy_of(solution: Solution, arms: Sequence[RosterArm]) -> tuple[bytes, dict[str, Any]]:
     """Return the policy of a solution as stored: its file, and facts with its certificate.
 
@@ -255,18 +251,6 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
     }
     policy = plan.policy if plan.problem.signature == problem.signature else plan.fitted(problem)
     return Plan(policy, problem, about)
-
-
-def can_serve(certificate: Certificate, any_number: bool, wanted: Numbers) -> bool:
-    """Return whether a policy can serve a roster.
-
-    Args:
-        certificate: of the policy, for the roster that it was solved for.
-        any_number: whether it serves other numbers of the same kinds of arms.
-        wanted: numbers of the roster.
-    """
-    known = {(kind, group) for kind, group, _ in certificate.numbers}
-    return certificate.numbers == wanted or (any_number and all((kind, group) in known for kind, group, _ in wanted))
 
 
 def drifted(numbers: Numbers, wanted: Numbers, change: float) -> list[str]:

@@ -6,6 +6,7 @@ plan ignores stored information.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -75,9 +76,8 @@ class Cycle:
         body, facts = certificates.policy_of(solution, arms)
 
         def do(tx: Connection) -> Solved:
-            event, found = keep_policy(tx, row.model, body, facts, who), facts["certificate"]
-            sure = (found["welfare"], found["upper_bound"], found["gap"])
-            return Solved(event, found["policy"], facts["method"], facts["any_number"], *sure, facts["seconds"])
+            known = facts | facts["certificate"] | {"event": keep_policy(tx, row.model, body, facts, who)}
+            return Solved(**{one.name: known[one.name] for one in fields(Solved)})
 
         return self._library.change(Solved, "solve", request, key, do)
 
@@ -102,7 +102,7 @@ class Cycle:
         """The policy and the roster of now, where it is not known yet what one is worth for the other."""
         with self._store.reading() as tx:
             wanted = certificates.numbers_of(roster.taking_part(tx, present_step(tx)))
-            digest = self._serving(tx, wanted) if wanted else None
+            digest = self._serving(tx, wanted)
             if digest is None or self._certified(tx, digest, wanted) is not None:
                 return None
             return digest, wanted
@@ -130,11 +130,9 @@ class Cycle:
         """
         with self._store.reading() as tx:
             wanted = certificates.numbers_of(roster.taking_part(tx, present_step(tx)))
-            if not wanted:
-                return Drift(False, (), None)
             digest = self._serving(tx, wanted)
             if digest is None:
-                return Drift(True, (self._why_none(tx),), None)
+                return Drift(bool(wanted), (self._why_none(tx),) if wanted else (), None)
             solved, bounds = _solved(tx, digest), bounds_of(tx)
             why = certificates.drifted(solved.numbers, wanted, bounds.change)
             known = self._certified(tx, digest, wanted)
@@ -161,13 +159,12 @@ class Cycle:
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
         query = select(table.c.facts_json).where(table.c.model == model).order_by(table.c.event.desc())
-        fallback = None
-        for text in tx.execute(query).scalars():
-            facts = json.loads(text)
+        kinds, fallback = {row[:2] for row in wanted}, None
+        for facts in map(json.loads, tx.execute(query).scalars()) if wanted else ():
             found = Certificate.of(facts["certificate"])
             if found.numbers == wanted:
                 return found.policy
-            if fallback is None and certificates.can_serve(found, facts["any_number"], wanted):
+            if fallback is None and facts["any_number"] and kinds <= {row[:2] for row in found.numbers}:
                 fallback = found.policy
         return fallback
 
@@ -237,9 +234,8 @@ class Cycle:
 
     def decide(self, tx: Connection, inputs: Inputs) -> Decisions:
         """Compute the decisions that follow from some inputs."""
-        return decisions.decide(
-            self._library.policy(tx, inputs.policy), inputs, self._library.model(tx, inputs.model)[1]
-        )
+        policy, words = self._library.policy(tx, inputs.policy), self._library.model(tx, inputs.model)[1]
+        return decisions.decide(policy, inputs, words)
 
     def plan_of(self, plan: int) -> KeptPlan:
         """A plan with all its arms.
@@ -360,9 +356,8 @@ class Cycle:
             return []
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
-        found = decisions.changes(
-            rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same
-        )
+        known = know(tx, words, roster.taking_part(tx, row.step), row.step)
+        found = decisions.changes(rows, known, words, beliefs=same)
         return found if same else [Fault("", "another model was adopted"), *found]
 
     def changed_since(self, plan: int) -> list[Fault]:
@@ -390,11 +385,11 @@ class Cycle:
         """
         table, said = read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
         request = [table.columns, said]
-        return self._library.change(
-            Recorded, "record", request, key,
-            do=lambda tx: self._record(tx, table, said, who),
-            check=lambda tx: self._read_records(tx, table),
-        )  # fmt: skip
+
+        def do(tx: Connection) -> Recorded:
+            return self._record(tx, table, said, who)
+
+        return self._library.change(Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table))
 
     def record_rest(
         self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
@@ -475,12 +470,13 @@ class Cycle:
             differing += accepted.get(place, one.action) != one.action
         content = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
-        done = [
-            {"arm": one.row.arm.id, "step": one.row.step, "action": one.action, "reward": one.reward} for one in found
-        ]
+        done, seen = [], []
+        for one in found:
+            arm, step = one.row.arm.id, one.row.step
+            done.append({"arm": arm, "step": step, "action": one.action, "reward": one.reward})
+            if one.next_state is not None:
+                seen.append({"arm": arm, "step": step + 1, "state": one.next_state})
         reports.keep_reports(tx, schema.records, done, source, event)
-        after = [{"arm": one.row.arm.id, "step": one.row.step + 1, "state": one.next_state} for one in found]
-        seen = [row for row in after if row["state"] is not None]
         reports.keep_reports(tx, schema.observations, seen, source, event)
         late = sum(step < present - 1 for step in steps)
         return Recorded(event, len(found), late, corrected, differing, len(seen))

@@ -20,13 +20,13 @@ from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import EvenhandError
 from evenhand.model.io import load
-from evenhand.planning.plan import Plan
+from evenhand.planning import Plan, load_plan
 from evenhand.programme.api.auth import Holder, Sessions
 from evenhand.programme.api.jobs import Job, Jobs, name_of
 from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
-from evenhand.programme.certificates import METHOD, Certificate, numbers_of, plan_from_bytes
+from evenhand.programme.certificates import METHOD, Certificate, numbers_of
 from evenhand.programme.programme import Programme
 
 log = logging.getLogger("evenhand.programme.api")
@@ -90,7 +90,7 @@ class PlanCache:
             await job.ended()
             if job.status != "done":
                 return job
-            self._plans[digest] = plan = await asyncio.to_thread(plan_from_bytes, job.data)
+            self._plans[digest] = plan = await asyncio.to_thread(load_plan, job.data)
             job.data = b""
             while len(self._plans) > self._most:
                 self._plans.popitem(last=False)
