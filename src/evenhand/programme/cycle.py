@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, exists, func, select
 
 from evenhand.errors import ConflictError, Fault, InvalidInputError
 from evenhand.model import CoupledMDP
@@ -277,7 +277,8 @@ class Cycle:
     def _whole(self, tx: Connection, row: Any) -> KeptPlan:
         rows = decisions.rows_of(tx, row.id)
         words = self._library.model(tx, row.model)[1]
-        used = decisions.accepted_usage(words, rows) if row.status == schema.ACCEPTED else None
+        accepted = {one.arm: one.accepted for one in rows if one.accepted}
+        used = PlanCells(words, rows).used(accepted) if row.status == schema.ACCEPTED else None
         return decisions.kept_plan(row, rows, self._certified(tx, row.policy, certificates.numbers_of(rows)), used)
 
     def recompute(self, plan: int) -> KeptPlan:
@@ -325,12 +326,18 @@ class Cycle:
 
         def do(tx: Connection) -> Accepted:
             row, cells, found = self._overrides(tx, plan, table)
-            rows = list(cells.rows.values())
             used = cells.used({arm: action for arm, (action, _) in found.items()})
             said = [[arm, cells.rows[arm].action, action, reason] for arm, (action, reason) in found.items()]
             body = {"plan": plan, "step": row.step, "overrides": said, "used": used, "outputs": row.outputs}
             event = append(tx, "accepted", who, body)
-            decisions.write_accepted(tx, plan, rows, found, who, event)
+            accepted = []
+            for one in cells.rows.values():
+                action, why = found.get(one.arm, (one.action, None))
+                by = None if why is None else who
+                accepted.append({"plan": plan, "arm": one.arm_id, "accepted": action, "who": by, "why": why})
+            change_rows(tx, schema.decisions, accepted)
+            closed = {"status": schema.ACCEPTED, "accepted_by": who, "accepted_at": ledger.now()}
+            change_rows(tx, schema.plans, [{"id": plan} | closed | {"accepted_event": event}])
             changed = sum(action != cells.rows[arm].action for arm, (action, _) in found.items())
             return Accepted(event, plan, row.step, changed, used)
 
@@ -342,7 +349,13 @@ class Cycle:
     ) -> tuple[Any, PlanCells, dict[str, tuple[str, str]]]:
         """A plan that may be accepted now, its arms, and the overrides of a table."""
         row = decisions.plan_row(tx, plan)
-        decisions.refuse_closed(row)
+        if row.status == schema.ACCEPTED:
+            by = f" by {row.accepted_by}" if row.accepted_by else ""
+            raise ConflictError(f"plan {plan} of step {row.step} was accepted already{by} (event {row.accepted_event})")
+        if row.status == schema.SUPERSEDED:
+            raise ConflictError(
+                f"plan {plan} of step {row.step} was superseded by a newer one; look at the present plan"
+            )
         rows = decisions.rows_of(tx, plan)
         if found := self._changes(tx, row, rows):
             known = f"plan {row.id} of step {row.step} was made from what was known at event {row.known_event}"
@@ -415,8 +428,19 @@ class Cycle:
             row = decisions.plan_row(tx, plan)
             if row.status != schema.ACCEPTED:
                 raise ConflictError(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
-            known = {arm: done for (arm, _), done in reports.known_records(tx, [row.step]).items()}
-            new = reports.rows_to_record(plan, row.step, decisions.rows_of(tx, plan), others, known)
+            known, rows = reports.known_records(tx, [row.step]), decisions.rows_of(tx, plan)
+            arms = {one.arm for one in rows}
+            if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
+                raise InvalidInputError("of these nothing can be recorded:", unknown)
+            new = []
+            for one in rows:
+                before, reward = known.get((one.arm_id, row.step), (None, None))
+                action = others.get(one.arm, before or one.accepted or one.action)
+                if action != before:  # a known reward stays if only the action is another
+                    text = "" if reward is None else repr(reward)
+                    new.append({"arm": one.arm, "step": str(row.step), "action": action, "reward": text})
+            if not new:
+                raise ConflictError(f"all of step {row.step} is recorded already, and nothing else was said now")
             return self._record(tx, read_rows(new, "records", ["arm", "action"]), said, who)
 
         return self._library.change(Recorded, "record", [plan, sorted(others.items()), said], key, do)
@@ -452,8 +476,13 @@ class Cycle:
             last: the last step considered.
             most: maximum number of steps.
         """
+        plans, decided, stored = schema.plans, schema.decisions, schema.records
+        span = (plans.c.step > last - most) & (plans.c.step <= last) & (plans.c.status == schema.ACCEPTED)
+        done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step)
+        query = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
+        query = query.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step)
         with self._store.reading() as tx:
-            return reports.unrecorded_steps(tx, last - most + 1, last)
+            return [Unrecorded(*row) for row in tx.execute(query)]
 
     def _read_records(self, tx: Connection, table: Table) -> list[Record]:
         return reports.read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], present_step(tx))

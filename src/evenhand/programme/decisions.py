@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import ConflictError, Fault
+from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.model.labels import quantity
@@ -397,11 +397,6 @@ class PlanCells:
         return {name: round(float(use), 9) for name, use in zip(model.resource_names, total, strict=True)}
 
 
-def accepted_usage(words: Words, rows: Sequence[PlanRow]) -> dict[str, float]:
-    """Return the use of the accepted actions of a plan."""
-    return PlanCells(words, rows).used({row.arm: row.accepted for row in rows if row.accepted})
-
-
 def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> dict[str, tuple[str, str]]:
     """The overrides of a table with the columns arm, action and why: action and reason by arm.
 
@@ -433,19 +428,15 @@ def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> d
             wrong.append(action)
         faults += [Fault(row, content) for content in wrong]
         met.setdefault(name, row)
-    raise_faults(faults or _exceeded(cells, found, budget), table.source)
+    if not faults:
+        used = cells.used({arm: action for arm, (action, _) in found.items()})
+        limits = cells.words.model.with_budget(list(budget)).budget_limit.tolist()
+        for (name, use), there, limit in zip(used.items(), budget, limits, strict=True):
+            if use > limit:
+                text = f"{name}: {quantity(use)} would be used, and there are {quantity(there)}"
+                faults.append(Fault("", text))
+    raise_faults(faults, table.source)
     return found
-
-
-def _exceeded(cells: PlanCells, overrides: Mapping[str, tuple[str, str]], budget: Sequence[float]) -> list[Fault]:
-    """Return the uses beyond the budget, by resource."""
-    used = cells.used({arm: action for arm, (action, _) in overrides.items()})
-    limits = cells.words.model.with_budget(list(budget)).budget_limit.tolist()
-    return [
-        Fault("", f"{name}: {quantity(use)} would be used, and there are {quantity(there)}")
-        for (name, use), there, limit in zip(used.items(), budget, limits, strict=True)
-        if use > limit
-    ]
 
 
 # Has anything changed?
@@ -475,39 +466,3 @@ def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words, belie
 
 def _chance(chance: float) -> str:
     return "" if chance == 1 else f" (chance {chance:.3g})"
-
-
-def refuse_closed(row: Any) -> None:
-    """Refuse a plan that is not a proposal.
-
-    Raises:
-        ConflictError: it was accepted, or superseded.
-    """
-    if row.status == schema.ACCEPTED:
-        by = f" by {row.accepted_by}" if row.accepted_by else ""
-        raise ConflictError(f"plan {row.id} of step {row.step} was accepted already{by} (event {row.accepted_event})")
-    if row.status == schema.SUPERSEDED:
-        raise ConflictError(f"plan {row.id} of step {row.step} was superseded by a newer one; look at the present plan")
-
-
-def write_accepted(
-    tx: Connection, plan: int, rows: Sequence[PlanRow], overrides: Mapping[str, tuple[str, str]], who: str, event: int
-) -> None:
-    """Close a plan.
-
-    Args:
-        tx: a transaction from `Store.writing`.
-        plan: its number.
-        rows: of the plan.
-        overrides: action and reason, by arm.
-        who: author, written into the event.
-        event: the event that says so.
-    """
-    accepted = []
-    for row in rows:
-        action, why = overrides.get(row.arm, (row.action, None))
-        by = None if why is None else who
-        accepted.append({"plan": plan, "arm": row.arm_id, "accepted": action, "who": by, "why": why})
-    ledger.change_rows(tx, schema.decisions, accepted)
-    closed = {"status": schema.ACCEPTED, "accepted_by": who, "accepted_at": ledger.now(), "accepted_event": event}
-    ledger.change_rows(tx, schema.plans, [{"id": plan} | closed])

@@ -364,7 +364,11 @@ class Programme:
         def do(tx: Connection) -> Observed:
             found, present = read(tx), present_step(tx)
             seen = [{"arm": row.arm.id, "step": row.step, "state": state} for row, state in found]
-            corrected, late = reports.count_corrections(tx, seen), sum(row.step < present for row, _ in found)
+            table = schema.observations
+            before = reports.reports(tx, table, table.c.step.in_({row.step for row, _ in found}))
+            known = {(row.arm, row.step): row.state for row in before}
+            corrected = sum(known.get((row.arm.id, row.step), state) != state for row, state in found)
+            late = sum(row.step < present for row, _ in found)
             content = [[row.arm.name, row.step, state] for row, state in found]
             event = append(tx, "observed", who, {"source": said, "seen": content})
             reports.keep_reports(tx, schema.observations, seen, said, event)

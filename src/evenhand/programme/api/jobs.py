@@ -37,6 +37,7 @@ from evenhand.programme.api.problem_details import RETRY_AFTER, RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics, configure
 from evenhand.programme.certificates import to_bytes
+from evenhand.programme.ledger import plain
 from evenhand.programme.programme import Programme
 
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -413,7 +414,7 @@ def _compute(kind: str, programme: Programme, arguments: dict[str, Any], body: b
             (found,) = programme.suppose(budgets, **arguments, progress=progress, earlier=earlier)
             return found.to_dict(), found.body
         case "price":
-            return programme.price_of_fairness(**arguments, progress=progress).to_dict(), b""
+            return plain(programme.price_of_fairness(**arguments, progress=progress).to_dict()), b""
         case "refit":
             return programme.refit(**arguments, progress=progress).to_dict(), b""
         case "drift":
