@@ -193,11 +193,13 @@ class Store:
         with self.reading() as tx:
             if "programme" not in inspect(tx).get_table_names():
                 raise InvalidInputError(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
-            found = tx.execute(select(schema.programme.c.version)).scalar()
-        if found not in (None, schema.VERSION):
+            has_version = "version" in {column["name"] for column in inspect(tx).get_columns("programme")}
+            found = tx.execute(select(schema.programme.c.version)).scalar() if has_version else "0"
+        if found not in (None, schema.VERSION):  # without a row the programme is damaged
             raise InvalidInputError(
-                f"{self.address}: its tables are of version {found}, and this evenhand reads version {schema.VERSION}. "
-                "Open it with the evenhand that wrote it"
+                f"{self.address}: it was written with another schema version ({found}), and this evenhand reads version "
+                f"{schema.VERSION}. Open it with the evenhand that wrote it",
+                code="schema-version",
             )
 
     def _check_empty(self, tx: Connection) -> None:
@@ -327,7 +329,7 @@ def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
         except sqlite3.DatabaseError as error:
             raise InvalidInputError(f"{source}: it is not a programme, or a damaged one ({error})") from None
         except InvalidInputError as error:
-            raise InvalidInputError(str(error).replace(f"{copy}:", f"{source}:")) from None
+            raise InvalidInputError(str(error).replace(f"{copy}:", f"{source}:"), code=error.code) from None
         with _connected(copy) as alone:
             alone.execute("PRAGMA journal_mode = DELETE")
         yield copy, last
