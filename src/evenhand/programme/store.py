@@ -197,7 +197,7 @@ class Store:
             found = tx.execute(select(schema.programme.c.version)).scalar() if has_version else "0"
         if found not in (None, schema.VERSION):  # without a row the programme is damaged
             raise InvalidInputError(
-                f"{self.address}: it was written with another schema version ({found}), and this evenhand reads version "
+                f"{self.address}: it was written with another schema version, {found}; this evenhand reads version "
                 f"{schema.VERSION}. Open it with the evenhand that wrote it",
                 code="schema-version",
             )

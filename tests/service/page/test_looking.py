@@ -181,7 +181,12 @@ def test_a_difference_is_one_that_can_be_seen():
     [
         lambda name: counterfactual_page.change_svg({name: 6.4, "dale": 6.2}, {name: 6.2, "dale": 6.4}),
         lambda name: arms_page.states_svg(
-            name, [arms_page.Visit(0, "fine", True, False), arms_page.Visit(1, "worn", False, True)], ("fine", "worn")
+            name,
+            [
+                {"step": 0, "state": "fine", "seen": "observed", "served": False},
+                {"step": 1, "state": "worn", "seen": None, "served": True},
+            ],
+            ("fine", "worn"),
         ),
         lambda name: arms_page.states_svg(name, [], ("fine",)),
     ],

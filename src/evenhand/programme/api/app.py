@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from evenhand._version import __version__
 from evenhand.programme.api import middleware, problem_details
-from evenhand.programme.api.routes import operations, plans
+from evenhand.programme.api.routes import operations
 from evenhand.programme.api.routes import programme as programme_routes
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.service import Service
@@ -47,9 +47,10 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
         redirect_slashes=False,
     )
     app.state.service = service
-    api, page = (operations, programme_routes, plans), (today_page, counterfactual_page, arms_page, model_page)
-    for module in (*api, *page, auth_routes):
-        app.include_router(module.router)
+    api = (operations.router, programme_routes.decisions, programme_routes.router)
+    page = (today_page, counterfactual_page, arms_page, model_page, auth_routes)
+    for router in (*api, *(module.router for module in page)):
+        app.include_router(router)
     problem_details.install(app)
     app.add_middleware(middleware.BodyLimit, settings=settings)
     app.add_middleware(middleware.AccessControl, settings=settings, metrics=service.metrics, sessions=service.sessions)

@@ -57,11 +57,12 @@ async def show_fairness(request: Request) -> Response:
 
 
 def _fairness(request: Request, job: Job | None) -> Response:
-    query, refusal, audit, view, nothing = query_of(request), None, None, None, ""
+    query, status = query_of(request), programme_of(request).status()
+    refusal, audit, view, nothing = None, None, None, ""
     try:
         books = _books(request)
         audit = audit_of(books)
-        view = audit_page(audit, books, programme_of(request).status().name)
+        view = audit_page(audit, books, status.name)
     except EvenhandError as error:
         nothing = f"There is nothing to look back on yet: {error}."
         if query.text("first") or query.text("last"):
@@ -69,8 +70,7 @@ def _fairness(request: Request, job: Job | None) -> Response:
     if query.text("job"):
         refusal = refusal or failure_of(job, "The price of fairness was not computed")
     work = work_of(job, "The price of fairness is being computed", "/fairness")
-    own = programme_of(request).status().welfare
-    price = _price_section(job.answer, own) if job is not None and job.answer else None
+    price = _price_section(job.answer, status.welfare) if job is not None and job.answer else None
     values: dict[str, Any] = {"audit": audit, "view": view, "nothing": nothing, "job": work, "price": price}
     return show(request, "fairness", "Fairness", refusal, None, **values)
 
