@@ -49,7 +49,6 @@ class PlanCache:
         """
         self._jobs, self._most, self._metrics = jobs, most, metrics
         self._plans: OrderedDict[str, Plan] = OrderedDict()
-        self._coming: dict[str, tuple[Job, asyncio.Task[Plan | Job]]] = {}
 
     async def plan(self, model: dict[str, Any], how: dict[str, Any], patience: float, holder: Holder) -> Plan | Job:
         """The plan of a model; or the job that solves it, if that takes longer or failed.
@@ -64,39 +63,20 @@ class PlanCache:
             ModelError: with every fault of the model.
         """
         body = json.dumps(model).encode()
-        digest = sha256(json.dumps(how, sort_keys=True).encode() + b"\n" + body).hexdigest()
-        self._metrics.decided.labels("yes" if digest in self._plans else "no").inc()
-        if digest in self._plans:
-            self._plans.move_to_end(digest)
-            return self._plans[digest]
-        await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # raises faults before any waiting
-        if digest in self._plans:  # an equal request was answered in the meantime
-            return self._plans[digest]
-        if digest not in self._coming:
-            name = f"decide-{digest[:32]}"
-            known = self._jobs.find(name)
-            if known is not None and known.has_ended:  # its plan was evicted
-                self._jobs.forget(name)
+        name = name_of("decide", how, sha256(body).hexdigest())
+        self._metrics.decided.labels("yes" if name in self._plans else "no").inc()
+        if name not in self._plans:
+            await asyncio.to_thread(
+                load, io.BytesIO(body), "json", how["criterion"]
+            )  # raises faults before any waiting
             job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, role=holder.role))
-            self._coming[digest] = job, asyncio.create_task(self._store(digest, job))
-        job, task = self._coming[digest]
-        self._jobs.join(job, holder.name, holder.role)
-        await asyncio.wait({task}, timeout=patience)
-        return task.result() if task.done() else job
-
-    async def _store(self, digest: str, job: Job) -> Plan | Job:
-        """Store the plan of a job in any case, also if no request waits for it."""
-        try:
-            await job.ended()
-            if job.status != "done":
+            if not await job.ended(patience) or job.status != "done":
                 return job
-            self._plans[digest] = plan = await asyncio.to_thread(load_plan, job.data)
-            job.data = b""
-            while len(self._plans) > self._most:
-                self._plans.popitem(last=False)
-            return plan
-        finally:
-            del self._coming[digest]
+            self._plans[name] = await asyncio.to_thread(load_plan, job.data)
+        self._plans.move_to_end(name)
+        while len(self._plans) > self._most:
+            self._jobs.forget(self._plans.popitem(last=False)[0])  # with the file of the plan
+        return self._plans[name]
 
 
 class Service:
