@@ -15,6 +15,7 @@ criterion, as the value of the planned action minus that of the accepted one, if
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -36,7 +37,6 @@ from evenhand.programme.expectations import STRENGTHS, SUMS, Account, Continuati
 from evenhand.programme.ledger import Result
 from evenhand.programme.library import Cache, Library
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import present_step
 from evenhand.typing import Bools, Floats, Ints
 
 LEVEL = 0.95
@@ -487,7 +487,7 @@ class Audits:
     def __init__(self, library: Library) -> None:
         """Use the store, models and policies of a programme."""
         self._library = library
-        self._needs: Cache[tuple[Bools | None]] = Cache()
+        self._needs: Cache[list[Bools]] = Cache()  # empty without a relaxation
 
     def audit(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
@@ -557,16 +557,14 @@ class Audits:
     def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
         """(block, state) states of need, by the fair relaxation of the arms that take part now, if any; remembered."""
         row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
-        arms = roster.taking_part(tx, present_step(tx))
+        arms = roster.taking_part(tx, roster.present_step(tx))
         if not arms:
             return np.zeros(words.model.tables.rewards.shape[:2], dtype=bool)
         counts = np.bincount(words.blocks_of(arms), minlength=len(words.model.tables))
         key = row.model, tuple(counts.tolist())
-        known = self._needs.get(key)
-        if known is None:
-            try:
-                known = (expectations.continue_by(words.model, counts, row.welfare).needs,)
-            except NotConvergedError:
-                known = (None,)
-            self._needs.add(key, known)
-        return known[0]
+        if (known := self._needs.get(key)) is None:
+            found: list[Bools] = []
+            with suppress(NotConvergedError):
+                found = [expectations.continue_by(words.model, counts, row.welfare).needs]
+            known = self._needs.add(key, found)
+        return known[0] if known else None

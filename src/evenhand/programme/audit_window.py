@@ -151,7 +151,17 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     if event is not None and (isinstance(event, bool) or not isinstance(event, int) or not 1 <= event <= known):
         raise InvalidInputError(f"event: expected a number from 1 to {known}, the last event, got {event!r}")
     as_of = known if event is None else event
-    first, last = _check_span(tx, first, last, as_of)
+    plans = schema.plans
+    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
+    begun, ended = tx.execute(accepted).one()
+    if begun is None:
+        raise InvalidInputError("audit: no plan was accepted yet")
+    first = begun if first is None else check_step(first)
+    last = ended if last is None else check_step(last)
+    if not begun <= first <= last <= ended:
+        raise InvalidInputError(
+            f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
+        )
     arms = [
         arm
         for arm in arms_as_of(tx, as_of)
@@ -164,21 +174,6 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
     since = min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
     return _read(tx, arms, since, first, last, as_of)
-
-
-def _check_span(tx: Connection, first: int | None, last: int | None, as_of: int) -> tuple[int, int]:
-    plans = schema.plans
-    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
-    begun, ended = tx.execute(accepted).one()
-    if begun is None:
-        raise InvalidInputError("audit: no plan was accepted yet")
-    first = begun if first is None else check_step(first)
-    last = ended if last is None else check_step(last)
-    if not begun <= first <= last <= ended:
-        raise InvalidInputError(
-            f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
-        )
-    return first, last
 
 
 def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: int, event: int) -> Span:

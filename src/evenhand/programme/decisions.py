@@ -27,13 +27,12 @@ from evenhand.planning.plan import Decisions
 from evenhand.programme import ledger, schema
 from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
-from evenhand.programme.ledger import MOST_TEXT, Result
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import raise_faults, unknown_arm
 
 
 @dataclass(frozen=True)
-class Planned(Result):
+class Planned(ledger.Result):
     """Result of planning."""
 
     plan: int
@@ -65,7 +64,7 @@ class Planned(Result):
 
 
 @dataclass(frozen=True)
-class PlanRow(Result):
+class PlanRow(ledger.Result):
     """One arm of a plan."""
 
     arm: str
@@ -115,7 +114,7 @@ class PlanRow(Result):
 
 
 @dataclass(frozen=True)
-class KeptPlan(Result):
+class KeptPlan(ledger.Result):
     """A plan as it is stored."""
 
     id: int
@@ -344,7 +343,7 @@ def kept_plan(
 
 
 @dataclass(frozen=True)
-class Accepted(Result):
+class Accepted(ledger.Result):
     """Result of accepting a plan."""
 
     event: int
@@ -419,8 +418,8 @@ def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> d
             wrong.append(f"arm {quoted(name)} is also in {met[name]}")
         if not why:
             wrong.append("has no reason (why): an override needs one")
-        elif len(why) > MOST_TEXT:
-            wrong.append(f"a reason has at most {MOST_TEXT} characters")
+        elif len(why) > ledger.MOST_TEXT:
+            wrong.append(f"a reason has at most {ledger.MOST_TEXT} characters")
         action = cells.action(name, text, hint) if name in cells.rows else ""
         if isinstance(action, int):
             found[name] = cells.words.actions(cells.cells[name][0])[action], why
