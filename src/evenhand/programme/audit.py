@@ -33,7 +33,7 @@ from evenhand.programme import expectations, roster, schema
 from evenhand.programme.audit_window import Models, Span, count_waits, read_span
 from evenhand.programme.belief import ALIKE, decided_between
 from evenhand.programme.decisions import PlanRow
-from evenhand.programme.expectations import STRENGTHS, SUMS, Account, Continuation, Tested
+from evenhand.programme.expectations import SUMS, Account, Continuation
 from evenhand.programme.ledger import Result
 from evenhand.programme.library import Cache, Library
 from evenhand.programme.named_model import Words
@@ -309,11 +309,6 @@ class Books:
         parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
         return Earned(total["realised"] / steps, promised, promised - reach, promised + reach, **parts)
 
-    def tested(self, sums: Account) -> list[Tested]:
-        """Return the test of each group's shortfall."""
-        own = [sums["evidence"][self.group == number].sum(axis=0) for number in range(len(self.groups))]
-        return expectations.holm(expectations.p_values([one if one.size else np.zeros(len(STRENGTHS)) for one in own]))
-
 
 @dataclass(frozen=True)
 class WindowPart:
@@ -354,12 +349,31 @@ def audit_of(books: Books) -> Audit:
     span = books.span
     sums = books.between(span.first, span.last)
     waits = count_waits(span.present, sums["served"], sums["need"])
-    tested = books.tested(sums)
-    rows = tuple(_arm_row(books, sums, waits, number) for number in range(len(span.arms)))
-    types = [_member(books, sums, waits, name, books.type == number) for number, name in enumerate(books.types)]
+
+    def figures(arms: Bools | Ints) -> tuple[ServiceStats, Earned]:
+        steps = int(sums["steps"][arms].sum())
+        served, needs, delay = (int(waits[name][arms].sum()) for name in ("served", "needs", "delay"))
+        longest, late = (int(waits[name][arms].max(initial=0)) for name in ("longest_wait", "longest_delay"))
+        mean = delay / needs if needs else None
+        return ServiceStats(steps, served, served / max(steps, 1), longest, needs, mean, late), books.earned(sums, arms)
+
+    seen = (_given(span.texts["state"][:, span.columns]) & span.present).sum(axis=1)
+    rows = []
+    for n, arm in enumerate(span.arms):
+        about = (arm.name, arm.type, arm.group, arm.joined_step, arm.left_step)
+        counts = (int(seen[n]), int(waits["waiting"][n]), int(waits["in_need"][n]))
+        rows.append(ArmRow(*about, *counts, *figures(np.array([n]))))
+    of_type, of_group = ([kind == n for n in range(kind.max() + 1)] for kind in (books.type, books.group))
+    types = [
+        MemberRow(name, int(own.sum()), *figures(own), None, None, behind=False)
+        for name, own in zip(books.types, of_type, strict=True)
+    ]
+    found = expectations.p_values([sums["evidence"][own].sum(axis=0) for own in of_group])
     groups = [
-        _member(books, sums, waits, name, books.group == number, tested[number])
-        for number, name in enumerate(books.groups)
+        MemberRow(name, int(own.sum()), *figures(own), p, corrected, behind=corrected <= 1 - books.level + 1e-12)
+        for name, own, p, corrected in zip(
+            books.groups, of_group, found.tolist(), expectations.holm(found).tolist(), strict=True
+        )
     ]
     digests = list(dict.fromkeys(digest for _, _, digest in span.runs()))
     names, steps = [arm.name for arm in span.arms], sums["steps"]
@@ -368,7 +382,7 @@ def audit_of(books: Books) -> Audit:
         last=span.last,
         event=span.event,
         level=books.level,
-        arms=rows,
+        arms=tuple(rows),
         types=tuple(types),
         groups=tuple(groups),
         service=_inequality(np.array([row.service.share for row in rows]), names, steps),
@@ -380,31 +394,6 @@ def audit_of(books: Books) -> Audit:
         models=len(digests),
         notes=_notes(books, digests),
     )
-
-
-def _figures(books: Books, sums: Account, waits: dict[str, Ints], arms: Bools | Ints) -> tuple[ServiceStats, Earned]:
-    """Service and rewards of some arms."""
-    steps = int(sums["steps"][arms].sum())
-    served, needs, delay = (int(waits[name][arms].sum()) for name in ("served", "needs", "delay"))
-    longest, late = (int(waits[name][arms].max(initial=0)) for name in ("longest_wait", "longest_delay"))
-    mean = delay / needs if needs else None
-    return ServiceStats(steps, served, served / max(steps, 1), longest, needs, mean, late), books.earned(sums, arms)
-
-
-def _arm_row(books: Books, sums: Account, waits: dict[str, Ints], number: int) -> ArmRow:
-    span, arm = books.span, books.span.arms[number]
-    seen = int((_given(span.texts["state"][number, span.columns]) & span.present[number]).sum())
-    ends = (int(waits["waiting"][number]), int(waits["in_need"][number]))
-    figures = _figures(books, sums, waits, np.array([number]))
-    return ArmRow(arm.name, arm.type, arm.group, arm.joined_step, arm.left_step, seen, *ends, *figures)
-
-
-def _member(
-    books: Books, sums: Account, waits: dict[str, Ints], name: str, own: Bools, tested: Tested | None = None
-) -> MemberRow:
-    p_value, corrected = (None, None) if tested is None else tested
-    behind = corrected is not None and corrected <= 1 - books.level + 1e-12
-    return MemberRow(name, int(own.sum()), *_figures(books, sums, waits, own), p_value, corrected, behind)
 
 
 def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = None) -> Inequality:

@@ -486,19 +486,19 @@ class Cycle:
 
     def _record(self, tx: Connection, table: Table, source: str, who: str) -> Recorded:
         present, found = roster.present_step(tx), self._read_records(tx, table)
-        steps = [one.row.step for one in found]
+        steps = [one.step for one in found]
         before = reports.known_records(tx, steps)
-        accepted = accepted_between(tx, [one.row.arm.id for one in found], min(steps), max(steps) + 1)
+        accepted = accepted_between(tx, [one.arm.id for one in found], min(steps), max(steps) + 1)
         corrected = differing = 0
         for one in found:
-            place = one.row.arm.id, one.row.step
+            place = one.arm.id, one.step
             corrected += place in before and before[place] != (one.action, one.reward)
             differing += place in accepted and accepted[place][1] != one.action
-        content = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
+        content = [[one.arm.name, one.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
         done, seen = [], []
         for one in found:
-            arm, step = one.row.arm.id, one.row.step
+            arm, step = one.arm.id, one.step
             done.append({"arm": arm, "step": step, "action": one.action, "reward": one.reward})
             if one.next_state is not None:
                 seen.append({"arm": arm, "step": step + 1, "state": one.next_state})

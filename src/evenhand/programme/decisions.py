@@ -12,7 +12,7 @@ model. What was reported again and says the same changes nothing.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -316,27 +316,20 @@ def plan_row(tx: Connection, number: object) -> Any:
 def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     """A plan arm by arm."""
     table, arms = schema.decisions, schema.arms
-    columns = (  # in the order of the fields
-        *(arms.c.name, arms.c.type, arms.c.group_name, table.c.state, table.c.known, table.c.seen_step),
-        *(table.c.chance, table.c.planned, table.c.served, table.c.reason, table.c.next_in_line),
-        *(table.c.accepted, table.c.who, table.c.why, table.c.arm),
-    )
-    query = select(*columns).join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
-    found = [list(row) for row in tx.execute(query)]
-    for row in found:
-        row[8] = bool(row[8])  # databases store yes and no as numbers
-    return tuple(PlanRow(*row) for row in found)
+    renamed = (arms.c.group_name.label("group"), table.c.planned.label("action"), table.c.arm.label("arm_id"))
+    same = (arms.c.type, *(table.c[one.name] for one in fields(PlanRow) if one.name in table.c and one.name != "arm"))
+    query = select(arms.c.name.label("arm"), *renamed, *same).join(arms, arms.c.id == table.c.arm)
+    rows = tx.execute(query.where(table.c.plan == plan).order_by(table.c.place)).mappings()
+    return tuple(PlanRow(**{**row, "served": bool(row["served"])}) for row in rows)  # stored as a number
 
 
 def kept_plan(
     row: Any, rows: tuple[PlanRow, ...], certificate: Certificate | None, accepted_used: dict[str, float] | None
 ) -> KeptPlan:
     """A plan from its row in the store, and its arms."""
-    content = json.loads(row.told_json)
-    same = ("step", "status", "model", "policy", "seed", "inputs", "outputs", "known_event", "event", "at")
-    taken = {name: getattr(row, name) for name in (*same, "accepted_by", "accepted_at", "accepted_event")}
-    stored = {name: content[name] for name in ("budget", "used", "missing", "late", "arms", "served", "part", "note")}
-    return KeptPlan(id=row.id, accepted_used=accepted_used, certificate=certificate, rows=rows, **taken, **stored)
+    own = {"accepted_used": accepted_used, "certificate": certificate, "rows": rows}
+    known = {**row._mapping, **json.loads(row.told_json), **own}
+    return KeptPlan(**{one.name: known[one.name] for one in fields(KeptPlan)})
 
 
 # Accepting

@@ -33,7 +33,6 @@ symmetric (de la Pena 1999). The p-values of several groups are corrected by Hol
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -323,17 +322,10 @@ def p_values(evidence: Sequence[Floats]) -> Floats:
     return np.asarray(np.exp(-np.maximum(found, 0.0)))
 
 
-class Tested(NamedTuple):
-    """A p-value, and its correction for the number of tests."""
-
-    p_value: float
-    corrected: float
-
-
-def holm(values: Floats) -> list[Tested]:
+def holm(values: Floats) -> Floats:
     """Correct p-values by Holm's method, which controls the family-wise error rate."""
     order = np.argsort(values, kind="stable")
     steps = np.minimum(values[order] * (len(values) - np.arange(len(values))), 1.0)
     corrected = np.empty(len(values))
     corrected[order] = np.maximum.accumulate(steps)
-    return [Tested(float(one), float(other)) for one, other in zip(values, corrected, strict=True)]
+    return corrected

@@ -191,7 +191,8 @@ class Recorded(Result):
 class Record:
     """Record of one arm at one step."""
 
-    row: ReportRow
+    arm: RosterArm
+    step: int
     action: str
     reward: float | None
     next_state: str | None
@@ -236,7 +237,8 @@ def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present:
             faults.append(f"step {row.step} has no accepted plan yet: what was done is recorded afterwards")
         if faults or isinstance(action, str) or isinstance(state, str):
             return faults
-        return Record(row, words.actions(block)[action], reward, None if state is None else words.states(block)[state])
+        after = None if state is None else words.states(block)[state]
+        return Record(row.arm, row.step, words.actions(block)[action], reward, after)
 
     return _read_reports(table, arms, max(present - 1, 0), read)
 
