@@ -14,10 +14,9 @@ from evenhand._lazy import attach
 from evenhand.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from evenhand.programme.api.app import create_app
     from evenhand.programme.api.auth import Tokens, make_token
     from evenhand.programme.api.problem_details import RequestError
-    from evenhand.programme.api.server import configuration, listen
+    from evenhand.programme.api.server import configuration, create_app, listen
     from evenhand.programme.api.server_settings import Settings
     from evenhand.programme.integrity import Head
     from evenhand.programme.programme import Programme

@@ -264,12 +264,9 @@ class _Filter:
         worth += [by_action[rows, table[there, step]] for table in (arms.planned, arms.accepted, arms.done)]
         for name, before, after in zip(("plans", "overrides", "undone"), worth, worth[1:], strict=False):
             self.sums[name][there] += after - before
-        done = arms.done[there, step]
-        self._add_rewards(there, step, (p * self.tables.rewards[block, :, done]).sum(axis=1))
+        done, recorded = arms.done[there, step], arms.reward[there, step]
         self.now[there] = np.einsum("ns,nsz->nz", p, self.tables.transitions[block, :, done])
-
-    def _add_rewards(self, there: Ints, step: int, expected: Floats) -> None:
-        recorded = self.arms.reward[there, step]
+        expected = (p * self.tables.rewards[block, :, done]).sum(axis=1)
         more = np.where(np.isfinite(recorded), recorded - expected, 0.0)
         self.sums["steps"][there] += 1
         self.sums["realised"][there] += expected + more

@@ -279,10 +279,8 @@ def restore(address: str | Path, file: str | Path) -> int:
         if not target.exists() or target.stat().st_size == 0:
             copy.replace(target)
             return last
-        first, strange = (
-            "SELECT chain FROM events WHERE id = 1",
-            "it is not a programme. Remove the file, and restore again",
-        )
+        first = "SELECT chain FROM events WHERE id = 1"
+        foreign = InvalidInputError(f"{target}: it is not a programme. Remove the file, and restore again")
         try:
             with _connected(copy) as here, _connected(target) as there:
                 is_same = there.execute(first).fetchone() == here.execute(first).fetchone()
@@ -290,12 +288,12 @@ def restore(address: str | Path, file: str | Path) -> int:
                 _copy(copy, target)
         except sqlite3.OperationalError as error:
             if "no such" in str(error):
-                raise InvalidInputError(f"{target}: {strange}") from error
+                raise foreign from error
             raise UnavailableError(f"{target}: {_why(str(error), WAIT)}. Nothing was changed") from error
         except sqlite3.DatabaseError as error:
             with target.open("rb") as stream:
                 if stream.read(16) != b"SQLite format 3\0":
-                    raise InvalidInputError(f"{target}: {strange}") from error
+                    raise foreign from error
             # It is damaged. What was written ahead for it must not be read into the copy.
             for beside in ("-wal", "-shm"):
                 Path(f"{target}{beside}").unlink(missing_ok=True)

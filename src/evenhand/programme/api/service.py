@@ -159,6 +159,11 @@ class Service:
         arguments = {"method": method, "seconds": seconds, "who": who, "key": key}
         return self.jobs.submit(await run_in_threadpool(self._solve_job, arguments, owner))
 
+    async def missing_policy(self, who: str = "") -> Job | None:
+        """Submit a job that solves for the present roster if no policy can serve it; None if one can."""
+        drift = await run_in_threadpool(self.programme.needs_solving)
+        return await self.solve(who=who) if drift.policy is None and drift.needed else None
+
     async def refit(self, arguments: dict[str, Any], owner: str) -> Job:
         """Submit a job that fits the model to the records; arguments as of `Programme.refit`."""
         events = (await run_in_threadpool(self.programme.status)).events

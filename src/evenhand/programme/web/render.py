@@ -184,9 +184,7 @@ class Listing(Generic[Row]):
 
 
 def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return "1" if value else ""
-    return "" if value == 1 else str(value)
+    return "1" if value is True else "" if value in (False, 1) else str(value)
 
 
 def list_rows(

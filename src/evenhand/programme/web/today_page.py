@@ -338,11 +338,9 @@ def _csv(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Respo
 async def make_plan(request: Request, form: layout.Sending) -> Response:
     """Make the plan; if a policy must be found first, in the background."""
     service, programme = service_of(request), layout.programme_of(request)
-    drift = await run_in_threadpool(programme.needs_solving)
-    if drift.policy is None and drift.needed:
-        job = await service.solve(who=layout.author(request, form)["who"])
-        if not await job.ended(1.0):
-            return layout.remembers(layout.to("/", job=job.id, there=",".join(form.texts("budget"))), form)
+    job = await service.missing_policy(layout.author(request, form)["who"])
+    if job is not None and not await job.ended(1.0):
+        return layout.remembers(layout.to("/", job=job.id, there=",".join(form.texts("budget"))), form)
     return await run_in_threadpool(
         layout.submit,
         request,

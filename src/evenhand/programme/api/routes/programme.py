@@ -152,9 +152,7 @@ async def plan(request: Request, payload: schemas.PlanRequest = schemas.PlanRequ
     If no policy can serve the roster, one is solved first; if that takes long, the answer is 202 with its job.
     """
     service = service_of(request)
-    drift = await run_in_threadpool(service.programme.needs_solving)
-    if drift.policy is None and drift.needed:
-        job = await service.solve()
+    if (job := await service.missing_policy()) is not None:
         await job.ended(service.settings.patience)
         if job.status != "done":
             return unfinished(job)
