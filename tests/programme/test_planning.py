@@ -6,7 +6,7 @@ from sqlalchemy import select, text
 
 from evenhand.errors import ConflictError, InvalidInputError, TableError
 from evenhand.planning import load_plan
-from evenhand.programme import Programme, most_likely, schema
+from evenhand.programme import Programme, belief, schema
 
 from ..conftest import mentions
 
@@ -81,7 +81,9 @@ def test_who_comes_back_to_a_method_gets_plans_by_it(programme):
 def test_the_last_bit_of_a_chance_decides_nothing():
     """Five steps of 0.95 have ten digits, of which the last is a five."""
     tie = 0.95**5
-    chances = {most_likely(np.array([one, 1 - one]))[1] for one in (np.nextafter(tie, 0), tie, np.nextafter(tie, 1))}
+    chances = {
+        belief.most_likely(np.array([one, 1 - one]))[1] for one in (np.nextafter(tie, 0), tie, np.nextafter(tie, 1))
+    }
     assert chances == {0.773780938}
 
 

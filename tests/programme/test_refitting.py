@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import ConflictError, InvalidInputError
-from evenhand.programme import Programme, arms_as_of, log_of
+from evenhand.programme import Programme, refit, roster
 
 from ..conftest import mentions, slow_after
 
@@ -102,7 +102,7 @@ def test_nothing_is_learned_from_gaps_in_which_an_arm_was_served(programme):
     programme.observe([{"arm": "b1", "state": "fine"}, {"arm": "h1", "state": "worn"}], "rounds")
     with programme.store.reading() as tx:
         words = programme.library.model(tx)[1]
-        log = log_of(tx, words, arms_as_of(tx), 3)
+        log = refit.log_of(tx, words, roster.arms_as_of(tx), 3)
     assert words.idle_name(0) == "run"
     assert [(row["arm"], row["step"]) for row in log if row["arm"].startswith("1.")] == [
         ("1.0", 0),

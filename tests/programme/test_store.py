@@ -1,3 +1,4 @@
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from evenhand.errors import InvalidInputError, TableError, UnavailableError
-from evenhand.programme import Programme, Store, schema
+from evenhand.programme import Programme, Store, schema, store
 
 from ..conftest import mentions
 
@@ -142,6 +143,30 @@ def test_a_connection_that_breaks_during_a_commit_leaves_its_result_open(request
             end_it()
         assert "Nothing was changed" not in str(raised.value)
         assert programme.verify().event == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE programme SET version = '0'",
+        "UPDATE programme SET version = '2'",
+        "ALTER TABLE programme DROP COLUMN version",
+        "ALTER TABLE programme RENAME COLUMN version TO schema_version",
+    ],
+)
+def test_another_schema_version_is_refused_as_such_and_not_as_damage(tmp_path, pumps, roster, change):
+    file, copy = tmp_path / "pumps.db", tmp_path / "copy.db"
+    Programme.create(file, pumps, roster).close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute(change)
+        connection.execute("DROP TABLE records")  # other versions have other tables
+        connection.commit()
+    for read in (lambda: Programme.open(file), lambda: store.backup(file, copy), lambda: store.restore(copy, file)):
+        with pytest.raises(InvalidInputError) as refused:
+            read()
+        assert (refused.value.code, refused.value.faults) == ("schema-version", ())
+        assert "another schema version" in str(refused.value)
+    assert not copy.exists()
 
 
 def test_opening_it_again_drops_no_lock(tmp_path, pumps, roster):

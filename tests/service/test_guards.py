@@ -8,19 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme import (
-    COOKIE,
-    HEADERS,
-    BodyLimit,
-    JsonFormatter,
-    RateLimit,
-    RequestError,
-    Sessions,
-    Settings,
-    Tokens,
-    cookie_name,
-    make_token,
-)
+from evenhand.programme import RequestError, Settings, Tokens, make_token
+from evenhand.programme.api import auth, middleware, telemetry
 
 from ..conftest import mentions
 
@@ -112,7 +101,7 @@ def test_no_answer_is_for_other_origins(client):
 @pytest.mark.parametrize("address", ["/healthz", P, "/nothing", "/openapi.json", "/metrics"])
 def test_every_answer_has_the_headers(client, address):
     heads = client.get(address).headers
-    for name, value in HEADERS.items():
+    for name, value in middleware.HEADERS.items():
         assert heads[name] == value
     policy = heads["content-security-policy"]
     assert "unsafe" not in policy
@@ -210,13 +199,13 @@ def test_the_cookie_is_a_session(programme, serving, tokens):
         assert "max-age=0" in answer.headers["set-cookie"].lower()
         assert client.get(P, headers=cookie).status_code == 401
         assert client.get(P, headers=bearer(made[role])).status_code == 200
-    stolen = {"Cookie": f"{COOKIE}={made['write']}"}
+    stolen = {"Cookie": f"{auth.COOKIE}={made['write']}"}
     assert client.get(P, headers=stolen).status_code == 401
 
 
 def test_sessions_end(tokens):
     now, held = [0.0], Tokens.read(tokens[0])
-    sessions = Sessions(seconds=10.0, most=2, clock=lambda: now[0])
+    sessions = auth.Sessions(seconds=10.0, most=2, clock=lambda: now[0])
     first, second = (sessions.open(tokens[1][role]) for role in ("read", "write"))
     assert [sessions.holder(name, held).role for name in (first, second)] == ["read", "write"]
     assert sessions.holder("", held) is None
@@ -271,8 +260,8 @@ def test_cookies_of_other_applications_are_ignored(programme, serving, tokens, f
 
 
 def test_servers_on_one_host_have_cookies_of_their_own():
-    names = {cookie_name(host) for host in ("localhost", "localhost:8000", "localhost:8001", "[::1]:80", "[::1]")}
-    assert names == {COOKIE, f"{COOKIE}_8000", f"{COOKIE}_8001", f"{COOKIE}_80"}
+    names = {auth.cookie_name(host) for host in ("localhost", "localhost:8000", "localhost:8001", "[::1]:80", "[::1]")}
+    assert names == {auth.COOKIE, f"{auth.COOKIE}_8000", f"{auth.COOKIE}_8001", f"{auth.COOKIE}_80"}
 
 
 def test_token_files(tokens):
@@ -325,7 +314,7 @@ def test_bodies_are_bounded(programme, serving):
 
 def test_a_body_whose_head_lies():
     """More than the head says; as a server would hand it on that does not look."""
-    bodies, sent = BodyLimit(_never, Settings(largest_body=10)), []
+    bodies, sent = middleware.BodyLimit(_never, Settings(largest_body=10)), []
 
     async def receive():
         return {"type": "http.request", "body": b"x" * 8, "more_body": True}
@@ -338,7 +327,7 @@ def test_a_body_whose_head_lies():
 
 def too_large(parts, heads, settings=None):
     """How many of the parts of a body that is refused were read."""
-    bodies, left = BodyLimit(_never, settings or Settings(largest_body=10)), list(parts)
+    bodies, left = middleware.BodyLimit(_never, settings or Settings(largest_body=10)), list(parts)
 
     async def receive():
         part = left.pop(0)
@@ -362,7 +351,7 @@ def test_a_body_that_is_too_large_is_read_on_for_a_while():
 
 
 def test_a_body_that_does_not_come():
-    bodies = BodyLimit(_never, Settings(slowest_body=0.05))
+    bodies = middleware.BodyLimit(_never, Settings(slowest_body=0.05))
 
     async def receive():
         await asyncio.sleep(60)
@@ -395,7 +384,7 @@ def test_too_many_requests_have_to_wait(programme, serving):
 
 def test_a_bucket_fills():
     now = [0.0]
-    limit = RateLimit(rate=2.0, burst=2, most=2, clock=lambda: now[0])
+    limit = middleware.RateLimit(rate=2.0, burst=2, most=2, clock=lambda: now[0])
     assert [limit.wait("a") for _ in range(3)] == [0.0, 0.0, 0.5]
     now[0] = 0.5
     assert limit.wait("a") == 0.0
@@ -411,7 +400,7 @@ def test_logs_contain_no_names(client, caplog):
         client.get(f"{P}/arms", params={"step": 1})
         client.delete(f"{P}/arms", params={"arm": "Ada Lovelace", "why": "ill"})
         client.get("/Ada")
-    lines = [JsonFormatter().format(record) for record in caplog.records]
+    lines = [telemetry.JsonFormatter().format(record) for record in caplog.records]
     assert any(json.loads(line).get("route") == f"{P}/arms" for line in lines)
     assert not any("Ada" in line or "ill" in line.split() for line in lines)
 

@@ -217,7 +217,7 @@ def test_a_worker_has_so_much_memory():
     """What does not fit raises an error that the job is answered with; the machine goes on."""
     code = """
 import psutil
-from evenhand.programme import limit_memory
+from evenhand.programme.api.jobs import limit_memory
 limit_memory(psutil.Process().memory_info().data + 2**29)
 bytearray(2**28)
 print('fits')

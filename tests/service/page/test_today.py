@@ -6,7 +6,8 @@ from html import unescape
 
 import pytest
 
-from evenhand.programme import Programme, TableQuery, show_today
+from evenhand.programme import Programme
+from evenhand.programme.web import render, today_page
 
 HTML = {"Accept": "text/html"}
 
@@ -272,9 +273,9 @@ def test_it_is_shown_where_floors_can_no_longer_be_met(pumps, tmp_path):
     with Programme.create(tmp_path / "floors.db", replace(pumps, floors=[0.2, 0.2, 0.2]), few) as programme:
         programme.solve(seconds=0.1)
         programme.plan()
-        assert set(show_today(programme, TableQuery("/", {}))["needs"].values()) <= {1}
+        assert set(today_page.show_today(programme, render.TableQuery("/", {}))["needs"].values()) <= {1}
         programme.join(more)
         plan = programme.plan_of(programme.plan().plan)
         assert len(plan.rows) == 30
         assert programme.in_need(plan.rows, plan.step) is None
-        assert show_today(programme, TableQuery("/", {}))["needs"] is None
+        assert today_page.show_today(programme, render.TableQuery("/", {}))["needs"] is None
