@@ -251,19 +251,20 @@ def check_finite(values: Floats, place: str, faults: Faults, largest: float = LA
 
 def check_amounts(values: Floats, place: str, faults: Faults) -> None:
     """Add a fault per entry that is not finite or negative."""
-    if check_finite(values, place, faults):
-        faults.flag(place, values < 0, "{value} is negative", values)
+    check_finite(values, place, faults)
+    faults.flag(place, np.isfinite(values) & (values < 0), "{value} is negative", values)
 
 
 def check_distributions(values: Floats, place: str, faults: Faults, tolerance: float = SUM_TOLERANCE) -> None:
     """Add a fault per negative probability and per row of the last axis that does not sum to 1."""
-    if not check_finite(values, place, faults):
-        return
-    negative = values < 0
+    check_finite(values, place, faults)
+    finite = np.isfinite(values)
+    negative = finite & (values < 0)
     faults.flag(place, negative, "probability {value} is negative", values)
-    sums = values.sum(axis=-1)
-    wrong = (np.abs(sums - 1) > tolerance) & ~negative.any(axis=-1)
-    faults.flag(place, wrong, "probabilities sum to {value}, not 1", sums)
+    sums = np.where(finite, values, 0.0).sum(axis=-1)
+    # A row with another fault has no sum of its own.
+    sound = (finite & ~negative & (values <= LARGEST)).all(axis=-1)
+    faults.flag(place, sound & (np.abs(sums - 1) > tolerance), "probabilities sum to {value}, not 1", sums)
 
 
 def check_shape(value: Array, axes: dict[str, int | None], name: str) -> None:

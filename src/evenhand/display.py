@@ -37,7 +37,7 @@ Answer = TypeVar("Answer")
 
 
 class Shown:
-    """Has an HTML form for notebooks, and where it is a dataclass, `help` tells of its fields."""
+    """Has an HTML form for notebooks; `help` lists the fields of a dataclass."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -154,14 +154,6 @@ def shows_bar(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
     return called
 
 
-def check_progress(progress: object) -> None:
-    """Refuse what is neither True, False, None nor a function."""
-    if not (progress is None or isinstance(progress, bool) or callable(progress)):
-        raise InvalidInputError(
-            f"progress: expected True, or a function of what is done and the share, got {progress!r}"
-        )
-
-
 def heard(progress: "Progress | bool | None") -> "Progress | None":
     """The callback alone, inside a function that `shows_bar`: True and False have been replaced before."""
     return None if isinstance(progress, bool) else progress
@@ -188,11 +180,13 @@ def telling(progress: "Progress | bool | None") -> "Iterator[Progress | None]":
     Args:
         progress: a callback; True for a bar in a notebook or a terminal and plain lines elsewhere; None or False.
     """
-    check_progress(progress)
-    if not isinstance(progress, bool):
-        yield progress
-    elif not progress:
+    if progress is None or progress is False:
         yield None
+    elif progress is not True:
+        if not callable(progress):
+            expected = "True, or a function of the current work and its completed share"
+            raise InvalidInputError(f"progress: expected {expected}, got {progress!r}")
+        yield progress
     elif "IPython" in sys.modules and getattr(sys.modules["IPython"].get_ipython(), "kernel", None) is not None:
         yield from _cell_bar()
     else:

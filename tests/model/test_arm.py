@@ -136,6 +136,18 @@ def test_all_faults_at_once():
     assert places == expected | {"usage", "initial", "states", "name"}
 
 
+def test_faults_beside_a_number_that_is_not_finite_are_reported_too():
+    nan = float("nan")
+    found = faults_of(
+        transitions=[[[nan, 0.5], [1, -0.5]], [[0.5, 0.4], [0, 1]]],
+        usage=[[[0], [nan]], [[0], [-1]]],
+        initial=[nan, -1],
+    )
+    places = {fault.split(":")[0] for fault in found}
+    in_transitions = {"transitions[0][0][0]", "transitions[0][1][1]", "transitions[1][0]"}
+    assert places == in_transitions | {"usage[0][1][0]", "usage[1][1][0]", "initial[0]", "initial[1]"}
+
+
 def test_a_thousand_faults_of_one_array_are_summed_up():
     found = faults_of(transitions=np.full((2, 2, 2), np.nan), rewards=np.full((2, 2), np.inf))
     assert len(found) == 12
