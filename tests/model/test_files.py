@@ -202,16 +202,8 @@ def test_toml_is_written_for_people(tmp_path):
         "[[arms]]\n"
         'name = "machine"\n'
         "count = 5\n"
-        "transitions = [\n"
-        "  [[0.8, 0.2],\n"
-        "   [1.0, 0.0]],\n"
-        "  [[0.0, 1.0],\n"
-        "   [1.0, 0.0]]\n"
-        "]\n"
-        "rewards = [\n"
-        "  [1.0, 0.5],\n"
-        "  [0.0, 0.5]\n"
-        "]\n"
+        "transitions = [[[0.8, 0.2], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]]\n"
+        "rewards = [[1.0, 0.5], [0.0, 0.5]]\n"
         "usage = [[0.0], [1.0]]\n"
         "initial = [1.0, 0.0]\n"
     )

@@ -31,11 +31,9 @@ def write(path, rows, header=HEADER, columns=None):
 
 
 def faults(path):
-    try:
-        found = open_arms(path).find_faults()
-    except ModelError as error:
-        return [str(fault) for fault in error.faults]
-    return [str(fault) for fault in found]
+    with pytest.raises(ModelError) as caught:
+        open_arms(path).problem()
+    return [str(fault) for fault in caught.value.faults]
 
 
 def test_every_fault_of_rows_is_told_with_file_and_row(tmp_path):

@@ -384,6 +384,12 @@ class ArmTables(Sequence[Arm]):
         """(arm, state, action) whether an action uses anything, that is, serves the arm."""
         return np.asarray(frozen((self.usage > 0).any(axis=-1) & self.real))
 
+    @property
+    def usage_by_state(self) -> Bools:
+        """(arm,) whether usage depends on the state, to the last bit: -0.0 differs from 0.0."""
+        bits = self.usage.view(np.int64)
+        return np.asarray(((bits != bits[:, :1]) & self.real[..., None]).any(axis=(1, 2, 3)))
+
     @cached_property
     def cumulative(self) -> Floats:
         """(arm, state, action, next_state) running sums that reach 1 at the last next state of positive probability.

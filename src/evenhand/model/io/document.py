@@ -31,7 +31,6 @@ from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP, common_resources, read_criterion, read_fields
 from evenhand.model.places import Names, with_words
-from evenhand.typing import Array, Floats
 
 HEAD_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare")
 TOP_KEYS = (*HEAD_KEYS, "arms")
@@ -41,6 +40,9 @@ ARM_KEYS = (*ARM_FIELDS, "count", "group", "floor")
 
 MAX_DEPTH = 16
 """Nesting of lists and tables; the format needs six levels."""
+
+ON_ONE_LINE = 8
+"""Numbers of an array that are written on one line."""
 
 TEXT_OVERHEAD = 16
 """Bytes of memory per byte of text: four letters become a number of 24 bytes, and pointers to it."""
@@ -256,63 +258,45 @@ def _read_block(block: object, place: str, faults: Faults, notices: list[Fault])
 
 def write_toml(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model in TOML."""
-    tables = [{key: _text(value) for key, value in head_of(problem).items()}, *_blocks_as_text(problem)]
-    texts = ("".join(f"{key} = {text}\n" for key, text in items.items()) for items in tables)
+    tables = (head_of(problem), *_blocks(problem))
+    texts = ("".join(f"{key} = {_text(value)}\n" for key, value in items.items()) for items in tables)
     stream.write("\n[[arms]]\n".join(texts).encode())
 
 
 def write_json(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model in JSON."""
-    head = {key: _text(value) for key, value in head_of(problem).items()}
-    tables = (_braced(items) for items in _blocks_as_text(problem))
-    stream.write((_braced(head | {"arms": _lines(tables)}) + "\n").encode())
+    stream.write((_text(head_of(problem) | {"arms": _blocks(problem)}) + "\n").encode())
 
 
-def _braced(items: Mapping[str, str]) -> str:
-    lines = ",\n".join(f'"{key}": {text}' for key, text in items.items())
-    return "{\n  " + lines.replace("\n", "\n  ") + "\n}"
-
-
-def _blocks_as_text(problem: CoupledMDP) -> list[dict[str, str]]:
-    """Keys and values of each block, as text that is valid in TOML and JSON; defaults are left out."""
+def _blocks(problem: CoupledMDP) -> list[dict[str, Any]]:
+    """Keys and values of each block; defaults are left out."""
     tables, blocks = problem.tables, []
-    for i, count in enumerate(problem.counts.tolist()):
-        s, a = tables.num_states[i], tables.num_actions[i]
-        name, states, actions = tables.labels[i] if tables.labels else ("", (), ())
-        group = problem.groups[i] if problem.groups else ""
-        # Labels first, then numbers.
-        labels = {"name": name, "states": states, "actions": actions, "group": group, "floor": float(problem.floors[i])}
-        usage = tables.usage[i, :s, :a]
-        # Written once if it is the same in every state, to the last bit.
-        by_action = (bits(usage) == bits(usage[:1])).all()
-        moves = ("[" + ",\n ".join(_line(row) for row in state) + "]" for state in tables.transitions[i, :s, :a, :s])
-        numbers = {
-            "count": str(count),
-            "transitions": _lines(moves),
-            "rewards": _lines(map(_line, tables.rewards[i, :s, :a])),
-            "usage": _line(usage[0]) if by_action else _lines(map(_line, usage)),
-            "initial": _line(tables.initial[i, :s]),
-        }
-        blocks.append({key: _text(value) for key, value in labels.items() if value} | numbers)
+    groups, by_state = problem.groups or ("",) * len(tables), tables.usage_by_state
+    for i, (name, states, actions) in enumerate(tables.all_labels):
+        labels = {"name": name, "states": list(states), "actions": list(actions), "group": groups[i]}
+        labels |= {"floor": float(problem.floors[i])}
+        arrays = tables.arrays_of(i)
+        arrays["usage"] = arrays["usage"] if by_state[i] else arrays["usage"][0]
+        blocks.append(
+            {key: value for key, value in labels.items() if value} | {"count": int(problem.counts[i])} | arrays
+        )
     return blocks
 
 
-def bits(values: Floats) -> Array:
-    """Return the bits of numbers, which distinguish -0.0 from 0.0."""
-    return np.ascontiguousarray(values).view(np.int64)
-
-
-def _line(values: Floats) -> str:
-    return json.dumps(values.tolist())
-
-
-def _lines(rows: Iterable[str]) -> str:
-    return "[\n  " + ",\n".join(rows).replace("\n", "\n  ") + "\n]"
-
-
-def _text(value: object) -> str:
-    """A value in JSON, whose escapes are TOML's too; only the delete character is escaped in TOML alone."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _text(value: Any) -> str:
+    """A value in JSON, with short arrays on one line; only tables are written in another way in TOML."""
+    if isinstance(value, dict):
+        rows = [f'"{key}": {_text(entry)}' for key, entry in value.items()]
+    elif (isinstance(value, np.ndarray) and value.ndim > 1 and value.size > ON_ONE_LINE) or (
+        isinstance(value, list) and value and isinstance(value[0], dict)
+    ):
+        rows = [_text(entry) for entry in value]
+    else:
+        plain = value.tolist() if isinstance(value, np.ndarray) else value
+        # Escapes of JSON are TOML's too; the delete character is escaped in TOML alone.
+        return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n  " + ",\n".join(rows).replace("\n", "\n  ") + f"\n{last}"
 
 
 def as_json(value: Any) -> Any:

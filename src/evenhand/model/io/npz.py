@@ -31,7 +31,6 @@ from evenhand.model.coupled import CoupledMDP, read_fields
 from evenhand.model.io.document import (
     ARM_ARRAYS,
     HEAD_KEYS,
-    bits,
     check_keys,
     head_of,
     key_place,
@@ -255,11 +254,8 @@ def _read_labels(
 def write_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model as an archive."""
     tables, lists = problem.tables, head_of(problem)
-    first = tables.usage[:, :1]
-    # By action if no arm's usage depends on its state, to the last bit, except for padding.
-    by_action = ((bits(tables.usage) == bits(first)) | ~tables.valid[..., None]).all()
     arrays = {key: getattr(tables, key) for key in BLOCK_AXES} | {"count": problem.counts}
-    arrays["usage"] = first[:, 0] if by_action else tables.usage
+    arrays["usage"] = tables.usage if tables.usage_by_state.any() else tables.usage[:, 0]
     arrays |= {key: np.array(lists.pop(key)) for key in list(lists) if key != "resources"}
     if problem.has_floors:
         arrays["floor"] = problem.floors

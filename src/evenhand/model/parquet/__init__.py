@@ -30,7 +30,7 @@ from evenhand.model.parquet.rows import (
     parts_of,
     schema_of,
 )
-from evenhand.model.parquet.stored import IN_MEMORY_ROWS, KEY, VERSION, Header, StoredArms, needs_pyarrow, open_arms
+from evenhand.model.parquet.stored import IN_MEMORY_ROWS, KEY, VERSION, StoredArms, needs_pyarrow, open_arms
 from evenhand.model.parquet.writer import (
     ArmWriter,
     TableWriter,

@@ -1,19 +1,21 @@
 """Arms and results written as Parquet."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from evenhand.checks import Faults
 from evenhand.errors import InvalidInputError
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.io import Location, replacing, replacing_folder
 from evenhand.model.parquet.rows import BATCH_ROWS
-from evenhand.model.parquet.stored import Header, StoredArms, header_of, needs_pyarrow
+from evenhand.model.parquet.stored import KEY, VERSION, StoredArms, metadata_of, needs_pyarrow, read_metadata
 from evenhand.typing import Array, Floats
 
 
@@ -114,8 +116,14 @@ class ArmWriter:
             ModelError: with every fault of these.
         """
         needs_pyarrow()
-        self.header = header_of(budget, discount, criterion, **others)
-        self._table = TableWriter(path, self.header.as_metadata(), rows_per_part)
+        faults, amounts = Faults(), np.atleast_1d(np.asarray(budget)).tolist()
+        text = criterion.name if isinstance(criterion, Criterion) else criterion
+        head = {"version": VERSION, "budget": amounts, "criterion": text, **others}
+        metadata = json.dumps(head if discount is None else head | {"discount": discount}).encode()
+        read_metadata(metadata, faults)
+        faults.raise_if_any()
+        self.num_resources = len(amounts)
+        self._table = TableWriter(path, {KEY: metadata}, rows_per_part)
 
     def __enter__(self) -> "ArmWriter":
         self._table.__enter__()
@@ -136,8 +144,8 @@ class ArmWriter:
         """
         tables = arms if isinstance(arms, ArmTables) else ArmTables.stack([arms] if isinstance(arms, Arm) else arms)
         tables.find_faults().raise_if_any()
-        if (number := tables.usage.shape[-1]) != len(self.header.budget):
-            raise InvalidInputError(f"arms: they use {number} resources, but the budget has {len(self.header.budget)}")
+        if (number := tables.usage.shape[-1]) != self.num_resources:
+            raise InvalidInputError(f"arms: they use {number} resources, but the budget has {self.num_resources}")
         self._table.write(arm_columns(tables, **columns))
 
 
@@ -188,7 +196,7 @@ def save_parquet(problem: CoupledMDP, path: Location) -> None:
     labels = {(states, actions) for _, states, actions in tables.labels}
     alike = (tables.num_states == tables.num_states[0]).all() and (tables.num_actions == tables.num_actions[0]).all()
     common = next(iter(labels)) if len(labels) == 1 and alike else ((), ())
-    with TableWriter(path, _header(problem, *common).as_metadata()) as writer:
+    with TableWriter(path, metadata_of(problem, *common)) as writer:
         for start in range(0, len(tables), BATCH_ROWS):
             rows = np.arange(start, min(start + BATCH_ROWS, len(tables)))
             part = tables.select(rows)
@@ -201,11 +209,6 @@ def save_parquet(problem: CoupledMDP, path: Location) -> None:
                 own_labels=len(labels) > 1 or not alike,
             )
             writer.write(columns)
-
-
-def _header(problem: CoupledMDP, states: Sequence[str] = (), actions: Sequence[str] = ()) -> Header:
-    shared = (problem.budget, problem.discount, problem.criterion, problem.over, problem.welfare)
-    return Header(*shared, tuple(problem.resources), tuple(states), tuple(actions))
 
 
 def arm_columns(
@@ -238,9 +241,9 @@ def arm_columns(
     columns["transitions"] = list_column(tables.transitions, (s, a, s))
     columns["rewards"] = list_column(tables.rewards, (s, a))
     columns["initial"] = list_column(tables.initial, (s,))
-    by_action = bool(((tables.usage == tables.usage[:, :1]) | ~tables.valid[..., None]).all())
     k = np.full(len(tables), tables.usage.shape[-1])
-    columns["usage"] = list_column(tables.usage[:, 0], (a, k)) if by_action else list_column(tables.usage, (s, a, k))
+    by_state = bool(tables.usage_by_state.any())
+    columns["usage"] = list_column(tables.usage, (s, a, k)) if by_state else list_column(tables.usage[:, 0], (a, k))
     return columns
 
 
