@@ -22,11 +22,11 @@ from evenhand.errors import InvalidInputError, TooLargeError
 from evenhand.kernels.priorities import LARGEST_LAW
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, rank_tables
+from evenhand.model.arm_matching import table_rows
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.explanations import DecisionStep, ServiceOrder, explain_by_rank, order_by_rank
 from evenhand.model.policy import BasePolicy, check_arrays
-from evenhand.model.same_arms import table_rows
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.stateful_policy import on_batches
 from evenhand.typing import Array, Floats, Indices, Ints
