@@ -82,6 +82,12 @@ class Criterion(ABC):
     def total(self) -> float:
         """Value of a reward of 1 at every step."""
 
+    lasts = False
+    """True if the last step lasts for ever, discounted as before."""
+
+    is_average = False
+    """True if the value is that of the long run."""
+
     @property
     def num_steps(self) -> int | None:
         """Number of distinct steps, after which all ends unless the last one `lasts`; None if steps do not differ."""
@@ -122,11 +128,6 @@ class Criterion(ABC):
         """True if Bellman's operator is one stationary contraction: its factor is below 1."""
         return self.is_stationary and self.factor < 1
 
-    @property
-    def lasts(self) -> bool:
-        """True if the last step lasts for ever, discounted as before."""
-        return False
-
     def following(self, ahead: Floats) -> Floats:
         """(arm, step, state) values of the next step: after the last one nothing, or the same again if it lasts.
 
@@ -135,11 +136,6 @@ class Criterion(ABC):
         """
         last = ahead[:, -1:] if self.lasts else np.zeros_like(ahead[:, -1:])
         return np.concatenate([ahead[:, 1:], last], axis=1)
-
-    @property
-    def is_average(self) -> bool:
-        """True if the value is that of the long run."""
-        return False
 
     @abstractmethod
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
@@ -190,16 +186,13 @@ class Criterion(ABC):
 class Discounted(Criterion):
     """Discounted sum of rewards over an infinite horizon."""
 
+    name = "discounted"
+
     discount: float
     """In [0, 1)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "discount", check_fraction(self.discount, "discount", below_one=True))
-
-    @property
-    def name(self) -> str:
-        """`discounted`."""
-        return "discounted"
 
     @property
     def description(self) -> str:
@@ -251,6 +244,8 @@ class Discounted(Criterion):
 class Opening(Discounted):
     """Discounted time whose first steps are distinct; all later ones are one more step, which lasts."""
 
+    lasts = True
+
     steps: int
     """Number of distinct first steps."""
 
@@ -258,11 +253,6 @@ class Opening(Discounted):
     def num_steps(self) -> int:
         """The first steps, and the one that lasts."""
         return self.steps + 1
-
-    @property
-    def lasts(self) -> bool:
-        """True."""
-        return True
 
     @property
     def flow(self) -> "tuple[sparse.csr_array, Floats]":
@@ -287,30 +277,10 @@ class Opening(Discounted):
 class Average(Criterion):
     """Mean reward per step in the long run."""
 
-    @property
-    def name(self) -> str:
-        """`average`."""
-        return "average"
-
-    @property
-    def description(self) -> str:
-        """Long-run mean."""
-        return "the expected reward per step in the long run, whatever the initial state"
-
-    @property
-    def factor(self) -> float:
-        """1: no discount."""
-        return 1.0
-
-    @property
-    def total(self) -> float:
-        """1: a mean."""
-        return 1.0
-
-    @property
-    def is_average(self) -> bool:
-        """True."""
-        return True
+    name = "average"
+    description = "the expected reward per step in the long run, whatever the initial state"
+    factor = total = 1.0
+    is_average = True
 
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
         """Odoni's bounds: the span of the change."""

@@ -62,7 +62,6 @@ class Policy(Protocol):
         Returns:
             (episode, arm) actions that together respect the budget in every episode.
         """
-        ...
 
 
 @runtime_checkable
@@ -71,7 +70,6 @@ class StatefulPolicy(Protocol):
 
     def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
         """An actor for `num_episodes` episodes, at their first step."""
-        ...
 
 
 @runtime_checkable
@@ -80,7 +78,6 @@ class Remembers(Protocol):
 
     def memory(self) -> Mapping[str, ArrayLike]:
         """Arrays under names, for the `resume` of its policy; they do not change when it goes on."""
-        ...
 
 
 @runtime_checkable
@@ -93,7 +90,6 @@ class Resuming(Protocol):
         Args:
             memory: arrays under names, as `memory()` of an actor gave them; or the same as lists.
         """
-        ...
 
 
 @runtime_checkable
@@ -110,7 +106,6 @@ class Exchangeable(Protocol):
         Returns:
             (episode, type, state, action) numbers of arms, which sum to `counts` over actions.
         """
-        ...
 
 
 @runtime_checkable
@@ -126,7 +121,6 @@ class Lawful(Protocol):
         Returns:
             (choice, type, state, action) possible allocations and their (choice,) probabilities.
         """
-        ...
 
 
 @runtime_checkable
@@ -136,11 +130,9 @@ class Savable(Protocol):
     @property
     def kind(self) -> str:
         """Name of its class in files, such as `first-worn-out`."""
-        ...
 
     def to_arrays(self) -> Mapping[str, Array]:
         """Return all that it consists of, beside the problem: arrays of numbers by name."""
-        ...
 
 
 @runtime_checkable
@@ -157,7 +149,6 @@ class SavableKind(Protocol):
             problem: the problem that it was made for.
             arrays: the arrays of `to_arrays()`.
         """
-        ...
 
 
 class Space(Protocol):
@@ -166,17 +157,14 @@ class Space(Protocol):
     @property
     def problem(self) -> CoupledMDP:
         """The problem that was reduced."""
-        ...
 
     @property
     def mdp(self) -> TabularMDP:
         """The problem on this space; its pairs are the rows of a table."""
-        ...
 
     @property
     def usage(self) -> Floats:
         """(pair, resource) what pairs use."""
-        ...
 
 
 @runtime_checkable
@@ -186,12 +174,10 @@ class Tabulated(Protocol):
     @property
     def reduction(self) -> Space:
         """The space."""
-        ...
 
     @property
     def probabilities(self) -> Floats:
         """(pair,) how likely an action is in its state."""
-        ...
 
 
 @runtime_checkable
@@ -200,7 +186,6 @@ class Tabulable(Protocol):
 
     def on(self, space: Any) -> Tabulated:
         """The same policy as a table over the joint states of a problem."""
-        ...
 
 
 # -- asking for all of them at once ----------------------------------------------------------------------------------
@@ -317,14 +302,21 @@ class BasePolicy(ShownPolicy):
     """Defaults of a policy that is neither resized nor has an order of service."""
 
     @property
+    def _described(self) -> object:
+        """The policy behind the defaults."""
+        return self
+
+    @property
     def decides(self) -> str:
         """Description of how it decides."""
-        return f"by the rule of {type(self).__name__}"
+        return f"by the rule of {type(self._described).__name__}"
 
     @property
     def depends_on_step(self) -> bool:
         """True if its decisions depend on the step, and not on the states alone."""
-        return _has_horizon(self)
+        problem = getattr(self._described, "problem", None)
+        finite = isinstance(problem, CoupledMDP) and problem.criterion.num_steps is not None
+        return finite and isinstance(self._described, StatefulPolicy)
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
         """Return the same policy for other numbers of the same types of arms.
@@ -344,7 +336,7 @@ class BasePolicy(ShownPolicy):
 
     def explain(self, decision: "DecisionStep") -> list[str]:
         """(arm,) the reason for each action."""
-        name = type(self).__name__
+        name = type(self._described).__name__
         return decision.each(f"chosen by the policy ({name})", f"not chosen by the policy ({name})")
 
     def ranks_at(self, decision: "DecisionStep") -> Indices | None:
@@ -361,39 +353,13 @@ class _Described(BasePolicy):
 
     def __init__(self, policy: object) -> None:
         self.policy = policy
+        for method in ("resized", "explain"):
+            if hasattr(policy, method):
+                setattr(self, method, getattr(policy, method))
 
     @property
-    def decides(self) -> str:
-        """Name of the rule."""
-        return f"by the rule of {type(self.policy).__name__}"
-
-    @property
-    def depends_on_step(self) -> bool:
-        """Whether actions depend on the step."""
-        return _has_horizon(self.policy)
-
-    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
-        """Return the policy for other numbers of arms, by its own method if it has one."""
-        method = getattr(self.policy, "resized", super().resized)
-        resized: Policy | StatefulPolicy = method(problem, types)
-        return resized
-
-    def explain(self, decision: "DecisionStep") -> list[str]:
-        """Return a reason per arm, by the policy's own method if it has one."""
-        name = type(self.policy).__name__
-        if (method := getattr(self.policy, "explain", None)) is not None:
-            return list(method(decision))
-        return decision.each(f"chosen by the policy ({name})", f"not chosen by the policy ({name})")
-
-
-def _has_horizon(policy: object) -> bool:
-    """True if a stateful policy was made for a finite horizon."""
-    problem = getattr(policy, "problem", None)
-    return (
-        isinstance(policy, StatefulPolicy)
-        and isinstance(problem, CoupledMDP)
-        and problem.criterion.num_steps is not None
-    )
+    def _described(self) -> object:
+        return self.policy
 
 
 def described(policy: object) -> BasePolicy:

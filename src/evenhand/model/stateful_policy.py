@@ -217,24 +217,23 @@ def read_memory(
     """
     if not isinstance(memory, Mapping):
         raise PolicyError(f"memory: expected arrays under names, as memory() gives them, got {type(memory).__name__}")
-    faults = [f"memory: {name!r} is missing" for name in expected if name not in memory]
-    faults += [f"memory: {name!r} is nothing that this policy remembers" for name in memory if name not in expected]
-    # Lengths that the caller does not know are learned from the first array that has the axis.
+    faults = [f"{name!r} is missing" for name in expected if name not in memory]
+    faults += [f"{name!r} is not part of this policy's memory" for name in memory if name not in expected]
+    # Lengths that the caller does not know are those of the first array that has the axis.
     known, read = dict(sizes or {}), {}
-    for name, like in expected.items():
+    for name, like in expected.items() if not faults else ():
         try:
-            array = np.array(memory.get(name, ()))
+            array = np.array(memory[name])
         except ValueError:  # lists of different lengths
             array = np.zeros(0)
-        lengths = dict(zip(like.axes, array.shape, strict=False))
         valid = array.ndim == len(like.axes) and array.size and array.dtype.kind in "iu"
+        lengths = dict(zip(like.axes, array.shape, strict=False))
         valid = valid and all(known.setdefault(axis, length) == length for axis, length in lengths.items())
-        if name in memory and not (valid and like.least <= array.min() <= array.max() < like.below):
+        if not (valid and like.least <= array.min() <= array.max() < like.below):
             axes = ", ".join(f"{axis}={known.get(axis, 'any')}" for axis in like.axes)
             numbers = f"whole numbers from {like.least} to {like.below - 1} of the axes ({axes})"
-            faults.append(f"memory: {name!r} should be {numbers}, and is {array.dtype} of shape {array.shape}")
-        else:
-            read[name] = array.astype(np.int64)
+            faults.append(f"{name!r} must be {numbers}, and is {array.dtype} of shape {array.shape}")
+        read[name] = array
     if faults:
-        raise PolicyError("\n".join(faults))
-    return read
+        raise PolicyError("\n".join(f"memory: {fault}" for fault in faults))
+    return {name: array.astype(np.int64) for name, array in read.items()}

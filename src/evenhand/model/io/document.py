@@ -273,7 +273,7 @@ def _blocks(problem: CoupledMDP) -> list[dict[str, Any]]:
     tables, blocks = problem.tables, []
     groups, by_state = problem.groups or ("",) * len(tables), tables.usage_by_state
     for i, (name, states, actions) in enumerate(tables.all_labels):
-        labels = {"name": name, "states": list(states), "actions": list(actions), "group": groups[i]}
+        labels: dict[str, Any] = {"name": name, "states": list(states), "actions": list(actions), "group": groups[i]}
         labels |= {"floor": float(problem.floors[i])}
         arrays = tables.arrays_of(i)
         arrays["usage"] = arrays["usage"] if by_state[i] else arrays["usage"][0]

@@ -2,9 +2,10 @@
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,22 +36,21 @@ class TableWriter:
         self._schema: Any = None
         self._rows = self._parts = 0
 
-    def __enter__(self) -> "TableWriter":
+    def __enter__(self) -> Self:
         one = self.path.suffix.lower() == ".parquet" and not self.path.is_dir()
         self._place = self._stack.enter_context(replacing(self.path) if one else replacing_folder(self.path))
+        self._stack.push(self._finish)
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            self._finish_part()
-            if error is None and self._schema is None:
-                raise InvalidInputError(f"{self.path}: not written: there are no rows")
-        except BaseException as later:
-            self._stack.__exit__(type(later), later, later.__traceback__)
-            raise
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
-    def write(self, columns: Mapping[str, Any]) -> None:
+    def _finish(self, kind: Any, error: Any, trace: Any) -> None:
+        self._finish_part()
+        if error is None and self._schema is None:
+            raise InvalidInputError(f"{self.path}: not written: there are no rows")
+
+    def write_columns(self, columns: Mapping[str, Any]) -> None:
         """Write some rows; every call has the same columns."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -80,7 +80,7 @@ class TableWriter:
             self._writer = None
 
 
-class ArmWriter:
+class ArmWriter(TableWriter):
     """Writes arms part by part; a context manager, whose file appears when its block succeeds.
 
     Example:
@@ -123,16 +123,9 @@ class ArmWriter:
         read_metadata(metadata, faults)
         faults.raise_if_any()
         self.num_resources = len(amounts)
-        self._table = TableWriter(path, {KEY: metadata}, rows_per_part)
+        super().__init__(path, {KEY: metadata}, rows_per_part)
 
-    def __enter__(self) -> "ArmWriter":
-        self._table.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._table.__exit__(*error)
-
-    def write(self, arms: ArmTables | Arm | list[Arm], **columns: Any) -> None:
+    def write(self, arms: ArmTables | Arm | Sequence[ArmTables | Arm], **columns: Any) -> None:
         """Write some arms, one row each.
 
         Args:
@@ -142,11 +135,11 @@ class ArmWriter:
         Raises:
             ModelError: some arm is invalid, or has other resources.
         """
-        tables = arms if isinstance(arms, ArmTables) else ArmTables.stack([arms] if isinstance(arms, Arm) else arms)
+        tables = ArmTables.stack([arms] if isinstance(arms, (Arm, ArmTables)) else arms)
         tables.find_faults().raise_if_any()
         if (number := tables.usage.shape[-1]) != self.num_resources:
             raise InvalidInputError(f"arms: they use {number} resources, but the budget has {self.num_resources}")
-        self._table.write(arm_columns(tables, **columns))
+        self.write_columns(arm_columns(tables, **columns))
 
 
 def write_arms(
@@ -176,17 +169,9 @@ def write_arms(
         StoredArms(1,000 arms, 1 resource, discount 0.95)
     """
     with ArmWriter(path, budget, discount, criterion, **others) as writer:
-        waiting: list[Arm] = []
-        for given in arms:
-            if isinstance(given, ArmTables):
-                writer.write(given)
-                continue
-            waiting.append(given)
-            if len(waiting) == 1000:
-                writer.write(waiting)
-                waiting = []
-        if waiting:
-            writer.write(waiting)
+        for whole, some in groupby(arms, key=lambda given: isinstance(given, ArmTables)):
+            while part := list(islice(some, 1 if whole else 1000)):
+                writer.write(part)
 
 
 def save_parquet(problem: CoupledMDP, path: Location) -> None:
@@ -208,7 +193,7 @@ def save_parquet(problem: CoupledMDP, path: Location) -> None:
                 floors=problem.floors[rows] if problem.has_floors else None,
                 own_labels=len(labels) > 1 or not alike,
             )
-            writer.write(columns)
+            writer.write_columns(columns)
 
 
 def arm_columns(
@@ -285,7 +270,7 @@ def write_rows(
     with TableWriter(path, metadata) as writer:
         for start in range(0, model.num_rows, BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
-            writer.write(
+            writer.write_columns(
                 {
                     name: pa.array(column[part]) if isinstance(column, np.ndarray) else column[part]
                     for name, column in (own | dict(columns)).items()
