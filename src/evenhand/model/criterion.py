@@ -398,7 +398,10 @@ def parse_criterion(text: str, discount: float) -> Criterion:
     if kind not in ("discounted", "average", "finite"):
         raise UnknownNameError("criterion", kind, ["discounted", "average", "finite"])
     if kind == "finite":
-        return Finite(_read_steps(rest, text), discount)
+        if not rest.strip().isdecimal() or not 1 <= int(rest) <= MOST_STEPS:
+            expected = f"a number of steps from 1 to {MOST_STEPS}, as in finite:50"
+            raise InvalidInputError(f"criterion '{text}': expected {expected}")
+        return Finite(int(rest), discount)
     if colon:
         raise InvalidInputError(f"criterion '{text}': {kind} takes no number")
     if kind == "average":
@@ -409,15 +412,6 @@ def parse_criterion(text: str, discount: float) -> Criterion:
             "a discount of 1 goes with the criteria average and finite:T"
         )
     return Discounted(discount)
-
-
-def _read_steps(text: str, whole: str) -> int:
-    try:
-        return check_positive_int(int(text), "steps", MOST_STEPS)
-    except ValueError:
-        raise InvalidInputError(
-            f"criterion '{whole}': expected a number of steps from 1 to {MOST_STEPS}, as in finite:50"
-        ) from None
 
 
 def as_criterion(criterion: str | Criterion, discount: float) -> Criterion:

@@ -19,23 +19,6 @@ knows PyArrow, which is imported when a table is opened.
     writer  `ArmWriter`, `write_arms`, `save_parquet`, results per row
 """
 
-from evenhand.model.parquet.rows import (
-    BATCH_ROWS,
-    MOST_FAULTS,
-    ArmRows,
-    FileRows,
-    RowFaults,
-    RowRange,
-    batches_of,
-    parts_of,
-    schema_of,
-)
+from evenhand.model.parquet.rows import BATCH_ROWS, MOST_FAULTS, ArmRows, RowRange, parts_of
 from evenhand.model.parquet.stored import IN_MEMORY_ROWS, KEY, VERSION, StoredArms, needs_pyarrow, open_arms
-from evenhand.model.parquet.writer import (
-    ArmWriter,
-    TableWriter,
-    list_column,
-    save_parquet,
-    write_arms,
-    write_rows,
-)
+from evenhand.model.parquet.writer import ArmWriter, TableWriter, list_column, save_parquet, write_arms, write_rows

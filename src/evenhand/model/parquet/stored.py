@@ -24,7 +24,6 @@ from evenhand.model.parquet.rows import (
     ROW_KEYS,
     ArmRows,
     FileRows,
-    RowFaults,
     RowRange,
     batches_of,
     is_list,
@@ -257,10 +256,7 @@ class StoredArms(SharedResources):
     def read_column(self, name: str) -> Iterator[Any]:
         """Arrow arrays of one column, some rows at a time; nothing if the column is missing."""
         for part in self.parts if name in self.columns else ():
-            faults = RowFaults(part.path)
-            yield from (batch.column(name) for _, batch in batches_of(part, [name], faults))
-            if faults.found:
-                raise TableError(faults.found, self.path)
+            yield from (batch.column(name) for _, batch in batches_of(part, [name]))
 
     def problem(self) -> CoupledMDP:
         """The whole model in memory, with its labels.
