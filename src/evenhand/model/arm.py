@@ -256,11 +256,11 @@ class ArmTables(Sequence[Arm]):
     initial: Floats
     """(arm, state) distributions of the first state."""
 
-    num_states: Indices
-    """(arm,) number of real states."""
+    num_states: Indices = None  # type: ignore[assignment]  # filled in below
+    """(arm,) number of real states; by default all."""
 
-    num_actions: Indices
-    """(arm,) number of real actions."""
+    num_actions: Indices = None  # type: ignore[assignment]  # filled in below
+    """(arm,) number of real actions; by default all."""
 
     labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     """(name, states, actions) of each arm, or empty if no arm has any."""
@@ -298,6 +298,9 @@ class ArmTables(Sequence[Arm]):
         )
 
     def __post_init__(self) -> None:
+        for name, size in zip(("num_states", "num_actions"), self.rewards.shape[1:], strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.full(len(self), size, dtype=np.int32))
         # Contiguous, as kernels and fingerprints read them; read-only, as problems share them.
         for name in _ARRAYS:
             object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name))))

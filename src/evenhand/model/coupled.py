@@ -430,7 +430,14 @@ def read_fields(
         # Over groups: each named group once, and every block without one for itself.
         num_groups = len(set(groups) - {""}) + groups.count("") if groups else num_blocks
         num_members = num_groups if given["over"] == "groups" else int(counts.sum())
-    read_welfare_text(given["welfare"], num_members, faults)
+    welfare = given["welfare"]
+    if welfare is not None and not isinstance(welfare, str):
+        faults.add("welfare", f"expected text such as 'gini:2', got {reprlib.repr(welfare)}")
+    elif welfare is not None and (num_members is not None or "," not in welfare):  # weights are as many as members
+        try:
+            parse_welfare(welfare, num_members or 1)
+        except InvalidInputError as error:
+            faults.add("welfare", str(error))
     budget = read_budget(given["budget"], num_resources, faults)
     floors = [0.0] * (num_blocks or 1) if given["floors"] is None else given["floors"]
     floors = _read_entries(floors, num_blocks, "floors", lambda entry: number_fault(entry, most=1.0), faults)
@@ -572,24 +579,11 @@ def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple
     return number, read
 
 
-def read_welfare_text(value: object, number: int | None, faults: Faults) -> None:
-    """Check a welfare as text for a number of members; explicit weights only if that number is known."""
-    if value is None or (number is None and isinstance(value, str) and "," in value):
-        return
-    if not isinstance(value, str):
-        faults.add("welfare", f"expected text such as 'gini:2', got {reprlib.repr(value)}")
-        return
-    try:
-        parse_welfare(value, number or 1)
-    except InvalidInputError as error:
-        faults.add("welfare", str(error))
-
-
 def _read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[str, ...]:
     """(block,) a name or "" each; empty if no block has one."""
+    if not isinstance(value, (list, tuple)):
+        faults.add("groups", f"expected a list of names, got {reprlib.repr(value)}")
     if not isinstance(value, (list, tuple)) or not value:
-        if not isinstance(value, (list, tuple)):
-            faults.add("groups", f"expected a list of names, got {reprlib.repr(value)}")
         return ()
     found = _read_entries(
         value, num_blocks, "groups", lambda name: "" if isinstance(name, str) else "expected text", faults

@@ -1,7 +1,8 @@
 """Identical arms that can only be sampled: a user's own simulator, without matrices.
 
-What is known of it has the names that a `CoupledMDP` has (`types`, `type_of_arm`, `under`, ...), so that policies that
-look at usage alone, simulation and evaluation treat both as a `Problem`. What needs more asks `needs_tables`.
+It has the attributes of a `CoupledMDP` that do not need transitions (`types`, `type_of_arm`, `with_criterion`, ...), so
+that simulation, evaluation and policies that depend on usage alone treat both as a `Problem`. Functions that need
+transitions call `needs_tables`.
 """
 
 import copy
@@ -14,7 +15,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from evenhand.checks import Faults, check_amounts, check_memory, check_over, read_numbers, whole_fault
+from evenhand.checks import Faults, as_numbers, check_amounts, check_memory, check_over, read_numbers, whole_fault
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.arm import ArmTables, check_idle, frozen
@@ -128,9 +129,9 @@ class Simulator(SharedResources):
     @cached_property
     def types(self) -> ArmTables:
         """The one type of arm, by its usage; it has no transitions and rewards."""
-        (S, A, _), sizes = self.usage.shape, np.array(self.usage.shape[:2], dtype=np.int32)
+        S, A, _ = self.usage.shape
         nothing = np.zeros((1, S, A, 0)), np.zeros((1, S, A))
-        return ArmTables(*nothing, self.usage[None], np.zeros((1, S)), sizes[:1], sizes[1:]).within(self.budget)
+        return ArmTables(*nothing, self.usage[None], np.zeros((1, S))).within(self.budget)
 
     @property
     def tables(self) -> ArmTables:
@@ -174,7 +175,6 @@ class Simulator(SharedResources):
             criterion: `discounted`, `average`, `finite:T`, or an object with its own discount; by default unchanged.
             over: `arms`; a simulator has no groups.
         """
-        # Criteria are the only thing that may change; there are no groups to weigh.
         check_over(over)
         if over == "groups":
             raise NotApplicableError("the arms of a simulator are identical and in no groups: welfare is over arms")
@@ -197,24 +197,15 @@ class Simulator(SharedResources):
         # The function is a user's: its result is checked before arrays are combined.
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise InvalidInputError(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
-        following = answer[0]
-        try:
-            # A user's function may give lists, or whole numbers.
-            rewards = np.asarray(answer[1], dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError("sample: rewards must be numbers, one an arm") from None
+        rewards = as_numbers(answer[1], "sample: rewards")
         if rewards.shape != states.shape:
-            raise InvalidInputError(
-                f"sample: expected {len(states)} rewards, one an arm, got an array of shape {rewards.shape}"
-            )
-        # The first bad arm is shown with what led to it, so that the user can call `sample` on it alone.
+            raise InvalidInputError(f"sample: expected {len(states)} rewards, one an arm, got shape {rewards.shape}")
+        # The first invalid arm is reported with what led to it, so that the user can call `sample` on it alone.
         if (bad := np.flatnonzero(~np.isfinite(rewards))).size:
             arm = int(bad[0])
-            raise InvalidInputError(
-                f"sample: rewards must be finite, and rewards[{arm}] is {rewards[arm]}, in state {states[arm]} under "
-                f"action {actions[arm]}" + (f"; so are {len(bad) - 1} more" if len(bad) > 1 else "")
-            )
-        return self._checked(following, len(states), "sample"), rewards
+            where = f"in state {states[arm]} under action {actions[arm]}"
+            raise InvalidInputError(f"sample: rewards must be finite, and rewards[{arm}] is {rewards[arm]}, {where}")
+        return self._checked(answer[0], len(states), "sample"), rewards
 
     def _checked(self, states: Array, number: int, source: str) -> Indices:
         states = np.asarray(states)

@@ -100,8 +100,6 @@ def _machines(num_types: int, num_states: int, repair_success: float) -> ArmTabl
         rewards=stakes[:, None, None] * output[None, :, None] * np.array(_OUTPUT_KEPT),
         usage=np.tile(np.array(_USAGE), (num_types, num_states, 1, 1)),
         initial=np.full((num_types, num_states), 1 / num_states),
-        num_states=np.full(num_types, num_states, dtype=np.int32),
-        num_actions=np.full(num_types, len(_ACTIONS), dtype=np.int32),
         labels=tuple((f"type {index}", states, _ACTIONS) for index in range(1, num_types + 1)),
     )
 

@@ -107,8 +107,6 @@ def _groups(rng: np.random.Generator, num_groups: int, num_states: NumStates) ->
         rewards=np.repeat(rewards[None], num_groups, axis=0),
         usage=np.repeat(usage[None], num_groups, axis=0),
         initial=np.repeat(np.array([_INITIAL[num_states]]), num_groups, axis=0),
-        num_states=np.full(num_groups, num_states, dtype=np.int32),
-        num_actions=np.full(num_groups, num_actions, dtype=np.int32),
         labels=tuple((f"group {group}", *labels) for group in range(1, num_groups + 1)),
     )
 

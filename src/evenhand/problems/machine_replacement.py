@@ -232,8 +232,6 @@ def _machines(costs: Floats, stay: Floats, reset_probability: float, reset: Rese
         rewards=1 - costs / costs.max(axis=(1, 2), keepdims=True),
         usage=usage.copy(),
         initial=np.full((num_arms, num_states), 1 / num_states),
-        num_states=np.full(num_arms, num_states, dtype=np.int32),
-        num_actions=np.full(num_arms, 2, dtype=np.int32),
         labels=tuple(labels[name] for name in names),
     )
 

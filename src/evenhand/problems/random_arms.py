@@ -72,8 +72,6 @@ def random_coupled(
         rewards=rng.random(shape),
         usage=_usage(rng, shape, num_resources, integer_usage, state_dependent_usage),
         initial=_dirichlet(rng, (num_types, num_states)),
-        num_states=np.full(num_types, num_states, dtype=np.int32),
-        num_actions=np.full(num_types, num_actions, dtype=np.int32),
     )
     counts = even_split(num_arms, num_types)
     amounts = _third(arms.usage, counts, integer_usage) if budget is None else np.full(num_resources, float(budget))
