@@ -132,9 +132,7 @@ def as_frame(columns: Mapping[str, Sequence[Any]], library: FrameLibrary | None 
     for name in wanted:
         if find_spec(name) is not None:
             return import_module(name).DataFrame(dict(columns))
-    if library == "pandas":
-        raise MissingExtraError("to_frame", package="pandas")
-    raise MissingExtraError("to_frame", "data")
+    raise MissingExtraError("to_frame", **({"package": "pandas"} if library == "pandas" else {"extra": "data"}))
 
 
 # Progress

@@ -150,13 +150,13 @@ class Criterion(ABC):
             A lower bound on the value of the greedy policy, and an upper bound on that of every policy.
         """
 
-    @abstractmethod
     def simulated_steps(self, horizon: int | None) -> int:
         """Number of steps to simulate.
 
         Args:
             horizon: requested number; None for the default.
         """
+        return USUAL_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
 
     def fixed_steps(self, steps: int) -> int | None:
         """Return a number of steps, or None if it is determined during the simulation."""
@@ -166,13 +166,13 @@ class Criterion(ABC):
     def judging_steps(self, share: float = JUDGED) -> int:
         """Number of steps after which the remaining time weighs less than a share of the total."""
 
-    @abstractmethod
     def time_weights(self, horizon: int) -> Floats:
-        """(step,) weight of the reward of each simulated step.
+        """(step,) weight of the reward of each simulated step, by default a power of the factor.
 
         Args:
             horizon: number of simulated steps.
         """
+        return np.asarray(self.factor ** np.arange(horizon, dtype=np.float64))
 
     @abstractmethod
     def beyond(self, horizon: int) -> float | None:
@@ -220,14 +220,6 @@ class Discounted(Criterion):
         ahead = self.discount / self.rate
         return now + ahead * least, now + ahead * most
 
-    def simulated_steps(self, horizon: int | None) -> int:
-        """The requested number."""
-        return USUAL_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
-
-    def time_weights(self, horizon: int) -> Floats:
-        """gamma^t."""
-        return _powers(self.discount, horizon)
-
     def beyond(self, horizon: int) -> float:
         """gamma^horizon / (1 - gamma)."""
         return float(self.discount**horizon / self.rate)
@@ -265,7 +257,7 @@ class Opening(Discounted):
 
     def time_weights(self, horizon: int) -> Floats:
         """gamma^t, and the remaining weight for the step that lasts."""
-        first = _powers(self.discount, min(horizon, self.steps))
+        first = super().time_weights(min(horizon, self.steps))
         # The weights sum to the total.
         return first if horizon <= self.steps else np.append(first, self.beyond(self.steps))
 
@@ -288,7 +280,7 @@ class Average(Criterion):
 
     def simulated_steps(self, horizon: int | None) -> int:
         """The requested number."""
-        return USUAL_AVERAGE_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
+        return super().simulated_steps(USUAL_AVERAGE_HORIZON if horizon is None else horizon)
 
     def fixed_steps(self, steps: int) -> None:
         """None: the simulation runs until the initial state is forgotten."""
@@ -346,7 +338,7 @@ class Finite(Criterion):
     def total(self) -> float:
         """The sum of gamma^t over the steps."""
         # `fsum`: the total multiplies bounds, and of a million powers a plain sum would lose digits.
-        return math.fsum(_powers(self.discount, self.steps))
+        return math.fsum(self.time_weights(self.steps))
 
     @property
     def num_steps(self) -> int:
@@ -370,18 +362,10 @@ class Finite(Criterion):
         """The whole horizon."""
         return self.steps
 
-    def time_weights(self, horizon: int) -> Floats:
-        """gamma^t."""
-        return _powers(self.discount, horizon)
-
     def beyond(self, horizon: int) -> float:
         """Weight of the steps after the simulated ones."""
         # Rounding of two sums may leave a little below 0.
-        return max(0.0, self.total - math.fsum(_powers(self.discount, min(horizon, self.steps))))
-
-
-def _powers(base: float, number: int) -> Floats:
-    return np.asarray(base ** np.arange(number, dtype=np.float64))
+        return max(0.0, self.total - math.fsum(self.time_weights(min(horizon, self.steps))))
 
 
 # -- text forms ------------------------------------------------------------------------------------------------------

@@ -48,9 +48,12 @@ def on_batches(
     def ask(self: Own, states: ArrayLike, rng: Rng) -> Indices:
         array = _as_batch(states)
         batch = array if array.ndim == 2 else array[None]
-        # Only library policies know their problem; one of a user's own is trusted with what it is given.
-        if (problem := _made_for(self)) is not None:
-            check_states(problem, batch, getattr(self, "any_number", False) is True)
+        # A lifted policy has a reduction, and an actor its policy; either has the problem. A user's own has none.
+        owners = (self, getattr(self, "reduction", None), getattr(self, "policy", None))
+        for problem in (getattr(owner, "problem", None) for owner in owners):
+            if isinstance(problem, (CoupledMDP, Simulator)):
+                check_states(problem, batch, getattr(self, "any_number", False) is True)
+                break
         actions = act(self, batch, as_generator(rng))
         return actions if array.ndim == 2 else actions[0]
 
@@ -75,17 +78,6 @@ def _as_batch(states: ArrayLike) -> Indices:
     if array.min() < 0 or (array.itemsize > 4 and array.max() > LARGEST):
         raise InvalidInputError("states: expected numbers of states, from 0, and some are no such number")
     return np.ascontiguousarray(array, dtype=np.int32)
-
-
-def _made_for(policy: object) -> Problem | None:
-    """The problem whose arms a policy acts on, where it knows."""
-    # A lifted policy knows its reduction, and an actor its policy; either leads to the problem.
-    of_parts = (getattr(policy, name, None) for name in ("reduction", "policy"))
-    for owner in (policy, *of_parts):
-        found = getattr(owner, "problem", None)
-        if isinstance(found, (CoupledMDP, Simulator)):
-            return found
-    return None
 
 
 def check_states(problem: Problem, states: Indices, any_number: bool = False) -> None:
