@@ -150,7 +150,7 @@ class _Process(_Worker):
     """A local process: a loky executor of one worker."""
 
     def __init__(self) -> None:
-        # Imported once, here: two threads that import it at the same time meet a half of it.
+        # Imported once, here: two threads that import it at the same time may find it incomplete.
         from joblib.externals.loky import process_executor
 
         self._loky: Any = process_executor
@@ -162,10 +162,8 @@ class _Process(_Worker):
         self._closed, reason = False, ""
         for _ in range(ATTEMPTS):
             if self._executor is None:
-                driver = (os.getpid(),)
-                self._executor = self._loky.ProcessPoolExecutor(
-                    1, env=ONE_THREAD, initializer=_prepare, initargs=driver
-                )
+                start = {"initializer": _prepare, "initargs": (os.getpid(),)}
+                self._executor = self._loky.ProcessPoolExecutor(1, env=ONE_THREAD, **start)
             try:
                 return self._executor.submit(function, *arguments).result()
             except (BrokenProcessPool, self._loky.ShutdownExecutorError) as error:
@@ -202,15 +200,11 @@ class _Actor(_Worker):
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a task on the actor."""
         if self._actor is None:
-            kind = self._ray.remote(
-                max_restarts=-1,
-                max_task_retries=ATTEMPTS - 1,
-                scheduling_strategy="SPREAD",
-                runtime_env={"env_vars": ONE_THREAD},
-            )(_Remote)
-            self._actor = kind.remote()
+            restarts = {"max_restarts": -1, "max_task_retries": ATTEMPTS - 1}
+            place = {"scheduling_strategy": "SPREAD", "runtime_env": {"env_vars": ONE_THREAD}}
+            self._actor = self._ray.remote(**restarts, **place)(_Worker).remote()
         try:
-            return self._ray.get(self._actor.run.remote(function, arguments))  # type: ignore[attr-defined]
+            return self._ray.get(self._actor.call.remote(function, *arguments))  # type: ignore[attr-defined]
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except self._ray.exceptions.RayError as error:
@@ -222,14 +216,6 @@ class _Actor(_Worker):
         if actor is not None:
             with suppress(Exception):  # the cluster may be gone
                 self._ray.kill(actor)
-
-
-class _Remote:
-    """The methods of an actor."""
-
-    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Run a task."""
-        return function(*arguments)
 
 
 def _first_line(error: BaseException) -> str:

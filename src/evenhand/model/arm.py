@@ -7,7 +7,7 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -48,6 +48,12 @@ def frozen(array: Array) -> Array:
     """Make an array read-only, and return it."""
     array.flags.writeable = False
     return array
+
+
+def set_fields(instance: object, values: Mapping[str, Any]) -> None:
+    """Set fields of a frozen dataclass; arrays become read-only."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, frozen(value) if isinstance(value, np.ndarray) else value)
 
 
 def usable_amount(budget: float, uses: Floats) -> float:
@@ -133,9 +139,7 @@ class Arm(Shown):
             raise ModelError(with_words_of_arm(faults.found, Names.of(self)))
         if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
             tell_normalised(with_words_of_arm(rows, Names.of(self)), stacklevel=3)
-        arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
-        for key, value in {**arrays, **labels}.items():
-            object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
+        set_fields(self, arrays | {key: normalised(arrays[key]) for key in ("transitions", "initial")} | labels)
 
     @property
     def num_states(self) -> int:
@@ -298,12 +302,12 @@ class ArmTables(Sequence[Arm]):
         )
 
     def __post_init__(self) -> None:
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
         for name, size in zip(("num_states", "num_actions"), self.rewards.shape[1:], strict=True):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, np.full(len(self), size, dtype=np.int32))
+            if arrays[name] is None:
+                arrays[name] = np.full(len(self), size, dtype=np.int32)
         # Contiguous, as kernels and fingerprints read them; read-only, as problems share them.
-        for name in _ARRAYS:
-            object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name))))
+        set_fields(self, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
     def __len__(self) -> int:
         return len(self.rewards)

@@ -29,7 +29,7 @@ from evenhand.checks import (
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, nearest
-from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, usable_amount
+from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, set_fields, usable_amount
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import AXES, Names, called, with_words
 from evenhand.model.welfare import parse_welfare
@@ -153,8 +153,7 @@ class CoupledMDP(SharedResources):
         # An Arm reports this itself when it is created.
         if isinstance(self.arms, ArmTables):
             tell_normalised(self.arms.nearly(), stacklevel=3)
-        for name, value in read.items():
-            object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+        set_fields(self, read)
 
     # -- the same problem, changed -----------------------------------------------------------------------------------
 
@@ -181,8 +180,7 @@ class CoupledMDP(SharedResources):
         same = copy.copy(self)
         for known in forgotten:
             same.__dict__.pop(known, None)
-        for name, value in fields.items():
-            object.__setattr__(same, name, value)
+        set_fields(same, fields)
         return same
 
     def with_initial_states(self, states: Any) -> "CoupledMDP":
@@ -215,7 +213,7 @@ class CoupledMDP(SharedResources):
         amounts = self._other_budget(budget)
         if np.array_equal(amounts, self.budget):
             return self
-        return self._changed(("usable_budget", "types", "signature"), budget=frozen(amounts))
+        return self._changed(("usable_budget", "types", "signature"), budget=amounts)
 
     def with_transitions(self, transitions: Floats) -> "CoupledMDP":
         """Return the problem with other transition probabilities.

@@ -18,7 +18,7 @@ import numpy as np
 from evenhand.checks import Faults, as_numbers, check_amounts, check_memory, check_over, read_numbers, whole_fault
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.model.arm import ArmTables, check_idle, frozen
+from evenhand.model.arm import ArmTables, check_idle, frozen, set_fields
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_budget, read_criterion
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import AXES, depth_of
@@ -96,9 +96,7 @@ class Simulator(SharedResources):
         assert usage is not None
         # The same in every state: repeated, so that usage has one form everywhere.
         usage = np.repeat(usage[None], self.num_states, axis=0) if by_action else usage
-        read = {"usage": frozen(usage), "budget": frozen(budget), "discount": discount, "criterion": criterion}
-        for name, value in read.items():
-            object.__setattr__(self, name, value)
+        set_fields(self, {"usage": usage, "budget": budget, "discount": discount, "criterion": criterion})
 
     def __repr__(self) -> str:
         sizes = f"{counted(self.num_states, 'state')}, {counted(self.num_actions, 'action')}"
@@ -183,8 +181,7 @@ class Simulator(SharedResources):
         if chosen == self.criterion:
             return self
         same = copy.copy(self)
-        object.__setattr__(same, "criterion", chosen)
-        object.__setattr__(same, "discount", getattr(chosen, "discount", self.discount))
+        set_fields(same, {"criterion": chosen, "discount": getattr(chosen, "discount", self.discount)})
         return same
 
     def begin(self, number: int, rng: np.random.Generator) -> Indices:

@@ -21,7 +21,8 @@ import re
 import reprlib
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
@@ -124,12 +125,7 @@ def head_of(problem: Any) -> dict[str, Any]:
 
 def read_toml(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
     """Read a model in TOML; `criterion` replaces its own."""
-    text = _read_text(stream)
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        refuse(f"invalid TOML: {_reason(error)}")
-    return _read_document(document, criterion)
+    return _read_document(_parsed("TOML", tomllib.loads, _read_text(stream)), criterion)
 
 
 def read_json(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
@@ -139,17 +135,18 @@ def read_json(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
 
 def parse_json(text: str | bytes) -> object:
     """Parse JSON; tables remember keys that occur more than once."""
+    # Python does not parse an int of thousands of digits; float() accepts any number of them.
+    options = {"parse_int": lambda digits: int(digits) if len(digits) < 300 else float(digits)}
+    return _parsed("JSON", partial(json.loads, object_pairs_hook=_Table, **options), text)
+
+
+def _parsed(format: str, parse: Callable[[Any], object], text: str | bytes) -> object:
     try:
-        # Python does not parse an int of thousands of digits; float() accepts any number of them.
-        return json.loads(
-            text, object_pairs_hook=_Table, parse_int=lambda digits: int(digits) if len(digits) < 300 else float(digits)
-        )
-    except (ValueError, RecursionError) as error:
-        refuse(f"invalid JSON: {_reason(error)}")
-
-
-def _reason(error: Exception) -> str:
-    return "lists are nested too deeply" if isinstance(error, RecursionError) else str(error)
+        return parse(text)
+    except RecursionError:
+        refuse(f"invalid {format}: lists are nested too deeply")
+    except ValueError as error:
+        refuse(f"invalid {format}: {error}")
 
 
 class _Table(dict[str, object]):

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 from evenhand.checks import hearing, why_unreadable
 from evenhand.errors import Fault, InvalidInputError, ModelError, NormalisationWarning, TooLargeError
@@ -152,7 +152,7 @@ def _format_of(name: str, format: str | None, file: Path | None) -> Format:
     found = file.suffix.lower().removeprefix(".") if format is None and file is not None else format
     if found not in FORMATS:
         raise InvalidInputError(f"{name}: format: expected .{', .'.join(FORMATS)}, got {found!r}")
-    return cast(Format, found)
+    return found
 
 
 # -- atomic writes ---------------------------------------------------------------------------------------------------
