@@ -317,8 +317,8 @@ _notices: ContextVar[list[Fault] | None] = ContextVar("_notices", default=None)
 
 
 @contextlib.contextmanager
-def hearing() -> Iterator[list[Fault]]:
-    """Collect notices of normalised rows in the returned list instead of emitting warnings."""
+def collected_notices() -> Iterator[list[Fault]]:
+    """Collect notices of normalised rows in the yielded list instead of emitting warnings."""
     notices: list[Fault] = []
     token = _notices.set(notices)
     try:
@@ -327,8 +327,8 @@ def hearing() -> Iterator[list[Fault]]:
         _notices.reset(token)
 
 
-def tell_normalised(rows: Sequence[Fault], stacklevel: int) -> None:
-    """Report normalised rows: to the enclosing `hearing`, else as a warning.
+def report_normalised(rows: Sequence[Fault], stacklevel: int) -> None:
+    """Report normalised rows: to the enclosing `collected_notices`, else as a warning.
 
     Args:
         rows: each with its place and its sum.

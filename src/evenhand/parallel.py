@@ -99,7 +99,7 @@ _depth = 0
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit the OpenBLAS of NumPy and SciPy to one thread; other libraries keep to their environment."""
+    """Limit the OpenBLAS of NumPy and SciPy to one thread; other libraries follow their environment."""
     global _depth
     with _lock:
         _depth += 1
@@ -143,7 +143,7 @@ class _Worker:
             return function(*arguments)
 
     def close(self) -> None:
-        """End the worker; a thread goes on until its task is done."""
+        """End the worker; a thread continues until its task is done."""
 
 
 class _Process(_Worker):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.model import Arm, CoupledMDP, arm_names, base_names, told_names, type_names
+from evenhand.model import Arm, CoupledMDP, arm_names, base_names, own_names, type_names
 from evenhand.report import types_table
 
 
@@ -21,7 +21,7 @@ def fleet(*blocks: Arm, **settings: object) -> CoupledMDP:
 def test_a_type_has_the_names_of_all_its_blocks():
     problem = fleet(van("Ford", 1), van("", 2), van("Opel", 1), van("Fiat", 3), van("Fiat", 4))
     assert type_names(problem) == ["Ford, Opel", "type 1", "Fiat (type 2)", "Fiat (type 3)"]
-    assert told_names(problem)[1] == ""
+    assert own_names(problem)[1] == ""
     assert arm_names(problem) == ["Ford", "", "Opel", "Fiat", "Fiat"]
     many = fleet(*(van(name, 1) for name in "abcd"))
     assert type_names(many) == ["a, b, c, …"]

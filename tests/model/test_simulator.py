@@ -99,8 +99,8 @@ class TestSampler:
             (lambda s: (s > 0, s * 1.0), "whole numbers"),
             (lambda s: (s + 1, s * 1.0), "from 0 to 2, got 3"),
             pytest.param(lambda s: (s - 1, s * 1.0), "from 0 to 2, got -1"),
-            (lambda s: (s, s[1:] * 1.0), "3 rewards, one an arm"),
-            (lambda s: (s, 1.0), "3 rewards, one an arm"),
+            (lambda s: (s, s[1:] * 1.0), "3 rewards, one per arm"),
+            (lambda s: (s, 1.0), "3 rewards, one per arm"),
             (lambda s: (s, np.where(s == 1, np.nan, 1.0)), "rewards must be finite"),
         ],
     )

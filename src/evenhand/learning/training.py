@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from evenhand.checks import check_positive_int
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, progress_callback
 from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError
 from evenhand.learning.network_evaluation import NetworkJudge
 from evenhand.learning.settings import TrainingRun, check_names
@@ -99,7 +99,7 @@ class Training(Shown):
 
     def plot(self) -> "Figure":
         """Plot the learning curve."""
-        figure: Figure = told_by("plots", "training_figure")(self)
+        figure: Figure = from_report("plots", "training_figure")(self)
         return figure
 
     def save(self, path: str | Path, command: str = "", more: Mapping[str, Any] | None = None) -> None:
@@ -147,7 +147,7 @@ def train(problem: Problem, *settings: Any, **keywords: Any) -> "Training | Trai
     usage_of(problem)  # refuses arms that are not identical
     if run.seeds is not None:
         return train_runs(problem, run, run.seeds)
-    with telling(run.progress) as tell:
+    with progress_callback(run.progress) as tell:
         return _train_one(problem, replace(run, progress=tell))
 
 
@@ -263,7 +263,7 @@ def train_runs(problem: Problem, asked: TrainingRun, seeds: int | Sequence[int])
         seeds: number of seeds, from `asked.seed` on; or the seeds themselves.
     """
     runs = [_run_of(seed, asked) for seed in read_seeds(seeds, asked.seed)]
-    with Pool(asked.backend) as sweep, telling(asked.progress) as tell:
+    with Pool(asked.backend) as sweep, progress_callback(asked.progress) as tell:
         sweep.check_picklable({"the problem": problem, "the algorithm": asked.algorithm})
         if not asked.resume:  # from here on a run whose worker dies continues from its own checkpoint
             for run in runs:

@@ -29,7 +29,7 @@ from evenhand.checks import (
     nearly,
     read_names,
     read_numbers,
-    tell_normalised,
+    report_normalised,
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, ModelError
@@ -138,7 +138,7 @@ class Arm(Shown):
         if faults:
             raise ModelError(with_words_of_arm(faults.found, Names.of(self)))
         if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
-            tell_normalised(with_words_of_arm(rows, Names.of(self)), stacklevel=3)
+            report_normalised(with_words_of_arm(rows, Names.of(self)), stacklevel=3)
         set_fields(self, arrays | {key: normalised(arrays[key]) for key in ("transitions", "initial")} | labels)
 
     @property

@@ -85,7 +85,7 @@ class TimeVaryingPolicy(CompositePolicy):
     depends_on_step = True
 
     def __init__(self, parts: Sequence[Policy]) -> None:
-        """Keep the parts.
+        """Store the parts.
 
         Args:
             parts: (step,) a policy without a memory for each step.
@@ -141,10 +141,10 @@ class TimeVaryingPolicy(CompositePolicy):
         return _Steps(self, num_episodes, 0)
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
-        """An actor that goes on where another one was; its memory is `episodes` and `step`.
+        """Return an actor that continues where another one was; its memory is `episodes` and `step`.
 
         Args:
-            memory: how many episodes and how many steps were played.
+            memory: numbers of episodes and of played steps.
         """
         read = read_memory(memory, {"episodes": Remembered((), MOST, 1), "step": Remembered((), MOST)})
         return _Steps(self, int(read["episodes"]), int(read["step"]))
@@ -160,7 +160,7 @@ class _Steps(Actor):
             self.allocate = partial(self._play, "allocate")
 
     def memory(self) -> Memory:
-        """`episodes` and `step`, how many were played."""
+        """`episodes` and `step`, the number of played ones."""
         return {"episodes": np.array(self.num_episodes), "step": np.array(self.step)}
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
@@ -174,15 +174,15 @@ class _Steps(Actor):
         return answer
 
     def skip_to(self, step: int) -> None:
-        """Go on at this step."""
+        """Continue at this step."""
         self.step = step
 
 
-# -- one part an episode ---------------------------------------------------------------------------------------------
+# -- one part per episode ---------------------------------------------------------------------------------------------
 
 
 class MixturePolicy(CompositePolicy):
-    """Draws one policy at the start of an episode, by its share, and keeps it; or draws again every few steps.
+    """Draws one policy at the start of an episode, by its share; or draws again every few steps.
 
     Its values are the values of its parts, mixed by their shares: so a mixture can be fairer than each of its parts.
 
@@ -253,11 +253,11 @@ class MixturePolicy(CompositePolicy):
         return _Mixed(self, num_episodes, self.draw(num_episodes, as_generator(rng)), 0)
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
-        """An actor that goes on where another one was; its memory is `step`, `part`, and that of the parts.
+        """Return an actor that continues where another one was; its memory is `step`, `part`, and that of the parts.
 
         Args:
-            memory: how many steps were played, (episode,) the part of each, and `0.order` and the like: what part 0
-                remembers.
+            memory: number of played steps, (episode,) the part of each, and `0.order` and the like: the memory of
+                part 0.
         """
         # Own entries have plain names; those of the parts begin with their number and a point.
         own = {name: value for name, value in memory.items() if "." not in name}
@@ -294,7 +294,7 @@ class MixturePolicy(CompositePolicy):
         ends[-1] = 1.0
         drawn = np.searchsorted(ends, rng.random(num_episodes), side="right")
         playing = []
-        # One actor a part, for all of its episodes together: parts act on batches.
+        # One actor per part, for all of its episodes together: parts act on batches.
         for number in np.unique(drawn).tolist():
             rows = np.flatnonzero(drawn == number)
             playing.append(_Playing(number, rows, begin(self.parts[number], len(rows), rng)))
@@ -342,7 +342,7 @@ class _Playing(NamedTuple):
     """A part of a mixture and the episodes that it plays."""
 
     number: int
-    """Which part."""
+    """Number of the part."""
 
     rows: Ints
     """The episodes."""
@@ -361,7 +361,7 @@ class _Mixed(Actor):
             self.allocate = partial(self._play, "allocate")
 
     def memory(self) -> Memory:
-        """`step`, (episode,) `part`, and under `0.` and so on what the actors of the parts remember."""
+        """`step`, (episode,) `part`, and under `0.` and so on the memories of the actors of the parts."""
         part = np.zeros(self.num_episodes, dtype=np.int64)
         found: Memory = {"step": np.array(self.step), "part": part}
         for number, rows, actor in self.playing:
@@ -377,7 +377,7 @@ class _Mixed(Actor):
         return self._play("act", states, rng)
 
     def skip_to(self, step: int) -> None:
-        """Go on at this step, with all parts."""
+        """Continue at this step, with all parts."""
         self.step = step
         for _, _, actor in self.playing:
             if (skip := getattr(actor, "skip_to", None)) is not None:

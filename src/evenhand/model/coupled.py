@@ -24,7 +24,7 @@ from evenhand.checks import (
     plain,
     read_names,
     read_numbers,
-    tell_normalised,
+    report_normalised,
     whole_fault,
 )
 from evenhand.display import Shown, counted
@@ -152,7 +152,7 @@ class CoupledMDP(SharedResources):
         faults.raise_if_any()
         # An Arm reports this itself when it is created.
         if isinstance(self.arms, ArmTables):
-            tell_normalised(self.arms.nearly(), stacklevel=3)
+            report_normalised(self.arms.nearly(), stacklevel=3)
         set_fields(self, read)
 
     # -- the same problem, changed -----------------------------------------------------------------------------------

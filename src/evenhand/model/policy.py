@@ -66,7 +66,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class StatefulPolicy(Protocol):
-    """A policy that remembers; each batch of episodes begins with a fresh actor."""
+    """A stateful policy; each batch of episodes begins with a fresh actor."""
 
     def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
         """An actor for `num_episodes` episodes, at their first step."""
@@ -74,21 +74,21 @@ class StatefulPolicy(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """An actor that can say what it remembers."""
+    """An actor whose memory can be stored."""
 
     def memory(self) -> Mapping[str, ArrayLike]:
-        """Arrays under names, for the `resume` of its policy; they do not change when it goes on."""
+        """Arrays under names, for the `resume` of its policy; copies that do not change later."""
 
 
 @runtime_checkable
 class Resuming(Protocol):
-    """A policy that remembers, and can go on from what an actor of it remembered; its actors have `memory()`."""
+    """A stateful policy that can continue from the memory of an actor; its actors have `memory()`."""
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Policy:
-        """An actor that goes on where the other one was.
+        """Return an actor that continues where the other one was.
 
         Args:
-            memory: arrays under names, as `memory()` of an actor gave them; or the same as lists.
+            memory: arrays under names, from `memory()` of an actor; or the same as lists.
         """
 
 
@@ -110,10 +110,10 @@ class Exchangeable(Protocol):
 
 @runtime_checkable
 class Lawful(Protocol):
-    """An exchangeable policy whose choice has a known law."""
+    """An exchangeable policy whose allocation has a known distribution."""
 
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
-        """The law of `allocate`.
+        """Return the distribution of `allocate`.
 
         Args:
             counts: (type, state) arms in each state.
@@ -164,7 +164,7 @@ class Space(Protocol):
 
     @property
     def usage(self) -> Floats:
-        """(pair, resource) what pairs use."""
+        """(pair, resource) use of each pair."""
 
 
 @runtime_checkable
@@ -177,7 +177,7 @@ class Tabulated(Protocol):
 
     @property
     def probabilities(self) -> Floats:
-        """(pair,) how likely an action is in its state."""
+        """(pair,) probability of the action in its state."""
 
 
 @runtime_checkable
@@ -188,7 +188,7 @@ class Tabulable(Protocol):
         """The same policy as a table over the joint states of a problem."""
 
 
-# -- asking for all of them at once ----------------------------------------------------------------------------------
+# -- all capabilities at once ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -199,16 +199,16 @@ class Capabilities:
     """It acts on the states of all arms."""
 
     starts: StatefulPolicy | None
-    """It remembers, and starts actors."""
+    """It is stateful, and starts actors."""
 
     resumes: Resuming | None
-    """It remembers, and what its actors remember can be saved and taken up again."""
+    """It is stateful, and the memory of its actors can be saved and resumed."""
 
     allocates: Exchangeable | None
     """It says how many arms of a state get each action."""
 
     law: Lawful | None
-    """It knows the law of that."""
+    """The distribution of its allocation is known."""
 
     table: Tabulated | None
     """It is a table."""
@@ -236,7 +236,7 @@ def capabilities(policy: object) -> Capabilities:
         # `is True`: a stand-in object that answers every attribute with something truthy says nothing.
         return getattr(policy, fact, False) is True
 
-    # What allocates by counts cannot tell equal arms apart, so it is exchangeable without saying so.
+    # A policy that allocates by counts cannot distinguish equal arms, so it is exchangeable without stating so.
     allocates = policy if isinstance(policy, Exchangeable) else None
     by_counts = allocates is not None or says("plays_by_counts")
     return Capabilities(
@@ -291,7 +291,7 @@ def plays_by_counts(policy: object) -> bool:
 
 
 def begin(policy: Policy | StatefulPolicy, num_episodes: int, rng: np.random.Generator) -> Policy:
-    """The actor for a batch of episodes: a fresh one where the policy has a memory, else the policy itself."""
+    """Return the actor for a batch of episodes: a fresh one of a stateful policy, else the policy itself."""
     return policy.start(num_episodes, rng) if isinstance(policy, StatefulPolicy) else policy
 
 
@@ -389,12 +389,12 @@ def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indi
     """The actions as an array of indices, if they are one for each arm of each episode.
 
     Args:
-        actions: what a policy answered.
+        actions: result of a policy.
         states: (episode, arm) states for which it acted.
         step: the step, for messages; None if it is not known.
     """
     actions = np.asarray(actions)
-    if actions.dtype == np.bool_:  # a mask of who is served is a natural answer where there are two actions
+    if actions.dtype == np.bool_:  # a mask of served arms is a natural result if there are two actions
         actions = actions.astype(np.int32)
     if actions.shape != states.shape or actions.dtype.kind not in "iu":
         raise PolicyError(
@@ -407,12 +407,12 @@ def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indi
 
 
 def check_actions(problem: Problem, states: Indices, actions: Indices, step: int | None = 0) -> None:
-    """Raise PolicyError if some action does not exist in its arm's state, or an episode used more than there is.
+    """Raise PolicyError if some action does not exist in its arm's state, or an episode exceeds the budget.
 
     Args:
         problem: the problem.
-        states: (episode, arm) where the arms are.
-        actions: (episode, arm) what was chosen.
+        states: (episode, arm) states.
+        actions: (episode, arm) chosen actions.
         step: the step, for messages; None if it is not known.
     """
     kinds, types = problem.type_of_arm, problem.types
@@ -422,13 +422,13 @@ def check_actions(problem: Problem, states: Indices, actions: Indices, step: int
 
 
 def missing_action(problem: Problem, states: Indices, actions: Indices, step: int | None, first: int = 0) -> str:
-    """Words for the first action that does not exist.
+    """Return the message for the first action that does not exist.
 
     Args:
         problem: the problem.
-        states: (episode, arm) where the arms are.
-        actions: (episode, arm) what was chosen.
-        step: when; None where that is not known.
+        states: (episode, arm) states.
+        actions: (episode, arm) chosen actions.
+        step: the step; None if it is not known.
         first: the number of the first episode.
     """
     known = problem.types.num_actions[problem.type_of_arm]
@@ -444,8 +444,8 @@ def check_budget(problem: Problem, spent: Floats, step: int | None, first: int =
 
     Args:
         problem: the problem.
-        spent: (episode, resource) what was used.
-        step: when; None where that is not known.
+        spent: (episode, resource) use.
+        step: the step; None if it is not known.
         first: the number of the first episode.
     """
     # Sums in another order may differ in the last bits from those the policy made.

@@ -59,7 +59,7 @@ class Simulator(SharedResources):
     """A function (number, rng) -> (number,) first states, drawn."""
 
     usage: Floats
-    """(action, resource) or (state, action, resource) what an action uses; one action uses nothing in every state."""
+    """(action, resource) or (state, action, resource) use of each resource; in every state one action uses nothing."""
 
     num_states: int
     """States of an arm, numbered from 0."""
@@ -68,10 +68,10 @@ class Simulator(SharedResources):
     """Number of arms."""
 
     budget: Floats
-    """(resource,) what is available of each resource at every step."""
+    """(resource,) amount of each resource available per step."""
 
     discount: float
-    """In [0, 1]: what a reward one step later is worth; 1 only where the criterion is not `discounted`."""
+    """Discount in [0, 1]; 1 only if the criterion is not `discounted`."""
 
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
     """Value of rewards over time; may be given as text."""
@@ -167,7 +167,7 @@ class Simulator(SharedResources):
     # -- the same arms, otherwise; and their steps -------------------------------------------------------------------
 
     def with_criterion(self, criterion: str | Criterion | None = None, over: str | None = None) -> "Simulator":
-        """The same arms and budget under another criterion.
+        """Return the same arms and budget under another criterion.
 
         Args:
             criterion: `discounted`, `average`, `finite:T`, or an object with its own discount; by default unchanged.
@@ -177,7 +177,7 @@ class Simulator(SharedResources):
         if over == "groups":
             raise NotApplicableError("the arms of a simulator are identical and in no groups: welfare is over arms")
         chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
-        # The same object, so that what is cached of it stays.
+        # The same object, so that its cached properties stay.
         if chosen == self.criterion:
             return self
         same = copy.copy(self)
@@ -196,7 +196,7 @@ class Simulator(SharedResources):
             raise InvalidInputError(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
         rewards = as_numbers(answer[1], "sample: rewards")
         if rewards.shape != states.shape:
-            raise InvalidInputError(f"sample: expected {len(states)} rewards, one an arm, got shape {rewards.shape}")
+            raise InvalidInputError(f"sample: expected {len(states)} rewards, one per arm, got shape {rewards.shape}")
         # The first invalid arm is reported with what led to it, so that the user can call `sample` on it alone.
         if (bad := np.flatnonzero(~np.isfinite(rewards))).size:
             arm = int(bad[0])
@@ -217,7 +217,7 @@ class Simulator(SharedResources):
         return states.astype(np.int32)
 
 
-# -- who asks for what -----------------------------------------------------------------------------------------------
+# -- checks of arguments -----------------------------------------------------------------------------------------------
 
 Problem: TypeAlias = CoupledMDP | Simulator
 """A problem on which policies can be simulated."""
@@ -228,7 +228,7 @@ def check_problem(problem: object, order: str = "") -> None:
 
     Args:
         problem: the argument.
-        order: the call as it is meant, to be shown where a policy came.
+        order: the expected call, shown if a policy was given.
     """
     if isinstance(problem, (CoupledMDP, Simulator)):
         return
@@ -242,12 +242,12 @@ def check_problem(problem: object, order: str = "") -> None:
 
 
 def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
-    """The problem, if its transitions and rewards are known.
+    """Return the problem if its transitions and rewards are known.
 
     Args:
         problem: a problem, or a simulator.
-        what: who asks, to begin a sentence.
-        instead: what to do, a sentence.
+        what: caller, as the beginning of a sentence.
+        instead: advice, a sentence.
 
     Raises:
         InvalidInputError: the argument is not a problem.

@@ -6,13 +6,13 @@ lists; rng is a generator, or a seed, which stands for a fresh generator at each
 A policy that remembers starts *actors*, one for each batch of episodes, and an actor is where a memory is:
 
     actor = policy.start(num_episodes, rng)     at the first step; simulation starts one for every batch
-    actor.act(states, rng)                      goes on by one step
+    actor.act(states, rng)                      plays the next step
     actor.memory()                              what it remembers, as arrays of whole numbers under names
-    policy.resume(memory)                       an actor that goes on where that one was, exactly
+    policy.resume(memory)                       an actor that continues exactly there
 
-Called directly, `policy.act`, such a policy starts its own actor at the first call and goes on with it: one run of
+Called directly, `policy.act`, such a policy starts its own actor at the first call and continues with it: one run of
 steps, until `forget` is called. A memory is arrays only, and lists are accepted in their place, so it can be stored as
-JSON. The generator belongs to the caller, who keeps `rng.bit_generator.state` beside it.
+JSON. The generator belongs to the caller, who stores `rng.bit_generator.state` beside it.
 """
 
 from abc import ABC, abstractmethod
@@ -37,15 +37,15 @@ Own = TypeVar("Own")
 LARGEST = np.iinfo(np.int32).max
 
 
-# -- asking: states of any form, checked -----------------------------------------------------------------------------
+# -- calls: states of any form, checked -----------------------------------------------------------------------------
 
 
 def on_batches(
     act: Callable[[Own, Indices, np.random.Generator], Indices],
 ) -> Callable[[Own, ArrayLike, Rng], Indices]:
-    """Lets a method that takes (episode, arm) states and a generator take one episode, lists and seeds as well."""
+    """Let a method that takes (episode, arm) states and a generator take one episode, lists and seeds as well."""
 
-    def ask(self: Own, states: ArrayLike, rng: Rng) -> Indices:
+    def called(self: Own, states: ArrayLike, rng: Rng) -> Indices:
         array = _as_batch(states)
         batch = array if array.ndim == 2 else array[None]
         # A lifted policy has a reduction, and an actor its policy; either has the problem. A user's own has none.
@@ -58,8 +58,8 @@ def on_batches(
         return actions if array.ndim == 2 else actions[0]
 
     # Not functools.wraps: the signature that help() shows is the wider one.
-    ask.__name__, ask.__qualname__, ask.__doc__ = act.__name__, act.__qualname__, act.__doc__
-    return ask
+    called.__name__, called.__qualname__, called.__doc__ = act.__name__, act.__qualname__, act.__doc__
+    return called
 
 
 def _as_batch(states: ArrayLike) -> Indices:
@@ -76,17 +76,17 @@ def _as_batch(states: ArrayLike) -> Indices:
         )
     # An int32 cannot exceed the largest, so its maximum need not be looked for.
     if array.min() < 0 or (array.itemsize > 4 and array.max() > LARGEST):
-        raise InvalidInputError("states: expected numbers of states, from 0, and some are no such number")
+        raise InvalidInputError("states: expected numbers of states, from 0, and some are negative or too large")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
 def check_states(problem: Problem, states: Indices, any_number: bool = False) -> None:
-    """Raise InvalidInputError where arms are in states that they do not have: compiled code looks up what it is given.
+    """Raise InvalidInputError if arms are in states that they do not have: compiled code does not check indices.
 
     Args:
-        problem: whose arms they are.
+        problem: the problem of the arms.
         states: (episode, arm) states.
-        any_number: whether there may be more or fewer arms than the problem has; they must be of one type then.
+        any_number: True if there may be more or fewer arms than the problem has; they must be of one type then.
     """
     arms, sizes = states.shape[1], problem.types.num_states
     if arms != problem.num_arms and not any_number:
@@ -121,14 +121,14 @@ class Actor(ABC):
         if len(states) != self.num_episodes:
             raise PolicyError(
                 f"it remembers {self.num_episodes} episode{'s' if self.num_episodes > 1 else ''}, and here are "
-                f"{len(states)}. Ask it for as many at each step; start(num_episodes, rng) gives an actor for others, "
-                "and forget() lets a policy that is asked directly begin anew"
+                f"{len(states)}. Call it with as many at each step; start(num_episodes, rng) returns an actor for "
+                "others, and forget() lets a policy that is called directly begin anew"
             )
         return self.choose(states, rng)
 
     @abstractmethod
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
-        """(episode, arm) actions; what they change in its memory is changed."""
+        """Return (episode, arm) actions, and update the memory."""
 
     @abstractmethod
     def memory(self) -> Memory:
@@ -146,16 +146,16 @@ class RememberingPolicy(BasePolicy, ABC):
         """An actor at the first step of `num_episodes` episodes.
 
         Args:
-            num_episodes: how many it plays.
-            rng: generator or seed of what is drawn at the start.
+            num_episodes: number of episodes.
+            rng: generator or seed of draws at the start.
         """
 
     @abstractmethod
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
-        """An actor that goes on where another one of this policy was.
+        """Return an actor that continues where another one of this policy was.
 
         Args:
-            memory: what its `memory` gave; lists will do in place of arrays.
+            memory: result of its `memory`; lists are accepted in place of arrays.
         """
 
     @on_batches
@@ -169,7 +169,7 @@ class RememberingPolicy(BasePolicy, ABC):
     def memory(self) -> Memory:
         """Return the memory since the first direct call; see `Actor.memory`."""
         if self._own is None:
-            raise PolicyError("there is nothing to remember yet: this policy has not been asked to act")
+            raise PolicyError("this policy has no memory yet: it has not acted")
         return self._own.memory()
 
     def forget(self) -> None:
@@ -177,7 +177,7 @@ class RememberingPolicy(BasePolicy, ABC):
         self._own = None
 
 
-# -- memories that come from elsewhere -------------------------------------------------------------------------------
+# -- stored memories -------------------------------------------------------------------------------
 
 
 class Remembered(NamedTuple):
@@ -190,7 +190,7 @@ class Remembered(NamedTuple):
     """Its numbers are less than this."""
 
     least: int = 0
-    """And no less than this."""
+    """Its numbers are at least this."""
 
 
 MOST = 2**62
@@ -200,11 +200,11 @@ MOST = 2**62
 def read_memory(
     memory: Mapping[str, ArrayLike], expected: Mapping[str, Remembered], sizes: Mapping[str, int] | None = None
 ) -> Memory:
-    """The arrays of a memory that comes from elsewhere, or all that is wrong with it.
+    """Return the arrays of a stored memory; raises PolicyError with every fault.
 
     Args:
         memory: names and arrays, or lists.
-        expected: what each is like.
+        expected: specification of each.
         sizes: lengths of axes that are known; others must agree among each other.
     """
     if not isinstance(memory, Mapping):

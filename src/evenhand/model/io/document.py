@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from evenhand.checks import Faults, check_memory, hearing, tell_normalised
+from evenhand.checks import Faults, check_memory, collected_notices, report_normalised
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP, common_resources, read_criterion, read_fields
@@ -135,9 +135,12 @@ def read_json(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
 
 def parse_json(text: str | bytes) -> object:
     """Parse JSON; tables remember keys that occur more than once."""
+
     # Python does not parse an int of thousands of digits; float() accepts any number of them.
-    options = {"parse_int": lambda digits: int(digits) if len(digits) < 300 else float(digits)}
-    return _parsed("JSON", partial(json.loads, object_pairs_hook=_Table, **options), text)
+    def parse_int(digits: str) -> float:
+        return int(digits) if len(digits) < 300 else float(digits)
+
+    return _parsed("JSON", partial(json.loads, object_pairs_hook=_Table, parse_int=parse_int), text)
 
 
 def _parsed(format: str, parse: Callable[[Any], object], text: str | bytes) -> object:
@@ -197,7 +200,7 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
         read_fields(fields, None, num_resources, faults)
         raise ModelError(with_words(faults.found, names, fields["resources"]))
     problem = CoupledMDP(arms=[arm for arm in arms if arm is not None], **fields)
-    tell_normalised(with_words(notices, names), stacklevel=4)
+    report_normalised(with_words(notices, names), stacklevel=4)
     return problem
 
 
@@ -241,7 +244,7 @@ def _read_block(block: object, place: str, faults: Faults, notices: list[Fault])
     missing: dict[str, Any] = {key: None for key in ARM_ARRAYS if key not in block}
     given = {key: value for key, value in block.items() if key in ARM_FIELDS}
     try:
-        with hearing() as rows:
+        with collected_notices() as rows:
             arm = Arm(**(given | missing))
     except ModelError as error:
         faults.found.extend(fault.within(place) for fault in error.faults if fault.place not in missing)

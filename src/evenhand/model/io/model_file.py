@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
-from evenhand.checks import hearing, why_unreadable
+from evenhand.checks import collected_notices, why_unreadable
 from evenhand.errors import Fault, InvalidInputError, ModelError, NormalisationWarning, TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import parse_criterion
@@ -81,7 +81,7 @@ def load_noting(path: Location | BinaryIO, format: Format | None = None, criteri
     file = as_path(path) if isinstance(path, (str, os.PathLike)) else None
     name = getattr(path, "name", None) if file is None else str(file)
     name = "standard input" if name == "<stdin>" else name if isinstance(name, str) else "the stream"
-    with hearing() as rows:
+    with collected_notices() as rows:
         if file is not None and format is None and is_stored(file):
             from evenhand.model.parquet import open_arms  # it imports this module
 

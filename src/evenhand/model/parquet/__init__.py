@@ -12,7 +12,7 @@ per arm with its `type`.
 
 An opened model (`StoredArms`) holds a few numbers per file, and 8 bytes per row if rows stand for several arms. Ranges
 of rows (`RowRange`) are small, can be sent to workers, and read the same wherever they are read. Only this package
-knows PyArrow, which is imported when a table is opened.
+uses PyArrow, which is imported when a table is opened.
 
     rows    ranges of rows as arms, with every fault
     stored  `open_arms`, `StoredArms`; metadata and columns
