@@ -27,7 +27,7 @@ def test_a_type_has_the_names_of_all_its_blocks():
     assert type_names(many) == ["a, b, c, …"]
 
 
-def test_where_types_of_one_name_start_tells_them_apart():
+def test_initial_states_distinguish_types_of_one_name():
     problem = fleet(van("Ford", 1), van("Ford", 1, (0, 1)), van("Opel", 2, (0, 1)), counts=np.array([2, 1, 3]))
     assert type_names(problem) == ["Ford from sound", "Ford from poor", "Opel"]
     assert base_names(problem) == ["Ford", "Ford", "Opel"]
