@@ -437,8 +437,9 @@ def read_fields(
         except InvalidInputError as error:
             faults.add("welfare", str(error))
     budget = read_budget(given["budget"], num_resources, faults)
-    floors = [0.0] * (num_blocks or 1) if given["floors"] is None else given["floors"]
-    floors = _read_entries(floors, num_blocks, "floors", lambda entry: number_fault(entry, most=1.0), faults)
+    floors = given["floors"]
+    if floors is not None:
+        floors = _read_entries(floors, num_blocks, "floors", lambda entry: number_fault(entry, most=1.0), faults)
     return {
         "counts": counts,
         "budget": budget,
@@ -494,12 +495,13 @@ def _read_entries(
 
 def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
     """(block,) arms per block, each an integer of at least 1, in all at most MOST_ARMS; 1 by default."""
-    number = num_blocks or 1
-    given = [1] * number if value is None else value
-    entries = _read_entries(given, num_blocks, "counts", lambda entry: whole_fault(entry, most=MOST_ARMS), faults)
-    if entries is not None and (total := sum(map(int, entries))) > MOST_ARMS:
+    entries = None
+    if value is not None:
+        entries = _read_entries(value, num_blocks, "counts", lambda entry: whole_fault(entry, most=MOST_ARMS), faults)
+    counts = [1] * (num_blocks or 1) if entries is None else [int(entry) for entry in entries]
+    if (total := sum(counts)) > MOST_ARMS:
         faults.add("arms", f"{total} arms in all; at most {MOST_ARMS} are supported")
-    return np.array([1] * number if entries is None else [int(entry) for entry in entries], dtype=np.int64)
+    return np.array(counts, dtype=np.int64)
 
 
 def read_budget(value: object, num_resources: int | None, faults: Faults) -> Floats:

@@ -42,8 +42,8 @@ ARM_KEYS = (*ARM_FIELDS, "count", "group", "floor")
 MAX_DEPTH = 16
 """Nesting of lists and tables; the format needs six levels."""
 
-ON_ONE_LINE = 8
-"""Numbers of an array that are written on one line."""
+ON_ONE_LINE = 2
+"""Number of inner lists that are written on one line."""
 
 TEXT_OVERHEAD = 16
 """Bytes of memory per byte of text: four letters become a number of 24 bytes, and pointers to it."""
@@ -277,26 +277,24 @@ def _blocks(problem: CoupledMDP) -> list[dict[str, Any]]:
         labels |= {"floor": float(problem.floors[i])}
         arrays = tables.arrays_of(i)
         arrays["usage"] = arrays["usage"] if by_state[i] else arrays["usage"][0]
-        blocks.append(
-            {key: value for key, value in labels.items() if value} | {"count": int(problem.counts[i])} | arrays
-        )
+        numbers = {"count": int(problem.counts[i])} | {key: array.tolist() for key, array in arrays.items()}
+        blocks.append({key: value for key, value in labels.items() if value} | numbers)
     return blocks
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _text(value: Any) -> str:
-    """A value in JSON, with short arrays on one line; only tables are written in another way in TOML."""
+    """A value in JSON, with short lists on one line; only tables are written in another way in TOML."""
     if isinstance(value, dict):
-        rows = [f'"{key}": {_text(entry)}' for key, entry in value.items()]
-    elif (isinstance(value, np.ndarray) and value.ndim > 1 and value.size > ON_ONE_LINE) or (
-        isinstance(value, list) and value and isinstance(value[0], dict)
-    ):
-        rows = [_text(entry) for entry in value]
+        rows, (begin, end) = [f'"{key}": {_text(entry)}' for key, entry in value.items()], "{}"
+    elif isinstance(value, list) and value and isinstance(value[0], (dict, list) if len(value) > ON_ONE_LINE else dict):
+        rows, (begin, end) = [_text(entry) for entry in value], "[]"
     else:
-        plain = value.tolist() if isinstance(value, np.ndarray) else value
         # Escapes of JSON are TOML's too; the delete character is escaped in TOML alone.
-        return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")
-    first, last = "{}" if isinstance(value, dict) else "[]"
-    return f"{first}\n  " + ",\n".join(rows).replace("\n", "\n  ") + f"\n{last}"
+        return _encode(value).replace("\x7f", "\\u007f")
+    return f"{begin}\n  " + ",\n".join(rows).replace("\n", "\n  ") + f"\n{end}"
 
 
 def as_json(value: Any) -> Any:
