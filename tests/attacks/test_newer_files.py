@@ -222,7 +222,7 @@ def attack_table(source, path, rng):
         else:
             table = harm_column(table, rng)
         pq.write_table(table.replace_schema_metadata(metadata), path)
-    refusal(lambda: eh.open_arms(path).find_faults())
+    refusal(lambda: eh.open_arms(path).problem())
     refusal(lambda: eh.check(eh.open_arms(path)))
     refusal(lambda: eh.solve(eh.load(path), method="joint"))
 
@@ -294,7 +294,7 @@ def test_sound_files_are_used_without_a_refusal(sound, tmp_path):
         assert len(
             list(drawn_problems(eh.load(sound / "model.toml"), load_posterior(sound / f"{name}.posterior.npz"), 2))
         )
-    assert eh.open_arms(sound / "arms.parquet").find_faults() == []
+    assert eh.open_arms(sound / "arms.parquet").problem().num_arms > 0
 
 
 def test_doctored_files_are_used_rightly_or_refused_in_words(attack):

@@ -12,6 +12,7 @@ from evenhand.display import heard, shows_bar
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.evaluation.rollout import Rollout, Sums, is_several, middle_step, step_weights, summed_rewards
 from evenhand.kernels.randomness import draw_keys
+from evenhand.model.arm_matching import check_arms
 from evenhand.model.policy import (
     Exchangeable,
     Policy,
@@ -21,7 +22,6 @@ from evenhand.model.policy import (
     check_budget,
     plays_by_counts,
 )
-from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
@@ -64,7 +64,7 @@ def simulate_counts(
     if not plays_by_counts(policy):
         check_acts(policy)
     problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
-    check_places(policy, problem, by_counts=True)
+    check_arms(policy, problem, by_counts=True)
     report = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     weights, types = step_weights(problem, horizon), problem.types

@@ -38,12 +38,12 @@ from evenhand.evaluation.result import Evaluation
 from evenhand.evaluation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.evaluation.standard_errors import bias_error, standard_errors, welfare_error
 from evenhand.kernels.compilation import work_clock
+from evenhand.model.arm_matching import all_made_for
 from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, Criterion
 from evenhand.model.objective import Objective, read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy, check_acts, is_exchangeable, plays_by_counts
-from evenhand.model.same_arms import all_made_for
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.policies.resize import fitted

@@ -40,10 +40,10 @@ from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, fixed
 from evenhand.kernels.stepping import World, first_states
+from evenhand.model.arm_matching import check_arms
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import WARM_UP
 from evenhand.model.policy import Policy, StatefulPolicy, begin, check_acts, check_budget, checked_shape, missing_action
-from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 
@@ -142,7 +142,7 @@ def simulate(
     """
     check_problem(problem, "simulate(problem, policy)")
     check_acts(policy)
-    check_places(policy, problem)
+    check_arms(policy, problem)
     report = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
     # Everything is read and checked, and memory is reserved, before the first step.

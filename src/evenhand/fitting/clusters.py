@@ -238,9 +238,9 @@ class Clusters(Shown):
 
     def plot(self) -> "Figure":
         """A figure: how well each number of types explains arms that were held out, and BIC."""
-        from evenhand.display import told_by
+        from evenhand.display import from_report
 
-        figure: Figure = told_by("fit_plots", "clusters_figure")(self)
+        figure: Figure = from_report("fit_plots", "clusters_figure")(self)
         return figure
 
     def _members(self) -> Iterable[tuple[str, str, str]]:

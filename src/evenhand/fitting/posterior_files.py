@@ -31,7 +31,7 @@ from evenhand.fitting.hierarchical_dirichlet import PooledPrior
 from evenhand.fitting.posterior import Dirichlet, Drawn, Pooled, Posterior
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import write_atomically
-from evenhand.model.io.npz import ARRAY_OVERHEAD, DAMAGE, read_member
+from evenhand.model.io.npz import ARRAY_OVERHEAD, read_member
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Floats, Ints
 
@@ -174,7 +174,7 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
     except OSError as error:
         reason = why_unreadable(file, error, [".npz"])
         raise InvalidInputError(f"{file}: cannot be read: {reason}. {HOW_TO_FIT}") from None
-    except DAMAGE as error:
+    except Exception as error:  # noqa: BLE001  # zipfile raises errors of many kinds
         message = f"not a posterior, or a damaged one: {error}. {HOW_TO_FIT}"
         raise ModelError([Fault("", message)], str(file)) from None
 

@@ -23,7 +23,7 @@ from gymnasium.spaces import Box, MultiDiscrete, Space
 from stable_baselines3.common.vec_env import VecEnv
 
 from evenhand.checks import check_positive_int
-from evenhand.display import counted, told_by
+from evenhand.display import counted, from_report
 from evenhand.errors import InvalidInputError
 from evenhand.learning.worlds import ArmWorld, CountWorld, JointWorld, Step, Tasks, sampled, world_of
 from evenhand.model.coupled import CoupledMDP
@@ -121,7 +121,7 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         if self.render_mode is None:
             return None
         scene = Scene.of(self)
-        return scene.as_text() if self.render_mode == "ansi" else told_by("plots", "scene_pixels")(scene)
+        return scene.as_text() if self.render_mode == "ansi" else from_report("plots", "scene_pixels")(scene)
 
 
 # -- rendering -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from evenhand.checks import check_positive_int
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, progress_callback
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.learning.network_evaluation import NetworkJudge
 from evenhand.learning.settings import HELPS, TrainingRun, check_names
@@ -99,7 +99,7 @@ class Training(Shown):
 
     def plot(self) -> "Figure":
         """Plot the learning curve."""
-        figure: Figure = told_by("plots", "training_figure")(self)
+        figure: Figure = from_report("plots", "training_figure")(self)
         return figure
 
     def save(self, path: str | Path, command: str = "", more: Mapping[str, Any] | None = None) -> None:
@@ -149,7 +149,7 @@ def train(problem: Problem, *settings: Any, **keywords: Any) -> "Training | Trai
         return train_runs(problem, run, run.seeds)
     from evenhand.learning import run_training
 
-    with telling(run.progress) as tell:
+    with progress_callback(run.progress) as tell:
         return run_training(problem, replace(run, progress=tell))
 
 
@@ -253,7 +253,7 @@ def train_runs(problem: Problem, base: TrainingRun, seeds: int | Sequence[int]) 
         seeds: number of seeds, from `base.seed` on; or the seeds themselves.
     """
     runs = [_run_of(seed, base) for seed in read_seeds(seeds, base.seed)]
-    with Pool(base.backend) as sweep, telling(base.progress) as tell:
+    with Pool(base.backend) as sweep, progress_callback(base.progress) as tell:
         sweep.check_picklable({"the problem": problem, "the algorithm": base.algorithm})
         if not base.resume:  # from here on a run whose worker dies continues from its own checkpoint
             for run in runs:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from evenhand.checks import check_fraction
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report
 from evenhand.errors import InvalidInputError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.evaluation.exact import independent_values
@@ -143,7 +143,7 @@ class Backtest(Shown):
 
     def plot(self) -> "Figure":
         """Return a figure: how often each action was taken so far, recorded and expected."""
-        figure: Figure = told_by("fit_plots", "backtest_figure")(self)
+        figure: Figure = from_report("fit_plots", "backtest_figure")(self)
         return figure
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,13 +22,13 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.errors import InvalidInputError, NotApplicableError
+from evenhand.model.arm_matching import subproblem
 from evenhand.model.composite import components, is_mixture, is_time_varying, redraw_period, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, policy_family, queue_places, served_places
 from evenhand.model.io import is_stored
 from evenhand.model.labels import Labels, amount_of, quantity
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin, described
-from evenhand.model.same_arms import subproblem
 from evenhand.model.simulator import Problem
 from evenhand.model.state_table import ObservedStates, find_arms, in_order
 from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, save_policy

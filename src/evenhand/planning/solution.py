@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
-from evenhand.display import FrameLibrary, Shown, as_frame, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, from_report
 from evenhand.errors import ContradictionError
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.evaluation.inequality import gini_coefficient
@@ -247,7 +247,7 @@ class Solution(Shown):
             kind: `values` (what each type or arm gets) or `history` (how the search went on; only if the policy is
                 a mixture found by playing).
         """
-        figure: Figure = told_by("plots", "solution_figure")(self, kind)
+        figure: Figure = from_report("plots", "solution_figure")(self, kind)
         return figure
 
     @property

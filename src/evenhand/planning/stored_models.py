@@ -543,4 +543,4 @@ def _write_actions(out: Location, model: StoredArms, places: Indices, actions: I
         columns[key] = pa.array(np.array(labels, dtype=object)[numbers], pa.string()) if labels else pa.array(numbers)
     with TableWriter(out) as writer:
         for start in range(0, len(places), BATCH_ROWS):
-            writer.write({key: column[start : start + BATCH_ROWS] for key, column in columns.items()})
+            writer.write_columns({key: column[start : start + BATCH_ROWS] for key, column in columns.items()})

@@ -31,11 +31,11 @@ from evenhand.checks import as_numbers, check_memory, check_positive_int, check_
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.kernels.rank_tables import RankTables, rank_tables
+from evenhand.model.arm_matching import matched_types, table_rows
 from evenhand.model.composite import TimeVaryingPolicy, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
 from evenhand.model.policy import BasePolicy, check_arrays
-from evenhand.model.same_arms import matched_types, table_rows
 from evenhand.model.stateful_policy import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
 from evenhand.policies.priority import (
     NOISE,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report
 from evenhand.errors import NotApplicableError
-from evenhand.model import CoupledMDP, Criterion, TimeVaryingPolicy, told_names
+from evenhand.model import CoupledMDP, Criterion, TimeVaryingPolicy, own_names
 from evenhand.model.parquet import BATCH_ROWS, RowRange, StoredArms
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.parallel import Pool, Report
@@ -63,7 +63,7 @@ class TypeIndices(_Indices):
     @cached_property
     def names(self) -> list[str]:
         """(type,) what the types are called; empty if they have no name."""
-        return told_names(self.problem)
+        return own_names(self.problem)
 
     def __repr__(self) -> str:
         sound = int(self.indexable.sum())
@@ -108,7 +108,7 @@ class TypeIndices(_Indices):
 
     def plot(self) -> "Figure":
         """Return a figure: the index of each state; for a finite horizon by the steps that are left."""
-        figure: Figure = told_by("plots", "indices_figure")(self)
+        figure: Figure = from_report("plots", "indices_figure")(self)
         return figure
 
 

@@ -23,9 +23,9 @@ from evenhand.kernels.priorities import LARGEST_DISTRIBUTION
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, rank_tables
 from evenhand.model import MOST_ARMS, CoupledMDP, Criterion
+from evenhand.model.arm_matching import table_rows
 from evenhand.model.explanations import DecisionStep, ServiceOrder, explain_by_rank, order_by_rank
 from evenhand.model.policy import BasePolicy, check_arrays
-from evenhand.model.same_arms import table_rows
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.stateful_policy import on_batches
 from evenhand.typing import Array, Floats, Indices, Ints

@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.standard_errors import CONFIDENCE
-from evenhand.model.labels import arm_names, told_names, type_names
+from evenhand.model.labels import arm_names, own_names, type_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
 from evenhand.planning.budget_sweep import BudgetComparison, BudgetRow, BudgetSweep
@@ -89,7 +89,7 @@ def truncation_notes(comparison: Comparison) -> list[str]:
 def floor_notes(found: Evaluation) -> list[str]:
     """Return the types or arms that are served less often than their floors."""
     kind = "type" if found.by_type else "arm"
-    names = (told_names if found.by_type else arm_names)(found.problem) if found.floors_missed else []
+    names = (own_names if found.by_type else arm_names)(found.problem) if found.floors_missed else []
     notes = [
         f"{kind} {f'{missed.unit} {names[missed.unit]}'.strip()} is served {percent(missed.served)} of the time, "
         f"and must be {percent(missed.floor)}"

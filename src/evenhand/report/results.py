@@ -9,7 +9,7 @@ from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.learning.training import Training, TrainingRuns
 from evenhand.model.composite import redraw_period
-from evenhand.model.labels import arm_names, told_names
+from evenhand.model.labels import arm_names, own_names
 from evenhand.model.objective import num_members
 from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem
@@ -61,7 +61,7 @@ def units_table(problem: Problem, by_type: bool, columns: Mapping[str, Floats | 
     """
     given = {name: values for name, values in columns.items() if values is not None}
     names = [
-        f"{unit} {name}".strip() for unit, name in enumerate(told_names(problem) if by_type else arm_names(problem))
+        f"{unit} {name}".strip() for unit, name in enumerate(own_names(problem) if by_type else arm_names(problem))
     ]
     rows = []
     for unit, name in enumerate(names[:MOST_ROWS]):
