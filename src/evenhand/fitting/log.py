@@ -180,6 +180,11 @@ class Log:
         return len(self.arms)
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of types, states and actions."""
+        return len(self.types), len(self.states), len(self.actions)
+
+    @property
     def is_last(self) -> Bools:
         """(row,) whether it is the last of its arm."""
         return np.append(self.arm[1:] != self.arm[:-1], True)[: len(self.arm)]

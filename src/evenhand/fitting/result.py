@@ -6,7 +6,6 @@ The initial distribution of a block is that of the last recorded states of its a
 
 import os
 import tempfile
-from collections.abc import Sized
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,23 +14,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
+from evenhand.errors import Fault, ModelError
 from evenhand.fitting.diagnostics import Diagnostics, diagnose
 from evenhand.fitting.log import Log
 from evenhand.fitting.model_terms import Terms
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.fitting.transition_counts import Moves
+from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import save, write_atomically
+from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from evenhand.fitting.clusters import Clusters
-
-
-from evenhand.errors import Fault, ModelError
-from evenhand.model.arm import Arm
-from evenhand.model.places import quoted
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,23 +82,14 @@ class FitResult(Shown):
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """Diagnostics of the records; computed on first access, always alike."""
-        found = self.clusters
-        return diagnose(
-            self.log,
-            self.moves,
-            self.posterior,
-            worth=self._worth,
-            types_found=found is not None,
-            why_no_effects="" if found is None else found.why_no_effects,
-        )
-
-    @property
-    def _worth(self) -> Floats | None:
-        """(type, state) reward of a step under the idle action; None if unknown or constant."""
+        # (type, state) reward of a step under the idle action, or the mean of the other types.
         worth = self.terms.rewards[:, :, 0]
-        if np.isnan(worth).any() and not np.isnan(worth).all(axis=0).any():  # means of the other types
+        if np.isnan(worth).any() and not np.isnan(worth).all(axis=0).any():
             worth = np.where(np.isnan(worth), np.nanmean(worth, axis=0), worth)
-        return worth if np.isfinite(worth).all() and np.ptp(worth, axis=1).any() else None
+        informative = np.isfinite(worth).all() and np.ptp(worth, axis=1).any()
+        options = {"worth": worth if informative else None, "types_found": self.clusters is not None}
+        why = "" if self.clusters is None else self.clusters.why_no_effects
+        return diagnose(self.log, self.moves, self.posterior, **options, why_no_effects=why)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -189,15 +177,10 @@ class FitResult(Shown):
 
     def __repr__(self) -> str:
         log = self.log
-        sizes: dict[str, Sized] = {
-            "row": log.arm,
-            "arm": log.arms,
-            "type": log.types,
-            "state": log.states,
-            "action": log.actions,
-        }
+        sizes = {"row": len(log.arm), "arm": len(log.arms), "type": len(log.types)}
+        sizes |= {"state": len(log.states), "action": len(log.actions)}
         unseen = f", {counted(int(self.unseen.sum()), 'pair')} never seen" if self.unseen.any() else ""
-        return f"FitResult({', '.join(counted(len(of), name) for name, of in sizes.items())}{unseen})"
+        return f"FitResult({', '.join(counted(number, name) for name, number in sizes.items())}{unseen})"
 
 
 def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:

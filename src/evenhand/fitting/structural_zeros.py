@@ -55,8 +55,7 @@ def possible_transitions(
     Raises:
         InvalidInputError: an order is needed, or a name is unknown; with every fault.
     """
-    number = len(log.states)
-    possible = np.ones((number, len(log.actions), number), dtype=bool)
+    possible = np.ones((*log.shape[1:], len(log.states)), dtype=bool)
     if only_worse:
         if not log.is_ordered:
             raise InvalidInputError("only_worse: states must be given in their order, the best first")
@@ -69,11 +68,10 @@ def possible_transitions(
     for state in log.find_states(absorbing):
         possible[state] = False
         possible[state, :, state] = True
-    blocked = [
-        Fault("", f"state {quoted(log.states[s])}, action {quoted(log.actions[a])}: no next state is possible")
-        for s, a in np.argwhere(~possible.any(axis=-1)).tolist()
-    ]
-    raise_faults(blocked, "impossible")
+    faults = Faults()
+    for s, a in np.argwhere(~possible.any(axis=-1)).tolist():
+        faults.add("", f"state {quoted(log.states[s])}, action {quoted(log.actions[a])}: no next state is possible")
+    raise_faults(faults.found, "impossible")
     return possible
 
 
@@ -174,11 +172,11 @@ def settle(
         notes.append(f"{counted(int(unknown.sum()), 'unobserved pair')}: as stated by {source}")
     if possible is not None:
         rows = np.where((unknown & ~forbidden)[..., None], np.nan_to_num(posterior.mean), 0.0)
-        faults = Faults()
+        faults = []
         for s, a, j in np.argwhere(((rows > 0) & ~possible).any(axis=0)).tolist():
             names = (quoted(name) for name in (log.states[s], log.actions[a], log.states[j]))
-            faults.add("", "from {} under {} to {}: stated to be impossible".format(*names))
-        raise_faults(faults.found, source)
+            faults.append(Fault("", "from {} under {} to {}: stated to be impossible".format(*names)))
+        raise_faults(faults, source)
     return posterior, forbidden, notes
 
 

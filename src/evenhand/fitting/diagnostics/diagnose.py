@@ -190,7 +190,7 @@ def diagnose(
     time = types = changed = None
     if log.regular:
         steps = one_steps(log)
-        compared, left_out = gains(steps, (len(log.types), len(log.states), len(log.actions)), streams[0])
+        compared, left_out = gains(steps, log.shape, streams[0])
         time = _asked("time", in_time(steps, names, streams[1]), left_out)
     else:
         left_out["memory and time"] = "times are irregular, and these tests are of whole steps"
