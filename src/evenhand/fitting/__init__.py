@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         iterate,
         read_histories,
     )
-    from evenhand.fitting.columns import cut
     from evenhand.fitting.ctmc.fit import fit_generators, step_transitions
     from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
     from evenhand.fitting.diagnostics import diagnose
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from evenhand.fitting.posterior import Dirichlet, Drawn, mixture_quantile
     from evenhand.fitting.posterior_files import Named, load_posterior, matched, posterior_path, save_posterior
     from evenhand.fitting.result import FitResult
+    from evenhand.fitting.table_reader import cut
     from evenhand.fitting.transition_counts import Gaps, Moves, count_moves, recorded_shares
 
 __getattr__, __dir__ = attach(__name__, __file__)

@@ -37,9 +37,18 @@ from scipy.special import bdtr
 from evenhand.checks import check_memory
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.fitting.columns import Bins, Coded, code_names, cut, natural_order, read_floats, unknown_name
 from evenhand.fitting.options import Layout, LogOptions, read_options
-from evenhand.fitting.table_reader import RowFaults, read_table
+from evenhand.fitting.table_reader import (
+    Bins,
+    Coded,
+    RowFaults,
+    code_names,
+    cut,
+    natural_order,
+    read_floats,
+    read_table,
+    unknown_name,
+)  # fmt: skip
 from evenhand.fitting.times import find_step, read_times
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress

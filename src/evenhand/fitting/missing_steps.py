@@ -35,7 +35,7 @@ weakest prior, one observation spread over the transitions of the maximum: a lik
 distribution.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +77,9 @@ class Missed:
             new = {half for length in new for half in (length // 2, length - length // 2)} - found - {0}
         self.lengths = np.array(sorted(found), dtype=np.int64)
         halves = self.lengths // 2, self.lengths - self.lengths // 2
-        self._lower, self._upper = (np.searchsorted(self.lengths, half).tolist() for half in halves)
+        lower, upper = (np.searchsorted(self.lengths, half).tolist() for half in halves)
+        # Places of lengths above 1 and of their halves; lengths rise.
+        self._halves = list(zip(range(1, len(lower)), lower[1:], upper[1:], strict=True))
         self._place = np.searchsorted(self.lengths, self.steps - 1)
 
     def powers(self, rows: Floats, product: Callable[[Floats, Floats], Floats] = np.matmul) -> Floats:
@@ -92,8 +94,8 @@ class Missed:
         check_memory(size, f"gaps of up to {self.lengths[-1] + 1} steps", "Use fewer states, or a longer step.")
         found = np.empty((len(self.lengths), *fill.shape))
         found[0] = fill
-        for place in range(1, len(self.lengths)):  # lengths rise: both halves are there before the whole
-            found[place] = product(found[self._lower[place]], found[self._upper[place]])
+        for place, lower, upper in self._halves:
+            found[place] = product(found[lower], found[upper])
         return found
 
     def ways(self, rows: Floats, powers: Floats) -> tuple[Floats, Floats]:
@@ -132,16 +134,11 @@ class Missed:
         first = weight * rows[gaps.type, gaps.state, gaps.action]
         np.add.at(by_power.swapaxes(-1, -2), (self._place, gaps.type, self.filler, gaps.next_state), first)
         # A length is complete before it is passed down to its halves.
-        for place, lower, upper in self._downwards():
+        for place, lower, upper in reversed(self._halves):
             by_power[lower] += by_power[place] @ powers[upper].swapaxes(-1, -2)
             by_power[upper] += powers[lower].swapaxes(-1, -2) @ by_power[place]
         by_rows[:, :, : self.num_fillers] += by_power[0].transpose(0, 2, 1, 3)
         return by_rows * rows, float(gaps.number @ np.log(total))
-
-    def _downwards(self) -> Iterator[tuple[int, int, int]]:
-        """Places of lengths above 1 and of their halves, the longest first."""
-        for place in range(len(self.lengths) - 1, 0, -1):
-            yield place, self._lower[place], self._upper[place]
 
     def drawn(self, rows: Floats, rng: np.random.Generator) -> Floats:
         """(type, state, action, next_state) moves on drawn paths.
@@ -158,7 +155,7 @@ class Missed:
         # Stretches of one length with the same two ends are alike: their middles are drawn together.
         stretches = np.zeros(powers.shape, dtype=np.int64)
         np.add.at(stretches.swapaxes(-1, -2), (self._place, gaps.type, self.filler, gaps.next_state), first)
-        for place, lower, upper in self._downwards():
+        for place, lower, upper in reversed(self._halves):
             kind, filler, state, end = np.nonzero(stretches[place])
             if len(kind):
                 weights = powers[lower, kind, filler, state] * powers[upper, kind, filler, :, end]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from evenhand.errors import UnknownNameError
-from evenhand.fitting.columns import Bins
+from evenhand.fitting.table_reader import Bins
 from evenhand.model.io.text_table import TableFormat
 from evenhand.typing import Floats
 

@@ -17,9 +17,8 @@ import numpy as np
 
 from evenhand.checks import LARGEST, Faults
 from evenhand.errors import Fault, TableError
-from evenhand.fitting.columns import code_names, read_floats
 from evenhand.fitting.log import Log
-from evenhand.fitting.table_reader import read_table
+from evenhand.fitting.table_reader import code_names, read_floats, read_table
 from evenhand.model.io.text_table import raise_faults
 from evenhand.model.places import quoted
 from evenhand.typing import Floats, Ints

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.columns import clean_texts
-from evenhand.fitting.table_reader import RowFaults
+from evenhand.fitting.table_reader import RowFaults, clean_texts
 from evenhand.typing import Array, Bools
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ UNITS: dict[Kind, dict[str, float]] = {
     "instant": MICROSECONDS | {"week": 7 * MICROSECONDS["day"], "month": 30.436875 * MICROSECONDS["day"]},
 }
 """Ticks of each unit that a step may be given in."""
-
-ABBREVIATIONS = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day", "w": "week", "y": "year"}
 
 MOMENT = r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2})(:\d{2}(?:\.\d{1,6})?)?\s*(Z|[+-]\d{2}:?\d{2})?$"
 
@@ -234,7 +231,7 @@ def _given_ticks(kind: Kind, given: str | float) -> float:
     number = float(found[1] or 1) if found and (found[1] or found[2]) else 0.0
     if found is None or not 0 < number < np.inf:
         raise InvalidInputError(f"step: expected a length such as 1, 7 days, month or 12 hours, got {given!r}")
-    word = ABBREVIATIONS.get(found[2].lower(), found[2].lower().removesuffix("s"))
+    word = found[2].lower().removesuffix("s")
     if word not in UNITS[kind]:
         units = ", ".join(unit for unit in UNITS[kind] if unit)
         expected = f"a length in {units}" if units else "a number without a unit"
