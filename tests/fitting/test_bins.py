@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting import cut
+from evenhand.fitting.table_reader import cut
 
 from ..conftest import mentions
 

@@ -11,16 +11,8 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.fitting import (
-    UNIDENTIFIED,
-    Log,
-    Tried,
-    begin_apart,
-    chosen,
-    find_clusters,
-    iterate,
-    read_histories,
-)
+from evenhand.fitting import Log, find_clusters
+from evenhand.fitting.clusters import UNIDENTIFIED, Tried, begin_apart, chosen, iterate, read_histories
 
 from ..conftest import mentions
 

@@ -9,7 +9,9 @@ from scipy.optimize import minimize
 from scipy.stats import chisquare
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting import MOST_DURATIONS, Gaps, Moves, fit_generators, read_panel, step_transitions
+from evenhand.fitting import Gaps, Moves
+from evenhand.fitting.ctmc.fit import fit_generators, step_transitions
+from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
 
 from ..conftest import mentions
 

@@ -8,7 +8,8 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammaln
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting import ALIKE, estimate_prior, variational_row
+from evenhand.fitting import estimate_prior
+from evenhand.fitting.hierarchical_dirichlet import ALIKE, variational_row
 
 from ..conftest import mentions
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from evenhand.fitting import Gaps, Missed, draw_rows, estimate_prior, fill, with_paths
+from evenhand.fitting import Gaps, estimate_prior
+from evenhand.fitting.missing_steps import Missed, draw_rows, fill, with_paths
 from tests.fitting.flat import fit
 
 from ..conftest import mentions

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from evenhand.errors import InvalidInputError, TableError
-from evenhand.fitting import NOTHING, Log, read_rewards, read_usage
+from evenhand.fitting import NOTHING, Log
+from evenhand.fitting.model_terms import read_rewards, read_usage
 
 from ..conftest import mentions
 

@@ -37,18 +37,9 @@ from scipy.special import bdtr
 from evenhand.checks import check_memory
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, UnknownNameError
+from evenhand.fitting import table_reader
 from evenhand.fitting.options import Layout, LogOptions, read_options
-from evenhand.fitting.table_reader import (
-    Bins,
-    Coded,
-    RowFaults,
-    code_names,
-    cut,
-    natural_order,
-    read_floats,
-    read_table,
-    unknown_name,
-)  # fmt: skip
+from evenhand.fitting.table_reader import Bins, Coded, RowFaults, code_names, read_floats, read_table
 from evenhand.fitting.times import find_step, read_times
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
@@ -321,7 +312,7 @@ def _read_states(
     if bins is not None:
         if given is not None:
             raise InvalidInputError("states: bins are ordered by themselves; give either states or bins")
-        return cut(read_floats(column, "state", faults, needed=True), bins), True
+        return table_reader.cut(read_floats(column, "state", faults, needed=True), bins), True
     coded = code_names(column)
     faults.flag(coded.codes < 0, "has no state")
     if given is not None:
@@ -330,7 +321,7 @@ def _read_states(
         faults.add(f"there are {len(coded.names):,} states; cut measurements into fewer by bins")
     # Enum of polars, ordered categorical of pandas.
     categories = column.dtype.categories.to_list() if isinstance(column.dtype, polars.Enum) else []
-    order = [name for name in categories if name in set(coded.names)] or natural_order(coded.names)
+    order = [name for name in categories if name in set(coded.names)] or table_reader.natural_order(coded.names)
     is_ordered = bool(categories) or all(any(map(str.isdigit, name)) for name in coded.names)
     return coded.in_order_of(order), is_ordered
 
@@ -363,7 +354,7 @@ def _read_actions(
     if not names:
         faults.add("no row has an action")
     elif idle is not None and idle not in names:
-        faults.add(f"idle: {unknown_name('action', idle, names)}")
+        faults.add(f"idle: {table_reader.unknown_name('action', idle, names)}")
     elif idle is None and len(free) != 1 and len(usual) != 1:
         faults.add(f"the idle action, which uses nothing, must be given; actions are {', '.join(names[:12])}")
     why = "" if idle is not None else ", which uses nothing" if len(free) == 1 else ", by its name"

@@ -28,16 +28,8 @@ import numpy as np
 
 from evenhand.checks import plain
 from evenhand.errors import Fault, InvalidInputError, MissingExtraError, TableError, nearest, shortened
-from evenhand.model.io.text_table import (
-    FORMATS,
-    SHOWN_FAULTS,
-    SUFFIXES,
-    TableFormat,
-    raise_faults,
-    read_bytes,
-    separator_of,
-)
-from evenhand.model.io.text_table import read_table as read_texts
+from evenhand.model.io import text_table
+from evenhand.model.io.text_table import SHOWN_FAULTS, TableFormat, raise_faults
 from evenhand.model.places import quoted
 from evenhand.model.state_table import in_order
 from evenhand.typing import Bools, Floats, Indices, Ints
@@ -128,13 +120,13 @@ def read_table(
         import polars
     except ImportError:
         raise MissingExtraError("fitting a log", "data") from None
-    if format is not None and format not in FORMATS:
-        raise InvalidInputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
+    if format is not None and format not in text_table.FORMATS:
+        raise InvalidInputError(f"format: expected one of {', '.join(text_table.FORMATS)}, got {format!r}")
     by_line = False
     if isinstance(source, (str, Path)) or hasattr(source, "read"):
-        data, name = read_bytes(source)
+        data, name = text_table.read_bytes(source)
         suffix = Path(name.removesuffix(".gz")).suffix.lower()
-        kind = format or ("toml" if suffix == ".toml" else SUFFIXES.get(suffix, "csv"))
+        kind = format or ("toml" if suffix == ".toml" else text_table.SUFFIXES.get(suffix, "csv"))
         by_line = kind == "csv"
         frame = _parse(data, name, kind)
     else:
@@ -177,7 +169,7 @@ def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
 
     head = data.partition(b"\n")[0].decode("utf-8-sig", errors="replace")
     raise_faults([Fault("line 1", "is not UTF-8 text")] if "\ufffd" in head else [], name)
-    separator = separator_of(head)
+    separator = text_table.separator_of(head)
     names = [entry.strip() for entry in next(csv.reader([head], delimiter=separator), [])]
     twice = sorted({column for column in names if names.count(column) > 1})
     raise_faults([Fault("", f"there are several columns {column}") for column in twice], name)
@@ -185,7 +177,7 @@ def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
         return polars.read_csv(data, separator=separator, infer_schema=False, new_columns=names)
     except polars.exceptions.PolarsError:
         try:
-            read_texts(io.BytesIO(data), "csv")  # reports the lines at fault, which polars does not
+            text_table.read_table(io.BytesIO(data), "csv")  # reports the lines at fault, which polars does not
         except TableError as error:
             raise TableError(error.faults, name) from None
         raise

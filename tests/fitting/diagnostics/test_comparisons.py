@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import InTime, between_types, in_time, one_steps
-from evenhand.fitting.diagnostics.homogeneity import BetweenTypes
+from evenhand.fitting import one_steps
+from evenhand.fitting.diagnostics.homogeneity import BetweenTypes, InTime, between_types, in_time
 
 from ...conftest import mentions
 from .simulated import WEAR, by_chance, counted_moves, simulated

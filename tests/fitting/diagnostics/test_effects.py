@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.fitting import effects
+from evenhand.fitting.diagnostics.effects import effects
 
 from ...conftest import mentions
 from .simulated import WEAR, Rows, by_chance, counted_moves, simulated

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import HomogeneityTest, holm, homogeneity
-from evenhand.fitting.diagnostics.homogeneity import deal, drawn_ratios, shift
+from evenhand.fitting.diagnostics.homogeneity import HomogeneityTest, deal, drawn_ratios, holm, homogeneity, shift
 
 
 def random_counts(seed: int, shape: tuple[int, int, int], size: int, concentration: float = 1.0) -> np.ndarray:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import Log, Steps, gains, late, one_steps
+from evenhand.fitting import Log, one_steps
+from evenhand.fitting.diagnostics.markov_order import gains
+from evenhand.fitting.diagnostics.steps import Steps, late
 
 from .simulated import WEAR, by_chance, simulated
 

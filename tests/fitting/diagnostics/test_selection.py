@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import CANNOT, Choices, choices
+from evenhand.fitting.diagnostics.selection import CANNOT, Choices, choices
 
 from .simulated import WEAR, Rule, by_chance, by_state, simulated
 

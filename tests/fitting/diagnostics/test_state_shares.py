@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenhand.fitting import Shares, shares_over_time
+from evenhand.fitting.diagnostics.state_shares import Shares, shares_over_time
 
 from ...conftest import mentions
 from .simulated import WEAR, by_state, simulated
