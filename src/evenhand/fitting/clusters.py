@@ -440,9 +440,8 @@ def find_clusters(
     """
     wanted = int(number) if isinstance(number, str) and number.strip().isdecimal() else number
     if not (is_whole(wanted) and 1 <= int(wanted) <= log.num_arms) and str(wanted).strip() != "auto":
-        raise InvalidInputError(
-            f"clusters: expected auto, or a number of types from 1 to {log.num_arms} (the arms), got {number!r}"
-        )
+        expected = f"auto, or a number of types from 1 to {log.num_arms} (the arms)"
+        raise InvalidInputError(f"clusters: expected {expected}, got {number!r}")
     generator = as_generator(rng)
     report: Progress = heard(progress) or (lambda doing, share: None)
     histories = read_histories(log)

@@ -39,7 +39,7 @@ from evenhand.display import counted
 from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.fitting import table_reader
 from evenhand.fitting.options import Layout, LogOptions, read_options
-from evenhand.fitting.table_reader import Bins, Coded, RowFaults, code_names, read_floats, read_table
+from evenhand.fitting.table_reader import Coded, RowFaults, code_names, read_floats, read_table
 from evenhand.fitting.times import find_step, read_times
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
@@ -203,12 +203,7 @@ class Log:
 
 def read_log(
     source: Any,
-    *,
-    arm: str,
-    time: str,
-    state: str,
-    action: str,
-    type: str | None = None,
+    columns: Mapping[str, str | None],
     records: LogOptions | Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Log:
@@ -216,11 +211,7 @@ def read_log(
 
     Args:
         source: a file name, a binary stream, a frame (pandas, polars, pyarrow), a list of rows, or columns.
-        arm: column of arm names.
-        time: column of times: integers, numbers, dates, moments, months (2026-05) or weeks (2026-W05).
-        state: column of states.
-        action: column of actions; it may be missing in the last row of an arm.
-        type: column of types; all arms are of one type by default.
+        columns: names of the columns `arm`, `time`, `state` and `action`, and perhaps `type`, as in `fit`.
         records: further columns and options, or a mapping of some of them.
         progress: function of the current task and its completed share.
 
@@ -231,12 +222,10 @@ def read_log(
     report: Progress = progress or (lambda doing, share: None)
     options = read_options(LogOptions, records, "records")
     resources = (options.used,) if isinstance(options.used, str) else tuple(options.used or ())
-    roles = {"arm": arm, "time": time, "state": state, "action": action, "type": type}
-    roles |= {"reward": options.reward, "group": options.group}
-    columns = {role: column for role, column in roles.items() if column is not None}
-    columns |= {f"used {number}": column for number, column in enumerate(resources)}
+    roles = {**columns, "reward": options.reward, "group": options.group}
+    roles |= {f"used {number}": column for number, column in enumerate(resources)}
     report("reading records", 0.0)
-    table = read_table(source, columns, options.format)
+    table = read_table(source, {role: name for role, name in roles.items() if name is not None}, options.format)
     frame, faults = table.frame, table.faults()
     if not len(frame):
         faults.add("there are no rows in it")
@@ -245,9 +234,9 @@ def read_log(
     arms = code_names(frame["arm"])
     faults.flag(arms.codes < 0, "has no arm")
     times = read_times(frame["time"], faults)
-    states, is_ordered = _read_states(frame["state"], options.bins, options.states, faults)
+    states, is_ordered = _read_states(frame["state"], options, faults)
     types = Coded(("all",), np.zeros(len(frame), dtype=np.int32))
-    if type is not None:
+    if columns.get("type") is not None:
         types = code_names(frame["type"]).sorted()
         faults.flag(types.codes < 0, "has no type")
     rewards = None if options.reward is None else read_floats(frame["reward"], "reward", faults)
@@ -303,20 +292,18 @@ def read_log(
 # Columns
 
 
-def _read_states(
-    column: Any, bins: Bins | None, given: str | Sequence[str] | None, faults: RowFaults
-) -> tuple[Coded, bool]:
+def _read_states(column: Any, options: LogOptions, faults: RowFaults) -> tuple[Coded, bool]:
     """States, and whether their order is meaningful."""
     import polars
 
-    if bins is not None:
-        if given is not None:
+    if options.bins is not None:
+        if options.states is not None:
             raise InvalidInputError("states: bins are ordered by themselves; give either states or bins")
-        return table_reader.cut(read_floats(column, "state", faults, needed=True), bins), True
+        return table_reader.cut(read_floats(column, "state", faults, needed=True), options.bins), True
     coded = code_names(column)
     faults.flag(coded.codes < 0, "has no state")
-    if given is not None:
-        return _among("state", coded, given, faults), True
+    if options.states is not None:
+        return _among("state", coded, options.states, faults), True
     if len(coded.names) > MOST_STATES:
         faults.add(f"there are {len(coded.names):,} states; cut measurements into fewer by bins")
     # Enum of polars, ordered categorical of pandas.
@@ -448,12 +435,11 @@ def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
         shares = np.bincount(np.concatenate([before, after])) / max(2 * number, 1)
         chance = float((shares**2).sum())
         if repeated < RARE * number * chance and bdtr(repeated, number, chance) < SURPRISE:
-            raise InvalidInputError(
-                f"rows look like changes: {repeated:,} of {number:,} pairs of rows repeat a state, and states at "
-                f'chosen times would in about {number * chance:,.0f} or more. Say what a row is: layout="events" (a '
-                'change; the state stays until the next row), or layout="snapshots" (the state at a chosen time)',
-                code="unclear-layout",
-            )
+            seen = f"{repeated:,} of {number:,} pairs of rows repeat a state"
+            usual = f"states at chosen times would in about {number * chance:,.0f} or more"
+            layouts = 'layout="events" (a change; the state stays until the next row), or layout="snapshots"'
+            message = f"rows look like changes: {seen}, and {usual}. Say what a row is: {layouts}"
+            raise InvalidInputError(message, code="unclear-layout")
 
 
 def _filled(log: Log, carry_action: bool) -> Log:

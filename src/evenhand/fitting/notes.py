@@ -14,6 +14,7 @@ from evenhand.checks import is_number, plain
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
+from evenhand.fitting.options import listed
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.transition_counts import Moves
 from evenhand.model.places import quoted
@@ -48,7 +49,7 @@ def recovery_notes(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
     ]
 
 
-def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
+def state_notes(log: Log, absorbing: str | Sequence[str] = ()) -> list[str]:
     """Notes on states that were never left, and on arms that were absent for long.
 
     Args:
@@ -61,7 +62,7 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
     notes = [
         f"no arm was seen to leave {quoted(log.states[state])}: if none can, give it as `absorbing`"
         for state in never_left
-        if log.states[state] not in absorbing
+        if log.states[state] not in listed(absorbing)
     ]
     steps = np.where(following & log.regular, np.rint(np.diff(log.time)), 0)
     if (long := np.flatnonzero(steps > LONG)).size:
