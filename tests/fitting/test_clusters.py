@@ -204,9 +204,10 @@ def one_action_each(log):
 def test_effects_on_types_are_identified_by_arms_with_several_actions():
     log, _ = simulated(APART, [0.6, 0.4], 60, 20, np.random.default_rng(0))
     assert find_clusters(log, 2).identifies_effects
+    assert list(find_clusters(log, 2).reasons) == ["types"]  # testing types on the records they come from is circular
     apart = find_clusters(one_action_each(log), 2)
     assert not apart.identifies_effects and apart.to_dict()["identifies_effects"] is False
-    assert apart.why_no_effects == UNIDENTIFIED and any(UNIDENTIFIED in note for note in apart.notes)
+    assert apart.reasons["effects"] == UNIDENTIFIED and any(UNIDENTIFIED in note for note in apart.notes)
     exceptional = replace(one_action_each(log), action=one_action_each(log).action.copy())
     exceptional.action[:5] = 1 - exceptional.action[0]  # one arm of sixty changes
     assert not find_clusters(exceptional, 2).identifies_effects

@@ -20,7 +20,7 @@ A pair without rows in any type has no reward: NaN. Usage from columns is the me
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -59,17 +59,8 @@ class Terms:
     budget: Floats
     """(resource,) amounts per step."""
 
-    discount: float = DISCOUNT
-    """Discount per step."""
-
-    criterion: str = "discounted"
-    """Criterion, as text."""
-
-    welfare: str | None = None
-    """Welfare, as text."""
-
-    over: str = "arms"
-    """Whether welfare is over arms or groups."""
+    objective: Mapping[str, Any] = field(default_factory=lambda: {"discount": DISCOUNT})
+    """Discount, and if stated criterion, welfare and over."""
 
     notes: tuple[str, ...] = ()
     """Defaults that were taken."""
@@ -98,9 +89,11 @@ def read_terms(log: Log, unseen: Bools, stated: ModelOptions, pool: bool = True)
         pairs = counted(int(unknown.sum()), "unobserved pair has", "unobserved pairs have")
         notes.append(f"{pairs} no reward: that of {log.actions[0]} in the same state is taken")
     means = np.asarray(np.where(unknown, means[:, :, :1], means))
-    objective = {name: getattr(stated, name) for name in ("discount", "criterion", "welfare", "over")}
-    objective = {name: value for name, value in objective.items() if value is not None}
-    return Terms(means, amounts, names, spent, notes=tuple(notes), **objective)
+    objective = {"discount": DISCOUNT}
+    for name in ("discount", "criterion", "welfare", "over"):
+        if (value := getattr(stated, name)) is not None:
+            objective[name] = value
+    return Terms(means, amounts, names, spent, objective, tuple(notes))
 
 
 # Rewards

@@ -87,9 +87,8 @@ class FitResult(Shown):
         if np.isnan(worth).any() and not np.isnan(worth).all(axis=0).any():
             worth = np.where(np.isnan(worth), np.nanmean(worth, axis=0), worth)
         informative = np.isfinite(worth).all() and np.ptp(worth, axis=1).any()
-        options = {"worth": worth if informative else None, "types_found": self.clusters is not None}
-        why = "" if self.clusters is None else self.clusters.why_no_effects
-        return diagnose(self.log, self.moves, self.posterior, **options, why_no_effects=why)
+        reasons = None if self.clusters is None else self.clusters.reasons
+        return diagnose(self.log, self.moves, self.posterior, 0, worth if informative else None, reasons)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -152,15 +151,14 @@ class FitResult(Shown):
         arrays: dict[str, Array] = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
         arrays |= {"counts": self._counts} if log.regular else {"counts": self._counts, "exposure": self.moves.exposure}
         arms = np.bincount(blocks.type, weights=blocks.counts, minlength=len(log.types))
+        types = [
+            {"name": name, "arms": int(arms[t]), **{key: array[t] for key, array in arrays.items()}}
+            for t, name in enumerate(log.types)
+        ]
+        places = np.argwhere(self.unseen).tolist()
         found: dict[str, Any] = {
-            "types": [
-                {"name": name, "arms": int(arms[t]), **{key: array[t] for key, array in arrays.items()}}
-                for t, name in enumerate(log.types)
-            ],
-            "unseen": [
-                {"type": log.types[t], "state": log.states[s], "action": log.actions[a]}
-                for t, s, a in np.argwhere(self.unseen).tolist()
-            ],
+            "types": types,
+            "unseen": [{"type": log.types[t], "state": log.states[s], "action": log.actions[a]} for t, s, a in places],
             "log_likelihood": self.log_likelihood,
             "states": list(log.states),
             "actions": list(log.actions),
@@ -208,20 +206,13 @@ def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
         raise ModelError([Fault("", f"{name}: has no reward") for name in log.pair_names(unknown)], "rewards")
     blocks = blocks_of(log)
     names = {"states": log.states, "actions": log.actions}
-    return CoupledMDP(
-        [
-            Arm(transitions[t], terms.rewards[t], terms.usage[t], initial, log.types[t], **names)
-            for t, initial in zip(blocks.type.tolist(), blocks.initial, strict=True)
-        ],
-        budget=terms.budget,
-        discount=terms.discount,
-        counts=blocks.counts,
-        resources=terms.resources,
-        groups=[log.groups[g] for g in blocks.group.tolist()] if log.groups else (),
-        criterion=terms.criterion,  # type: ignore[arg-type]  # text is read
-        over=terms.over,  # type: ignore[arg-type]
-        welfare=terms.welfare,
-    )
+    arms = [
+        Arm(transitions[t], terms.rewards[t], terms.usage[t], initial, log.types[t], **names)
+        for t, initial in zip(blocks.type.tolist(), blocks.initial, strict=True)
+    ]
+    groups = [log.groups[g] for g in blocks.group.tolist()] if log.groups else ()
+    resources = {"budget": terms.budget, "resources": terms.resources}
+    return CoupledMDP(arms, counts=blocks.counts, groups=groups, **resources, **terms.objective)
 
 
 class Blocks(NamedTuple):

@@ -1,5 +1,7 @@
 """Effects of actions against the moments of Dirichlet rows, and their intervals against the truth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,9 @@ WORTH = np.array([[1.0, 0.6, 0.0]])
 
 
 def judged(seed: int = 0, worth: np.ndarray | None = WORTH, num_arms: int = 200, ordered: bool = True):  # type: ignore[no-untyped-def]
-    counts = counted_moves(simulated(WEAR, num_arms, 10, seed, by_chance(0.3))).counts
-    return counts, effects(counts.sum(axis=3), Rows(counts + 0.1), NAMES, worth, ordered, np.random.default_rng(seed))
+    log = replace(simulated(WEAR, num_arms, 10, seed, by_chance(0.3)), is_ordered=ordered)
+    counts = counted_moves(log).counts
+    return counts, effects(log, counts.sum(axis=3), Rows(counts + 0.1), worth, np.random.default_rng(seed))
 
 
 def test_gains_have_the_mean_and_spread_of_their_rows() -> None:
@@ -72,16 +75,18 @@ def test_it_is_said_in_rewards_or_in_places() -> None:
 
 def test_an_action_that_does_nothing_is_not_said_to_help() -> None:
     idle = WEAR[:, [0, 0]]
-    counts = counted_moves(simulated(idle, 200, 10, 5, by_chance(0.5))).counts
-    found = effects(counts.sum(axis=3), Rows(counts + 0.1), NAMES, WORTH, True, np.random.default_rng(0))
+    log = simulated(idle, 200, 10, 5, by_chance(0.5))
+    counts = counted_moves(log).counts
+    found = effects(log, counts.sum(axis=3), Rows(counts + 0.1), WORTH, np.random.default_rng(0))
     assert "is not seen to help or harm" in found.overall[0].words
     assert mentions(0, "3 intervals", "leave 0", "anything 1", 20)(found.words)
 
 
 def test_pairs_that_were_not_seen_are_left_out_and_told() -> None:
-    counts = counted_moves(simulated(WEAR, 50, 10, 0, by_chance(0.3))).counts
+    log = simulated(WEAR, 50, 10, 0, by_chance(0.3))
+    counts = counted_moves(log).counts
     counts[0, 2, 0] = 0
-    found = effects(counts.sum(axis=3), Rows(counts.astype(float)), NAMES, WORTH, True, np.random.default_rng(0))
+    found = effects(log, counts.sum(axis=3), Rows(counts.astype(float)), WORTH, np.random.default_rng(0))
     assert [effect.state for effect in found.each] == ["good", "fair"]
     assert found.alone == ("every arm got serve in poor",)
     assert np.isfinite(found.overall[0].gain).all()
