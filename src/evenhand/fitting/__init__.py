@@ -10,7 +10,7 @@ from evenhand._lazy import attach
 
 if TYPE_CHECKING:
     from evenhand.fitting.clusters import find_clusters
-    from evenhand.fitting.diagnostics import diagnose
+    from evenhand.fitting.diagnostics.diagnose import diagnose
     from evenhand.fitting.diagnostics.format import probability, probability_texts
     from evenhand.fitting.diagnostics.steps import one_steps
     from evenhand.fitting.hierarchical_dirichlet import estimate_prior

@@ -211,8 +211,8 @@ def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
         for t, initial in zip(blocks.type.tolist(), blocks.initial, strict=True)
     ]
     groups = [log.groups[g] for g in blocks.group.tolist()] if log.groups else ()
-    resources = {"budget": terms.budget, "resources": terms.resources}
-    return CoupledMDP(arms, counts=blocks.counts, groups=groups, **resources, **terms.objective)
+    options = {"resources": terms.resources, "counts": blocks.counts, "groups": groups, **terms.objective}
+    return CoupledMDP(arms, terms.budget, **options)
 
 
 class Blocks(NamedTuple):

@@ -27,26 +27,23 @@ if TYPE_CHECKING:
 
 Kind = Literal["integer", "number", "month", "week", "day", "instant"]
 
-EXAMPLES: dict[Kind, str] = {
-    "integer": "integers",
-    "number": "numbers",
-    "month": "months such as 2026-05",
-    "week": "weeks such as 2026-W05",
-    "day": "dates such as 2026-05-31",
-    "instant": "moments such as 2026-05-31T14:00",
-}
-
 MICROSECONDS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 
-UNITS: dict[Kind, dict[str, float]] = {
-    "integer": {"": 1},
-    "number": {"": 1},
-    "month": {"": 1, "month": 1, "quarter": 3, "year": 12},
-    "week": {"": 1, "week": 1},
-    "day": {"": 1, "day": 1, "week": 7, "month": 30.436875, "quarter": 91.310625, "year": 365.2425},
-    "instant": MICROSECONDS | {"week": 7 * MICROSECONDS["day"], "month": 30.436875 * MICROSECONDS["day"]},
+LONG_UNITS = {"week": 7, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
+"""Days of longer units."""
+
+FORMS: dict[Kind, tuple[str, dict[str, float]]] = {
+    "integer": ("integers", {"": 1}),
+    "number": ("numbers", {"": 1}),
+    "month": ("months such as 2026-05", {"": 1, "month": 1, "quarter": 3, "year": 12}),
+    "week": ("weeks such as 2026-W05", {"": 1, "week": 1}),
+    "day": ("dates such as 2026-05-31", {"": 1, "day": 1, **LONG_UNITS}),
+    "instant": (
+        "moments such as 2026-05-31T14:00",
+        MICROSECONDS | {unit: days * MICROSECONDS["day"] for unit, days in LONG_UNITS.items()},
+    ),
 }
-"""Ticks of each unit that a step may be given in."""
+"""Description of each form, and ticks of each unit that a step may be given in."""
 
 MOMENT = r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2})(:\d{2}(?:\.\d{1,6})?)?\s*(Z|[+-]\d{2}:?\d{2})?$"
 
@@ -115,9 +112,10 @@ def read_times(series: "polars.Series", faults: RowFaults) -> Times:
         # The form that most texts have; of two that fit as many, the first.
         series = clean_texts(series)
         distinct = series.drop_nulls().unique()
-        fitting = {form: _parse(distinct, form).is_not_null().sum() for form in EXAMPLES}
-        kind = max(EXAMPLES, key=lambda form: fitting[form])
-        expected = f"{EXAMPLES[kind] if fitting[kind] else ', or '.join(EXAMPLES.values())}, as in the other rows"
+        fitting = {form: _parse(distinct, form).is_not_null().sum() for form in FORMS}
+        kind = max(FORMS, key=lambda form: fitting[form])
+        examples = [FORMS[kind][0]] if fitting[kind] else [example for example, _ in FORMS.values()]
+        expected = f"{', or '.join(examples)}, as in the other rows"
         ticks = _parse(series, kind)
         if kind == "day":
             kind, ticks = _of_dates(ticks)
@@ -230,11 +228,11 @@ def _given_ticks(kind: Kind, given: str | float) -> float:
     if found is None or not 0 < number < np.inf:
         raise InvalidInputError(f"step: expected a length such as 1, 7 days, month or 12 hours, got {given!r}")
     word = found[2].lower().removesuffix("s")
-    if word not in UNITS[kind]:
-        units = ", ".join(unit for unit in UNITS[kind] if unit)
-        expected = f"a length in {units}" if units else "a number without a unit"
-        raise InvalidInputError(f"step: times are {EXAMPLES[kind]}; expected {expected}, got {given!r}")
-    return number * UNITS[kind][word]
+    example, units = FORMS[kind]
+    if word not in units:
+        expected = f"a length in {', '.join(filter(None, units))}" if len(units) > 1 else "a number without a unit"
+        raise InvalidInputError(f"step: times are {example}; expected {expected}, got {given!r}")
+    return number * units[word]
 
 
 def _unit_of(kind: Kind, ticks: float) -> tuple[str, float]:

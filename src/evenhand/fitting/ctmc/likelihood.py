@@ -49,13 +49,13 @@ class Panel:
     """Moves as kinds, and the exponentials that they need."""
 
     num_types: int
-    """Types with a generator an action each."""
+    """Number of types, each with one generator per action."""
 
     num_actions: int
-    """The idle action is 0."""
+    """Number of actions; the idle action is 0."""
 
     num_states: int
-    """Of every type."""
+    """Number of states of every type."""
 
     type: Array
     """(kind,) of the arm."""
@@ -67,13 +67,13 @@ class Panel:
     """(kind,) after."""
 
     number: Floats
-    """(kind,) how often it was seen."""
+    """(kind,) number of moves."""
 
     first: Array
     """(kind,) the position of the exponential of its action."""
 
     second: Array
-    """(kind,) that of the idle time after it; one of no time where there is none."""
+    """(kind,) that of the idle time after it, which may have length 0."""
 
     entered: Bools
     """(kind,) whether its next state was entered at that very time."""
@@ -85,7 +85,7 @@ class Panel:
     """(exponential,) its generator, type by type and action by action; never falls."""
 
     times: Floats
-    """(exponential,) how long it acts."""
+    """(exponential,) its duration."""
 
     def pooled(self) -> "Panel":
         """The same records, with all types taken for one."""
@@ -219,24 +219,11 @@ def read_panel(moves: Moves, step: float, exact: tuple[int, ...] = ()) -> Panel:
     # First all stretches of actions, then the idle ones; equal ones are computed once.
     keys = np.concatenate([np.stack([idle + action, acting]), np.stack([idle, time - acting])], axis=1)
     distinct, position = np.unique(keys, axis=1, return_inverse=True)
-    position = position.reshape(2, -1)
-    # Who is in the state already cannot enter it.
-    entered = is_exact[next_state] & (state != next_state)
-    return Panel(
-        num_types=num_types,
-        num_actions=num_actions,
-        num_states=num_states,
-        type=types,
-        state=state,
-        next_state=next_state,
-        number=number,
-        first=position[0],
-        second=position[1],
-        entered=entered,
-        unrecorded=~is_exact | np.eye(num_states, dtype=bool),
-        which=distinct[0].astype(np.int32),
-        times=distinct[1],
-    )
+    first, second = position.reshape(2, -1)
+    # An arm that is in the state already cannot enter it.
+    entered, unrecorded = is_exact[next_state] & (state != next_state), ~is_exact | np.eye(num_states, dtype=bool)
+    sizes, kinds = (num_types, num_actions, num_states), (types, state, next_state, number, first, second, entered)
+    return Panel(*sizes, *kinds, unrecorded, distinct[0].astype(np.int32), distinct[1])
 
 
 def with_diagonal(rates: Floats) -> Floats:
