@@ -42,7 +42,7 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import NotConvergedError
-from evenhand.fitting.hierarchical_dirichlet import PooledPrior, checked_prior, estimate_prior
+from evenhand.fitting.hierarchical_dirichlet import PooledPrior, estimate_prior
 from evenhand.fitting.posterior import Dirichlet, Drawn
 from evenhand.fitting.transition_counts import Gaps, Moves
 from evenhand.typing import Bools, Floats, Progress
@@ -246,6 +246,8 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
         NotConvergedError: EM does not converge, or cannot begin.
     """
     even, pooled_prior = _shares(possible.astype(np.float64)), estimate_prior(counts, possible, prior)
+    # (state, action, next_state) mean of the pseudo-counts c m.
+    pull = ((pooled_prior.weight * pooled_prior.strength)[..., None] * pooled_prior.common).sum(axis=0)
 
     def rows_of(moves: Floats, prior: PooledPrior = pooled_prior) -> Floats:
         mean = prior.matched(moves).mean
@@ -256,7 +258,7 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
             expected, value = missed.expected(rows)
         value += _weighted_logs(counts, rows)
         moves = counts + expected
-        return _Round(rows, rows_of(moves), moves, value, value + _weighted_logs(pooled_prior.pull, rows))
+        return _Round(rows, rows_of(moves), moves, value, value + _weighted_logs(pull, rows))
 
     begin = _within_reach(missed, rows_of(counts, estimate_prior(counts, possible, 1.0)), possible)
     first = em_round(rows_of(counts + missed.expected(begin)[0]))
@@ -312,7 +314,6 @@ def draw_rows(
     possible: Bools,
     filled: Filled,
     rng: np.random.Generator,
-    prior: float | None = None,
     num_draws: int | None = None,
     progress: Progress | None = None,
 ) -> Drawn:
@@ -324,14 +325,13 @@ def draw_rows(
         possible: (state, action, next_state) possible transitions.
         filled: from `fill`.
         rng: random generator.
-        prior: as `fill` had it.
         num_draws: number of draws; by default 400, or as many as fit into 200 MB, at least 100.
         progress: function of the current task and its completed share.
     """
     number = max(100, min(NUM_DRAWS, int(2e8 / (8 * counts.size)))) if num_draws is None else num_draws
     check_memory(8.0 * number * counts.size, f"{number} draws", "Use fewer states.")
     draws, mean, rows, pooled_prior = np.empty((number, *counts.shape)), np.zeros_like(filled.rows), filled.rows, None
-    learns = checked_prior(prior) is None and len(counts) > 1
+    learns = len(filled.pooled_prior.strength) > 1  # a strength that is not given has a grid
     # The weakest prior: one observation over the transitions that the maximum has.
     weakest = _shares((filled.rows > CLOSE).astype(np.float64))
     sweeps = BURN_IN + THINNING * number

@@ -42,11 +42,10 @@ def recovery_notes(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
     if not log.is_ordered or not log.regular or back or number < 20 or mass[t, s] < 0.005:
         return []
     of = f" ({quoted(log.types[t])})" if len(log.types) > 1 else ""
-    return [
-        f"none of {number:,} moves under {log.actions[0]} was back towards {quoted(log.states[0])}, and the model has "
-        f"up to {100 * mass[t, s]:.2g} % of it per step, in {quoted(log.states[s])}{of}. If states only get worse by "
-        "themselves, give `only_worse`; for single impossible transitions, `impossible`"
-    ]
+    seen = f"none of {number:,} moves under {log.actions[0]} was back towards {quoted(log.states[0])}"
+    model = f"the model has up to {100 * mass[t, s]:.2g} % of it per step, in {quoted(log.states[s])}{of}"
+    hint = "If states only get worse by themselves, give `only_worse`; for single impossible transitions, `impossible`"
+    return [f"{seen}, and {model}. {hint}"]
 
 
 def state_notes(log: Log, absorbing: str | Sequence[str] = ()) -> list[str]:
@@ -115,7 +114,7 @@ def dropout_notes(log: Log) -> list[str]:
     named = ", ".join(f"{log.arms[arm]} ({ends[arm]:.4g} steps)" for arm in order[:5].tolist())
     more = f" and {len(order) - 5} more" if len(order) > 5 else ""
     unless = ", unless times are counted from each arm's own start" if may_be_own else ""
-    return [
-        f"{counted(len(order), 'arm was', 'arms were')} last seen more than {LONG} steps before the end of the records "
-        f"and counted: {named}{more}. Leave dropouts out{unless} by `gone_after`"
-    ]
+    early = (
+        f"{counted(len(order), 'arm was', 'arms were')} last seen more than {LONG} steps before the end of the records"
+    )
+    return [f"{early} and counted: {named}{more}. Leave dropouts out{unless} by `gone_after`"]
