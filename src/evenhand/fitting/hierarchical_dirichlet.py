@@ -138,7 +138,7 @@ class PooledPrior:
         # b less the even observation: expected tables, by next state.
         tables = self.common * self.certainty[..., None] - self.even
         sums = tables.sum(axis=-1, keepdims=True)
-        shares = np.divide(tables, sums, out=np.broadcast_to(self.even, tables.shape).copy(), where=sums > 0)
+        shares = np.where(sums > 0, tables / np.where(sums > 0, sums, 1.0), self.even)
         mean = (self.weight[..., None] * np.maximum(shares, 0.0)).sum(axis=0)
         return np.asarray((seen * mean + self.even) / (seen + 1))
 

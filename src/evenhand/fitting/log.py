@@ -450,13 +450,7 @@ def _filled(log: Log, carry_action: bool) -> Log:
     source = np.repeat(np.arange(len(steps)), steps)
     later = np.arange(len(source)) - np.repeat(np.cumsum(steps) - steps, steps)
     own: Bools = later == 0
-
-    def recorded(column: Floats | None) -> Floats | None:
-        """A column with NaN in the rows that nothing was recorded in."""
-        if column is None:
-            return None
-        return np.where(own.reshape(-1, *[1] * (column.ndim - 1)), column[source], np.nan)
-
+    recorded = np.where(own, 1.0, np.nan)  # nothing was recorded in the new rows
     return replace(
         log,
         arm=log.arm[source],
@@ -464,6 +458,6 @@ def _filled(log: Log, carry_action: bool) -> Log:
         state=log.state[source],
         action=log.action[source] if carry_action else np.where(own, log.action[source], 0).astype(np.int32),
         row=log.row[source],
-        reward=recorded(log.reward),
-        used=recorded(log.used),
+        reward=None if log.reward is None else log.reward[source] * recorded,
+        used=None if log.used is None else log.used[source] * recorded[:, None],
     )

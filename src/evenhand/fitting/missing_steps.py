@@ -43,7 +43,7 @@ import numpy as np
 from evenhand.checks import check_memory
 from evenhand.errors import NotConvergedError
 from evenhand.fitting.hierarchical_dirichlet import PooledPrior, estimate_prior
-from evenhand.fitting.posterior import Dirichlet, Drawn
+from evenhand.fitting.posterior import Dirichlet, Drawn, shares
 from evenhand.fitting.transition_counts import Gaps, Moves
 from evenhand.typing import Bools, Floats, Progress
 
@@ -150,7 +150,7 @@ class Missed:
         gaps, powers = self.gaps, self.powers(rows)
         moves = np.zeros_like(rows)
         # The end of the first step of each gap, given the end of the gap.
-        first = rng.multinomial(gaps.number, _shares(self.ways(rows, powers)[0]))
+        first = rng.multinomial(gaps.number, shares(self.ways(rows, powers)[0]))
         np.add.at(moves, (gaps.type, gaps.state, gaps.action), first)
         # Stretches of one length with the same two ends are alike: their middles are drawn together.
         stretches = np.zeros(powers.shape, dtype=np.int64)
@@ -159,16 +159,12 @@ class Missed:
             kind, filler, state, end = np.nonzero(stretches[place])
             if len(kind):
                 weights = powers[lower, kind, filler, state] * powers[upper, kind, filler, :, end]
-                split = rng.multinomial(stretches[place][kind, filler, state, end], _shares(weights))
+                split = rng.multinomial(stretches[place][kind, filler, state, end], shares(weights))
                 np.add.at(stretches[lower], (kind, filler, state), split)
                 np.add.at(stretches[upper].swapaxes(-1, -2), (kind, filler, end), split)
         # Stretches of one step are moves.
         moves[:, :, : self.num_fillers] += stretches[0].transpose(0, 2, 1, 3)
         return moves
-
-
-def _shares(weights: Floats) -> Floats:
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def log_likelihood(moves: Moves, transitions: Floats) -> float:
@@ -245,7 +241,7 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
     Raises:
         NotConvergedError: EM does not converge, or cannot begin.
     """
-    even, pooled_prior = _shares(possible.astype(np.float64)), estimate_prior(counts, possible, prior)
+    even, pooled_prior = shares(possible.astype(np.float64)), estimate_prior(counts, possible, prior)
     # (state, action, next_state) mean of the pseudo-counts c m.
     pull = ((pooled_prior.weight * pooled_prior.strength)[..., None] * pooled_prior.common).sum(axis=0)
 
@@ -281,7 +277,7 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
         length = min(max(1.0, float(np.sqrt((first.step**2).sum() / max((bend**2).sum(), 1e-300)))), reach)
         ahead = first.rows + 2 * length * first.step + length**2 * bend
         # Towards 0, but never there: EM could not return from it.
-        leap = em_round(_shares(np.maximum(ahead, 0.1 * second.after)))
+        leap = em_round(shares(np.maximum(ahead, 0.1 * second.after)))
         won = leap.objective >= second.objective - slack
         reach = max(reach, 4 * length) if won else max(length / 4, 1.0)
         first = leap if won else em_round(second.after)
@@ -333,7 +329,7 @@ def draw_rows(
     draws, mean, rows, pooled_prior = np.empty((number, *counts.shape)), np.zeros_like(filled.rows), filled.rows, None
     learns = len(filled.pooled_prior.strength) > 1  # a strength that is not given has a grid
     # The weakest prior: one observation over the transitions that the maximum has.
-    weakest = _shares((filled.rows > CLOSE).astype(np.float64))
+    weakest = shares((filled.rows > CLOSE).astype(np.float64))
     sweeps = BURN_IN + THINNING * number
     for sweep in range(sweeps):
         moves = counts + missed.drawn(rows, rng)
@@ -345,7 +341,7 @@ def draw_rows(
         draw, odd = divmod(sweep - BURN_IN, THINNING)
         if draw >= 0:
             # Every sweep counts for the mean: the conditional mean has less variance than a draw.
-            mean += _shares(total)
+            mean += shares(total)
         if draw >= 0 and odd == THINNING - 1:
             draws[draw] = rows
         if progress is not None and sweep % 50 == 0:

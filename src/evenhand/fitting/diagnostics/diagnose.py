@@ -61,14 +61,13 @@ class SparseRows:
     @property
     def words(self) -> str:
         """A sentence."""
-        never = sum(not row.visits for row in self.rows)
-        nowhere = sum(not row.visits and not row.elsewhere for row in self.rows)
         if not self.rows:
             return f"every row was seen {FEW} times or more"
-        said = f"{len(self.rows):,} of {counted(self.total, 'row')} were seen fewer than {FEW} times"
-        if never:
-            said += f", {never:,} never" + (f" ({nowhere:,} in no type)" if nowhere and nowhere < never else "")
-        return f"{said}; their probabilities are wide guesses"
+        never = sum(not row.visits for row in self.rows)
+        nowhere = sum(not row.visits and not row.elsewhere for row in self.rows)
+        few = f"{len(self.rows):,} of {counted(self.total, 'row')} were seen fewer than {FEW} times"
+        none = f", {never:,} never{f' ({nowhere:,} in no type)' if 0 < nowhere < never else ''}" if never else ""
+        return f"{few}{none}; their probabilities are wide guesses"
 
 
 def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], ...]) -> SparseRows:
