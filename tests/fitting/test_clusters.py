@@ -139,7 +139,7 @@ def test_one_type_is_one_type(seed):
     assert found.number == 1 and found.names == ("all",) and not found.notes
 
 
-def test_single_moves_tell_no_types_apart_and_that_is_said():
+def test_single_moves_do_not_identify_types_and_a_note_says_so():
     log, _ = simulated(APART, [0.5, 0.5], 200, 2, np.random.default_rng(6))
     found = find_clusters(log)
     assert found.number == 1 and not found.tried

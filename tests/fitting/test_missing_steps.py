@@ -194,7 +194,7 @@ EVERY = np.ones((3, 2, 3), dtype=bool)
 
 
 @pytest.mark.slow
-def test_intervals_cover_as_they_say():
+def test_intervals_have_their_coverage():
     """Two hundred independent replications, a type each: truths are drawn from the prior, so that 0.9 means 0.9."""
     rng = np.random.default_rng(8)
     truth = rng.dirichlet(np.full(3, 2.0), size=(200, 3, 2))

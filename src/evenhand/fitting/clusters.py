@@ -347,7 +347,7 @@ class Clusters(Shown):
     """Schwarz's criterion on all arms; smaller is better."""
 
     identifies_effects: bool
-    """Whether enough arms had several actions for the rows of actions to be matched to one type."""
+    """True if enough arms had several actions for the rows of actions to be matched to one type."""
 
     @property
     def reasons(self) -> dict[str, str]:

@@ -95,7 +95,7 @@ class Log:
     """(row,) number of the row in the source, from 0."""
 
     regular: bool = True
-    """Whether all times of an arm are whole steps apart."""
+    """True if all times of an arm are whole steps apart."""
 
     step: float = 1.0
     """Length of a step of the model, in `unit`."""
@@ -122,13 +122,13 @@ class Log:
     """(arm,) whether it dropped out; None if all arms are active."""
 
     is_ordered: bool = True
-    """Whether the order of the states is meaningful: numbers, bins, or a given order."""
+    """True if the order of the states is meaningful: numbers, bins, or a given order."""
 
     notes: tuple[str, ...] = ()
     """Decisions and oddities of reading."""
 
     by_line: bool = False
-    """Whether rows are lines of a text file."""
+    """True if rows are lines of a text file."""
 
     def faults(self, title: str) -> RowFaults:
         """Collector of the faults of its rows.

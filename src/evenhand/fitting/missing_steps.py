@@ -19,8 +19,8 @@ leaps ahead by the step r and its change v (SQUAREM: Varadhan and Roland 2008),
 
     rows + 2 a r + a^2 v,    a = max(1, |r| / |v|)
 
-and back again where likelihood and prior are lost by it, to leap less far the next time. What is leaned on (`pooling`)
-is learned from moves of one step: expected moves look more alike than moves do, and would feed on themselves.
+and back again where likelihood and prior are lost by it, to leap less far the next time. The pooled prior
+is estimated from moves of one step: expected moves are more alike than moves, and would reinforce themselves.
 
 The posterior is drawn by data augmentation (Tanner and Wong 1987), from where EM arrived: given rows, paths through the
 gaps are drawn, many arms at once. Of stretches of k steps from i to s' it is drawn where they are halfway, and of both

@@ -49,7 +49,7 @@ class SourceTable:
     """Name of the source in messages."""
 
     by_line: bool = False
-    """Whether rows are lines of a text file, below one line of names."""
+    """True if rows are lines of a text file, below one line of names."""
 
     def faults(self) -> "RowFaults":
         """Collector of the faults of its rows."""
@@ -149,14 +149,12 @@ def read_table(
 def _parse(data: bytes, name: str, kind: str) -> "polars.DataFrame":
     import polars
 
+    if kind == "csv":
+        return _parse_csv(data, name)
     try:
-        if kind == "csv":
-            return _parse_csv(data, name)
         if kind == "parquet":
             return polars.read_parquet(io.BytesIO(data))
         found = json.loads(data) if kind == "json" else tomllib.loads(data.decode())
-    except TableError:
-        raise
     except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
         raise TableError([Fault("", f"is not {kind.upper()}: {error}")], name) from None
     if kind == "toml" and len(found) == 1:
@@ -175,12 +173,12 @@ def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
     raise_faults([Fault("", f"there are several columns {column}") for column in twice], name)
     try:
         return polars.read_csv(data, separator=separator, infer_schema=False, new_columns=names)
-    except polars.exceptions.PolarsError:
+    except Exception as error:  # noqa: BLE001  # polars raises errors of many kinds
         try:
             text_table.read_table(io.BytesIO(data), "csv")  # reports the lines at fault, which polars does not
-        except TableError as error:
-            raise TableError(error.faults, name) from None
-        raise
+        except TableError as found:
+            raise TableError(found.faults, name) from None
+        raise TableError([Fault("", f"is not CSV: {error}")], name) from None
 
 
 def _as_frame(source: Any, name: str) -> "polars.DataFrame":
@@ -199,12 +197,9 @@ def _as_frame(source: Any, name: str) -> "polars.DataFrame":
 
         frame = narwhals.from_native(source, pass_through=True)
         if frame is source:
-            expected = "a list of rows, columns by name, a file name, or a frame of pandas, polars or pyarrow"
-            raise TableError([Fault("", f"expected {expected}, got {type(source).__name__}")], name)
+            raise TypeError(f"expected rows, columns, a file or a frame (pandas, polars, pyarrow), got {type(source)}")
         frame = frame.collect() if isinstance(frame, narwhals.LazyFrame) else frame
         return polars.DataFrame([_native_series(series) for series in frame.iter_columns()])
-    except TableError:
-        raise
     except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
         raise TableError([Fault("", f"cannot be read as a table: {error}")], name) from None
 

@@ -68,7 +68,7 @@ class Step(NamedTuple):
     """Its number of ticks."""
 
     regular: bool
-    """Whether all pauses are whole steps."""
+    """True if all pauses are whole steps."""
 
     unit: str
     """Unit it is reported in."""

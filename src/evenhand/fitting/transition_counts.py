@@ -40,7 +40,7 @@ class Moves:
     """Moves over several steps, or over irregular times."""
 
     carry_action: bool = False
-    """Whether an action goes on through missing steps; else they are idle."""
+    """True if an action goes on through missing steps; else they are idle."""
 
     @property
     def pairs(self) -> Ints:

@@ -58,7 +58,7 @@ def test_types_that_were_found_in_the_records_are_not_tested_on_them(wear: Log) 
     assert found.left_out["types"] == "found in these records"
 
 
-def test_irregular_times_one_type_and_no_action_are_said() -> None:
+def test_irregular_times_one_type_and_no_action_are_reported() -> None:
     log = replace(simulated(WEAR, 20, 6, 0), regular=False, actions=("wait",))
     moves = counted_moves(log)
     rows = Rows(moves.counts[:, :, :1] + 0.3)
@@ -95,7 +95,7 @@ def test_gaps_count_as_visits_and_thin_rows_are_listed() -> None:
     assert mentions("10 times")(found.thin_rows.words)
 
 
-def test_a_log_without_any_move_is_still_told() -> None:
+def test_a_log_without_moves_has_diagnostics() -> None:
     log = simulated(np.stack([WEAR, WEAR]), 4, 1, 0, types=("a", "b"))
     found = diagnosed(log)
     assert found.thin_rows.total == 12

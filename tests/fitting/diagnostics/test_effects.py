@@ -44,7 +44,7 @@ def test_gains_have_the_mean_and_spread_of_their_rows() -> None:
     assert overall.gain[0] == pytest.approx(np.dot(weights, [effect.gain[0] for effect in found.each]) / weights.sum())
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+def test_intervals_of_effects_have_their_coverage() -> None:
     truth = (WEAR[:, 1] - WEAR[:, 0]) @ WORTH[0]
     inside = [
         effect.gain[1] <= truth[NAMES[1].index(effect.state)] <= effect.gain[2]
@@ -54,7 +54,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert 0.9 < np.mean(inside) < 0.99
 
 
-def test_it_is_said_in_rewards_or_in_places() -> None:
+def test_effects_are_in_rewards_or_in_places() -> None:
     _, found = judged()
     poor = next(effect for effect in found.each if effect.state == "poor")
     assert poor.to == "good"
@@ -73,7 +73,7 @@ def test_it_is_said_in_rewards_or_in_places() -> None:
     assert without.overall[0].words.startswith("serve, where it was given, changes this: ")
 
 
-def test_an_action_that_does_nothing_is_not_said_to_help() -> None:
+def test_an_action_without_effect_is_not_reported_to_help() -> None:
     idle = WEAR[:, [0, 0]]
     log = simulated(idle, 200, 10, 5, by_chance(0.5))
     counts = counted_moves(log).counts
@@ -82,7 +82,7 @@ def test_an_action_that_does_nothing_is_not_said_to_help() -> None:
     assert mentions(0, "3 intervals", "leave 0", "anything 1", 20)(found.words)
 
 
-def test_pairs_that_were_not_seen_are_left_out_and_told() -> None:
+def test_unobserved_pairs_are_left_out_and_reported() -> None:
     log = simulated(WEAR, 50, 10, 0, by_chance(0.3))
     counts = counted_moves(log).counts
     counts[0, 2, 0] = 0

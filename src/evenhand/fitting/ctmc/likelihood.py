@@ -109,26 +109,26 @@ class Panel:
             rates: (type, action, state, next_state) of jumps; 0 on the diagonal.
         """
         flat = rates.reshape(-1, self.num_states, self.num_states)
-        laws = self.between(rates)
+        paths = self.between(rates)
         entered, plain = self.entered, ~self.entered
         # (kind, state) where the action leads, and from where the idle time leads to the end.
-        before = laws.values[self.first, self.state]
-        after = laws.values[self.second, :, self.next_state]
+        before = paths.values[self.first, self.state]
+        after = paths.values[self.second, :, self.next_state]
         # A state that is entered has a density in place of a probability: the rates into it, except from itself.
         elsewhere = 1.0 - np.eye(self.num_states)[self.next_state[entered]]
         into = flat[self._last[entered], :, self.next_state[entered]] * elsewhere
-        after[entered] = np.einsum("ekm,em->ek", laws.values[self.second[entered]], into)
+        after[entered] = np.einsum("ekm,em->ek", paths.values[self.second[entered]], into)
         seen = np.maximum((before * after).sum(axis=1), TINY)
         values = np.bincount(self.type, self.number * np.log(seen), self.num_types).astype(np.float64)
         # P is linear in the row of the first exponential, and in the column of the second, or in all of it if a state
         # is entered; d log P / d P is 1 / P for each move of a kind.
         weight = (self.number / seen)[:, None]
-        weights, to_end = np.zeros_like(laws.values), weight * before
+        weights, to_end = np.zeros_like(paths.values), weight * before
         np.add.at(weights, (self.first, self.state), weight * after)
         np.add.at(weights.swapaxes(1, 2), (self.second[plain], self.next_state[plain]), to_end[plain])
         np.add.at(weights, self.second[entered], to_end[entered][:, :, None] * into[:, None, :])
-        slopes = laws.adjoint(weights) * self.unrecorded
-        by_rate = np.einsum("ekm,ek->em", laws.values[self.second[entered]], to_end[entered])
+        slopes = paths.adjoint(weights) * self.unrecorded
+        by_rate = np.einsum("ekm,ek->em", paths.values[self.second[entered]], to_end[entered])
         np.add.at(slopes.swapaxes(1, 2), (self._last[entered], self.next_state[entered]), by_rate * elsewhere)
         times = np.broadcast_to(np.diagonal(slopes, axis1=1, axis2=2)[..., None], slopes.shape)
         jumps, times = (part.reshape(rates.shape) for part in (flat * slopes, times))

@@ -12,7 +12,7 @@ UNKNOWN = -1
 """The code of a state before that was not recorded."""
 
 NEARLY = 1e-6
-"""How far two times may be from one step apart and still be so: times are read from texts."""
+"""Tolerance of a pause of one step: times are read from texts."""
 
 
 @dataclass(frozen=True, eq=False)
