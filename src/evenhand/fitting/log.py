@@ -36,10 +36,10 @@ from scipy.special import bdtr
 
 from evenhand.checks import check_memory
 from evenhand.display import counted
-from evenhand.errors import InvalidInputError, UnknownNameError, nearest
-from evenhand.fitting.columns import Bins, Coded, LogFaults, code_names, cut, natural_order, read_floats
+from evenhand.errors import InvalidInputError, UnknownNameError
+from evenhand.fitting import table_reader
 from evenhand.fitting.options import Layout, LogOptions, read_options
-from evenhand.fitting.table_reader import read_table, row_names
+from evenhand.fitting.table_reader import Coded, RowFaults, code_names, read_floats, read_table
 from evenhand.fitting.times import find_step, read_times
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
@@ -95,7 +95,7 @@ class Log:
     """(row,) number of the row in the source, from 0."""
 
     regular: bool = True
-    """Whether all times of an arm are whole steps apart."""
+    """True if all times of an arm are whole steps apart."""
 
     step: float = 1.0
     """Length of a step of the model, in `unit`."""
@@ -122,21 +122,21 @@ class Log:
     """(arm,) whether it dropped out; None if all arms are active."""
 
     is_ordered: bool = True
-    """Whether the order of the states is meaningful: numbers, bins, or a given order."""
+    """True if the order of the states is meaningful: numbers, bins, or a given order."""
 
     notes: tuple[str, ...] = ()
     """Decisions and oddities of reading."""
 
     by_line: bool = False
-    """Whether rows are lines of a text file."""
+    """True if rows are lines of a text file."""
 
-    def row_names(self, rows: Sequence[int]) -> list[str]:
-        """`line 4` of a text file, `row 3` of any other source.
+    def faults(self, title: str) -> RowFaults:
+        """Collector of the faults of its rows.
 
         Args:
-            rows: numbers in the source, from 0, in any order.
+            title: name of the records in messages.
         """
-        return row_names(rows, self.by_line)
+        return RowFaults(self.row, self.by_line, title)
 
     def pair_name(self, kind: int, state: int, action: int) -> str:
         """`type "Ford", state "poor", action "overhaul"`, without the type if there is only one.
@@ -180,10 +180,14 @@ class Log:
         return len(self.arms)
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of types, states and actions."""
+        return len(self.types), len(self.states), len(self.actions)
+
+    @property
     def is_last(self) -> Bools:
         """(row,) whether it is the last of its arm."""
-        last: Bools = np.append(self.arm[1:] != self.arm[:-1], True)
-        return last
+        return np.append(self.arm[1:] != self.arm[:-1], True)[: len(self.arm)]
 
     @property
     def ends(self) -> Floats:
@@ -199,12 +203,7 @@ class Log:
 
 def read_log(
     source: Any,
-    *,
-    arm: str,
-    time: str,
-    state: str,
-    action: str,
-    type: str | None = None,
+    columns: Mapping[str, str | None],
     records: LogOptions | Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Log:
@@ -212,11 +211,7 @@ def read_log(
 
     Args:
         source: a file name, a binary stream, a frame (pandas, polars, pyarrow), a list of rows, or columns.
-        arm: column of arm names.
-        time: column of times: integers, numbers, dates, moments, months (2026-05) or weeks (2026-W05).
-        state: column of states.
-        action: column of actions; it may be missing in the last row of an arm.
-        type: column of types; all arms are of one type by default.
+        columns: names of the columns `arm`, `time`, `state` and `action`, and perhaps `type`, as in `fit`.
         records: further columns and options, or a mapping of some of them.
         progress: function of the current task and its completed share.
 
@@ -227,13 +222,11 @@ def read_log(
     report: Progress = progress or (lambda doing, share: None)
     options = read_options(LogOptions, records, "records")
     resources = (options.used,) if isinstance(options.used, str) else tuple(options.used or ())
-    roles = {"arm": arm, "time": time, "state": state, "action": action, "type": type}
-    roles |= {"reward": options.reward, "group": options.group}
-    columns = {role: column for role, column in roles.items() if column is not None}
-    columns |= {f"used {number}": column for number, column in enumerate(resources)}
+    roles = {**columns, "reward": options.reward, "group": options.group}
+    roles |= {f"used {number}": column for number, column in enumerate(resources)}
     report("reading records", 0.0)
-    table = read_table(source, columns, options.format)
-    frame, faults, notes = table.frame, LogFaults(table), []
+    table = read_table(source, {role: name for role, name in roles.items() if name is not None}, options.format)
+    frame, faults = table.frame, table.faults()
     if not len(frame):
         faults.add("there are no rows in it")
         faults.raise_if_any()
@@ -241,58 +234,52 @@ def read_log(
     arms = code_names(frame["arm"])
     faults.flag(arms.codes < 0, "has no arm")
     times = read_times(frame["time"], faults)
-    coded_states, is_ordered = _read_states(frame["state"], options.bins, options.states, faults)
+    states, is_ordered = _read_states(frame["state"], options, faults)
     types = Coded(("all",), np.zeros(len(frame), dtype=np.int32))
-    if type is not None:
-        types = code_names(frame["type"])
+    if columns.get("type") is not None:
+        types = code_names(frame["type"]).sorted()
         faults.flag(types.codes < 0, "has no type")
-        types = types.in_order_of(natural_order(types.names))
-    amounts = None
-    if resources:
-        used = [read_floats(frame[f"used {number}"], name, faults) for number, name in enumerate(resources)]
-        amounts = np.stack(used, axis=1)
-        for number, name in enumerate(resources):
-            faults.flag(amounts[:, number] < 0, f"{name} is negative")
     rewards = None if options.reward is None else read_floats(frame["reward"], "reward", faults)
+    amounts = np.zeros((len(frame), len(resources)))
+    for number, name in enumerate(resources):
+        amounts[:, number] = read_floats(frame[f"used {number}"], name, faults)
+        faults.flag(amounts[:, number] < 0, f"{name} is negative")
     report("sorting rows", 0.6)
-    order, late = _sorted(np.flatnonzero((arms.codes >= 0) & times.known), arms.codes, times.ticks)
-    if late:
-        notes.append(f"{counted(late, 'row')} came before an earlier one of the same arm; rows were sorted")
+    order = _sorted(np.flatnonzero((arms.codes >= 0) & times.known), arms.codes, times.ticks)
     arm_codes, ticks = arms.codes[order], times.ticks[order]
     same: Bools = arm_codes[1:] == arm_codes[:-1]
     starts = np.append(True, ~same)[: len(order)]
     last = order[np.append(~same, True)[: len(order)]]
     _check_arms(faults, arms, types, order, starts, np.diff(ticks), frame["time"])
+    notes = []
+    if single := int((np.bincount(arm_codes, minlength=len(arms.names)) == 1).sum()):
+        notes.append(f"{counted(single, 'arm')} of one row: their states are known, not their transitions")
+    actions = _read_actions(frame["action"], options, amounts, np.setdiff1d(order, last), faults, notes)
+    if late := int((same & (np.diff(order) < 0)).sum()):
+        notes.append(f"{counted(late, 'row')} came before an earlier one of the same arm; rows were sorted")
     groups = None
     if options.group is not None:
         groups = _read_groups(frame["group"], order, same, last, faults, notes)
-    actions, action_note = _read_actions(frame["action"], options, amounts, np.setdiff1d(order, last), faults)
     faults.raise_if_any()
     report("finding the step", 0.85)
     pace = find_step(times.kind, np.diff(ticks)[same], options.step)
-    single = int((np.bincount(arm_codes, minlength=len(arms.names)) == 1).sum())
-    notes = [
-        f"a step is {pace}" if pace.regular else f"times are irregular, and cut to steps of {pace}",
-        *([f"{counted(single, 'arm')} of one row: their states are known, not their transitions"] if single else []),
-        *([action_note] if action_note else []),
-        *notes,
-    ]
+    notes.insert(0, f"a step is {pace}" if pace.regular else f"times are irregular, and cut to steps of {pace}")
     return Log(
         arms=arms.names,
         types=types.names,
-        states=coded_states.names,
+        states=states.names,
         actions=actions.names,
         type_of=types.codes[order][starts],
         arm=arm_codes,
         time=(ticks - ticks.min()) / (pace.ticks if pace.regular else pace.per_unit),
-        state=coded_states.codes[order],
+        state=states.codes[order],
         action=actions.codes[order],  # a missing name is coded as NOTHING is
         row=faults.rows[order],
         regular=pace.regular,
         step=pace.ticks / pace.per_unit,
         unit=pace.unit,
         reward=None if rewards is None else rewards[order],
-        used=None if amounts is None else amounts[order],
+        used=amounts[order] if resources else None,
         resources=resources,
         groups=() if groups is None else groups.names,
         group_of=None if groups is None else groups.codes[last],
@@ -305,87 +292,69 @@ def read_log(
 # Columns
 
 
-def _read_states(
-    column: Any, bins: Bins | None, given: str | Sequence[str] | None, faults: LogFaults
-) -> tuple[Coded, bool]:
+def _read_states(column: Any, options: LogOptions, faults: RowFaults) -> tuple[Coded, bool]:
     """States, and whether their order is meaningful."""
     import polars
 
-    if bins is not None:
-        if given is not None:
+    if options.bins is not None:
+        if options.states is not None:
             raise InvalidInputError("states: bins are ordered by themselves; give either states or bins")
-        return cut(read_floats(column, "state", faults, needed=True), bins), True
+        return table_reader.cut(read_floats(column, "state", faults, needed=True), options.bins), True
     coded = code_names(column)
     faults.flag(coded.codes < 0, "has no state")
-    if given is not None:
-        return _among("state", coded, given, faults), True
+    if options.states is not None:
+        return _among("state", coded, options.states, faults), True
     if len(coded.names) > MOST_STATES:
         faults.add(f"there are {len(coded.names):,} states; cut measurements into fewer by bins")
     # Enum of polars, ordered categorical of pandas.
     categories = column.dtype.categories.to_list() if isinstance(column.dtype, polars.Enum) else []
-    order = [name for name in categories if name in set(coded.names)] or natural_order(coded.names)
+    order = [name for name in categories if name in set(coded.names)] or table_reader.natural_order(coded.names)
     is_ordered = bool(categories) or all(any(map(str.isdigit, name)) for name in coded.names)
     return coded.in_order_of(order), is_ordered
 
 
-def _among(kind: str, coded: Coded, given: str | Sequence[str], faults: LogFaults) -> Coded:
+def _among(kind: str, coded: Coded, given: str | Sequence[str], faults: RowFaults) -> Coded:
     """Names in the given order; rows with others are faults."""
     order = [name.strip() for name in (given.split(",") if isinstance(given, str) else map(str, given))]
     if len(set(order)) < len(order) or not all(order):
         raise InvalidInputError(f"{kind}s: expected different names, got {', '.join(order)}")
-    moved = coded.in_order_of(order)
-    unknown = (moved.codes < 0) & (coded.codes >= 0)
-    faults.flag(unknown, lambda place: _unknown(kind, coded.names[coded.codes[place]], order))
-    return moved
-
-
-def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
-    near = nearest(name, known)
-    hint = f" Did you mean {quoted(near)}?" if near else ""
-    return f"unknown {kind} {quoted(name)}.{hint} Known are {', '.join(known[:12])}{' ...' if len(known) > 12 else ''}"
+    return coded.among(order, kind, faults)
 
 
 def _read_actions(
-    column: Any, options: LogOptions, amounts: Floats | None, before_last: Ints, faults: LogFaults
-) -> tuple[Coded, str]:
-    """Actions, the idle one first, and how it was found."""
+    column: Any, options: LogOptions, amounts: Floats, before_last: Ints, faults: RowFaults, notes: list[str]
+) -> Coded:
+    """Actions, the idle one first; a note says how it was found."""
     coded, given, idle = code_names(column), options.actions, options.idle
     missing = before_last[coded.codes[before_last] < 0]
-    coded = coded.in_order_of(natural_order(coded.names)) if given is None else _among("action", coded, given, faults)
+    coded = coded.sorted() if given is None else _among("action", coded, given, faults)
     names = list(coded.names)
     if idle is not None and idle not in names and len(missing):
         coded = coded.in_order_of([idle, *names])
-        return Coded(coded.names, np.maximum(coded.codes, 0)), f"a missing action is the idle one, {idle}"
+        notes.append(f"a missing action is the idle one, {idle}")
+        return Coded(coded.names, np.maximum(coded.codes, 0))
     faults.flag(missing, "has no action; if nothing was done, give the idle action a name that no row has")
+    busy = set(coded.codes[(amounts > 0).any(axis=1)].tolist())
+    free = [name for number, name in enumerate(names) if number not in busy and amounts.size]
+    usual = [name for name in free or names if name.lower() in IDLE_NAMES]
+    chosen = idle or (free if len(free) == 1 else usual or [""])[0]
     if not names:
         faults.add("no row has an action")
-        return coded, ""
-    free: list[str] = []
-    if amounts is not None:
-        busy = set(coded.codes[(amounts > 0).any(axis=1)].tolist())
-        free = [name for number, name in enumerate(names) if number not in busy]
-    usual = [name for name in free or names if name.lower() in IDLE_NAMES]
-    if idle is not None:
-        chosen, note = idle, f"the idle action is {idle}"
-        if idle not in names:
-            faults.add(f"idle: {_unknown('action', idle, names)}")
-    elif len(free) == 1:
-        chosen, note = free[0], f"the idle action is {free[0]}, which uses nothing"
-    elif len(usual) == 1:
-        chosen, note = usual[0], f"the idle action is {usual[0]}, by its name"
-    else:
-        chosen, note = names[0], ""
+    elif idle is not None and idle not in names:
+        faults.add(f"idle: {table_reader.unknown_name('action', idle, names)}")
+    elif idle is None and len(free) != 1 and len(usual) != 1:
         faults.add(f"the idle action, which uses nothing, must be given; actions are {', '.join(names[:12])}")
-    return coded.in_order_of([chosen, *(name for name in names if name != chosen)]), note
+    why = "" if idle is not None else ", which uses nothing" if len(free) == 1 else ", by its name"
+    notes.append(f"the idle action is {chosen}{why}")
+    return coded.in_order_of([chosen, *(name for name in names if name != chosen)])
 
 
 # Arms
 
 
-def _read_groups(column: Any, order: Ints, same: Bools, last: Ints, faults: LogFaults, notes: list[str]) -> Coded:
+def _read_groups(column: Any, order: Ints, same: Bools, last: Ints, faults: RowFaults, notes: list[str]) -> Coded:
     """Groups, of which that of an arm's last row counts; a note counts arms that changed groups."""
-    groups = code_names(column)
-    groups = groups.in_order_of(natural_order(groups.names))
+    groups = code_names(column).sorted()
     faults.flag(last[groups.codes[last] < 0], "has no group, and is the last row of its arm")
     own = groups.codes[order]
     moved = same & (own[1:] != own[:-1]) & (own[1:] >= 0) & (own[:-1] >= 0)
@@ -394,42 +363,39 @@ def _read_groups(column: Any, order: Ints, same: Bools, last: Ints, faults: LogF
     return groups
 
 
-def _sorted(order: Ints, arm: Indices, ticks: Array) -> tuple[Ints, int]:
-    """Rows by arm, then by time, and how many came before an earlier one of their arm."""
+def _sorted(order: Ints, arm: Indices, ticks: Array) -> Ints:
+    """Rows by arm, then by time."""
     own, time = arm[order].astype(np.int64), ticks[order]
     step, pause = np.diff(own), np.diff(time)
     if (step >= 0).all() and (pause[step == 0] >= 0).all():
-        return order, 0
+        return order
     span = int(time.max()) - int(time.min()) + 1
     if time.dtype.kind == "i" and (int(own.max()) + 1) * span < 2**62:  # one key is sorted faster than two
-        order = order[np.argsort(own * span + (time - time.min()), kind="stable")]
-    else:
-        order = order[np.lexsort((time, own))]
-    return order, int(np.sum((np.diff(order) < 0) & (np.diff(arm[order]) == 0)))
+        return order[np.argsort(own * span + (time - time.min()), kind="stable")]
+    return order[np.lexsort((time, own))]
 
 
 def _check_arms(
-    faults: LogFaults, arms: Coded, types: Coded, order: Ints, starts: Bools, pauses: Array, times: Any
+    faults: RowFaults, arms: Coded, types: Coded, order: Ints, starts: Bools, pauses: Array, times: Any
 ) -> None:
     """Flag arms with two rows at one time, or of two types; and logs without any move."""
-    again = np.flatnonzero(~starts[1:] & (pauses == 0))
-    pairs = np.sort(np.stack([order[again], order[again + 1]]), axis=0)
-    first = dict(zip(pairs[1].tolist(), pairs[0].tolist(), strict=True))
+    previous, initial = np.zeros((2, len(arms.codes)), dtype=np.int64)
+    previous[order[1:]] = order[:-1]
+    initial[order] = types.codes[order][starts][np.cumsum(starts) - 1]
 
     def name(place: int) -> str:
         return f"arm {quoted(arms.names[arms.codes[place]])}"
 
-    faults.flag(pairs[1], lambda place: f"{name(place)} is also in {faults.name(first[place])} at time {times[place]}")
-    codes = types.codes[order]
-    initial = codes[starts][np.cumsum(starts) - 1]
-    other = np.flatnonzero((codes != initial) & (codes >= 0) & (initial >= 0))
-    before = dict(zip(order[other].tolist(), initial[other].tolist(), strict=True))
+    def again(place: int) -> str:
+        return f"{name(place)} is also in {faults.name(previous[place])} at time {times[place]}"
 
     def two_types(place: int) -> str:
-        own, was = (quoted(types.names[code]) for code in (types.codes[place], before[place]))
+        own, was = (quoted(types.names[code]) for code in (types.codes[place], initial[place]))
         return f"{name(place)} is of type {own}, and was of type {was}"
 
-    faults.flag(order[other], two_types)
+    faults.flag(order[1:][~starts[1:] & (pauses == 0)], again)
+    codes, first = types.codes[order], initial[order]
+    faults.flag(order[(codes != first) & (codes >= 0) & (first >= 0)], two_types)
     if starts.all() and len(order):
         faults.add("no arm has two rows, so no transition can be counted")
 
@@ -469,12 +435,11 @@ def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
         shares = np.bincount(np.concatenate([before, after])) / max(2 * number, 1)
         chance = float((shares**2).sum())
         if repeated < RARE * number * chance and bdtr(repeated, number, chance) < SURPRISE:
-            raise InvalidInputError(
-                f"rows look like changes: {repeated:,} of {number:,} pairs of rows repeat a state, and states at "
-                f'chosen times would in about {number * chance:,.0f} or more. Say what a row is: layout="events" (a '
-                'change; the state stays until the next row), or layout="snapshots" (the state at a chosen time)',
-                code="unclear-layout",
-            )
+            seen = f"{repeated:,} of {number:,} pairs of rows repeat a state"
+            usual = f"states at chosen times would in about {number * chance:,.0f} or more"
+            layouts = 'layout="events" (a change; the state stays until the next row), or layout="snapshots"'
+            message = f"rows look like changes: {seen}, and {usual}. Say what a row is: {layouts}"
+            raise InvalidInputError(message, code="unclear-layout")
 
 
 def _filled(log: Log, carry_action: bool) -> Log:
@@ -485,13 +450,7 @@ def _filled(log: Log, carry_action: bool) -> Log:
     source = np.repeat(np.arange(len(steps)), steps)
     later = np.arange(len(source)) - np.repeat(np.cumsum(steps) - steps, steps)
     own: Bools = later == 0
-
-    def recorded(column: Floats | None) -> Floats | None:
-        """A column with NaN in the rows that nothing was recorded in."""
-        if column is None:
-            return None
-        return np.where(own.reshape(-1, *[1] * (column.ndim - 1)), column[source], np.nan)
-
+    recorded = np.where(own, 1.0, np.nan)  # nothing was recorded in the new rows
     return replace(
         log,
         arm=log.arm[source],
@@ -499,6 +458,6 @@ def _filled(log: Log, carry_action: bool) -> Log:
         state=log.state[source],
         action=log.action[source] if carry_action else np.where(own, log.action[source], 0).astype(np.int32),
         row=log.row[source],
-        reward=recorded(log.reward),
-        used=recorded(log.used),
+        reward=None if log.reward is None else log.reward[source] * recorded,
+        used=None if log.used is None else log.used[source] * recorded[:, None],
     )

@@ -33,7 +33,7 @@ equal-tailed intervals, and draws. Draw number i depends on the seed and on i al
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -45,55 +45,22 @@ if TYPE_CHECKING:
     from evenhand.fitting.hierarchical_dirichlet import PooledPrior
 
 
-class Posterior(Protocol):
-    """A distribution over (type, state, action, next_state) transitions."""
+Posterior: TypeAlias = "Dirichlet | Pooled | Drawn"
+"""A distribution over (type, state, action, next_state) transitions.
 
-    @property
-    def mean(self) -> Floats:
-        """(type, state, action, next_state) transitions of the model."""
-        ...
-
-    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Equal-tailed credible intervals of each entry: lower and upper ends, shaped as `mean`.
-
-        Args:
-            level: between 0 and 1.
-        """
-        ...
-
-    def one(self, seed: int, number: int) -> Floats:
-        """(type, state, action, next_state) one draw.
-
-        Args:
-            seed: of all draws.
-            number: of the draw, from 0.
-        """
-        ...
-
-    def draw(self, num_draws: int, rng: Rng = 0) -> Floats:
-        """(draw, type, state, action, next_state) transitions; the first draws do not depend on their number.
-
-        Args:
-            num_draws: number of draws.
-            rng: a seed, or a generator.
-        """
-        ...
-
-    def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Posterior":
-        """The same with stated rows.
-
-        Args:
-            rows: (type, state, action, next_state) probabilities, read where `known`.
-            known: (type, state, action) certain rows.
-            like: (type, state, action) action whose row in the same state it copies in every draw; its own by default.
-        """
-        ...
+    mean                          transitions of the model; NaN in unknown rows
+    interval(level)               lower and upper ends of equal-tailed credible intervals, shaped as `mean`
+    one(seed, number)             draw of that number, from 0
+    draw(num_draws, rng)          (draw, ...) the first draws
+    settled(rows, known, like)    the same with stated rows: (type, state, action) mask of certain rows, and the action
+                                  whose row in the same state is copied in every draw; its own by default
+"""
 
 
 class _Drawable:
     """Draws of a posterior, one by one."""
 
-    def draw(self: Posterior, num_draws: int, rng: Rng = 0) -> Floats:
+    def draw(self: Any, num_draws: int, rng: Rng = 0) -> Floats:
         """(draw, type, state, action, next_state) transitions; the first draws do not depend on their number."""
         number, seed = check_positive_int(num_draws, "num_draws"), as_seed(rng)
         shape = self.mean.shape
@@ -121,7 +88,7 @@ class Dirichlet(_Drawable):
     @property
     def mean(self) -> Floats:
         """(type, state, action, next_state) transitions of the model."""
-        return self.copied(_shares(self.concentration))
+        return self.copied(shares(self.concentration))
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Equal-tailed credible intervals of each entry, by its Beta distribution.
@@ -134,10 +101,9 @@ class Dirichlet(_Drawable):
         own = self.concentration
         rest = own.sum(axis=-1, keepdims=True) - own
         some = own > 0
-        alone = ~some | (
-            some.sum(axis=-1, keepdims=True) == 1
-        )  # a row's only entry is 1, also if rounding leaves a rest
-        mean = _shares(own)
+        # A row's only entry is 1, also if rounding leaves a rest.
+        alone = ~some | (some.sum(axis=-1, keepdims=True) == 1)
+        mean = shares(own)
         if self.known is not None:
             alone = alone | self.known[..., None]
         safe_own, safe_rest = np.where(alone, 1.0, own), np.where(alone, 1.0, rest)
@@ -152,7 +118,7 @@ class Dirichlet(_Drawable):
             drawn = np.exp(logs - logs.max(axis=-1, keepdims=True))
         drawn /= drawn.sum(axis=-1, keepdims=True)
         if self.known is not None:
-            drawn = np.where(self.known[..., None], _shares(self.concentration), drawn)
+            drawn = np.where(self.known[..., None], shares(self.concentration), drawn)
         return self.copied(drawn)
 
     def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Dirichlet":
@@ -167,7 +133,7 @@ class Dirichlet(_Drawable):
         Args:
             rows: (type, state, action, next_state) values per transition.
         """
-        return rows if self.like is None else np.take_along_axis(rows, self.like[..., None].astype(np.intp), axis=2)
+        return _copied(rows, self.like)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,15 +167,15 @@ class Drawn(_Drawable):
 
     def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Drawn":
         """The same with stated rows: see `Posterior`."""
-
-        def stated(own: Floats) -> Floats:
-            own = np.where(known[..., None], rows, own)
-            return own if like is None else np.take_along_axis(own, like[..., None].astype(np.intp), axis=2)
-
-        return Drawn(stated(self.mean), np.stack([stated(draw) for draw in self.draws]))
+        mean, *draws = (_copied(np.where(known[..., None], rows, own), like) for own in (self.mean, *self.draws))
+        return Drawn(mean, np.stack(draws))
 
 
-def _shares(concentration: Floats) -> Floats:
+def _copied(rows: Floats, like: Indices | None) -> Floats:
+    return rows if like is None else np.take_along_axis(rows, like[..., None].astype(np.intp), axis=2)
+
+
+def shares(concentration: Floats) -> Floats:
     """Rows normalised to 1; NaN for rows of zeros."""
     with np.errstate(invalid="ignore"):
         return np.asarray(concentration / concentration.sum(axis=-1, keepdims=True))

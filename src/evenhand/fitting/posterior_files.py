@@ -146,8 +146,6 @@ def _arrays_of(posterior: Posterior) -> dict[str, Array]:
     if isinstance(posterior, Drawn):
         return {"mean": posterior.mean, "draws": posterior.draws}
     rows = posterior.rows if isinstance(posterior, Pooled) else posterior
-    if not isinstance(rows, Dirichlet):
-        raise InvalidInputError(f"a posterior of type {type(posterior).__name__} cannot be saved")
     arrays = {"concentration": rows.concentration, "known": rows.known, "like": rows.like}
     if isinstance(posterior, Pooled):
         arrays |= {"leans": posterior.leans, "counts": posterior.counts, **vars(posterior.prior)}
@@ -181,27 +179,28 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
 
 def _read(archive: zipfile.ZipFile) -> Named:
     faults, arrays = Faults(), {}
-    members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-    size = sum(member.file_size for member in members.values())
+    size = sum(member.file_size for member in archive.infolist())
     check_memory(ARRAY_OVERHEAD * size, "to read this posterior", "Fit with fewer draws.")
-    for key, member in members.items():
-        if key not in AXES:
+    for member in archive.infolist():
+        key = member.filename.removesuffix(".npy")
+        if key not in AXES or key in arrays:
             faults.add(key[:60], "unknown array")
         elif (array := read_member(archive, member, key, _header_fault, faults)) is not None:
             arrays[key] = array
     faults.raise_if_any()
     head = {key: arrays.pop(key).item() if key in arrays else None for key in ("format", "schema", "names")}
-    if str(head["format"]) != FORMAT or len(members) < len(archive.infolist()):
+    given = set(arrays) if "draws" in arrays else set(arrays) - {"known", "like"}
+    if str(head["format"]) != FORMAT:
         faults.add("format", f"not a posterior of evenhand. {HOW_TO_FIT}")
     elif head["schema"] != SCHEMA:
         faults.add("schema", f"is {head['schema'] or 'missing'}; {SCHEMA} is read here")
-    given = set(arrays) if "draws" in arrays else set(arrays) - {"known", "like"}
-    if given not in ({"mean", "draws"}, {"concentration"}, {"concentration", *POOLED}):
+    elif given not in ({"mean", "draws"}, {"concentration"}, {"concentration", *POOLED}):
         expected = f"concentration, concentration with {', '.join(POOLED)}, or mean with draws"
         faults.add("", f"has the arrays {', '.join(sorted(arrays))}; expected {expected}")
     faults.raise_if_any()
     names = json.loads(head["names"] or "null")
-    if not isinstance(names, dict) or set(names) != set(NAMES) or not all(map(_are_names, names.values())):
+    lists = names.values() if isinstance(names, dict) and set(names) == set(NAMES) else [None]
+    if not all(isinstance(one, list) and len(set(map(str, one))) == len(one) for one in lists):
         raise ModelError([Fault("names", f"expected lists of different names: {', '.join(NAMES)}")])
     floats = {key: np.ascontiguousarray(array, np.float64) for key, array in arrays.items() if array.dtype.kind == "f"}
     posterior: Posterior
@@ -214,14 +213,10 @@ def _read(archive: zipfile.ZipFile) -> Named:
         if "leans" in arrays:
             prior = PooledPrior(**{field.name: floats[field.name] for field in fields(PooledPrior)})
             posterior = Pooled(posterior, arrays["leans"], floats["counts"], prior)
-    named = Named(posterior, **{key: tuple(names[key]) for key in NAMES})
+    named = Named(posterior, **{key: tuple(map(str, names[key])) for key in NAMES})
     _check_arrays(named, _arrays_of(posterior), faults)
     faults.raise_if_any()
     return named
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
 def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
@@ -239,29 +234,23 @@ def _check_arrays(named: Named, arrays: dict[str, Array], faults: Faults) -> Non
         lengths = [sizes.setdefault(axis, length) for axis, length in zip(AXES[key], array.shape, strict=False)]
         if array.ndim != len(AXES[key]) or lengths != list(array.shape):
             faults.add(key, f"has the shape {array.shape}, which does not match its names or the other arrays")
-        elif array.dtype.kind == "f" and not ((array >= 0) & np.isfinite(array)).all() and key != "concentration":
+        elif array.dtype.kind == "f" and not ((array >= 0) & np.isfinite(array)).all():
             faults.add(key, "has entries that are negative, infinite or not a number")
         elif key in ("mean", "draws") and (np.abs(array.sum(axis=-1) - 1) > TOLERANCE).any():
             faults.add(key, "has rows that are not probabilities")
     if "like" in arrays and ((arrays["like"] < 0) | (arrays["like"] >= len(named.actions))).any():
         faults.add("like", "has indices of unknown actions")
-    if "concentration" in arrays and not faults:
-        rows = arrays["concentration"]
-        invalid = ~(((rows >= 0) & np.isfinite(rows)).all(axis=-1)) | np.isnan(named.posterior.mean).any(axis=-1)
-        if invalid.any():
-            t, s, a = np.argwhere(invalid)[0].tolist()
-            where = f"{named.types[t]}, {named.states[s]}, {named.actions[a]}"
-            faults.add("concentration", f"has invalid or unknown rows, the first of {where}")
+    if not faults and np.isnan(named.posterior.mean).any():
+        t, s, a = np.argwhere(np.isnan(named.posterior.mean).any(axis=-1))[0].tolist()
+        faults.add("", f"has unknown rows, the first of {named.types[t]}, {named.states[s]}, {named.actions[a]}")
     if isinstance(named.posterior, Pooled) and not faults:
-        pooled = named.posterior
-        if (np.abs(pooled.prior.weight.sum(axis=0) - 1) > TOLERANCE).any():
-            faults.add("weight", "has sums over its points that are not 1")
-        if ((pooled.counts.sum(axis=-1) == 0) & pooled.leans).any():
-            faults.add("leans", "has rows without counts of their own")
         # Draws and intervals follow from counts and prior: their mean must be the stored one.
+        pooled = named.posterior
         with np.errstate(all="ignore"):
             off = np.abs(pooled.prior.matched(pooled.counts).mean - replace(pooled.rows, like=None).mean)
-        if not (off[pooled.leans] <= TOLERANCE).all():
+        weighted = np.abs(pooled.prior.weight.sum(axis=0) - 1) <= TOLERANCE
+        valid = (off <= TOLERANCE).all(axis=-1) & (pooled.counts.sum(axis=-1) > 0) & weighted
+        if not valid[pooled.leans].all():
             faults.add("counts", "do not give the means of concentration under the prior")
 
 
@@ -293,20 +282,15 @@ def matched(named: Named, problem: CoupledMDP) -> Uncertain:
             found.append(np.array([theirs.index(label) for label in mine if label in theirs and kind >= 0], np.int64))
     faults.raise_if_any("posterior")
     uncertain = Uncertain(problem, named, np.array(kinds, dtype=np.int64), tuple(places[0]), tuple(places[1]))
-    # Only edited transitions differ from the mean.
+    # Only edited transitions differ from the mean; one per type is reported.
     mean, transitions = uncertain.placed(named.posterior.mean), problem.tables.transitions
-    reported: set[int] = set()
-    for block, s, a, j in np.argwhere(np.abs(mean - transitions) > TOLERANCE).tolist():
+    edited = np.argwhere(np.abs(mean - transitions) > TOLERANCE).tolist()
+    for block, s, a, j in {kinds[place[0]]: place for place in reversed(edited)}.values():
         name, own_states, own_actions = labels[block]
-        if kinds[block] not in reported:
-            reported.add(kinds[block])
-            faults.add(
-                f"type {quoted(name)}",
-                f"its transitions were edited after the fit: from {quoted(own_states[s])} under "
-                f"{quoted(own_actions[a])} to {quoted(own_states[j])} it is {plain(transitions[block, s, a, j])} in "
-                f"the model and {plain(mean[block, s, a, j])} in the posterior. Fit again, or rename the type to take "
-                "it as known",
-            )
+        move = f"from {quoted(own_states[s])} under {quoted(own_actions[a])} to {quoted(own_states[j])}"
+        values = f"{plain(transitions[block, s, a, j])} in the model and {plain(mean[block, s, a, j])} in the posterior"
+        hint = "Fit again, or rename the type to take it as known"
+        faults.add(f"type {quoted(name)}", f"its transitions were edited after the fit: {move} it is {values}. {hint}")
     faults.raise_if_any("posterior")
     return uncertain
 

@@ -7,7 +7,6 @@ A key that is absent, empty or * stands for every name. A statement with more ke
 many keys that overlap are a fault, as is an unknown name. All faults are reported with their rows.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,20 +15,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenhand.checks import LARGEST, Faults, plain
-from evenhand.errors import Fault, TableError, nearest, shortened
-from evenhand.fitting.columns import as_texts, not_a_number
+from evenhand.checks import LARGEST, Faults
+from evenhand.errors import Fault, TableError
 from evenhand.fitting.log import Log
-from evenhand.fitting.table_reader import read_table, row_names
-from evenhand.model.io.text_table import SHOWN_FAULTS
+from evenhand.fitting.table_reader import code_names, read_floats, read_table
+from evenhand.model.io.text_table import raise_faults
 from evenhand.model.places import quoted
 from evenhand.typing import Floats, Ints
 
 KEYS = ("type", "state", "action", "next_state")
 """Keys of a statement, in the order of the axes."""
 
-EVERY = ("", "*")
-"""Entries that stand for every name."""
+EVERY = "*"
+"""Entry that stands for every name, as an empty one does."""
 
 TERM = re.compile(r"\s*([^=].*?)\s*=\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?:,|$)", re.DOTALL)
 """A term of a text. Names may hold commas and signs of equality, so it ends with a number."""
@@ -44,11 +42,13 @@ class Statement(NamedTuple):
     cell: tuple[slice, ...]
     """(key,) the named place, or all, on each axis of `KEYS`."""
 
-    num_keys: int
-    """Number of names it gives."""
-
-    figures: tuple[float, ...]
+    figures: list[float]
     """Stated values."""
+
+    @property
+    def num_keys(self) -> int:
+        """Number of names it gives."""
+        return sum(part != slice(None) for part in self.cell)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class StatedTable:
                 if other >= 0 and rows[other].num_keys == one.num_keys:
                     faults.add(one.where, f"states the same as {rows[other].where}, with as many names")
             values[cell], by[cell] = one.figures, number
-        raise_faults(faults, self.source)
+        raise_faults(faults.found, self.source)
         return values
 
 
@@ -111,56 +111,38 @@ def read_statements(
         TableError: with every fault and its row.
     """
     table = read_table(source, name=label)
-    columns = {
-        name.strip(): as_texts(table.frame[name]).str.strip_chars().fill_null("").to_list()
-        for name in table.frame.columns[1:]
-    }
+    frame, columns, faults = table.frame, table.frame.columns[1:], table.faults()
     found = [name for name in columns if name not in KEYS and (figures is None or name in figures)]
-    faults = Faults()
     for column in required:
         if column not in columns:
-            faults.add("", f"missing column {column}; the columns are: {', '.join(columns) or 'none'}")
+            faults.add(f"missing column {column}; the columns are: {', '.join(columns) or 'none'}")
     if (len(found) != 1 and figures) or (figures is None and not found):
         expected = f"one column of {', '.join(figures)}" if figures else "one column per resource"
-        faults.add("", f"expected {expected} beside {', '.join(keys)}; the columns are: {', '.join(columns)}")
+        faults.add(f"expected {expected} beside {', '.join(keys)}; the columns are: {', '.join(columns)}")
     for column in columns:
         if column not in (*keys, *found):
-            faults.add("", f"unknown column {quoted(column)}; expected {', '.join([*keys, *(figures or ())])}")
-    if not len(table.frame):
-        faults.add("", "there are no rows in it")
-    raise_faults(faults, table.source)
-    known = dict(zip(KEYS, (log.types, log.states, log.actions, log.states), strict=True))
-    statements = []
-    for row, where in enumerate(row_names(table.frame["row"].to_list(), table.by_line)):
-        names = {key: columns[key][row] for key in KEYS if key in columns and columns[key][row] not in EVERY}
-        places = {key: _find(name, key, known[key], where, faults) for key, name in names.items()}
-        cell = tuple(slice(places[key], places[key] + 1) if key in places else slice(None) for key in KEYS)
-        if any(not columns[key][row] for key in required):
-            faults.add(where, f"{', '.join(required)} must be named")
-        values = tuple(_number(columns[column][row], f"{where}, {column}", faults) for column in found)
-        statements.append(Statement(where, cell, len(places), values))
-    raise_faults(faults, table.source)
+            faults.add(f"unknown column {quoted(column)}; expected {', '.join([*keys, *(figures or ())])}")
+    if not len(frame):
+        faults.add("there are no rows in it")
+    faults.raise_if_any()
+    cells = np.full((len(frame), len(KEYS)), slice(None))
+    for axis, known in enumerate((log.types, log.states, log.actions, log.states)):
+        if (key := KEYS[axis]) in columns:
+            coded = code_names(frame[key])
+            if key in required:
+                faults.flag(coded.codes < 0, f"{key} must be named")
+            codes = coded.among([*known, EVERY], key.removeprefix("next_"), faults).codes
+            named = np.flatnonzero((codes >= 0) & (codes < len(known)))
+            cells[named, axis] = [slice(code, code + 1) for code in codes[named].tolist()]
+    values = np.empty((len(frame), len(found)))
+    for number, column in enumerate(found):
+        values[:, number] = read_floats(frame[column], column, faults, needed=True)
+        large = np.isfinite(values[:, number]) & (np.abs(values[:, number]) > LARGEST)
+        faults.flag(large, f"{column} is larger than {LARGEST:g}")
+    faults.raise_if_any()
+    rows = enumerate(zip(cells.tolist(), values.tolist(), strict=True))
+    statements = [Statement(faults.name(row), tuple(cell), figures) for row, (cell, figures) in rows]
     return StatedTable(statements, tuple(found), table.source)
-
-
-def _find(name: str, key: str, known: Sequence[str], where: str, faults: Faults) -> int:
-    if name in known:
-        return known.index(name)
-    near = nearest(name, known)
-    hint = f"did you mean {quoted(near)}?" if near else f"known are {', '.join(map(quoted, known[:12]))}"
-    faults.add(where, f"unknown {key.removeprefix('next_')} {quoted(name)}; {hint}")
-    return 0
-
-
-def _number(text: str, where: str, faults: Faults) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        faults.add(where, not_a_number(text) if text else "has no number")
-        return math.nan
-    if not abs(value) <= LARGEST:
-        faults.add(where, f"expected a finite number up to {LARGEST:g}, got {plain(value)}")
-    return value
 
 
 def is_text(source: Any) -> bool:
@@ -199,17 +181,6 @@ def rows_of_text(text: str | Mapping[str, float], known: Sequence[str], label: s
     rows = []
     for key, value in pairs:
         cuts = [(key, ""), *((key[: m.start()].strip(), key[m.end() :].strip()) for m in re.finditer("/", key))]
-        first, second = next((cut for cut in cuts if cut[0] in ("*", *known)), cuts[min(1, len(cuts) - 1)])
+        first, second = next((cut for cut in cuts if cut[0] in (EVERY, *known)), cuts[min(1, len(cuts) - 1)])
         rows.append((first, second, value))
     return rows
-
-
-def raise_faults(faults: Faults | Sequence[Fault], source: str) -> None:
-    """Raise TableError with all faults, or the first of very many.
-
-    Args:
-        faults: collected faults.
-        source: their source.
-    """
-    if faults:
-        raise TableError(shortened(faults.found if isinstance(faults, Faults) else faults, SHOWN_FAULTS), source)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.columns import LogFaults, clean_texts
+from evenhand.fitting.table_reader import RowFaults, clean_texts
 from evenhand.typing import Array, Bools
 
 if TYPE_CHECKING:
@@ -27,28 +27,23 @@ if TYPE_CHECKING:
 
 Kind = Literal["integer", "number", "month", "week", "day", "instant"]
 
-EXAMPLES: dict[Kind, str] = {
-    "integer": "integers",
-    "number": "numbers",
-    "month": "months such as 2026-05",
-    "week": "weeks such as 2026-W05",
-    "day": "dates such as 2026-05-31",
-    "instant": "moments such as 2026-05-31T14:00",
-}
-
 MICROSECONDS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 
-UNITS: dict[Kind, dict[str, float]] = {
-    "integer": {"": 1},
-    "number": {"": 1},
-    "month": {"": 1, "month": 1, "quarter": 3, "year": 12},
-    "week": {"": 1, "week": 1},
-    "day": {"": 1, "day": 1, "week": 7, "month": 30.436875, "quarter": 91.310625, "year": 365.2425},
-    "instant": MICROSECONDS | {"week": 7 * MICROSECONDS["day"], "month": 30.436875 * MICROSECONDS["day"]},
-}
-"""Ticks of each unit that a step may be given in."""
+LONG_UNITS = {"week": 7, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
+"""Days of longer units."""
 
-ABBREVIATIONS = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day", "w": "week", "y": "year"}
+FORMS: dict[Kind, tuple[str, dict[str, float]]] = {
+    "integer": ("integers", {"": 1}),
+    "number": ("numbers", {"": 1}),
+    "month": ("months such as 2026-05", {"": 1, "month": 1, "quarter": 3, "year": 12}),
+    "week": ("weeks such as 2026-W05", {"": 1, "week": 1}),
+    "day": ("dates such as 2026-05-31", {"": 1, "day": 1, **LONG_UNITS}),
+    "instant": (
+        "moments such as 2026-05-31T14:00",
+        MICROSECONDS | {unit: days * MICROSECONDS["day"] for unit, days in LONG_UNITS.items()},
+    ),
+}
+"""Description of each form, and ticks of each unit that a step may be given in."""
 
 MOMENT = r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2})(:\d{2}(?:\.\d{1,6})?)?\s*(Z|[+-]\d{2}:?\d{2})?$"
 
@@ -73,7 +68,7 @@ class Step(NamedTuple):
     """Its number of ticks."""
 
     regular: bool
-    """Whether all pauses are whole steps."""
+    """True if all pauses are whole steps."""
 
     unit: str
     """Unit it is reported in."""
@@ -88,7 +83,7 @@ class Step(NamedTuple):
         return f"1 {self.unit}" if length == 1 else f"{length:g} {self.unit}s"
 
 
-def read_times(series: "polars.Series", faults: LogFaults) -> Times:
+def read_times(series: "polars.Series", faults: RowFaults) -> Times:
     """Parse a column of times.
 
     Args:
@@ -97,56 +92,51 @@ def read_times(series: "polars.Series", faults: LogFaults) -> Times:
     """
     import polars
 
-    kind: Kind
-    if not (series.dtype.is_numeric() or series.dtype.is_temporal()):
-        kind, ticks = _of_texts(clean_texts(series), faults)
-        return Times(kind, ticks.fill_null(0).to_numpy(), ticks.is_not_null().to_numpy())
-    series = series.fill_nan(None) if series.dtype.is_float() else series
+    kind: Kind = "instant"
+    expected = "a time that is not too large"
+    if series.dtype.is_float():
+        series = series.fill_nan(None)
     if series.dtype == polars.Date:
         kind, ticks = _of_dates(series)
     elif series.dtype == polars.Datetime:
         zoned = getattr(series.dtype, "time_zone", None) is not None
         universal = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
         kind, ticks = _of_moments(series.dt.replace_time_zone(None), universal)
+    elif series.dtype.is_temporal():
+        ticks = series.cast(polars.Duration("us")).cast(polars.Int64)
     elif series.dtype.is_numeric():
         kind, ticks = "integer", _parse(series, "integer")
         if not (series.dtype.is_integer() or (ticks == series).fill_null(series.is_null()).all()):
             kind, ticks = "number", _parse(series, "number")
     else:
-        kind, ticks = "instant", series.cast(polars.Duration("us")).cast(polars.Int64)
+        # The form that most texts have; of two that fit as many, the first.
+        series = clean_texts(series)
+        distinct = series.drop_nulls().unique()
+        fitting = {form: _parse(distinct, form).is_not_null().sum() for form in FORMS}
+        kind = max(FORMS, key=lambda form: fitting[form])
+        examples = [FORMS[kind][0]] if fitting[kind] else [example for example, _ in FORMS.values()]
+        expected = f"{', or '.join(examples)}, as in the other rows"
+        ticks = _parse(series, kind)
+        if kind == "day":
+            kind, ticks = _of_dates(ticks)
+        elif kind == "instant":
+            kind, ticks = _of_moments(ticks, _universal(series, ticks, faults))
     known, missing = ticks.is_not_null().to_numpy(), series.is_null().to_numpy()
     faults.flag(missing, "has no time")
-    faults.flag(~known & ~missing, lambda place: f"{series[place]} is too large for a time")
+    faults.flag(~known & ~missing, lambda place: f"invalid time {series[place]!r}; expected {expected}")
     return Times(kind, ticks.fill_null(0).to_numpy(), known)
 
 
-def _of_texts(texts: "polars.Series", faults: LogFaults) -> tuple[Kind, "polars.Series"]:
-    """Ticks in the form that most texts have; of two that fit as many, the first of `Kind`."""
-    import polars
-
-    distinct = texts.drop_nulls().unique()
-    fitting = {kind: _parse(distinct, kind).is_not_null().sum() for kind in EXAMPLES}
-    kind = max(EXAMPLES, key=lambda form: fitting[form])
-    parsed = _parse(texts, kind)
-    faults.flag(texts.is_null().to_numpy(), "has no time")
-    expected = EXAMPLES[kind] if fitting[kind] else ", or ".join(EXAMPLES.values())
-    wrong = (parsed.is_null() & texts.is_not_null()).to_numpy()
-    faults.flag(wrong, lambda place: f"invalid time {texts[place]!r}; expected {expected}, as in the other rows")
-    if kind == "day":
-        return _of_dates(parsed)
-    if kind != "instant":
-        return kind, parsed
-    zone, known = texts.str.extract(MOMENT, 4), parsed.is_not_null()
+def _universal(texts: "polars.Series", wall: "polars.Series", faults: RowFaults) -> "polars.Series":
+    """Universal time of moments; some with a time zone among others without one are faults."""
+    zone, known = texts.str.extract(MOMENT, 4), wall.is_not_null()
     zoned = zone.is_not_null() & known
     if 0 < (number := zoned.sum()) < known.sum():
         fewer, which = (zoned, "a time zone; others have none") if 2 * number <= len(texts) else (~zoned & known, "")
         faults.flag(fewer.to_numpy(), f"has {which or 'no time zone; others have one'}")
-    minutes = (
-        zone.str.slice(place, 2).cast(polars.Int64, strict=False).fill_null(0) * length
-        for place, length in ((1, 60), (-2, 1))
-    )
-    sign = 1 - 2 * zone.str.starts_with("-").fill_null(False).cast(polars.Int64)
-    return _of_moments(parsed, parsed - (sum(minutes) * sign * 60_000_000).cast(polars.Duration("us")))
+    whole = wall.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f") + zone.str.replace("Z", "+00:00").fill_null("+00:00")
+    universal = whole.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False)
+    return universal.dt.replace_time_zone(None)
 
 
 def _parse(values: "polars.Series", kind: Kind) -> "polars.Series":
@@ -226,11 +216,9 @@ def find_step(kind: Kind, pauses: Array, given: str | float | None = None) -> St
         unit, per_unit = _unit_of(kind, float(np.median(pauses)))
         low, mid, high = np.quantile(pauses, (0.05, 0.5, 0.95)) / per_unit
         length = f"'{max(round(mid), 1)} {unit}s'" if kind != "number" else f"{float(f'{mid:.2g}')!r}"
-        raise InvalidInputError(
-            f"the times of an arm are not whole steps apart: 9 of 10 pauses are of {low:.4g} to {high:.4g}"
-            f"{'' if kind == 'number' else f' {unit}s'}, with a median of {mid:.4g}. Give the length of a step, such "
-            f"as step={length}"
-        )
+        pauses_of = f"9 of 10 pauses are of {low:.4g} to {high:.4g}{'' if kind == 'number' else f' {unit}s'}"
+        hint = f"with a median of {mid:.4g}. Give the length of a step, such as step={length}"
+        raise InvalidInputError(f"the times of an arm are not whole steps apart: {pauses_of}, {hint}")
     return Step(ticks, True, *_unit_of(kind, ticks))
 
 
@@ -239,12 +227,12 @@ def _given_ticks(kind: Kind, given: str | float) -> float:
     number = float(found[1] or 1) if found and (found[1] or found[2]) else 0.0
     if found is None or not 0 < number < np.inf:
         raise InvalidInputError(f"step: expected a length such as 1, 7 days, month or 12 hours, got {given!r}")
-    word = ABBREVIATIONS.get(found[2].lower(), found[2].lower().removesuffix("s"))
-    if word not in UNITS[kind]:
-        units = ", ".join(unit for unit in UNITS[kind] if unit)
-        expected = f"a length in {units}" if units else "a number without a unit"
-        raise InvalidInputError(f"step: times are {EXAMPLES[kind]}; expected {expected}, got {given!r}")
-    return number * UNITS[kind][word]
+    word = found[2].lower().removesuffix("s")
+    example, units = FORMS[kind]
+    if word not in units:
+        expected = f"a length in {', '.join(filter(None, units))}" if len(units) > 1 else "a number without a unit"
+        raise InvalidInputError(f"step: times are {example}; expected {expected}, got {given!r}")
+    return number * units[word]
 
 
 def _unit_of(kind: Kind, ticks: float) -> tuple[str, float]:

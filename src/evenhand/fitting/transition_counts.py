@@ -40,7 +40,7 @@ class Moves:
     """Moves over several steps, or over irregular times."""
 
     carry_action: bool = False
-    """Whether an action goes on through missing steps; else they are idle."""
+    """True if an action goes on through missing steps; else they are idle."""
 
     @property
     def pairs(self) -> Ints:
@@ -60,8 +60,7 @@ class Moves:
     @property
     def departures(self) -> Ints:
         """(type, state, action) moves that begin in each pair, in one step or another time."""
-        departures: Ints = self.pairs.sum(axis=-1)
-        return departures
+        return np.asarray(self.pairs.sum(axis=-1))
 
     @property
     def unseen(self) -> Bools:
@@ -99,9 +98,9 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
         log: the records.
         carry_action: whether an action goes on through missing steps; else they are idle.
     """
-    shape = (len(log.types), len(log.states), len(log.actions), len(log.states))
+    shape = (*log.shape, len(log.states))
     check_memory(8.0 * np.prod(shape, dtype=np.float64), "the counts of moves", "Use fewer states, by bins.")
-    first = np.flatnonzero(log.arm[1:] == log.arm[:-1])
+    first = np.flatnonzero(~log.is_last)
     places = log.type_of[log.arm[first]], log.state[first], log.action[first], log.state[first + 1]
     kind: Ints = np.ravel_multi_index(places, shape).astype(np.int64, copy=False)
     pause: Floats = log.time[first + 1] - log.time[first]
@@ -115,14 +114,9 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
 
 def _gaps(kind: Ints, pause: Floats, shape: tuple[int, ...]) -> Gaps:
     """Group moves of one kind and one pause, sorted by kind, then pause."""
-    order = np.lexsort((pause, kind))
-    kind, pause = kind[order], pause[order]
-    new = np.ones(len(kind), dtype=np.bool_)
-    new[1:] = (kind[1:] != kind[:-1]) | (pause[1:] != pause[:-1])
-    start = np.flatnonzero(new)
-    parts = [part.astype(np.int32) for part in np.unravel_index(kind[start], shape)]
-    type, state, action, next_state = parts
-    return Gaps(type, state, action, next_state, pause[start], np.diff(np.append(start, len(kind))))
+    distinct, number = np.unique(np.stack([kind, pause]), axis=1, return_counts=True)
+    type, state, action, next_state = np.stack(np.unravel_index(distinct[0].astype(np.int64), shape)).astype(np.int32)
+    return Gaps(type, state, action, next_state, distinct[1], number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +144,7 @@ def decisions_of(log: Log) -> Bools:
     Args:
         log: the records.
     """
-    followed = np.append(log.arm[1:] == log.arm[:-1], False) if len(log.arm) else np.zeros(0, dtype=np.bool_)
-    return np.asarray(followed & (log.action != NOTHING))
+    return np.asarray(~log.is_last & (log.action != NOTHING))
 
 
 def recorded_shares(log: Log) -> BehaviourPolicy:
@@ -160,15 +153,12 @@ def recorded_shares(log: Log) -> BehaviourPolicy:
     Args:
         log: the records.
     """
-    shape = (len(log.types), len(log.states), len(log.actions))
-    rows = decisions_of(log)
+    shape, rows = log.shape, decisions_of(log)
     cells = np.ravel_multi_index((log.type_of[log.arm[rows]], log.state[rows], log.action[rows]), shape)
     counts = np.bincount(cells, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)
     numbers = counts.sum(axis=-1)
     together = counts.sum(axis=0)
-    idle = np.zeros(shape[-1])
-    idle[0] = 1.0
-    common = np.where(together.sum(axis=-1, keepdims=True) > 0, together, idle)
+    common = np.where(together.sum(axis=-1, keepdims=True) > 0, together, np.eye(shape[-1])[0])
     own = np.where(numbers[..., None] > 0, counts, common)
     shares = own / own.sum(axis=-1, keepdims=True)
     errors = np.sqrt(shares * (1 - shares) / np.maximum(numbers, 1)[..., None])

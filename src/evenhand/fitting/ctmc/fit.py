@@ -51,10 +51,9 @@ from scipy.optimize import minimize
 from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr
 from scipy.stats import chi2
 
-from evenhand.checks import as_generator, check_positive_int, is_number, plain
-from evenhand.display import heard
+from evenhand.checks import as_generator, plain
 from evenhand.errors import InvalidInputError, NotConvergedError, TooLargeError
-from evenhand.fitting.ctmc.likelihood import TINY, Expected, Panel, read_panel, with_diagonal
+from evenhand.fitting.ctmc.likelihood import TINY, Panel, read_panel, with_diagonal
 from evenhand.fitting.estimate import HALF_A_VISIT
 from evenhand.fitting.hierarchical_dirichlet import checked_prior
 from evenhand.fitting.log import Log
@@ -89,15 +88,19 @@ LEAST_SHAPE = 0.02
 class RateModel:
     """Likelihood, prior and free rates; `parameter` indexes the rates that are free in some type."""
 
-    def __init__(self, panel: Panel, prior: tuple[Floats, Floats], free: Bools, step: float) -> None:
+    def __init__(self, panel: Panel, free: Bools, step: float, prior: float | tuple[Floats, Floats]) -> None:
         """Index the free rates.
 
         Args:
             panel: the records.
-            prior: (type, action, state, next_state) shapes and rates of the gamma priors; 0 without a prior.
             free: (type, action, state, next_state) rates to estimate; all others are 0.
             step: length of a step.
+            prior: (type, action, state, next_state) shapes and rates of the gamma priors; or a number w of steps, for
+                w jumps in w steps of time, spread evenly over the free jumps.
         """
+        if not isinstance(prior, tuple):
+            exits = np.maximum(free.sum(axis=-1, keepdims=True), 1)
+            prior = np.where(free, prior / exits, 0.0), np.full(free.shape, prior * step)
         self.panel, self.prior, self.free, self.step = panel, prior, free, step
         self._positions = np.flatnonzero(free.any(axis=0))
         self.active: Bools = free.reshape(len(free), -1)[:, self._positions]
@@ -120,7 +123,7 @@ class RateModel:
             rates: (type, parameter).
         """
         expected = self.panel.expect(self.unpack(rates))
-        return expected.values, self.pack(expected.jumps), self.pack(times_per_jump(expected))
+        return expected.values, self.pack(expected.jumps), self.pack(expected.times)
 
     def log_posterior(self, rates: Floats) -> tuple[float, Floats]:
         """Log posterior density of the log rates up to a constant, and its (type, parameter) gradient."""
@@ -130,17 +133,12 @@ class RateModel:
         return float(values.sum() + prior), gradient
 
 
-def times_per_jump(expected: Expected) -> Floats:
-    """(type, action, state, next_state) the time in a state, repeated for each jump out of it."""
-    return np.broadcast_to(expected.times[..., None], expected.jumps.shape)
-
-
-def posterior_mode(model: RateModel, start: Floats) -> Floats:
+def posterior_mode(model: RateModel, start: Floats | None = None) -> Floats:
     """(type, parameter) rates of highest posterior density in log rates.
 
     Args:
         model: likelihood and prior.
-        start: (type, parameter) initial rates.
+        start: (type, action, state, next_state) initial rates; moves over the times between rows by default.
 
     Raises:
         NotConvergedError: the optimiser stopped before the equations of the mode held.
@@ -148,7 +146,7 @@ def posterior_mode(model: RateModel, start: Floats) -> Floats:
     # 50 jumps between the two closest rows, or 1e-12 per step: beyond these the likelihood is flat.
     times = model.panel.times[model.panel.times > 0]
     low, high = 1e-12 / model.step, 50.0 / (times.min() if len(times) else 1.0)
-    rates = np.clip(start, low, high)
+    rates = np.clip(model.pack(_crude_rates(model) if start is None else start), low, high)
     if not rates.size:
         return rates
 
@@ -174,9 +172,7 @@ def posterior_mode(model: RateModel, start: Floats) -> Floats:
         if residual <= TOLERANCE:
             return rates
     if residual > 100 * TOLERANCE:
-        raise NotConvergedError(
-            f"the rates did not converge: {found.message}; a stronger prior, or fewer states, may help"
-        )
+        raise NotConvergedError(f"the rates did not converge: {found.message}; a stronger prior may help")
     return rates
 
 
@@ -191,7 +187,7 @@ class Laplace:
             mode: (type, parameter) from `posterior_mode`.
         """
         self.model, self.mode = model, mode
-        _, jumps, _ = model.expect(mode)
+        self.values, jumps, _ = model.expect(mode)
         # (type, parameter) rates above 0.
         self.uncertain = model.active & (jumps + model.shapes > NEGLIGIBLE)
         values, vectors = np.linalg.eigh(_hessian(model, mode, self.uncertain))
@@ -207,7 +203,7 @@ class Laplace:
     def evidence(self) -> float:
         """Log marginal likelihood of the records, summed over types."""
         a, b, q = self.model.shapes, self.model.exposures, np.maximum(self.mode, 1e-300)
-        value = self.model.expect(self.mode)[0].sum() - np.linalg.slogdet(self.curvature)[1].sum() / 2
+        value = self.values.sum() - np.linalg.slogdet(self.curvature)[1].sum() / 2
         stirling = self.shapes * np.log(self.shapes) - self.shapes - np.log(self.shapes) / 2
         terms = a * np.log(b * q) - gammaln(np.maximum(a, 1e-300)) - b * q + gammaln(self.shapes) - stirling
         return float(value + np.where(self.uncertain, terms, 0.0).sum())
@@ -312,7 +308,7 @@ def fit_generators(
     rng: Rng = 0,
     *,
     num_draws: int = 400,
-    progress: Progress | bool | None = None,
+    progress: Progress | None = None,
 ) -> Generators:
     """Estimate generators from records at irregular times.
 
@@ -326,54 +322,50 @@ def fit_generators(
         prior: its strength, in steps of time; 0 for maximum likelihood, chosen by empirical Bayes by default.
         rng: a seed, or a generator.
         num_draws: number of posterior draws.
-        progress: True for a bar, or a function of the current task and its completed share.
+        progress: function of the current task and its completed share.
 
     Raises:
-        InvalidInputError: the step or the prior is invalid, or no path of possible jumps makes a recorded move.
+        InvalidInputError: the prior is invalid, or no path of possible jumps makes a recorded move.
         TooLargeError: there are too many rates.
         NotConvergedError: the rates did not converge.
     """
-    generator = as_generator(rng)
-    if not is_number(step) or not 0 < step < np.inf:
-        raise InvalidInputError(f"step: expected a length above 0, got {step!r}")
-    checked_prior(prior)
-    check_positive_int(num_draws, "num_draws")
-    num_states, shape = moves.counts.shape[1], moves.counts.shape
-    table = np.ones(shape, bool) if possible is None else np.broadcast_to(possible, shape)
-    free: Bools = table.swapaxes(1, 2) & ~np.eye(num_states, dtype=bool)
+    prior = checked_prior(prior)
+    table = np.broadcast_to(True if possible is None else possible, moves.counts.shape)
+    free: Bools = table.swapaxes(1, 2) & ~np.eye(table.shape[-1], dtype=bool)
     if (number := int(free[0].sum())) > MOST_RATES:
-        raise TooLargeError(
-            f"{number:,} rates of a type are too many: {MOST_RATES:,} can be estimated. Use fewer states, or state "
-            "which jumps are impossible"
-        )
+        hint = "Use fewer states, or state which jumps are impossible"
+        raise TooLargeError(f"{number:,} rates of a type are more than {MOST_RATES:,}. {hint}")
     panel = read_panel(moves, step, exact)
     if not panel.has_path(free).all():
-        raise InvalidInputError(
-            "no path of possible jumps makes some recorded moves: check the structural zeros, and the states that are "
-            "entered at the time of their row",
-            code="impossible-move",
-        )
-    tell = heard(progress) or (lambda doing, share: None)
-    model, start, strength = _with_prior(panel, free, step, prior, tell)
+        message = "no path of possible jumps makes some moves: check the structural zeros and the exact states"
+        raise InvalidInputError(message, code="impossible-move")
+    report: Progress = progress or (lambda doing, share: None)
+    if prior == 0 or panel.num_types == 1:
+        strength, start = 1.0 if prior is None else prior, None
+        model = RateModel(panel, free, step, strength)
+    else:
+        model, start, strength = _pooled_model(panel, free, step, prior, report)
     mode = posterior_mode(model, start)
-    tell("posterior of rates", 0.5)
-    # Maximum likelihood has no distribution to draw from: the weakest prior stands in.
-    laplace = Laplace(*((model, mode) if strength else _weak_prior(model, mode)))
+    report("posterior of rates", 0.5)
     rates = model.unpack(mode)
     expected = panel.expect(rates)
+    if not strength:
+        # Maximum likelihood has no distribution to draw from: the weakest prior stands in, over the jumps that are
+        # needed. The optimiser leaves a little of a rate that tends to 0.
+        model = RateModel(panel, free & (expected.jumps > 1e-3), step, 1.0)
+        mode = posterior_mode(model, rates)
+    laplace = Laplace(model, mode)
     if expected.least_likely <= TINY:
         # Its likelihood has underflowed, and the rates are those of the other moves alone.
-        raise InvalidInputError(
-            f"some move is less likely than {TINY:g} under rates that explain the others; check the longest times "
-            f"between two rows, up to {plain((panel.times[panel.first] + panel.times[panel.second]).max())}"
-        )
+        longest = plain((panel.times[panel.first] + panel.times[panel.second]).max())
+        raise InvalidInputError(f"some move is less likely than {TINY:g}; check the longest times, up to {longest}")
     # The idle action has rates even if every row is a visit: arms idle between them.
-    passed = moves.unseen & (expected.times.swapaxes(1, 2) >= HALF_A_VISIT * step)
+    passed = moves.unseen & (expected.times[..., 0].swapaxes(1, 2) >= HALF_A_VISIT * step)
     unknown = moves.unseen & ~passed
     if strength:  # under a prior a pair is known as soon as any type was observed there
         unknown = np.broadcast_to(unknown.all(axis=0), unknown.shape)
-    fast = np.argwhere((rates.sum(axis=-1) * step > 15.0) & (expected.times > 0))
-    draws = np.stack([step_transitions(one, step) for one in laplace.draw(num_draws, generator)])
+    fast = np.argwhere((rates.sum(axis=-1) * step > 15.0) & (expected.times[..., 0] > 0))
+    draws = np.stack([step_transitions(one, step) for one in laplace.draw(num_draws, as_generator(rng))])
     return Generators(
         mean=np.where(unknown[..., None], np.nan, step_transitions(rates, step)),
         draws=np.where(unknown[..., None], np.nan, draws),
@@ -389,43 +381,38 @@ def fit_generators(
 # Priors
 
 
-def _with_prior(
-    panel: Panel, free: Bools, step: float, prior: float | None, tell: Progress
+def _pooled_model(
+    panel: Panel, free: Bools, step: float, prior: float | None, report: Progress
 ) -> tuple[RateModel, Floats, float]:
-    """The model with its prior, initial rates, and the strength of the prior."""
-    if prior == 0 or panel.num_types == 1:
-        strength = 1.0 if prior is None else prior
-        model = RateModel(panel, _uniform_prior(free, strength, step), free, step)
-        return model, _crude_rates(model), strength
+    """The model with rates shrunk towards the other types, initial rates, and the strength of the prior."""
     rates, times = _other_types(panel, free, step)
 
     def pooled(strength: float) -> RateModel:
         # The harmonic sum of the head: never more time than the others themselves had.
         exposure = 1 / (1 / (strength * step) + 1 / times)
-        return RateModel(panel, (np.where(free, exposure * rates, 0.0), exposure), free, step)
+        return RateModel(panel, free, step, (np.where(free, exposure * rates, 0.0), exposure))
 
     if prior is None:
         evidence = []
         for turn, strength in enumerate(STRENGTHS):
             model = pooled(strength)
-            evidence.append(Laplace(model, posterior_mode(model, model.pack(rates))).evidence())
-            tell("strength of pooling", 0.5 * (turn + 1) / len(STRENGTHS))
+            evidence.append(Laplace(model, posterior_mode(model, rates)).evidence())
+            report("strength of pooling", 0.5 * (turn + 1) / len(STRENGTHS))
         # Strengths rise: the first whose evidence is at most 2 below the best is the weakest.
         prior = STRENGTHS[int(np.argmax(np.array(evidence) >= max(evidence) - 2.0))]
-    model = pooled(prior)
-    return model, model.pack(rates), prior
+    return pooled(prior), rates, prior
 
 
 def _other_types(panel: Panel, free: Bools, step: float) -> tuple[Floats, Floats]:
     """(type, action, state, next_state) rates of all other types together, and the time they were observed for."""
     shared: Bools = np.asarray(free.any(axis=0, keepdims=True))
-    together = RateModel(panel.pooled(), _uniform_prior(shared, 1.0, step), shared, step)
-    mode = posterior_mode(together, _crude_rates(together))
+    together = RateModel(panel.pooled(), shared, step, 1.0)
+    mode = posterior_mode(together)
     each = panel.expect(np.broadcast_to(together.unpack(mode), free.shape))
     # The sum over types less the type's own. The prior of the pooled fit keeps rates above 0.
     prior_jumps, prior_times = together.prior
     jumps = each.jumps.sum(axis=0) - each.jumps + prior_jumps
-    times = times_per_jump(each).sum(axis=0) - times_per_jump(each) + prior_times
+    times = each.times.sum(axis=0) - each.times + prior_times
     whole = together.pack(each.jumps.sum(axis=0)[None] + prior_jumps)
     # f of the head: the shape of the posterior over its shape for observed paths.
     share = together.unpack(np.minimum(Laplace(together, mode).shapes / whole, 1.0))
@@ -433,24 +420,8 @@ def _other_types(panel: Panel, free: Bools, step: float) -> tuple[Floats, Floats
     return np.maximum(jumps, 0.0) / times, np.maximum(share, 1e-3) * times
 
 
-def _uniform_prior(free: Bools, strength: float, step: float) -> tuple[Floats, Floats]:
-    """As many jumps as steps of time, spread evenly over the possible next states; and these times."""
-    exits = free.sum(axis=-1, keepdims=True)
-    shapes = np.where(free, strength / np.maximum(exits, 1), 0.0)
-    return shapes, np.full(free.shape, strength * step)
-
-
-def _weak_prior(model: RateModel, rates: Floats) -> tuple[RateModel, Floats]:
-    """The weakest prior over the jumps that maximum likelihood needs, and the mode under it."""
-    _, jumps, _ = model.expect(rates)
-    # The optimiser leaves a little of a rate that tends to 0.
-    needed = model.free & (model.unpack(jumps) > 1e-3)
-    weak = RateModel(model.panel, _uniform_prior(needed, 1.0, model.step), needed, model.step)
-    return weak, posterior_mode(weak, weak.pack(model.unpack(rates)))
-
-
 def _crude_rates(model: RateModel) -> Floats:
-    """(type, parameter) initial rates: moves between two rows over the time between them."""
+    """(type, action, state, next_state) initial rates: moves between two rows over the time between them."""
     panel, shape = model.panel, model.free.shape
     # A tenth of a jump in a step of time, so that no rate starts at 0.
     jumps, times = np.full(shape, 0.1), np.full(shape[:-1], model.step)
@@ -460,7 +431,7 @@ def _crude_rates(model: RateModel) -> Floats:
         place, time = (panel.type, panel.which[stretch] % panel.num_actions, panel.state), panel.times[stretch]
         np.add.at(jumps, (*place, panel.next_state), panel.number * time / whole)
         np.add.at(times, place, panel.number * time)
-    return model.pack(jumps / times[..., None])
+    return np.asarray(jumps / times[..., None])
 
 
 # Results
@@ -482,11 +453,9 @@ def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
         notes.append(f"left faster than the times between rows can resolve: {listed}{more}")
     for misfit in found.misfits[:FEW]:
         worst = int(np.argmax(np.abs(misfit.seen - misfit.expected)))
-        notes.append(
-            f"no rates explain the moves from {log.pair_name(misfit.type, misfit.state, misfit.action)} in a time of "
-            f"{misfit.time:g}: {misfit.seen[worst]:,.0f} to {quoted(log.states[worst])}, and "
-            f"{misfit.expected[worst]:,.1f} expected"
-        )
+        pair = log.pair_name(misfit.type, misfit.state, misfit.action)
+        seen = f"{misfit.seen[worst]:,.0f} to {quoted(log.states[worst])}, and {misfit.expected[worst]:,.1f} expected"
+        notes.append(f"no rates explain the moves from {pair} in a time of {misfit.time:g}: {seen}")
     return tuple(notes)
 
 
@@ -521,11 +490,8 @@ def _find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
     expected *= (seen.sum(axis=1) / expected.sum(axis=1))[:, None]
     # Pearson's statistic, in which states with hardly any expected moves are one class.
     rare = expected < 1.0
-    lumped = [
-        np.column_stack([np.where(rare, 0.0, table), np.where(rare, table, 0.0).sum(axis=1)])
-        for table in (seen, expected)
-    ]
-    statistic = ((lumped[0] - lumped[1]) ** 2 / np.maximum(lumped[1], 1.0)).sum(axis=1)
+    off, rest, size = seen - expected, (rare * (seen - expected)).sum(axis=1), (rare * expected).sum(axis=1)
+    statistic = (~rare * off**2 / np.maximum(expected, 1.0)).sum(axis=1) + rest**2 / np.maximum(size, 1.0)
     classes = (~rare).sum(axis=1) + rare.any(axis=1)
     chances = chi2.sf(statistic, np.maximum(classes - 1, 1))
     kind, action = np.divmod(panel.which[first], panel.num_actions)

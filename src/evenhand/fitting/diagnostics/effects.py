@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from evenhand.fitting.diagnostics.format import MINUS, interval
+from evenhand.fitting.log import Log
 from evenhand.fitting.posterior import Posterior
 from evenhand.typing import Floats, Ints
 
@@ -120,43 +121,31 @@ class Effects:
     def words(self) -> str:
         """Number of intervals that exclude 0, and the number expected by chance."""
         sure = sum(effect.is_sure for effect in self.each)
-        often = "1 in 20 would"
-        if self.each and self.each[0].gain is None:
-            often = "1 in 20 would and a few more, because the next state that rises most is selected"
+        more = " and a few more, because the next state that rises most is selected"
+        often = f"1 in 20 would{more if self.each and self.each[0].gain is None else ''}"
         said = f"{sure} of {len(self.each)} intervals by state leave 0 out; if no action did anything {often}"
         left, total = self.left_out
-        if left:
-            where = "given in states in which no arm of the type was seen idle"
-            said += f"; {left:,} of {total:,} services {'is' if left == 1 else 'are'} not compared, {where}"
-        return said
+        where = "not compared, given in states in which no arm of the type was seen idle"
+        return f"{said}; {left:,} of {total:,} services {'is' if left == 1 else 'are'} {where}" if left else said
 
 
-def effects(
-    visits: Ints,
-    posterior: Posterior,
-    names: tuple[tuple[str, ...], ...],
-    worth: Floats | None,
-    is_ordered: bool,
-    rng: np.random.Generator,
-) -> Effects:
+def effects(log: Log, visits: Ints, posterior: Posterior, worth: Floats | None, rng: np.random.Generator) -> Effects:
     """Compare each action with the idle one.
 
     Args:
+        log: names, and whether the order of states is used without rewards.
         visits: (type, state, action) number of rows per pair.
         posterior: of the transition rows.
-        names: of types, states and actions.
         worth: (type, state) reward of a step under the idle action; None if unknown.
-        is_ordered: whether the order of states is used instead.
         rng: of the draws.
     """
     number = int(np.clip(MOST_BYTES / max(1, 8 * visits.size * visits.shape[1]), FEWEST_DRAWS, DRAWS))
     # Unknown rows are not numbers and are not used below.
     means, drawn = np.nan_to_num(posterior.mean), np.nan_to_num(posterior.draw(number, rng))
     means, drawn = means - means[:, :, :1], drawn - drawn[:, :, :, :1]
-    types, states, actions = names
-    value = worth
-    if worth is None and is_ordered:
-        value = np.broadcast_to(np.arange(len(states), dtype=np.float64), means.shape[:2])
+    types, states, actions = log.types, log.states, log.actions
+    places = np.broadcast_to(np.arange(len(states), dtype=np.float64), means.shape[:2]) if log.is_ordered else None
+    value = places if worth is None else worth
 
     def effect(kind: str, state: str, a: int, t: Ints, s: Ints) -> Effect:
         """Mean effect of an action over some types and states, weighted by the services there."""
@@ -184,14 +173,10 @@ def effects(
     alone: dict[tuple[int, int], list[str]] = {}
     for t, s in np.argwhere((visits > 0).sum(axis=2) == 1).tolist():
         alone.setdefault((t, int(visits[t, s].argmax())), []).append(states[s])
-    lines = [
-        f"{f'{types[t]}: ' if len(types) > 1 else ''}every arm got {actions[a]} in {', '.join(where)}"
-        for (t, a), where in alone.items()
-    ]
+    whose = [f"{name}: " if len(types) > 1 else "" for name in types]
+    lines = tuple(f"{whose[t]}every arm got {actions[a]} in {', '.join(where)}" for (t, a), where in alone.items())
     services = int(visits[:, :, 1:].sum())
-    return Effects(
-        tuple(overall), tuple(each), tuple(lines), number, (services - int(visits[comparable].sum()), services)
-    )
+    return Effects(tuple(overall), tuple(each), lines, number, (services - int(visits[comparable].sum()), services))
 
 
 def _estimate(mean: float, drawn: Floats) -> Estimate:

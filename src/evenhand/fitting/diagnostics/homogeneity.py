@@ -1,6 +1,6 @@
 """Test whether groups have the same distribution in every context: the likelihood-ratio test of homogeneity.
 
-Counts n[g, c, k]: in group g and context c the outcome k. Under the null the law of k depends on c alone, and
+Counts n[g, c, k]: in group g and context c the outcome k. Under the null the distribution of k depends on c alone, and
 
     G = 2 Σ_{g,c,k} n[g,c,k] log( n[g,c,k] n[·,c,·] / (n[g,c,·] n[·,c,k]) )
 
@@ -12,12 +12,12 @@ sections 3 and 4. Small counts shift the mean of G, by about
 
 Where that is not small beside √(2 degrees), the spread of χ², G is compared with tables drawn with the same margins:
 outcomes of a context are dealt anew to its groups (multivariate hypergeometric), as the null says. Large tables
-are drawn a few times only, and the law of G is then a multiple of χ² with the mean and variance of these draws; so it
-is where no drawn table comes near the one at hand.
+are drawn a few times only, and G is then compared with a multiple of χ² with the mean and variance of these draws, as
+it is if no drawn table comes near the one at hand.
 
     gain = (G − mean of G under the null) / (2 Σ n)
 
-is about what a step would be predicted better, in nats, if each group had a law of its own. Its mean under the null
+is about what a step would be predicted better, in nats, if each group had its own distribution. Its mean under the null
 is 0, and it does not grow with the number of records as G does: it says how much, where p says how surely.
 """
 
@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import chdtrc, xlogy
 
 from evenhand.fitting.diagnostics.format import chance, decimals_for, first_largest, percent, signed
 from evenhand.fitting.diagnostics.steps import Steps, late, tally
@@ -37,10 +38,10 @@ MOST_TYPES = 60
 """Types up to which each is tested against the others."""
 
 SMALL = 0.1
-"""How large the shift of the mean of G may be, beside its spread, for the χ² law to be good."""
+"""Largest shift of the mean of G, relative to its spread, for which the χ² distribution is used."""
 
 DRAWS = 999
-"""Tables that are drawn where the law is not good."""
+"""Tables that are drawn if the χ² distribution is inaccurate."""
 
 FEWEST_DRAWS = 19
 """Draws below which mean and variance of G are not known."""
@@ -54,62 +55,58 @@ class HomogeneityTest:
     """The likelihood ratio G."""
 
     degrees: int
-    """Of freedom; 0 where there was nothing to compare."""
+    """Degrees of freedom; 0 if there was nothing to compare."""
 
     p_value: float
-    """How probable a G as large is if all groups are alike."""
+    """Probability of a G as large under homogeneity."""
 
     adjusted: float
     """The same, allowing for the tests made beside it (Holm)."""
 
     gain: float
-    """Nats a step that laws of their own would predict better; about 0 if all are alike."""
+    """Nats per step by which separate distributions would predict better; about 0 under homogeneity."""
 
     number: int
-    """How many records were compared."""
+    """Number of compared records."""
 
     draws: int
-    """Tables drawn for the p-value and the mean of G; 0 where they are those of the χ² law."""
+    """Tables drawn for the p-value and the mean of G; 0 if they are those of the χ² distribution."""
 
     is_rough: bool
-    """Whether counts are too small for the χ² law and tables too large to draw: the p-value is then only a guide."""
+    """True if counts are too small for the χ² distribution and tables too large to draw: p is only a guide."""
 
 
 def homogeneity(counts: Ints, rng: np.random.Generator, most_work: float = 1.5e7) -> HomogeneityTest:
     """Test whether the distribution of outcomes depends on the context alone.
 
     Args:
-        counts: (group, context, outcome) how often.
+        counts: (group, context, outcome) numbers.
         rng: for tables that are drawn.
         most_work: numbers that are drawn at most; 1.5e7 take seconds.
     """
-    from scipy.special import chdtrc
-
     counts = compared(counts)
     groups, outcomes = (counts.sum(axis=2) > 0).sum(axis=0), (counts.sum(axis=0) > 0).sum(axis=1)
     degrees, number = int(((groups - 1) * (outcomes - 1)).sum()), int(counts.sum())
     if not degrees:
         return HomogeneityTest(0.0, 0, 1.0, 1.0, 0.0, number, 0, False)
     statistic = max(0.0, float(2 * contributions(counts).sum()))
-    usual, is_sparse = float(degrees), bool(shift(counts) > SMALL * np.sqrt(2 * degrees))
-    p_value = float(chdtrc(degrees, statistic))
-    # Far beyond what any table does by chance a few draws do: small counts lift the mean of G by less than half.
+    is_sparse = bool(shift(counts) > SMALL * np.sqrt(2 * degrees))
+    # A few draws suffice far beyond chance: small counts lift the mean of G by less than half.
     wanted = FEWEST_DRAWS if statistic > 3 * degrees + 50 else DRAWS
     draws = min(wanted, int(most_work / counts.size)) * is_sparse
-    if draws < FEWEST_DRAWS:
-        gain = (statistic - usual) / (2 * number)
-        return HomogeneityTest(statistic, degrees, p_value, p_value, gain, number, 0, is_sparse)
-    drawn = drawn_ratios(counts, draws, rng)
-    usual, variance = float(drawn.mean()), float(drawn.var(ddof=1))
-    as_far = int((drawn >= statistic - 1e-9 * max(1.0, statistic)).sum())
-    if as_far and draws == DRAWS:
-        p_value = (1 + as_far) / (1 + draws)
+    usual, variance, as_far = float(degrees), 2.0 * degrees, 0
+    if draws >= FEWEST_DRAWS:
+        drawn, is_sparse = drawn_ratios(counts, draws, rng), False
+        usual, variance = float(drawn.mean()), float(drawn.var(ddof=1))
+        as_far = int((drawn >= statistic - 1e-9 * max(1.0, statistic)).sum())
     else:
-        # Few draws say little of the tail, and so do many of which none comes near: a multiple of χ² does.
-        p_value = float(chdtrc(2 * usual**2 / variance, 2 * usual * statistic / variance)) if variance > 0 else 1.0
-        p_value = min(p_value, 1 / (1 + draws)) if draws == DRAWS else p_value
+        draws = 0
+    # A multiple of χ² with this mean and variance, unless enough drawn tables are as far out.
+    p_value = float(chdtrc(2 * usual**2 / variance, 2 * usual * statistic / variance)) if variance > 0 else 1.0
+    if draws == DRAWS:
+        p_value = (1 + as_far) / (1 + draws) if as_far else min(p_value, 1 / (1 + draws))
     gain = (statistic - usual) / (2 * number)
-    return HomogeneityTest(statistic, degrees, p_value, p_value, gain, number, draws, False)
+    return HomogeneityTest(statistic, degrees, p_value, p_value, gain, number, draws, is_sparse)
 
 
 def compared(counts: Ints) -> Ints:
@@ -120,16 +117,9 @@ def compared(counts: Ints) -> Ints:
 
 def contributions(counts: Ints) -> Floats:
     """(context,) what each adds to G / 2."""
-    by_group, by_outcome = counts.sum(axis=2), counts.sum(axis=0)
-    parts = entropy(counts).sum(axis=(0, 2)) - entropy(by_group).sum(axis=0)
-    return np.asarray(parts - entropy(by_outcome).sum(axis=1) + entropy(by_outcome.sum(axis=1)))
-
-
-def entropy(counts: Ints) -> Floats:
-    """Each n as n log n."""
-    from scipy.special import xlogy
-
-    return np.asarray(xlogy(counts, counts), dtype=np.float64)
+    by_group, by_outcome, total = counts.sum(axis=2), counts.sum(axis=0), counts.sum(axis=(0, 2))
+    parts = xlogy(counts, counts).sum(axis=(0, 2)) - xlogy(by_group, by_group).sum(axis=0)
+    return np.asarray(parts - xlogy(by_outcome, by_outcome).sum(axis=1) + xlogy(total, total))
 
 
 def shift(counts: Ints) -> float:
@@ -147,15 +137,15 @@ def drawn_ratios(counts: Ints, draws: int, rng: np.random.Generator) -> Floats:
     """(draw,) G of tables with the same margins, in which the outcomes of each context are dealt anew."""
     by_group, by_outcome = counts.sum(axis=2), counts.sum(axis=0)
     # With fixed margins G is 2 Σ n log n and a constant.
+    constant = xlogy(counts, counts).sum() - contributions(counts).sum()
     sums = np.zeros(draws)
     left = np.broadcast_to(by_outcome, (draws, *by_outcome.shape)).copy()
     for group in by_group[:-1]:
         dealt = deal(left, group, rng)
         left -= dealt
-        sums += entropy(dealt).sum(axis=(1, 2))
-    sums += entropy(left).sum(axis=(1, 2))
-    margins = entropy(by_group).sum() + entropy(by_outcome).sum() - entropy(by_outcome.sum(axis=1)).sum()
-    return np.asarray(np.maximum(0.0, 2 * (sums - margins)))
+        sums += xlogy(dealt, dealt).sum(axis=(1, 2))
+    sums += xlogy(left, left).sum(axis=(1, 2))
+    return np.asarray(np.maximum(0.0, 2 * (sums - constant)))
 
 
 def deal(left: Ints, size: Ints, rng: np.random.Generator) -> Ints:
@@ -182,10 +172,10 @@ def holm(tests: Sequence[HomogeneityTest]) -> list[HomogeneityTest]:
     Args:
         tests: made side by side; those with nothing to compare do not count.
     """
-    asked = sorted((index for index, test in enumerate(tests) if test.degrees), key=lambda i: tests[i].p_value)
+    order = sorted((index for index, test in enumerate(tests) if test.degrees), key=lambda i: tests[i].p_value)
     adjusted, least = list(tests), 0.0
-    for place, index in enumerate(asked):
-        least = max(least, min(1.0, (len(asked) - place) * tests[index].p_value))
+    for place, index in enumerate(order):
+        least = max(least, min(1.0, (len(order) - place) * tests[index].p_value))
         adjusted[index] = replace(tests[index], adjusted=least)
     return adjusted
 
@@ -198,13 +188,13 @@ class Apart:
     """The row in which two groups differ most, by what it adds to the test."""
 
     type: str
-    """Whose row; empty where types are what is compared."""
+    """Type of the row; empty if types are compared."""
 
     state: str
-    """Where the arm was."""
+    """State of the arm."""
 
     action: str
-    """What it got."""
+    """Action."""
 
     to: str
     """The next state whose share differs most."""
@@ -227,7 +217,7 @@ class InTime:
     """The first time that counts as late, in steps since the earliest record."""
 
     apart: Apart | None
-    """Where they differ most; None where nothing was compared."""
+    """Row in which they differ most; None if nothing was compared."""
 
     @property
     def words(self) -> str:
@@ -253,7 +243,7 @@ class OneType:
     """Of the transition rows; adjusted for the other types."""
 
     apart: Apart | None
-    """Where it differs most; None where nothing was compared."""
+    """Row in which it differs most; None if nothing was compared."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +254,7 @@ class BetweenTypes:
     """Of all of them at once."""
 
     each: tuple[OneType, ...]
-    """(type,) each against the others; empty where there are very many types."""
+    """(type,) each against the others; empty if there are very many types."""
 
     @property
     def words(self) -> str:

@@ -18,14 +18,13 @@ a ratio of sums over arms. It says how much is gained. Held-out scores are a wea
 decided by the likelihood ratio (Anderson and Goodman, 1957; see `tables`): contexts (t, s, a), groups r, outcomes s'.
 """
 
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evenhand.fitting.diagnostics.format import chance, with_error
 from evenhand.fitting.diagnostics.homogeneity import LEVEL, HomogeneityTest, homogeneity
-from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps, coded, tally
+from evenhand.fitting.diagnostics.steps import UNKNOWN, Steps, tally
 from evenhand.typing import Array, Floats, Ints
 
 FOLDS = 5
@@ -41,7 +40,7 @@ DENSE = 2_000_000
 """Codes up to which a table of all of them is cheaper than to sort those that occur."""
 
 MOST_CELLS = 10_000_000
-"""Cells of a table of states before, contexts and next states, up to which order 2 is tested."""
+"""Cells of the table of all five variables up to which order 2 is tested."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,8 @@ def gains(
     found, left_out = {}, {}
     known = steps.where(steps.before != UNKNOWN)
     for order, scored, rows in ((1, steps, "two rows"), (2, known, "three rows")):
-        arms = scored.num_arms
-        if arms < 2:
-            few = "no arm has" if not arms else "only one arm has"
+        if not len(scored) or scored.arm[0] == scored.arm[-1]:
+            few = "only one arm has" if len(scored) else "no arm has"
             left_out[f"order {2 * order - 2}"] = f"{few} {rows} one step apart, and a held-out score needs two arms"
         else:
             found[order] = _gain(order, scored, sizes, strengths, rng)
@@ -122,34 +120,36 @@ def gains(
 
 def _order_test(steps: Steps, sizes: tuple[int, int, int], rng: np.random.Generator) -> HomogeneityTest | None:
     """Test whether the next state depends on the state before last."""
-    states = sizes[1]
-    contexts, context, _ = numbered(coded([steps.type, steps.state, steps.action], sizes), int(np.prod(sizes)))
-    shape = (states, len(contexts), states)
+    shape = (sizes[1], *sizes, sizes[1])
     if np.prod(shape, dtype=np.float64) > MOST_CELLS:
         return None
-    return homogeneity(tally([steps.before, context, steps.next_state], shape), rng)
+    counts = tally([steps.before, steps.type, steps.state, steps.action, steps.next_state], shape)
+    return homogeneity(counts.reshape(sizes[1], -1, sizes[1]), rng)
 
 
 def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], strengths: Floats, rng: np.random.Generator) -> Gain:
     types, states, actions = sizes
-    arm, arms, total = steps.arm_numbers, steps.num_arms, len(steps)
+    # Arms with a step, numbered from 0; steps are in the order of arms.
+    arm, total = np.cumsum(np.diff(steps.arm, prepend=steps.arm[:1]) != 0), len(steps)
+    arms = int(arm[-1]) + 1
     folds = min(FOLDS, arms)
     fold_of_arm = np.empty(arms, dtype=np.int32)
     fold_of_arm[rng.permutation(arms)] = np.arange(arms) % folds
     # Distinct steps, the kinds, are few for any number of steps; order 1 has a single state before.
     shape = (folds, *[states] * (order == 2), types, states, actions, states)
     columns = [fold_of_arm[arm], *[steps.before] * (order == 2), steps.type, steps.state, steps.action]
-    code = coded([*columns, steps.next_state], shape)
+    code = np.ravel_multi_index([*columns, steps.next_state], shape)
     codes, kind_of_step, number = numbered(code, int(np.prod(shape, dtype=np.float64)))
     fold, *before, kind, state, action, next_state = np.unravel_index(codes, shape)
-    pairs = states * actions
-    bare = _Level(fold, next_state, number, np.full((folds, states), 1 / states), strengths).finer(action, actions)
+    # At the lowest level all next states are alike.
+    even = np.full((folds, states), 1 / states)
+    bare = _Level(fold, next_state, number, strengths, next_state, even).finer(action)
     own = (kind * states + state) * actions + action
-    shorter = longer = bare.finer(state * actions + action, pairs).finer(own, types * pairs)
+    shorter = longer = bare.finer(state * actions + action).finer(own)
     if order == 1:
-        shorter = bare.finer(kind * actions + action, types * actions)
+        shorter = bare.finer(kind * actions + action)
     else:
-        longer = longer.finer(before[0] * (types * pairs) + own, states * types * pairs)
+        longer = longer.finer(before[0] * (types * states * actions) + own)
     scores, gained = shorter.scores(), longer.scores() - shorter.scores()
     gain, held_out = float(gained @ number / total), float(scores @ number / total)
     spread = np.bincount(arm, weights=(gained - gain)[kind_of_step], minlength=arms)
@@ -157,47 +157,48 @@ def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], strengths: Floa
     return Gain(order, held_out, held_out + gain, gain, stderr, total, arms, folds)
 
 
+@dataclass(frozen=True, eq=False)
 class _Level:
     """Predictions at one level of contexts, per fold and cell: a context together with a next state."""
 
-    def __init__(self, fold: Array, next_state: Array, number: Ints, predicted: Floats, strengths: Floats) -> None:
-        """The lowest level: nothing is known, and all next states are alike.
+    fold: Array
+    """(kind,) of the steps."""
 
-        Args:
-            fold: (kind,) of the steps.
-            next_state: (kind,) outcomes.
-            number: (kind,) numbers of steps.
-            predicted: (fold, next_state) probabilities.
-            strengths: grid of c.
-        """
-        self.fold, self.next_state, self.number, self.predicted = fold, next_state, number, predicted
-        self.strengths, self.cell = strengths, next_state
-        self.folds, self.num_outcomes = predicted.shape
+    next_state: Array
+    """(kind,) outcomes."""
 
-    def finer(self, context: Array, num_contexts: int) -> "_Level":
+    number: Ints
+    """(kind,) numbers of steps."""
+
+    strengths: Floats
+    """Grid of c."""
+
+    cell: Array
+    """(kind,) context and outcome; the outcome alone at the lowest level."""
+
+    predicted: Floats
+    """(fold, cell) probabilities."""
+
+    def finer(self, context: Array) -> "_Level":
         """The next level.
 
         Args:
-            context: (kind,) what is known; finer than at this level.
-            num_contexts: number of possible contexts.
+            context: (kind,) codes of the known variables; finer than at this level.
         """
-        above = copy(self)
-        if num_contexts * self.num_outcomes > DENSE:
-            values, context, _ = numbered(context, num_contexts)
-            num_contexts = len(values)
-        above.cell, num_cells = context * self.num_outcomes + self.next_state, num_contexts * self.num_outcomes
+        folds, outcomes = len(self.predicted), int(self.next_state.max()) + 1
+        contexts, context = np.unique(context, return_inverse=True)
+        cell, num_cells = context * outcomes + self.next_state, len(contexts) * outcomes
         below = np.zeros(num_cells, dtype=self.cell.dtype)
-        below[above.cell] = self.cell  # every step of a cell is in the same cell one level below
+        below[cell] = self.cell  # every step of a cell is in the same cell one level below
         # (fold, cell) numbers outside the fold.
-        within = np.bincount(self.fold * num_cells + above.cell, self.number, self.folds * num_cells)
-        seen = within.reshape(self.folds, num_cells).sum(axis=0) - within.reshape(self.folds, num_cells)
-        totals = seen.reshape(self.folds, num_contexts, self.num_outcomes).sum(axis=2)
-        base = self.predicted[:, below]
-        above.predicted = np.empty(seen.shape)
-        for f in range(self.folds):
+        within = np.bincount(self.fold * num_cells + cell, self.number, folds * num_cells).reshape(folds, num_cells)
+        seen = within.sum(axis=0) - within
+        totals = seen.reshape(folds, len(contexts), outcomes).sum(axis=2)
+        base, predicted = self.predicted[:, below], np.empty(seen.shape)
+        for f in range(folds):
             c = strength(seen[f], base[f], totals[f], self.strengths)
-            above.predicted[f] = (seen[f] + c * base[f]) / (np.repeat(totals[f], self.num_outcomes) + c)
-        return above
+            predicted[f] = (seen[f] + c * base[f]) / (np.repeat(totals[f], outcomes) + c)
+        return replace(self, cell=cell, predicted=predicted)
 
     def scores(self) -> Floats:
         """(kind,) log-likelihood by counts on the other folds."""

@@ -29,6 +29,14 @@ CANNOT = (
 )
 """Limit of observational records, in words."""
 
+FOUND = (
+    "arms in the same state were served by where they had been before ({}): the choice depended on more than "
+    "the state, so effects may be confounded",
+    "in the same state the choice changed between early and late ({})",
+    "in the same state types were served unlike ({})",
+)
+"""Sentences on the state before, time and type."""
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -44,13 +52,13 @@ class Choices:
     """(state,) their names."""
 
     served_in: tuple[float, ...]
-    """(state,) shares of the states among rows that were served."""
+    """(state,) shares of the states among served rows."""
 
     idle_in: tuple[float, ...]
     """(state,) shares among those that were not."""
 
     worth: tuple[float, float] | None
-    """What the states of those served and of those not are worth on average; None where no rewards are known."""
+    """Mean value of the states of served and of idle rows; None without rewards."""
 
     by_state: HomogeneityTest
     """Test whether the choice depended on the state."""
@@ -59,10 +67,10 @@ class Choices:
     """Test whether, in the same state, it depended on the state before; None if that was never recorded."""
 
     by_time: HomogeneityTest | None
-    """Whether, in the same state, it changed between the early and the late half; None where all is of one time."""
+    """Test whether, in the same state, it changed between the early and the late half; None for one time only."""
 
     by_type: HomogeneityTest | None
-    """Whether, in the same state, types were treated unlike; None where there is one type."""
+    """Test whether, in the same state, types were treated unlike; None for one type."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -77,15 +85,7 @@ class Choices:
                 off = "worse off" if self.worth[0] < self.worth[1] else "better off"
             shares = f"{served} of the served were in {self.states[state]}, {others} of the others"
             said = [f"who got served was {off}: {shares} ({odds})"]
-        before = (
-            "arms in the same state were served by where they had been before ({}): the choice depended on more than "
-            "the state, so effects may be confounded"
-        )
-        for test, sentence in (
-            (self.by_before, before),
-            (self.by_time, "in the same state the choice changed between early and late ({})"),
-            (self.by_type, "in the same state types were served unlike ({})"),
-        ):
+        for test, sentence in zip((self.by_before, self.by_time, self.by_type), FOUND, strict=True):
             if test and test.adjusted < LEVEL:
                 said.append(sentence.format(chance(test.adjusted)))
         return (*said, CANNOT)
@@ -96,37 +96,32 @@ def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices
 
     Args:
         log: the records.
-        worth: (type, state) what a step there brings under the idle action; None where that is not known.
+        worth: (type, state) reward of a step under the idle action; None if unknown.
         rng: for tables that are drawn.
     """
     counts, halves = _counted(log)
     served, idle = counts[..., 1:].sum(axis=-1), counts[..., 0]
     if not served.any() or not idle.any():
         given = log.action[log.action != NOTHING] > 0
-        if given.any() and not given.all():
-            return "no arm was idle where others began to be served"
-        return "every row was served" if given.any() else "no action but the idle one was recorded"
+        some = "every row was served" if given.all() else "no arm was idle where others began to be served"
+        return some if given.any() else "no action but the idle one was recorded"
     types, states = counts.shape[1], counts.shape[3]
     owns = (types * states, counts.shape[4])
     # (half, type, before, state, action): what is not a group or part of the context is summed over.
     by_before = np.moveaxis(counts[:, :, 1:].sum(axis=0), 1, 0).reshape(states, *owns)
     means = None
     if worth is not None:  # over (half, type, before, state) rows
-        by_state = [who.sum(axis=(0, 2)) for who in (served, idle)]
-        means = float((worth * by_state[0]).sum() / served.sum()), float((worth * by_state[1]).sum() / idle.sum())
-    in_states = [who.sum(axis=(0, 1, 2)) / who.sum() for who in (served, idle)]
-    return Choices(
-        int(served.sum()),
-        int(idle.sum()),
-        log.states,
-        tuple(in_states[0].tolist()),
-        tuple(in_states[1].tolist()),
-        means,
-        homogeneity(np.moveaxis(counts.sum(axis=(0, 2)), 1, 0), rng),
+        shares = [who.sum(axis=(0, 2)) / who.sum() for who in (served, idle)]
+        means = float((worth * shares[0]).sum()), float((worth * shares[1]).sum())
+    served_in, idle_in = (tuple((who.sum(axis=(0, 1, 2)) / who.sum()).tolist()) for who in (served, idle))
+    by_state = homogeneity(np.moveaxis(counts.sum(axis=(0, 2)), 1, 0), rng)
+    others = (
         homogeneity(by_before, rng) if by_before.any() else None,
         homogeneity(counts.sum(axis=2).reshape(2, *owns), rng) if halves else None,
         homogeneity(counts.sum(axis=(0, 2)), rng) if types > 1 else None,
     )
+    numbers = int(served.sum()), int(idle.sum())
+    return Choices(*numbers, log.states, served_in, idle_in, means, by_state, *others)
 
 
 def _counted(log: Log) -> tuple[Ints, bool]:

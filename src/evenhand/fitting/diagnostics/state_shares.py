@@ -50,7 +50,7 @@ class Shares:
     """(state,) their names."""
 
     distance: float
-    """How far apart both are on average over arms: half the sum of the absolute differences."""
+    """Mean total variation distance over arms: half the sum of the absolute differences."""
 
     @property
     def spread(self) -> Floats:
@@ -65,27 +65,20 @@ class Shares:
         return float(is_outside.mean(axis=1) @ self.arms / self.arms.sum())
 
     @property
-    def furthest(self) -> tuple[int, int]:
-        """Place of the time and the state of the largest gap in units of chance."""
-        gaps = np.round(np.abs(self.observed - self.predicted) / self.spread, 9)
-        time, state = np.unravel_index(int(gaps.argmax()), gaps.shape)
-        return int(time), int(state)
-
-    @property
     def words(self) -> str:
         """A sentence."""
-        time, state = self.furthest
+        # The largest gap in units of chance.
+        gaps = np.round(np.abs(self.observed - self.predicted) / self.spread, 9)
+        time, state = np.unravel_index(int(gaps.argmax()), gaps.shape)
         seen, given = self.observed[time, state], self.predicted[time, state]
         far = f"predicted and observed shares of states are {percent(self.distance)} apart on average"
-        where = (
-            f"most at step {self.times[time]} in {self.states[state]}: {percent(seen)} seen, {percent(given)} predicted"
-        )
-        more = (
-            "none is further apart than chance allows (19 in 20)"
-            if self.outside == 0
-            else f"{percent(self.outside)} are further apart than chance allows, and about 5 % would be by chance alone"
-        )
-        return f"{far}, {where}; {more}"
+        where = f"at step {self.times[time]} in {self.states[state]}: {percent(seen)} seen, {percent(given)} predicted"
+        more = "none is further apart than chance allows (19 in 20)"
+        if self.outside:
+            more = (
+                f"{percent(self.outside)} are further apart than chance allows, and about 5 % would be by chance alone"
+            )
+        return f"{far}, most {where}; {more}"
 
 
 def shares_over_time(log: Log, transitions: Floats) -> Shares | str:
@@ -117,10 +110,10 @@ def shares_over_time(log: Log, transitions: Floats) -> Shares | str:
     # A state that was never seen with an action gets the type's usual ones, and a type without any the idle action.
     idle = np.broadcast_to(np.eye(actions)[0], shape[1:])
     usual = _shares(given.sum(axis=0), _shares(given.sum(axis=(0, 2))[:, None], idle))
-    usual_stay = _divided(given.sum(axis=(0, 3)), seen.sum(axis=0), 0.0)
+    usual_stay = _shares(given.sum(axis=(0, 3)), np.zeros(shape[1:3]), seen.sum(axis=0))
     expected = entered.astype(np.float64)
     for time in range(span - 1):
-        stay = _divided(given[time].sum(axis=2), seen[time], usual_stay)
+        stay = _shares(given[time].sum(axis=2), usual_stay, seen[time])
         policy = _shares(given[time], usual)
         expected[time + 1] += np.einsum("ts,tsa,tsaj->tj", expected[time] * stay, policy, transitions)
     total, model = seen.sum(axis=1), expected.sum(axis=1)
@@ -132,10 +125,7 @@ def shares_over_time(log: Log, transitions: Floats) -> Shares | str:
     return Shares(shown, arms, observed, predicted, log.states, distance)
 
 
-def _divided(part: Ints, whole: Ints, otherwise: Floats | float) -> Floats:
+def _shares(part: Ints, otherwise: Floats, whole: Ints | None = None) -> Floats:
+    """Shares of the whole, by default of the sum over actions; those of `otherwise` if it is 0."""
+    whole = part.sum(axis=-1, keepdims=True) if whole is None else whole
     return np.where(whole > 0, part / np.maximum(whole, 1), otherwise)
-
-
-def _shares(given: Ints, otherwise: Floats) -> Floats:
-    """(type, state, action) shares of the actions; those of `otherwise` where none was given."""
-    return _divided(given, given.sum(axis=-1, keepdims=True), otherwise)

@@ -12,7 +12,7 @@ UNKNOWN = -1
 """The code of a state before that was not recorded."""
 
 NEARLY = 1e-6
-"""How far two times may be from one step apart and still be so: times are read from texts."""
+"""Tolerance of a pause of one step: times are read from texts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,38 +20,28 @@ class Steps:
     """Rows whose action is recorded and that are followed, one step later, by a row of the same arm."""
 
     arm: Indices
-    """(step,) whose it is."""
+    """(step,) arm."""
 
     type: Indices
     """(step,) of the arm."""
 
     before: Indices
-    """(step,) the state one step earlier; UNKNOWN where that was not recorded."""
+    """(step,) the state one step earlier; UNKNOWN if that was not recorded."""
 
     state: Indices
-    """(step,) where the arm was."""
+    """(step,) state."""
 
     action: Indices
-    """(step,) what it got."""
+    """(step,) action."""
 
     next_state: Indices
-    """(step,) where it came."""
+    """(step,) next state."""
 
     time: Floats
-    """(step,) when it was in `state`."""
+    """(step,) time in `state`."""
 
     def __len__(self) -> int:
         return len(self.arm)
-
-    @property
-    def arm_numbers(self) -> Ints:
-        """(step,) arms numbered from 0, without those that have no step here; steps are in the order of arms."""
-        return np.asarray(np.cumsum(np.diff(self.arm, prepend=self.arm[:1]) != 0))
-
-    @property
-    def num_arms(self) -> int:
-        """Number of arms with a step."""
-        return int(np.count_nonzero(np.diff(self.arm))) + 1 if len(self) else 0
 
     def where(self, selected: Bools) -> "Steps":
         """Only these steps.
@@ -71,43 +61,27 @@ def follows(log: Log) -> Bools:
 
 
 def one_steps(log: Log) -> Steps:
-    """The moves of one step; none where times are irregular.
+    """The moves of one step; none if times are irregular.
 
     Args:
         log: the records.
     """
     followed = follows(log)
-    came = np.zeros_like(followed)
-    came[1:] = followed[:-1]
+    came = np.append(False, followed[:-1])
     rows = np.flatnonzero(followed & (log.action != NOTHING))
     before = np.where(came[rows], log.state[rows - 1], UNKNOWN).astype(np.int32)
     arm = log.arm[rows]
     return Steps(arm, log.type_of[arm], before, log.state[rows], log.action[rows], log.state[rows + 1], log.time[rows])
 
 
-def coded(columns: Sequence[Array], shape: Sequence[int]) -> Array:
-    """(record,) one number for what stands in all columns, as in an array of this shape.
-
-    Args:
-        columns: (record,) each, from 0.
-        shape: how many different ones there may be in each.
-    """
-    # Small numbers are half the work.
-    code: Array = columns[0].astype(np.int32 if np.prod(shape, dtype=np.float64) < 2**31 else np.int64)
-    for column, length in zip(columns[1:], shape[1:], strict=True):
-        code *= code.dtype.type(length)
-        code += column
-    return code
-
-
 def tally(columns: Sequence[Array], shape: tuple[int, ...]) -> Ints:
-    """An array of this shape: how often each combination occurs.
+    """Contingency table: the number of records with each combination of codes.
 
     Args:
-        columns: (record,) each, from 0.
-        shape: how many different ones there may be in each.
+        columns: (record,) codes of each axis, from 0.
+        shape: number of possible codes per axis.
     """
-    return np.bincount(coded(columns, shape), minlength=int(np.prod(shape))).reshape(shape)
+    return np.bincount(np.ravel_multi_index(columns, shape), minlength=int(np.prod(shape))).reshape(shape)
 
 
 def late(time: Floats) -> Bools | None:
