@@ -23,7 +23,10 @@ def run_some_steps(programme):
     served = next(row.arm for row in plan.rows if row.served)
     programme.accept(plan.id, [{"arm": served, "action": "run", "why": "no access"}], who="bob", key="accept")
     programme.record(
-        [{"arm": "b2", "action": "repair", "reward": 0.123456789, "next_state": "fine"}, {"arm": "h1", "action": "run"}],
+        [
+            {"arm": "b2", "action": "repair", "reward": 0.123456789, "next_state": "fine"},
+            {"arm": "h1", "action": "run"},
+        ],
         "crew",
         key="record",
     )

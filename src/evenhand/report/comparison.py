@@ -3,8 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from evenhand.planning.policy_registry import REGISTRY
 from evenhand.report.format import amount, capitalised, duration, fixed, listed, number, percent, shortened, spelled
 from evenhand.report.html import seed_sentence
 from evenhand.report.models import (
-    MOST_TYPES,
     budget_text,
-    is_nameless,
     member,
     problem_section,
     setting,
@@ -33,6 +31,9 @@ from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, T
 from evenhand.typing import Floats
 from evenhand.uncertainty import ScenarioComparison, ScenarioValues
 from evenhand.uncertainty.scenario_evaluation import spread_of
+
+MOST_TYPES = 12
+"""Types or groups up to which a table has a column for each."""
 
 SAME = 1e-9
 """Relative difference below which two figures are equal."""
@@ -67,25 +68,6 @@ def _abbreviation_and_summary(policy: str) -> tuple[str, str]:
     return next(((entry.abbreviation, entry.summary) for entry in REGISTRY if entry.name == policy), ("", ""))
 
 
-def tie_notes(comparison: Comparison) -> list[str]:
-    """Return a note per policy whose estimate exceeds the bound; the table shows the bound in its place."""
-    return [
-        f"tie: {row.policy} with the {comparison.bound_name or 'bound'}: it played {fixed(row.evaluation.welfare)} ± "
-        f"{fixed(row.evaluation.welfare_stderr)}, more only by chance"
-        for row in comparison.rows
-        if comparison.is_above_bound(row)
-    ]
-
-
-def truncation_notes(comparison: Comparison) -> list[str]:
-    """Return a warning if the horizon is too short for the standard errors."""
-    found = [row.evaluation for row in comparison.rows if row.evaluation.truncation_bound is not None]
-    if not any((each.truncation_bound or 0.0) > each.welfare_stderr for each in found):
-        return []
-    most = max(each.truncation_bound or 0.0 for each in found)
-    return [f"warning: simulated values end at the horizon and may be off by {most:.2g}; use a longer one"]
-
-
 def floor_notes(found: Evaluation) -> list[str]:
     """Return the types or arms that are served less often than their floors."""
     kind = "type" if found.by_type else "arm"
@@ -110,7 +92,17 @@ def _(comparison: Comparison) -> Summary:
     policies = counted(len(comparison.rows), "policy", "policies")
     title = f"{policies} on {counted(comparison.problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
     tables = [results_table(comparison)] if comparison.rows else []
-    notes = [*tie_notes(comparison), *truncation_notes(comparison)]
+    notes = [
+        f"tie: {row.policy} with the {comparison.bound_name or 'bound'}: it played {fixed(row.evaluation.welfare)} ± "
+        f"{fixed(row.evaluation.welfare_stderr)}, more only by chance"
+        for row in comparison.rows
+        if comparison.is_above_bound(row)
+    ]
+    cut = [(row.evaluation.truncation_bound or 0.0, row.evaluation.welfare_stderr) for row in comparison.rows]
+    if any(bound > error for bound, error in cut):
+        notes.append(
+            f"warning: simulated values end at the horizon and may be off by {max(cut)[0]:.2g}; use a longer one"
+        )
     for row in comparison.rows:
         notes += [f"floor missed: {row.policy}: {line}" for line in floor_notes(row.evaluation)]
     return Summary(title + setting(comparison.problem), tables=tables, notes=[*notes, *left_out_notes(comparison)])
@@ -129,58 +121,45 @@ def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
 
 # -- several budgets -------------------------------------------------------------------------------------------------
 
-BudgetRows = Sequence[BudgetRow | BudgetComparison]
-
 
 @summarise.register
 def _(sweep: BudgetSweep) -> Summary:  # type: ignore[type-arg]
-    rows: BudgetRows = sweep.rows
-    first = rows[0]
-    names = list(first.budget)
+    names, is_compared = list(sweep.rows[0].budget), isinstance(sweep.rows[0], BudgetComparison)
+    cells: list[list[str]] = []
+    notes: list[str] = []
+    shown: dict[str, float] = {}
+    for row in sweep.rows:
+        at = budget_text(row.budget)
+        found, bounded = (row.evaluation, row.comparison) if is_compared else (row.solution, row.solution)
+        bound, error = bounded.upper_bound, found.welfare_stderr
+        shown[at] = found.welfare
+        if bound is not None and error > 0 and found.welfare > bound:  # as in a comparison, a tie
+            shown[at] = bound
+            played = f"it played {fixed(found.welfare)} ± {fixed(error)}, more only by chance"
+            notes.append(f"tie at {at}: with the upper bound; {played}")
+        figures = [fixed(shown[at]), _error_text(error), fixed(bound)]
+        step, gains = row.step, ["", "", ""]
+        if step is not None:
+            gain = f"{shown[at] - shown[budget_text(step.since)]:+.4f}"
+            since = ",".join(amount(value) for value in step.since.values())
+            gains = [gain if step.measurable else "no measurable difference", _error_text(step.stderr), since]
+        last = [row.best] if is_compared else [f"{row.solution.gap:.2g}", _plan_name(row)]
+        cells.append([*map(amount, row.budget.values()), *figures, *gains, *last])
     heads = [*(["budget"] if names == ["resource 0"] else names), "welfare", "±", "upper bound"]
-    steps_heads, steps = _step_columns(rows)
-    is_sweep = isinstance(first, BudgetRow)
-    last = "plan" if is_sweep else "best policy"
-    cells = []
-    for row, step in zip(rows, steps, strict=True):
-        _, error, bound = _estimate(row)
-        figures = [fixed(_shown_welfare(row)), fixed(error) if error else "exact", fixed(bound)]
-        gap = [f"{row.solution.gap:.2g}"] if isinstance(row, BudgetRow) else []
-        name = _plan_name(row) if isinstance(row, BudgetRow) else row.best
-        cells.append([*(amount(row.budget[name]) for name in names), *figures, *gap, *step, name])
-    tables = [table("", [*heads, *(["gap"] if is_sweep else []), *steps_heads, last], cells, text=[last])]
-    notes = _budget_ties(rows)
-    source: Any = first.solution if isinstance(first, BudgetRow) else first.comparison
-    welfare_name = source.objective.welfare.name if isinstance(first, BudgetRow) else source.welfare.name
-    if not is_sweep:
-        comparisons = [row for row in rows if isinstance(row, BudgetComparison)]
-        tables.append(_every_policy(comparisons))
-        notes += [n for row in comparisons for n in left_out_notes(row.comparison, f" at {budget_text(row.budget)}")]
-    return Summary(f"Budgets, welfare {welfare_name}{setting(source.problem)}", tables=tables, notes=notes)
+    heads += ["step", "± of step", "step from", *(["best policy"] if is_compared else ["gap", "plan"])]
+    if all(row.step is not None and row.step.since == last.budget for last, row in pairwise(sweep.rows)):
+        place = heads.index("step from")  # always the row above
+        for texts in (heads, *cells):
+            del texts[place]
+    tables = [table("", heads, cells, text=heads[-1:])]
+    if is_compared:
+        tables.append(_every_policy(sweep.rows))
+        notes += [n for row in sweep.rows for n in left_out_notes(row.comparison, f" at {budget_text(row.budget)}")]
+    return Summary(f"Budgets, welfare {sweep.welfare}{setting(bounded.problem)}", tables=tables, notes=notes)
 
 
-def _estimate(row: BudgetRow | BudgetComparison) -> tuple[float, float, float | None]:
-    """Return the welfare of a row, its standard error and its bound."""
-    if isinstance(row, BudgetRow):
-        return row.solution.welfare, row.solution.welfare_stderr, row.solution.upper_bound
-    return row.evaluation.welfare, row.evaluation.welfare_stderr, row.comparison.upper_bound
-
-
-def _shown_welfare(row: BudgetRow | BudgetComparison) -> float:
-    """Return the welfare as shown: an estimate above the bound is at the bound."""
-    welfare, error, bound = _estimate(row)
-    return min(welfare, bound) if bound is not None and error > 0 else welfare
-
-
-def _budget_ties(rows: BudgetRows) -> list[str]:
-    notes = []
-    for row in rows:
-        welfare, error, _ = _estimate(row)
-        if _shown_welfare(row) < welfare:
-            played = f"{fixed(welfare)} ± {fixed(error)}"
-            at = budget_text(row.budget)
-            notes.append(f"tie at {at}: with the upper bound; it played {played}, more only by chance")
-    return notes
+def _error_text(error: float) -> str:
+    return fixed(error) if error else "exact"
 
 
 def _plan_name(row: BudgetRow) -> str:
@@ -200,23 +179,6 @@ def _every_policy(rows: Sequence[BudgetComparison]) -> Table:
     return table("welfare of every policy", heads, [[name, *(fixed(one.get(name)) for one in found)] for name in names])
 
 
-def _step_columns(rows: BudgetRows) -> tuple[list[str], list[list[str]]]:
-    """Return heads and cells of the gain per step; with the earlier budget, if that is not the row above."""
-    cells, shown = [], {tuple(row.budget.values()): _shown_welfare(row) for row in rows}
-    for row in rows:
-        step = row.step
-        if step is None:
-            cells.append(["", "", ""])
-            continue
-        gain = f"{_shown_welfare(row) - shown[tuple(step.since.values())]:+.4f}"
-        error = fixed(step.stderr) if step.stderr else "exact"
-        since = ",".join(amount(value) for value in step.since.values())
-        cells.append([gain if step.measurable else "no measurable difference", error, since])
-    plain = all(row.step is not None and row.step.since == last.budget for last, row in pairwise(rows))
-    heads = ["step", "± of step", "step from"]
-    return (heads[:2], [own[:2] for own in cells]) if plain else (heads, cells)
-
-
 # -- draws of a posterior --------------------------------------------------------------------------------------------
 
 SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
@@ -224,26 +186,21 @@ SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
 
 @summarise.register
 def _(found: ScenarioComparison) -> Summary:
-    notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
-    tables = [scenario_table(found, row) for row in found.rows]
-    return Summary(_draws_title(found), tables=tables, notes=notes)
-
-
-def _draws_title(found: ScenarioComparison) -> str:
-    return f"Welfare over {found.num_draws} draws of the posterior"
+    return replace(rivals_summary(found), tables=[scenario_table(found, row) for row in found.rows])
 
 
 def scenario_table(found: ScenarioComparison, row: ScenarioValues) -> Table:
     """Return the quantiles of one policy's welfare and values over draws."""
     names = ("welfare", *found.member_names(row))
-    values = (row.welfare, *row.members.T)
-    rows = [
-        [name, *(fixed(figure) for figure in list(spread_of(own).values())[1:])]
-        for name, own in list(zip(names, values, strict=True))[: MOST_ROWS + 1]
-    ]
+    pairs = list(zip(names, (row.welfare, *row.members.T), strict=True))[: MOST_ROWS + 1]
     how = "exact" if row.exact else f"{row.num_episodes} episodes in each, noise {row.noise:.2g} removed"
     caption = f"{row.policy}: over {found.num_draws} draws of the posterior, {how}"
+    rows = [[name, *_spread_cells(values)] for name, values in pairs]
     return table(caption, ["of", *SPREAD], rows, len(names) - MOST_ROWS - 1)
+
+
+def _spread_cells(values: Floats) -> list[str]:
+    return [fixed(figure) for name, figure in spread_of(values).items() if name != "mean"]
 
 
 def rivals_summary(found: ScenarioComparison) -> Summary:
@@ -251,13 +208,11 @@ def rivals_summary(found: ScenarioComparison) -> Summary:
     first = found.rows[0].policy
     rows = []
     for row in found.rows:
-        spread = [fixed(row.quantile(share)) for share in (0.05, 0.5, 0.95)]
         better = "" if row.policy == first else percent(found.probability_better(row.policy, first))
-        rows.append([row.policy, *spread, fixed(row.tail(0.1)), better])
+        rows.append([row.policy, *_spread_cells(row.welfare), better])
+    tables = [table("", ["policy", *SPREAD, f"better than {first}"], rows)]
     notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
-    return Summary(
-        _draws_title(found), tables=[table("", ["policy", *SPREAD, f"better than {first}"], rows)], notes=notes
-    )
+    return Summary(f"Welfare over {found.num_draws} draws of the posterior", tables=tables, notes=notes)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -280,7 +235,7 @@ def comparison_report(
     plain, shown, problem = summarise(comparison), comparison.as_shown(), comparison.problem
     sections = []
     if comparison.rows or comparison.left_out:
-        sections.append(Section("Policies", tables=plain.tables, notes=[f"{capitalised(n)}." for n in plain.notes]))
+        sections.append(Section("Policies", tables=plain.tables, notes=plain.notes))
     if scenarios is not None:
         over = rivals_summary(scenarios)
         sections.append(Section(over.title, tables=over.tables, notes=over.notes))
@@ -477,8 +432,8 @@ def worst_off_unit(found: Evaluation, problem: Problem) -> str:
         return f"is the group {min(found.groups, key=found.groups.__getitem__)}"
     unit = int(found.unit_values.argmin())
     if not found.by_type:
-        name = type_names(problem)[int(problem.type_of_arm[unit])]
-        return f"is arm {unit}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
+        name = told_names(problem)[int(problem.type_of_arm[unit])]
+        return f"is arm {unit}" + (f" ({name})" if name else "")
     name, count = type_names(problem)[unit], int(found.unit_counts[unit])
     return f"is the one arm of {name}" if count == 1 else f"are the {count:,} arms of {name}"
 

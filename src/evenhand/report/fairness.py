@@ -88,7 +88,7 @@ def fairness_report(found: PriceOfFairness, title: str | None = None, seed: int 
         lead=_lead(found),
         cards=_cards(found),
         sections=[
-            Section("The plans side by side", tables=plain.tables, notes=[f"{capitalised(n)}." for n in plain.notes]),
+            Section("The plans side by side", tables=plain.tables, notes=plain.notes),
             Section("Who gets how much", figures=figures),
             problem_section(found.problem),
             Section("How to read this", facts=_glossary(found)),

@@ -88,3 +88,8 @@ def shortened(text: str, most: int) -> str:
 def capitalised(text: str) -> str:
     """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
+
+
+def sentence(text: str) -> str:
+    """Return the text as a sentence: with a capital first letter and one full stop, unless it ends in another mark."""
+    return capitalised(text) + ("" if text.endswith((".", "!", "?", ":", "…")) else ".")

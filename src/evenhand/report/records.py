@@ -1,5 +1,7 @@
 """Summaries of what was fitted to records: models, clusters, diagnostics and backtests; and the page of a fit."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from evenhand.display import counted
@@ -195,8 +197,7 @@ def fit_report(
         sections.append(_backtest_section(backtest))
     sections += _type_sections(fitted)
     thin = [_thin_table(found)] if found.thin_rows.rows else []
-    notes = [f"{capitalised(note)}." for note in fitted.notes]
-    sections.append(Section("Transitions", facts=plain.facts, tables=[*plain.tables, *thin], notes=notes))
+    sections.append(Section("Transitions", facts=plain.facts, tables=[*plain.tables, *thin], notes=plain.notes))
     sections.append(Section("How to read this", facts=_glossary(found)))
     return Summary(
         title or f"What {source} say{'s' if source != 'the records' else ''}",
@@ -216,7 +217,7 @@ def _lead(fitted: FitResult) -> list[str]:
     )
     sentences = [effect.words for effect in found.effects.overall] if found.effects else []
     sentences += [found.choices.words[0]] if found.choices is not None else []
-    return [f"{size}.", *(f"{capitalised(sentence)}." for sentence in sentences[:4])]
+    return [size, *sentences[:4]]
 
 
 def _cards(fitted: FitResult) -> list[tuple[str, str, str]]:
@@ -243,21 +244,18 @@ def _memory_tables(found: Diagnostics) -> list[Table]:
     return [table("held-out log-likelihood, nats per step", heads, rows)] if rows else []
 
 
-def _diagnostic_sections(found: Diagnostics, effects: "list[Table] | tuple[Table, ...] | object") -> list[Section]:
+def _diagnostic_sections(found: Diagnostics, effects: Sequence[Table]) -> list[Section]:
     from evenhand.report import fit_plots
 
     sections = []
     if found.effects is not None and found.effects.each:
         caption = f"Means and intervals of 95 %; grey ones include 0. {capitalised(found.effects.words)}."
         figure = Figure(fit_plots.effects_svg(found.effects), caption)
-        alone = [f"{capitalised(line)}." for line in found.effects.alone[:MOST_ROWS]]
-        sections.append(
-            Section("Effects of actions", figures=[figure], tables=[_effects_table(found.effects)], notes=alone)
-        )
+        alone = found.effects.alone[:MOST_ROWS]
+        sections.append(Section("Effects of actions", figures=[figure], tables=effects, notes=alone))
     if found.choices is not None:
         figure = Figure(fit_plots.choices_svg(found.choices), "States of arms that were served, and of the others.")
-        sentences = [f"{capitalised(sentence)}." for sentence in found.choices.words]
-        sections.append(Section("Arms that were served", sentences, figures=[figure]))
+        sections.append(Section("Arms that were served", found.choices.words, figures=[figure]))
     if found.shares is not None:
         caption = "Dots or thin lines are the records; thick lines the model from the first records on."
         figure = Figure(fit_plots.shares_svg(found.shares), caption)
@@ -283,7 +281,7 @@ def _type_sections(fitted: FitResult) -> list[Section]:
     tables, figures, sentences = [], [], []
     if clusters is not None:
         tables.append(_members_table(clusters))
-        sentences.append(f"{capitalised(clusters.words)}.")
+        sentences.append(clusters.words)
         if clusters.tried:
             caption = "Held-out log-likelihood and BIC by the number of types; the dotted line is the number chosen."
             figures.append(Figure(fit_plots.clusters_svg(clusters), caption))

@@ -58,7 +58,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """Section of a page."""
+    """Section of a page. Paragraphs and notes are rendered as sentences."""
 
     title: str
     paragraphs: Sequence[str] = ()
