@@ -22,14 +22,9 @@ def print_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(as_json(value), allow_nan=False))
 
 
-def print_summary(summary: "Summary", title: str | None = None) -> None:
-    """Print a summary: its title, facts, tables, text and notes.
-
-    Args:
-        summary: the summary of a result.
-        title: title in place of the summary's own.
-    """
-    title = title or (f"{summary.title}, {summary.aside}" if summary.aside else summary.title)
+def print_summary(summary: "Summary") -> None:
+    """Print a summary: its title, facts, tables, text and notes."""
+    title = f"{summary.title}, {summary.aside}" if summary.aside else summary.title
     if summary.facts:
         print_facts(title, summary.facts)
     elif not summary.tables:

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -81,15 +81,12 @@ class RunOptions:
             title: title in place of the summary's own.
             **more: further entries of the JSON object.
         """
-        from evenhand.cli.console import print_json, print_summary
-
         if self.as_json:
-            print_json(found.to_dict() | more)
-            return False
+            return self.say(found.to_dict() | more, "")
         from evenhand.report.results import summarise  # it imports all results
 
-        print_summary(summarise(found), title)
-        return True
+        summary = summarise(found)
+        return self.say({}, summary if title is None else replace(summary, title=title, aside=""))
 
     def write_report(self, summary: "Summary", path: str, words: Sequence[str] | None = None) -> None:
         """Write a page that states the command line.
@@ -103,14 +100,17 @@ class RunOptions:
 
         write_page(summary, path, f"evenhand {shlex.join(sys.argv[1:] if words is None else words)}")
 
-    def say(self, result: dict[str, Any], text: str) -> None:
-        """Print a result that needs no more than a line of text, or its JSON form."""
-        from evenhand.cli.console import print_json
+    def say(self, result: dict[str, Any], text: "str | Summary") -> bool:
+        """Print the JSON form of a result, or its text or summary; return whether it is text."""
+        from evenhand.cli.console import print_json, print_summary
 
         if self.as_json:
             print_json(result)
-        else:
+        elif isinstance(text, str):
             click.echo(text)
+        else:
+            print_summary(text)
+        return not self.as_json
 
 
 def run_options(seeded: bool = True) -> Decorator:

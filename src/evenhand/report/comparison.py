@@ -138,15 +138,16 @@ def _(sweep: BudgetSweep) -> Summary:  # type: ignore[type-arg]
             played = f"it played {fixed(found.welfare)} ± {fixed(error)}, more only by chance"
             notes.append(f"tie at {at}: with the upper bound; {played}")
         figures = [fixed(shown[at]), _error_text(error), fixed(bound)]
+        figures += [] if is_compared else [f"{row.solution.gap:.2g}"]
         step, gains = row.step, ["", "", ""]
         if step is not None:
             gain = f"{shown[at] - shown[budget_text(step.since)]:+.4f}"
             since = ",".join(amount(value) for value in step.since.values())
             gains = [gain if step.measurable else "no measurable difference", _error_text(step.stderr), since]
-        last = [row.best] if is_compared else [f"{row.solution.gap:.2g}", _plan_name(row)]
-        cells.append([*map(amount, row.budget.values()), *figures, *gains, *last])
+        last = row.best if is_compared else _plan_name(row)
+        cells.append([*map(amount, row.budget.values()), *figures, *gains, last])
     heads = [*(["budget"] if names == ["resource 0"] else names), "welfare", "±", "upper bound"]
-    heads += ["step", "± of step", "step from", *(["best policy"] if is_compared else ["gap", "plan"])]
+    heads += [*["gap"] * (not is_compared), "step", "± of step", "step from", "best policy" if is_compared else "plan"]
     if all(row.step is not None and row.step.since == last.budget for last, row in pairwise(sweep.rows)):
         place = heads.index("step from")  # always the row above
         for texts in (heads, *cells):

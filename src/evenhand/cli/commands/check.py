@@ -31,13 +31,9 @@ def command(source: ModelSource, run: RunOptions, welfare: str | None, backend: 
         return
     loaded = source.load()
     (problem,) = source.changed(loaded.problem)
-    from evenhand.cli.console import print_json, print_summary  # after what may be refused at once
-    from evenhand.planning.check import check_loaded
-
-    found = check_loaded(replace(loaded, problem=problem), welfare)
-    if run.as_json:
-        print_json(found.to_dict())
-        return
+    from evenhand.planning.check import check_loaded  # after what may be refused at once
     from evenhand.report.results import summarise
 
-    print_summary(replace(summary := summarise(found), notes=[f"  - {note}" for note in summary.notes]))
+    found = check_loaded(replace(loaded, problem=problem), welfare)
+    summary = summarise(found)
+    run.say(found.to_dict(), replace(summary, notes=[f"  - {note}" for note in summary.notes]))

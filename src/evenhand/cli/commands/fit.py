@@ -49,15 +49,12 @@ def command(log: str, run: RunOptions, out: str | None, report: str | None, **op
             from evenhand.report import fit_report
 
             run.write_report(fit_report(fitted, source=Path(called(log)).name), report)
-    from evenhand.cli.console import print_json, print_summary
-
-    if run.as_json:
-        print_json(fitted.to_dict())
-        return
+    from evenhand.cli.console import print_summary
     from evenhand.report.results import summarise
 
     summary = summarise(fitted)
-    print_summary(replace(summary, notes=()), f"{called(log)}, fitted")
+    if not run.say(fitted.to_dict(), replace(summary, title=f"{called(log)}, fitted", notes=())):
+        return
     print_summary(replace(summarise(fitted.diagnostics), notes=[f"  - {note}" for note in summary.notes]))
     if out:
         click.echo(f"written to {out}, with its posterior")

@@ -17,7 +17,6 @@ from evenhand.cli.options import (
     run_options,
     welfare_option,
 )
-from evenhand.cli.refusals import OptionError
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,13 @@ class SearchOptions:
     tolerance: float | None
     seconds: float | None
     redraw_every: int | None
+
+    def settings(self, **known: Any) -> Any:
+        """Return the `SolveMethod`, with candidates or plans by name."""
+        from evenhand.planning.task import SolveMethod
+
+        given = {} if self.tolerance is None else {"tolerance": self.tolerance}
+        return SolveMethod(self.method, seconds=self.seconds, redraw_every=self.redraw_every, **given, **known)
 
 
 search_options = gathered(
@@ -100,10 +106,24 @@ def command(
     arms = source.opened(out)
     scenario_options = {"--draws": draws, "--robust": robust}
     if arms is not None and arms.over == "arms" and not arms.has_floors:
-        search_only = {"--seconds": search.seconds, "--redraw-every": search.redraw_every}
-        given = {"--candidate": search.candidates or None, **search_only, **scenario_options}
-        refuse_options("not for a large model in Parquet", given)
-        _solve_opened(source, arms, run, search, welfare, backend, out)
+        method = None if search.method in ("auto", "fluid") else search.method
+        given = {"--method": method, "--candidate": search.candidates or None, "--seconds": search.seconds}
+        given |= {"--redraw-every": search.redraw_every, **scenario_options}
+        refuse_options("not for a large model in Parquet, which is solved by fluid", given)
+        check_target(out, "--out", folders=True)
+        with run.progress() as tell:
+            from evenhand.planning.stored_models import solve_stored
+
+            found = solve_stored(arms, welfare, search.settings(), tell, backend)
+            if out is not None:
+                found.save(out)
+        if run.show(
+            found,
+            f"{arms.path}, {arms.num_arms:,} arms, welfare {found.objective.welfare.name}{source.setting(arms)}",
+            policy=out,
+        ):
+            use = f"written to {out}; evenhand evaluate {arms.path} {out} simulates it"
+            click.echo(use if out else "--out FILE.parquet writes the value and weight of every row, a plan for act")
         return
     check_target(out, "--out")
     from evenhand.planning.policy_registry import is_file
@@ -114,16 +134,12 @@ def command(
     problem, *others = source.read_all()
     from evenhand.planning.plan import load_plan, save_solution  # after what may be refused at once
     from evenhand.planning.solve import solve
-    from evenhand.planning.task import SolveMethod
 
-    tolerance = 1e-8 if search.tolerance is None else search.tolerance
-    settings: dict[str, Any] = {"seconds": search.seconds, "redraw_every": search.redraw_every}
-    with run.progress() as report:
+    with run.progress() as tell:
         if others:
-            plans = [load_plan(name) for name in search.candidates]
-            chosen = SolveMethod(search.method, tolerance, plans=plans, **settings)
+            settings = search.settings(plans=[load_plan(name) for name in search.candidates])
             budgets = [one.budget for one in (problem, *others)]
-            show_sweep(solve(problem, welfare, chosen, budgets=budgets, progress=report, rng=run.seed), source, run)
+            show_sweep(solve(problem, welfare, settings, budgets=budgets, progress=tell, rng=run.seed), source, run)
             return
         candidates = {name: read_policy(name, problem, welfare) for name in search.candidates}
         scenarios = plan = None
@@ -136,13 +152,13 @@ def command(
             number = draws or DEFAULT_DRAWS
             scenarios = draw_scenarios(problem, posterior, number, run.seed, held_out=robust is not None)
         where = None if posterior is not None and search.method != "fluid" else backend
-        chosen = SolveMethod(search.method, tolerance, candidates=candidates, **settings)
-        solution = solve(problem, welfare, chosen, progress=report, rng=run.seed, backend=where)
+        settings = search.settings(candidates=candidates)
+        solution = solve(problem, welfare, settings, progress=tell, rng=run.seed, backend=where)
         if scenarios is not None:
-            plan = plan_scenarios(scenarios, solution, robust, report, backend)
+            plan = plan_scenarios(scenarios, solution, robust, tell, backend)
             solution = plan.solution
-        if report is not None:
-            report("prices and service", 1.0)
+        if tell is not None:
+            tell("prices and service", 1.0)
         _ = solution.prices, solution.unit_served  # computed while progress is shown: a summary computes nothing
     words = source.words(welfare or solution.objective.welfare.name)
     if out:
@@ -172,31 +188,3 @@ def show_sweep(sweep: Any, source: ModelSource, run: RunOptions) -> None:
 
     title = summarise(sweep).title
     run.show(sweep, f"{source.title}: {title[0].lower()}{title[1:]}")
-
-
-def _solve_opened(
-    source: ModelSource,
-    arms: Any,
-    run: RunOptions,
-    search: SearchOptions,
-    welfare: str | None,
-    backend: str | None,
-    out: str | None,
-) -> None:
-    """Solve the fair relaxation of a large model in Parquet."""
-    from evenhand.display import counted
-    from evenhand.planning.stored_models import solve_stored
-    from evenhand.planning.task import SolveMethod
-
-    if search.method not in ("auto", "fluid"):
-        raise OptionError("--method", f"a large model in Parquet is solved by fluid, not by {search.method}")
-    check_target(out, "--out", folders=True)
-    with run.progress() as report:
-        settings = SolveMethod() if search.tolerance is None else SolveMethod(tolerance=search.tolerance)
-        found = solve_stored(arms, welfare, settings, report, backend)
-        if out is not None:
-            found.save(out)
-    title = f"{arms.path}, {counted(arms.num_arms, 'arm')}, welfare {found.objective.welfare.name}"
-    if run.show(found, title + source.setting(arms), policy=out):
-        use = f"written to {out}; evenhand evaluate {arms.path} {out} simulates it"
-        click.echo(use if out else "--out FILE.parquet writes the value and weight of every row, a plan for act")
