@@ -14,7 +14,7 @@ from evenhand.report import (
     comparison_report,
     number,
     page,
-    spread_svg,
+    spread_plot,
     summarise,
     truncation_entry,
     weights_of_time,
@@ -88,7 +88,7 @@ class TestGroups:
         values = evaluation.values
         assert evaluation.worst > values.min() + 1e-3 and abs(evaluation.mean - values.mean()) > 1e-3
         low, high, mean = (number(float(value)) for value in (values.min(), values.max(), values.mean()))
-        assert f"never-act from {low} to {high}, mean {mean}" in spread_svg(found)
+        assert f"never-act from {low} to {high}, mean {mean}" in spread_plot(found).label
 
     def test_the_worst_off_group_is_named(self, towns):
         found = side_by_side(towns, "random", "never-act")

@@ -311,21 +311,23 @@ def _figure_sections(comparison: Comparison, problem: Problem) -> list[Section]:
     )
     if comparison.upper_bound is not None:
         caption += f" The dashed line is the {bound_title(comparison)}."
-    sections = [Section("Welfare", figures=[Figure(plots.welfare_svg(comparison), caption.strip())])]
+    sections = [Section("Welfare", figures=[Figure(plots.welfare_plot(comparison).svg(), caption.strip())])]
     if problem.num_arms > 1:
-        sections.append(_spread_section(comparison, problem, plots.spread_svg(comparison)))
-    if curves := plots.lorenz_svg(comparison):
+        sections.append(_spread_section(comparison, problem))
+    if rows := plots.lorenz_rows(comparison.rows):
         caption = (
             "Shares of the total value of the worst-off arms; the further a curve is below the diagonal, the more "
             "unequal. Of several policies the best, the most equal and the most unequal are shown."
         )
-        sections.append(Section("Lorenz curves", figures=[Figure(curves, caption)]))
+        sections.append(Section("Lorenz curves", figures=[Figure(plots.lorenz_plot(rows, len(rows)).svg(), caption)]))
     return sections
 
 
-def _spread_section(comparison: Comparison, problem: Problem, svg: str | None) -> Section:
+def _spread_section(comparison: Comparison, problem: Problem) -> Section:
+    from evenhand.report import plots
+
     title = "Values of the arms"
-    if svg is None:
+    if all(is_level(row.evaluation) for row in comparison.rows):
         return Section(title, ["Every policy gives each arm the same value."])
     caption = (
         "One row per policy: the thin line runs from the worst to the best arm, the thick one holds the middle half."
@@ -340,7 +342,7 @@ def _spread_section(comparison: Comparison, problem: Problem, svg: str | None) -
     if problem.over == "groups" and len(problem.group_names) <= MOST_TYPES:
         values = [list(row.evaluation.groups.values()) for row in comparison.rows]
         tables.append(_marked_table("Value of a group, the mean of its arms", problem.group_names, comparison, values))
-    return Section(title, figures=[Figure(svg, caption)], tables=tables)
+    return Section(title, figures=[Figure(plots.spread_plot(comparison).svg(), caption)], tables=tables)
 
 
 def _marked_table(

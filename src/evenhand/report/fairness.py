@@ -80,7 +80,7 @@ def fairness_report(found: PriceOfFairness, title: str | None = None, seed: int 
 
     plain = summarise(found)
     spread = "One row per welfare: the values under its best plan; the thin line runs from the worst to the best."
-    figures = [Figure(plots.fairness_svg(found), spread)]
+    figures = [Figure(plots.fairness_plot(found).svg(), spread)]
     if trade := plots.trade_svg(plots.trade_points(found), member(found.problem)):
         figures.append(Figure(trade, "Mean and worst-off of each plan. The dashed line is the best mean."))
     return Summary(

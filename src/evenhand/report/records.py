@@ -250,15 +250,17 @@ def _diagnostic_sections(found: Diagnostics, effects: Sequence[Table]) -> list[S
     sections = []
     if found.effects is not None and found.effects.each:
         caption = f"Means and intervals of 95 %; grey ones include 0. {capitalised(found.effects.words)}."
-        figure = Figure(fit_plots.effects_svg(found.effects), caption)
+        figure = Figure(fit_plots.effects_plot(found.effects).svg(), caption)
         alone = found.effects.alone[:MOST_ROWS]
         sections.append(Section("Effects of actions", figures=[figure], tables=effects, notes=alone))
     if found.choices is not None:
-        figure = Figure(fit_plots.choices_svg(found.choices), "States of arms that were served, and of the others.")
+        figure = Figure(
+            fit_plots.choices_plot(found.choices).svg(), "States of arms that were served, and of the others."
+        )
         sections.append(Section("Arms that were served", found.choices.words, figures=[figure]))
     if found.shares is not None:
         caption = "Dots or thin lines are the records; thick lines the model from the first records on."
-        figure = Figure(fit_plots.shares_svg(found.shares), caption)
+        figure = Figure(fit_plots.shares_plot(found.shares).svg(), caption)
         sections.append(Section("Shares of states over time", figures=[figure]))
     return sections
 
@@ -270,7 +272,7 @@ def _backtest_section(backtest: Backtest) -> Section:
         "Recorded actions, and their expectation under the behaviour policy in the model; the band is chance alone."
     )
     plain = backtest_summary(backtest)
-    figures = [Figure(fit_plots.backtest_svg(backtest), caption)]
+    figures = [Figure(fit_plots.backtest_plot(backtest).svg(), caption)]
     return Section("Backtest", figures=figures, facts=plain.facts, tables=plain.tables)
 
 
@@ -284,7 +286,7 @@ def _type_sections(fitted: FitResult) -> list[Section]:
         sentences.append(clusters.words)
         if clusters.tried:
             caption = "Held-out log-likelihood and BIC by the number of types; the dotted line is the number chosen."
-            figures.append(Figure(fit_plots.clusters_svg(clusters), caption))
+            figures.append(Figure(fit_plots.clusters_plot(clusters).svg(), caption))
     if between and between.each:
         rows = []
         for one in between.each[:MOST_ROWS]:

@@ -1,6 +1,7 @@
 """`evenhand evaluate`."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -49,12 +50,26 @@ def command(
 
     if (arms := source.opened(values or (policy if is_stored(policy) else None))) is not None:
         refuse_options("not for a large model in Parquet", {"--draws": draws})
-        _evaluate_opened(source, arms, run, simulation, policy, welfare, backend, values)
+        check_target(values, "--values", folders=True)
+        from evenhand.model.parquet import write_rows
+        from evenhand.planning.stored_models import evaluate_stored
+        from evenhand.report.results import summarise
+
+        with run.progress() as tell:
+            settings = (simulation.episodes, simulation.horizon, run.seed, tell, backend)
+            found = evaluate_stored(arms, policy, welfare, *settings)
+            if values is not None:
+                columns = {"value": found.unit_values, "stderr": found.unit_stderr, "served": found.unit_served}
+                write_rows(values, arms, columns)
+        more = {"criterion": found.criterion, "over": found.over, "arms": arms.num_arms, "values": values}
+        title = f"{policy} on {arms.path}, welfare {found.objective.welfare.name}{source.setting(arms)}"
+        if run.say(found.figures() | more, replace(summarise(found), title=title, aside="")):
+            click.echo(f"written to {values}" if values else "--values FILE.parquet writes the values, row by row")
         return
     refuse_options("for models in Parquet, with a file .parquet", {"--values": values})
     posterior = None if draws is None else source.posterior()
     problem = source.read()
-    from evenhand.cli.console import print_summary, say  # after what may be refused at once
+    from evenhand.cli.console import say  # after what may be refused at once
     from evenhand.evaluation.evaluate import evaluate
     from evenhand.model.objective import read_welfare
 
@@ -77,9 +92,7 @@ def command(
     if note := unused_horizon(found, simulation.horizon):
         say(f"--horizon: {note}")
     if scenarios is not None:
-        from evenhand.report.results import summarise
-
-        print_summary(summarise(scenarios))
+        run.show(scenarios)
 
 
 def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
@@ -88,33 +101,3 @@ def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
         return ""
     span = "in the long run" if found.problem.criterion.factor == 1 else "over all time"
     return f"not used: the value is exact, {span}; --monte-carlo plays {horizon} step{'s' if horizon > 1 else ''}"
-
-
-def _evaluate_opened(
-    source: ModelSource,
-    arms: Any,
-    run: RunOptions,
-    simulation: SimulationOptions,
-    policy: str,
-    welfare: str | None,
-    backend: str | None,
-    values: str | None,
-) -> None:
-    """Simulate a policy on a large model in Parquet."""
-    from evenhand.cli.console import print_json
-    from evenhand.model.parquet import write_rows
-    from evenhand.planning.stored_models import evaluate_stored
-
-    check_target(values, "--values", folders=True)
-    with run.progress() as tell:
-        settings = (simulation.episodes, simulation.horizon, run.seed, tell, backend)
-        found = evaluate_stored(arms, policy, welfare, *settings)
-        if values is not None:
-            columns = {"value": found.unit_values, "stderr": found.unit_stderr, "served": found.unit_served}
-            write_rows(values, arms, columns)
-    if run.as_json:
-        more = {"arms": arms.num_arms, "values": values, **({"groups": found.groups} if found.groups else {})}
-        print_json({"criterion": found.criterion, "over": found.over} | found.figures() | more)
-        return
-    run.show(found, f"{policy} on {arms.path}, welfare {found.objective.welfare.name}{source.setting(arms)}")
-    click.echo(f"written to {values}" if values else "--values FILE.parquet writes the values, row by row")

@@ -33,7 +33,7 @@ class SearchOptions:
         """Return the `SolveMethod`, with candidates or plans by name."""
         from evenhand.planning.task import SolveMethod
 
-        given = {} if self.tolerance is None else {"tolerance": self.tolerance}
+        given: dict[str, Any] = {} if self.tolerance is None else {"tolerance": self.tolerance}
         return SolveMethod(self.method, seconds=self.seconds, redraw_every=self.redraw_every, **given, **known)
 
 
