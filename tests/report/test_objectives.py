@@ -16,7 +16,7 @@ from evenhand.report import (
     page,
     spread_plot,
     summarise,
-    truncation_entry,
+    truncation_entries,
     weights_of_time,
     welfare_meaning,
 )
@@ -70,12 +70,12 @@ def test_without_a_discount_all_steps_count_alike():
 @pytest.mark.parametrize(("criterion", "term"), [("discounted", "Truncation"), ("average", "Long run")])
 def test_what_a_simulation_leaves_out(criterion, term):
     found = side_by_side(machine_replacement(num_arms=2).with_criterion(criterion), "random")
-    assert truncation_entry([row.evaluation for row in found.rows])[0] == term
+    assert truncation_entries([row.evaluation for row in found.rows])[0][0] == term
 
 
 def test_a_finite_horizon_leaves_nothing_out():
     found = side_by_side(machine_replacement(num_arms=2).with_criterion("finite:4"), "random")
-    assert truncation_entry([row.evaluation for row in found.rows]) is None
+    assert truncation_entries([row.evaluation for row in found.rows]) == []
 
 
 class TestGroups:

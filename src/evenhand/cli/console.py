@@ -91,12 +91,6 @@ def say(text: str, indent: int = 2) -> None:
     click.echo(text)
 
 
-def printable(value: Any) -> str:
-    """Return a value as the text of a cell, without control characters, which could move the cursor."""
-    text = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
 def table_bytes(rows: Sequence[dict[str, Any]], name: str) -> bytes:
     """Return rows as a table in the format of a file name: Parquet, JSON, else CSV."""
     suffix = Path(name).suffix.lower()

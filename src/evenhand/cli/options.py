@@ -2,15 +2,15 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import Field, dataclass, fields, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.arguments import ModelSource
+from evenhand.cli.arguments import ModelSource, check_target
 from evenhand.learning.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def gathered(kind: type, argument: str, options: Sequence[Decorator]) -> Decorat
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options that all commands have."""
+    """Options that several commands have; None or a default for those that a command lacks."""
 
     as_json: bool
     """Print one JSON object instead of text."""
@@ -67,54 +67,75 @@ class RunOptions:
     seed: int = 0
     """Random seed."""
 
-    def progress(self) -> "AbstractContextManager[Progress | None]":
-        """Return a context in which progress is shown; it yields the callback, or None if quiet."""
+    welfare: str | None = None
+    """Welfare; by default the model's."""
+
+    draws: int | None = None
+    """Number of scenarios drawn from the posterior."""
+
+    backend: str | None = None
+    """Where work runs."""
+
+    out: str | None = None
+    """File or folder of the result."""
+
+    report: str | None = None
+    """HTML file."""
+
+    @contextmanager
+    def progress(self) -> "Iterator[Progress]":
+        """Show progress within this context; it yields the callback."""
         from evenhand.cli.progress import progress
 
-        return progress(self.quiet)
+        with progress(self.quiet) as tell:
+            yield tell or (lambda what, share: None)
 
-    def show(self, found: Any, title: str | None = None, **more: Any) -> bool:
-        """Print a result, as JSON or as its summary; return whether it is text, which more lines may follow.
+    def check_targets(self, folders: bool = False) -> None:
+        """Refuse, before any work, files that could not be written; `folders` as in `check_target`."""
+        check_target(self.out, "--out", folders)
+        check_target(self.report, "--report")
+
+    def show(self, found: Any, title: str | None = None, lines: Sequence[str] = (), **more: Any) -> None:
+        """Print a result, as JSON or as its summary.
 
         Args:
             found: the result.
             title: title in place of the summary's own.
+            lines: lines of text that follow the summary.
             **more: further entries of the JSON object.
         """
         if self.as_json:
-            return self.say(found.to_dict() | more, "")
+            self.say(found.to_dict() | more, "")
+            return
         from evenhand.report.results import summarise  # it imports all results
 
         summary = summarise(found)
-        return self.say({}, summary if title is None else replace(summary, title=title, aside=""))
+        self.say({}, summary if title is None else replace(summary, title=title, aside=""), lines)
 
-    def write_report(self, summary: "Summary", path: str, words: Sequence[str] | None = None) -> None:
-        """Write a page that states the command line.
-
-        Args:
-            summary: the page.
-            path: HTML file.
-            words: the command line; by default as it was typed.
-        """
-        from evenhand.report import write_page
-
-        write_page(summary, path, f"evenhand {shlex.join(sys.argv[1:] if words is None else words)}")
-
-    def say(self, result: dict[str, Any], text: "str | Summary") -> bool:
-        """Print the JSON form of a result, or its text or summary; return whether it is text."""
-        from evenhand.cli.console import print_json, print_summary
+    def say(self, result: dict[str, Any], text: "str | Summary", lines: Sequence[str] = ()) -> None:
+        """Print the JSON form of a result; or its text or summary, further lines, and the name of the report."""
+        from evenhand.cli.console import print_json, print_summary, say
 
         if self.as_json:
             print_json(result)
-        elif isinstance(text, str):
+            return
+        if isinstance(text, str):
             click.echo(text)
         else:
             print_summary(text)
-        return not self.as_json
+        for line in [*lines, f"report: {self.report}"] if self.report else lines:
+            say(line)
+
+    def write_report(self, summary: "Summary", words: Sequence[str] | None = None) -> None:
+        """Write a page that states the command line, `words` or as it was typed."""
+        from evenhand.report import write_page
+
+        if self.report is not None:
+            write_page(summary, self.report, f"evenhand {shlex.join(sys.argv[1:] if words is None else words)}")
 
 
 def run_options(seeded: bool = True) -> Decorator:
-    """--json, --quiet, and --seed if there is randomness, as the argument `run`."""
+    """--json, --quiet, and --seed if there is randomness; with other options of `RunOptions` as the argument `run`."""
     seed = option("--seed", None, "Random seed.", default=0, show_default=True, type=click.IntRange(min=0))
     output = [
         option("--json as_json", None, "One JSON object on standard output.", is_flag=True),
@@ -123,18 +144,14 @@ def run_options(seeded: bool = True) -> Decorator:
     return gathered(RunOptions, "run", [*([seed] if seeded else []), *output])
 
 
-def model_options(
-    budgets: int | None = 1, initial: bool = True, criterion: bool = True, over: bool = True
-) -> Decorator:
+def model_options(*without: str, several: bool = False) -> Decorator:
     """MODEL and the options that change it, as the argument `source`.
 
     Args:
-        budgets: 1, or 2 if the command takes several; None without the option.
-        initial: whether initial states can be given.
-        criterion: whether the criterion can be given.
-        over: whether the members of welfare can be given.
+        *without: fields of `ModelSource` that the command has no option for.
+        several: whether the command takes several budgets.
     """
-    more = " Repeated, it gives a table of what each step is worth." if budgets == 2 else ""
+    more = " Repeated, it gives a table of what each step is worth." if several else ""
     known = {
         "parameters": option(
             "-p parameters", "KEY=VALUE", "A parameter of a built-in problem; repeatable.", multiple=True
@@ -165,8 +182,7 @@ def model_options(
             "Members of welfare: every arm, or every group by its mean; by default as in the model.",
         ),
     }
-    absent = {"budgets": budgets is None, "initial": not initial, "criterion": not criterion, "over": not over}
-    options = [option for name, option in known.items() if not absent.get(name)]
+    options = [option for name, option in known.items() if name not in without]
     return gathered(ModelSource, "source", [click.argument("model"), *options])
 
 
@@ -239,10 +255,8 @@ simulation_options = gathered(
 
 
 def training_settings(command: Command) -> Command:
-    """An option for each setting of `train`, as it is declared there."""
-    for setting in reversed(fields(TrainingSettings)):
-        command = _option_of(setting)(command)
-    return command
+    """Add an option for each setting of `train`, as it is declared there."""
+    return add_options([_option_of(setting) for setting in fields(TrainingSettings)], command)
 
 
 _WRITTEN: dict[str, dict[str, Any]] = {
@@ -250,11 +264,11 @@ _WRITTEN: dict[str, dict[str, Any]] = {
     "budget": {"metavar": "B|LOW:HIGH", "multiple": True},  # ranges once for each resource
     "hidden": {"metavar": "N,N", "default": ",".join(map(str, TrainingSettings.hidden))},
 }
-"""How settings that are neither a word nor a number are written; `commands.train` reads them."""
+"""Form of settings that are neither a word nor a number; `commands.train` reads them."""
 
 
-def _option_of(setting: Field[Any]) -> Callable[[Command], Command]:
-    """The option of one setting."""
+def _option_of(setting: Field[Any]) -> Decorator:
+    """Return the option of one setting."""
     name = {"architecture": "network"}.get(setting.name, setting.name).replace("_", "-")
     details: dict[str, Any] = {"default": setting.default, "show_default": True, "help": setting.metadata["help"]}
     if setting.metadata["choices"]:
@@ -263,16 +277,6 @@ def _option_of(setting: Field[Any]) -> Callable[[Command], Command]:
         details["type"] = click.IntRange(min=0 if setting.name == "seed" else 1)
     details |= _WRITTEN.get(setting.name, {})
     return click.option(f"--{name}", setting.name, **details)
-
-
-def log_columns(command: Command) -> Command:
-    """Options of reading a log."""
-    return add_options(_LOG, command)
-
-
-def fit_options(command: Command) -> Command:
-    """Options of `fit`: arguments of `evenhand.fit` and fields of its `LogOptions` and `ModelOptions`."""
-    return add_options([*_LOG, *_FIT], command)
 
 
 _TIMES = "The column of times: numbers, dates, moments, months (2026-05) or weeks (2026-W05)."
@@ -324,3 +328,9 @@ _FIT = (
     option("--absorbing", "STATE,...", "Absorbing states."),
     option("--exact", "STATE,...", "States of which every entry is a row, as a death is; irregular times."),
 )
+
+log_columns = partial(add_options, _LOG)
+"""Decorator that adds the options of reading a log."""
+
+fit_options = partial(add_options, [*_LOG, *_FIT])
+"""Decorator that adds the options of `fit`: arguments of `evenhand.fit`, fields of `LogOptions` and `ModelOptions`."""

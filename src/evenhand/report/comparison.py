@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -252,12 +252,10 @@ def comparison_report(
 
 
 def _made(comparison: Comparison, seed: int | None) -> str:
-    ways = Counter(
-        "evaluated exactly"
-        if (found := row.evaluation).exact
-        else f"simulated: {counted(found.num_episodes or 0, 'episode')} of {counted(found.horizon or 0, 'step')} each"
-        for row in comparison.rows
-    )
+    ways: Counter[str] = Counter()
+    for found in (row.evaluation for row in comparison.rows):
+        sizes = f"{counted(found.num_episodes or 0, 'episode')} of {counted(found.horizon or 0, 'step')} each"
+        ways["evaluated exactly" if found.exact else f"simulated: {sizes}"] += 1
     sentences = [f"{counted(count, 'policy was', 'policies were')} {way}." for way, count in sorted(ways.items())]
     return " ".join([*sentences, seed_sentence(seed)]).rstrip()
 
@@ -266,8 +264,8 @@ def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str
     best = comparison.rows[0]
     found, bound = best.evaluation, comparison.upper_bound
     error = "exact" if found.exact else f"± {number(found.welfare_stderr, 2)}"
-    cards = [("Best policy", best.policy, _abbreviation_and_summary(best.policy)[0])]
-    cards.append(("Its welfare", number(found.welfare), error))
+    name = ("Best policy", best.policy, _abbreviation_and_summary(best.policy)[0])
+    cards = [name, ("Its welfare", number(found.welfare), error)]
     if bound is not None and bound > 0:  # a share of a bound that is not positive would mislead
         cards.append((f"Of the {bound_title(comparison)}", percent(found.welfare / bound, 2), number(bound)))
     elif problem.num_arms > 1:
@@ -306,12 +304,11 @@ def by_inequality(rows: Sequence[Row]) -> list[Row]:
 def _figure_sections(comparison: Comparison, problem: Problem) -> list[Section]:
     from evenhand.report import plots
 
-    caption = (
-        "Error bars are 95 % confidence intervals." if any(not r.evaluation.exact for r in comparison.rows) else ""
-    )
+    simulated = not all(row.evaluation.exact for row in comparison.rows)
+    captions = ["Error bars are 95 % confidence intervals."] * simulated
     if comparison.upper_bound is not None:
-        caption += f" The dashed line is the {bound_title(comparison)}."
-    sections = [Section("Welfare", figures=[Figure(plots.welfare_plot(comparison).svg(), caption.strip())])]
+        captions.append(f"The dashed line is the {bound_title(comparison)}.")
+    sections = [Section("Welfare", figures=[Figure(plots.welfare_plot(comparison).svg(), " ".join(captions))])]
     if problem.num_arms > 1:
         sections.append(_spread_section(comparison, problem))
     if rows := plots.lorenz_rows(comparison.rows):
@@ -337,22 +334,20 @@ def _spread_section(comparison: Comparison, problem: Problem) -> Section:
         caption += f" Simulated values have standard errors of up to {number(max(errors), 2)}."
     tables = []
     if 2 <= problem.num_types <= MOST_TYPES:
-        values = [values_by_type(row.evaluation, problem).tolist() for row in comparison.rows]
-        tables.append(_marked_table("Mean value of an arm, by type", type_names(problem), comparison, values))
+        values = {row.policy: values_by_type(row.evaluation, problem).tolist() for row in comparison.rows}
+        tables.append(_marked_table("Mean value of an arm, by type", type_names(problem), values))
     if problem.over == "groups" and len(problem.group_names) <= MOST_TYPES:
-        values = [list(row.evaluation.groups.values()) for row in comparison.rows]
-        tables.append(_marked_table("Value of a group, the mean of its arms", problem.group_names, comparison, values))
+        values = {row.policy: list(row.evaluation.groups.values()) for row in comparison.rows}
+        tables.append(_marked_table("Value of a group, the mean of its arms", problem.group_names, values))
     return Section(title, figures=[Figure(plots.spread_plot(comparison).svg(), caption)], tables=tables)
 
 
-def _marked_table(
-    caption: str, names: Sequence[str], comparison: Comparison, values: Sequence[Sequence[float]]
-) -> Table:
+def _marked_table(caption: str, names: Sequence[str], values: Mapping[str, Sequence[float]]) -> Table:
     """Return a table of values per policy, the smallest of each row in bold."""
     rows = []
-    for row, own in zip(comparison.rows, values, strict=True):
+    for policy, own in values.items():
         least = fixed(min(own))
-        rows.append(TableRow(row.policy, tuple(Cell(fixed(value), is_strong=fixed(value) == least) for value in own)))
+        rows.append(TableRow(policy, tuple(Cell(fixed(value), is_strong=fixed(value) == least) for value in own)))
     return Table(f"{caption}; the smallest in bold", tuple(map(Cell, ("policy", *names))), tuple(rows))
 
 
@@ -402,12 +397,8 @@ def _rivals(rows: Sequence[Row]) -> list[str]:
             equal.append(row.policy)
         elif difference <= chance + cut:
             close.append(row.policy)
-    sentences = []
-    if equal:
-        sentences.append(f"Exactly as good: {listed(equal)}.")
-    if close:
-        sentences.append(f"Within the error of the simulation: {listed(close)}.")
-    return sentences
+    groups = {"Exactly as good": equal, "Within the error of the simulation": close}
+    return [f"{title}: {listed(names)}." for title, names in groups.items() if names]
 
 
 def _fairness(rows: Sequence[Row], problem: Problem) -> list[str]:
@@ -449,11 +440,8 @@ def _glossary(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]
         (f"Welfare ({shortened(comparison.welfare.name, 60)})", f"One number for the values of all {who}s. {meaning}"),
     ]
     if comparison.upper_bound is not None:
-        how = (
-            "computed exactly"
-            if comparison.bound_name == "optimum"
-            else f"by {comparison.bound_name or 'a relaxation'}"
-        )
+        is_optimum = comparison.bound_name == "optimum"
+        how = "computed exactly" if is_optimum else f"by {comparison.bound_name or 'a relaxation'}"
         entries.append((capitalised(bound_title(comparison)), f"No policy has more welfare than this; {how}."))
     entries += [
         (f"Mean and worst {who}", f"The average value of the {who}s, and the smallest."),
@@ -464,20 +452,18 @@ def _glossary(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]
         entries.append(("Exact", "Computed by solving equations, without simulation."))
     if not all(each.exact for each in found):
         error = "Standard error of a simulated welfare. All policies were simulated with the same random numbers."
-        entries.append(("±", error))
-        entries += [entry for entry in [truncation_entry(found)] if entry is not None]
+        entries += [("±", error), *truncation_entries(found)]
     return [*entries, ("Time", "Time of the evaluation, not of the policy in use.")]
 
 
-def truncation_entry(found: Sequence[Evaluation]) -> tuple[str, str] | None:
-    """Return the effect of the horizon of simulations; None if there is none."""
+def truncation_entries(found: Sequence[Evaluation]) -> list[tuple[str, str]]:
+    """Return the effect of the horizon of simulations, if there is one."""
     bounds = [each.truncation_bound for each in found]
-    if None in bounds and not found[0].problem.criterion.is_average:
-        return (
-            "Truncation",
-            "An episode ends after a fixed number of steps; the rest cannot be bounded for a simulator.",
-        )
+    most = max(bound or 0.0 for bound in bounds)
+    if None in bounds and found[0].problem.criterion.is_average:
+        text = "The first steps of an episode do not count; what is left of the start is in the errors."
+        return [("Long run", text)]
+    text = f"The end of an episode changes no value by more than {number(most, 2)}."
     if None in bounds:
-        return "Long run", "The first steps of an episode do not count; what is left of the start is in the errors."
-    most = max((bound for bound in bounds if bound), default=0.0)
-    return ("Truncation", f"The end of an episode changes no value by more than {number(most, 2)}.") if most else None
+        text = "An episode ends after a fixed number of steps; the rest cannot be bounded for a simulator."
+    return [("Truncation", text)] if most or None in bounds else []

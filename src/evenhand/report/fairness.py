@@ -40,14 +40,13 @@ def _plans_table(found: PriceOfFairness) -> Table:
     heads = ["best for", "mean", "price", "worst", "Gini", *(f"by {name}" for name in names), "±"]
     rows = []
     for row in found.rows:
-        error = Cell("exact", is_quiet=True) if row.exact else Cell(fixed(row.by_stderr[row.welfare]))
         cells = (
             Cell(fixed(row.mean), is_strong=row.welfare == "utilitarian"),
             Cell(percent(row.price)),
             Cell(fixed(row.worst), is_strong=row.welfare in OWN_COLUMNS[1:]),
             Cell(fixed(row.gini_coefficient)),
             *(Cell(fixed(row.by[name]), is_strong=name == row.welfare) for name in names),
-            error,
+            Cell("exact", is_quiet=True) if row.exact else Cell(fixed(row.by_stderr[row.welfare])),
         )
         rows.append(TableRow(row.welfare, cells, note="proved to be the best" if row.is_proved else ""))
     return Table("what fairness costs", tuple(map(Cell, heads)), tuple(rows))

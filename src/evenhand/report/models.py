@@ -216,10 +216,7 @@ def relaxation_summary(found: Relaxation) -> Summary:
         ("relaxation", f"{fixed(found.welfare, 6)}, with a budget that holds on average"),
         ("upper bound", f"{fixed(found.upper_bound, 6)}, for every policy"),
         ("gap", f"{found.gap:.2g} of the relaxation"),
-        *(
-            (f"one unit of {name}", f"raises the bound by at most {fixed(price)} (per step)")
-            for name, price in found.prices.items()
-        ),
+        *((f"one unit of {n}", f"raises the bound by at most {fixed(p)} (per step)") for n, p in found.prices.items()),
         ("budget used", ", ".join(percent(share) for share in found.budget_used)),
         ("found in", f"{found.rounds} rounds on {found.backend}, {counted(found.num_blocks, 'block')}"),
         ("time", duration(found.seconds)),

@@ -312,9 +312,8 @@ def _spread_plot(rows: Sequence[Spread], names: Sequence[str], label: str) -> Pl
         axes.plot([], [], "|", color=INK, markersize=9, markeredgewidth=1.4, label="mean")
         for (colour, shape), name in zip(MARKS, names, strict=False):
             axes.plot([], [], shape, color=colour, markersize=5, linestyle="", label=shortened(name, 22))
-        figure.legend(
-            loc="outside lower center", ncols=4 if len(names) <= 3 else 3, handletextpad=0.3, columnspacing=1.4
-        )
+        ncols = 4 if len(names) <= 3 else 3
+        figure.legend(loc="outside lower center", ncols=ncols, handletextpad=0.3, columnspacing=1.4)
         row_labels(axes, [row.name for row in rows])
         axes.margins(x=0.04)
         axes.set_xlabel(label)

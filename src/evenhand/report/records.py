@@ -85,10 +85,8 @@ def _members_table(found: Clusters) -> Table:
 @summarise.register
 def diagnostics_summary(found: Diagnostics) -> Summary:
     """Return the sentences of the diagnostics by topic, and the effects of actions."""
-    facts, last = [], ""
-    for topic, sentence in found.words:
-        facts.append(("" if topic == last else topic, sentence))
-        last = topic
+    topics = ["", *(topic for topic, _ in found.words)]
+    facts = [("" if topic == last else topic, text) for last, (topic, text) in zip(topics, found.words, strict=False)]
     tables = [_effects_table(found.effects)] if found.effects is not None and found.effects.each else []
     return Summary("What the records say", facts=facts, tables=tables)
 
@@ -121,10 +119,8 @@ def backtest_summary(found: Backtest) -> Summary:
     )
     if borrowed:
         policy += f"; a type was never seen in {borrowed} of its states, and takes the shares of the others there"
-    facts = [
-        ("policy", policy),
-        ("steps", f"{len(found.steps):,}, with {found.present.min():,} to {found.present.max():,} arms"),
-    ]
+    steps = f"{len(found.steps):,}, with {found.present.min():,} to {found.present.max():,} arms"
+    facts = [("policy", policy), ("steps", steps)]
     for place, action in enumerate(found.actions[1:]):
         inside = found.served.inside[:, place]
         facts.append((f"{action} in a step", f"{int(inside.sum())} of {len(inside)} steps lie in their intervals"))
@@ -137,9 +133,8 @@ def backtest_summary(found: Backtest) -> Summary:
         text = f"{used.mean():.3g} a step of {budget:.10g}, at most {used.max():.10g}"
         facts.append((f"used of {name}", f"{text}; {over} of {len(used)} steps used more than the budget"))
     notes = ["the behaviour policy has no budget in the model; other policies have"] if len(found.worth) > 1 else []
-    return Summary(
-        "Backtest", "the behaviour policy in the model, beside the records", facts, _backtest_tables(found), notes=notes
-    )
+    aside = "the behaviour policy in the model, beside the records"
+    return Summary("Backtest", aside, facts, _backtest_tables(found), notes=notes)
 
 
 def _backtest_tables(found: Backtest) -> list[Table]:
@@ -155,9 +150,8 @@ def _backtest_tables(found: Backtest) -> list[Table]:
     first, rows = found.worth[0], []
     for one in found.worth:
         used = ", ".join(percent(share) for share in one.budget_used.values())
-        rows.append(
-            [one.policy, fixed(one.welfare), fixed(one.welfare_stderr) if one.welfare_stderr else "exact", used]
-        )
+        error = fixed(one.welfare_stderr) if one.welfare_stderr else "exact"
+        rows.append([one.policy, fixed(one.welfare), error, used])
     caption = f"welfare in the model: {found.criterion}, from where all arms were first seen"
     welfare = table(caption, ["policy", "welfare", "±", "budget used"], rows)
     names = list(first.groups or first.values)
@@ -167,11 +161,9 @@ def _backtest_tables(found: Backtest) -> list[Table]:
 
 
 def _forecast_cells(found: Forecast, place: tuple[int, ...], decimals: int) -> list[str]:
-    mean, low, high = (float(getattr(found, name)[place]) for name in ("mean", "lower", "upper"))
-    seen = float(found.seen[place])
-    mark = "" if bool(np.asarray(found.inside)[place]) else " *"
-    shown = fixed(seen, 0) if decimals == 1 else fixed(seen, decimals)
-    return [shown + mark, fixed(mean, decimals), f"{fixed(low, decimals)} to {fixed(high, decimals)}"]
+    mean, low, high = (fixed(float(getattr(found, name)[place]), decimals) for name in ("mean", "lower", "upper"))
+    seen = fixed(float(found.seen[place]), 0 if decimals == 1 else decimals)
+    return [seen + ("" if np.asarray(found.inside)[place] else " *"), mean, f"{low} to {high}"]
 
 
 # -- the page of a fit -----------------------------------------------------------------------------------------------
@@ -211,10 +203,8 @@ def fit_report(
 def _lead(fitted: FitResult) -> list[str]:
     log, found = fitted.log, fitted.diagnostics
     kinds = "" if len(log.types) == 1 else f" of {spelled(len(log.types))} types"
-    size = (
-        f"{counted(len(log.arm), 'record')} of {counted(len(log.arms), 'arm')}{kinds}, in "
-        f"{counted(len(log.states), 'state')} with {counted(len(log.actions), 'action')}"
-    )
+    size = f"{counted(len(log.arm), 'record')} of {counted(len(log.arms), 'arm')}{kinds}"
+    size += f", in {counted(len(log.states), 'state')} with {counted(len(log.actions), 'action')}"
     sentences = [effect.words for effect in found.effects.overall] if found.effects else []
     sentences += [found.choices.words[0]] if found.choices is not None else []
     return [size, *sentences[:4]]
@@ -268,9 +258,7 @@ def _diagnostic_sections(found: Diagnostics, effects: Sequence[Table]) -> list[S
 def _backtest_section(backtest: Backtest) -> Section:
     from evenhand.report import fit_plots
 
-    caption = (
-        "Recorded actions, and their expectation under the behaviour policy in the model; the band is chance alone."
-    )
+    caption = "Recorded and expected actions of the behaviour policy in the model; the band is chance alone."
     plain = backtest_summary(backtest)
     figures = [Figure(fit_plots.backtest_plot(backtest).svg(), caption)]
     return Section("Backtest", figures=figures, facts=plain.facts, tables=plain.tables)
@@ -317,9 +305,7 @@ def _glossary(found: Diagnostics) -> list[tuple[str, str]]:
         ("Interval", "Credible interval of 95 %, given the records and the shrinkage of sparse rows."),
     ]
     if found.state or found.before:
-        text = (
-            "Gain in held-out log-likelihood: 0.01 is 1 % more probability of the next state. ± is the error over arms."
-        )
+        text = "Gain in held-out log-likelihood: 0.01 is 1 % more probability of the next state; ± is its error."
         entries.append(("Nats per step", text))
     if found.num_tests or found.in_time or found.between_types or found.before:
         entries.append(("p", "Probability of a difference as large by chance, adjusted by Holm's method per question."))

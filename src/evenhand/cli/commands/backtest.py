@@ -10,7 +10,7 @@ from evenhand.cli.refusals import OptionError
 
 
 @click.command("backtest")
-@model_options(initial=False, criterion=False, over=False)
+@model_options("initial", "criterion", "over")
 @click.argument("log")
 @log_columns
 @option("--policies", "A,B,...", "What to set beside the records: names, or files of saved plans.")
@@ -41,8 +41,7 @@ def command(source: ModelSource, run: RunOptions, log: str, policies: str | None
     layout: Any = options.pop("layout") or ("snapshots" if log_options["bins"] else None)
     with run.progress() as tell:
         records = with_layout(read_log(log, **columns, records=log_options, progress=tell), layout)
-        if tell is not None:
-            tell("following the arms", 1.0)
-        settings = {"num_episodes": options.pop("episodes"), "rng": run.seed, **options}
+        tell("following the arms", 1.0)
+        settings = {"num_episodes": options.pop("episodes"), "rng": run.seed, "welfare": run.welfare, **options}
         found = backtest(problem, records, names, **settings)
     run.show(found, f"{log} in {source.title}: the behaviour policy, beside the records")

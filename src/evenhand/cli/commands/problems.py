@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @option("-p parameters", "KEY=VALUE", "A parameter of the problem, with --out.", multiple=True)
 @option("--out", "FILE", "Write it as a model file (.toml, .json, .npz, .parquet) to start from.")
 @run_options(seeded=False)
-def command(name: str | None, parameters: tuple[str, ...], out: str | None, run: RunOptions) -> None:
+def command(name: str | None, parameters: tuple[str, ...], run: RunOptions) -> None:
     """List the built-in problems and their parameters, or one problem in detail."""
+    out = run.out
     if (name is None and (parameters or out is not None)) or (parameters and out is None):
         raise InvalidInputError(
             "-p and --out go together, with the name of a problem: evenhand problems NAME -p KEY=VALUE --out FILE"

@@ -12,10 +12,11 @@ import click
 
 from evenhand.cli.arguments import DASH, ModelSource, called, check_target, read_amounts, read_states
 from evenhand.cli.completion import Commands
-from evenhand.cli.console import printable, table_bytes
+from evenhand.cli.console import table_bytes
 from evenhand.cli.options import Decorator, RunOptions, add_options, model_options, option, run_options, welfare_option
 from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
+from evenhand.report.format import printable
 from evenhand.report.summary import Summary, table
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def command(*options: Decorator, writes: bool = False) -> Decorator:
 
 @programme.command()
 @place
-@model_options(budgets=None, initial=False)
+@model_options("budgets", "initial")
 @option("--roster", "TABLE", "Who takes part: arm, type, and perhaps group, state.", required=True)
 @welfare_option
 @option("--name", None, "Name of the programme; by default that of its file.", default="")
@@ -97,7 +98,7 @@ def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **
 
     problem = source.load().problem.with_criterion(source.criterion, source.over)
     rows = read_states(roster, "csv" if roster == DASH else None, "--roster")
-    with Programme.create(programme, problem, rows, seed=run.seed, **settings) as made:
+    with Programme.create(programme, problem, rows, seed=run.seed, welfare=run.welfare, **settings) as made:
         _show_status(made, run)
 
 
@@ -154,7 +155,7 @@ def solve(one: "Programme", run: RunOptions, **options: Any) -> None:
     seconds_option,
     writes=True,
 )
-def plan(one: "Programme", budget: str | None, out: str | None, run: RunOptions, **options: Any) -> None:
+def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) -> None:
     """Propose what to do at the present step, arm by arm, from all that is known.
 
     While nothing has changed, the same plan is returned. Arms that were not observed are taken to be where they
@@ -162,15 +163,15 @@ def plan(one: "Programme", budget: str | None, out: str | None, run: RunOptions,
     """
     from evenhand.model.io import write_atomically
 
-    check_target(out, "--out")
+    run.check_targets()
     amounts = None if budget is None else read_amounts(budget)
     with run.progress() as tell:
         made = one.plan(budget=amounts, progress=tell, **options)
     found, notices = one.plan_of(made.plan), _notices(one)
-    if out:
+    if run.out:
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
-        write_atomically(out, table_bytes(rows, out))
-    written = [f"written to {out}"] if out else []
+        write_atomically(run.out, table_bytes(rows, run.out))
+    written = [f"written to {run.out}"] if run.out else []
     notes = [*(f"drift: {notice}" for notice in notices), *written]
     run.say(found.to_dict() | {"notices": notices}, _plan_summary(found, notes))
 
@@ -245,14 +246,14 @@ def history(one: "Programme", arm: str, run: RunOptions) -> None:
     option("--csv table", "FILE", "Also write one row per arm."),
     option("--report", "FILE.html", "Also write a page with figures."),
 )
-def audit(one: "Programme", table: str | None, report: str | None, run: RunOptions, **window: Any) -> None:
+def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -> None:
     """Audit a window of steps: service, waiting times, promised and realised rewards.
 
     Also overrides with their author and cost, and a warning if a group fell behind its promise by more than
     chance explains.
     """
     check_target(table, "--csv")
-    check_target(report, "--report")
+    run.check_targets()
     from evenhand.model.io import write_atomically
     from evenhand.programme.audit import audit_of
     from evenhand.programme.audit_report import audit_page, audit_summary
@@ -261,14 +262,11 @@ def audit(one: "Programme", table: str | None, report: str | None, run: RunOptio
     found = audit_of(books)
     if table:
         write_atomically(table, table_bytes([row.as_row() for row in found.arms], ".csv"))
-    if report:
+    if run.report:
         typed = click.get_current_context().params["programme"]
         words = [one.store.address if word == typed else word for word in sys.argv[1:]]  # without a password
-        run.write_report(audit_page(found, books, name), report, words)
-    run.say(found.to_dict(), audit_summary(found, name))
-    for what, path in (("table", table), ("report", report)):
-        if path and not (run.quiet or run.as_json):
-            click.echo(f"{what}: {path}")
+        run.write_report(audit_page(found, books, name), words)
+    run.say(found.to_dict(), audit_summary(found, name), [f"table: {table}"] if table else [])
 
 
 @command(
@@ -289,10 +287,9 @@ def refits(one: "Programme", refit: int | None, run: RunOptions) -> None:
     """List the models that were fitted, or show what REFIT would change."""
     found, model, name = one.refits(), one.status().model, _address(one)
     if refit is not None:
-        chosen = next((fitted for fitted in found if fitted.id == refit), None)
-        if chosen is None:
+        if not (chosen := [fitted for fitted in found if fitted.id == refit]):
             raise OptionError("REFIT", f"unknown refit {refit}")
-        _show_refit(chosen, run, name)
+        _show_refit(chosen[0], run, name)
         return
     rows = [[fit.id, fit.event, fit.rows, _standing(fit, model), "; ".join(fit.why)] for fit in found[:SHOWN]]
     heads = ("refit", "event", "rows", "stands", "why")
@@ -479,13 +476,13 @@ def _plan_summary(found: "KeptPlan", notes: Sequence[str]) -> Summary:
 
 
 def _standing(found: "Refitted", model: str) -> str:
-    if found.model == model:
-        return "in use"
-    if found.adopted_event is not None:
-        return "was in use"
-    if found.declined_event is not None:
-        return "declined"
-    return "offered" if found.why and found.before == model else "not adopted"
+    standings = {
+        "in use": found.model == model,
+        "was in use": found.adopted_event is not None,
+        "declined": found.declined_event is not None,
+        "offered": found.why and found.before == model,
+    }
+    return next((name for name, applies in standings.items() if applies), "not adopted")
 
 
 def _show_refit(found: "Refitted", run: RunOptions, name: str) -> None:

@@ -1,6 +1,5 @@
 """`evenhand serve`."""
 
-import json
 import socket
 import sys
 from collections.abc import Iterator
@@ -106,9 +105,7 @@ def _print_address(listener: socket.socket, programme: "Programme", run: RunOpti
     """Print the address, once the programme answers and the port is ours."""
     host, port = listener.getsockname()[:2]
     where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    status: dict[str, Any] = programme.status().to_dict()
-    if run.as_json:
-        click.echo(json.dumps({"address": where, "programme": status["name"], "step": status["step"]}))
-    else:
-        click.echo(f"{status['name']}, step {status['step']}: {where} (Ctrl-C ends it)")
+    status = programme.status()
+    result = {"address": where, "programme": status.name, "step": status.step}
+    run.say(result, f"{status.name}, step {status.step}: {where} (Ctrl-C ends it)")
     sys.stdout.flush()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evenhand.cli.arguments import ModelSource, check_target, read_policy, refuse_options
+from evenhand.cli.arguments import ModelSource, read_policy, refuse_options
 from evenhand.cli.options import (
     RunOptions,
     backend_option,
@@ -72,7 +72,7 @@ search_options = gathered(
 
 
 @click.command("solve")
-@model_options(budgets=2)
+@model_options(several=True)
 @welfare_option
 @search_options
 @draws_option
@@ -86,16 +86,7 @@ search_options = gathered(
 @backend_option("policies are simulated, draws evaluated, and blocks of a large model in Parquet solved")
 @option("--out", "POLICY", "Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
 @run_options()
-def command(
-    source: ModelSource,
-    run: RunOptions,
-    search: SearchOptions,
-    welfare: str | None,
-    draws: int | None,
-    robust: float | None,
-    backend: str | None,
-    out: str | None,
-) -> None:
+def command(source: ModelSource, run: RunOptions, search: SearchOptions, robust: float | None) -> None:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
@@ -103,34 +94,31 @@ def command(
     Parquet with more than 100,000 rows, or with --out FILE.parquet, the fair relaxation is solved: its bound, and a
     plan in Parquet.
     """
-    arms = source.opened(out)
-    scenario_options = {"--draws": draws, "--robust": robust}
+    arms, out = source.opened(run.out), run.out
+    scenario_options = {"--draws": run.draws, "--robust": robust}
     if arms is not None and arms.over == "arms" and not arms.has_floors:
         method = None if search.method in ("auto", "fluid") else search.method
         given = {"--method": method, "--candidate": search.candidates or None, "--seconds": search.seconds}
         given |= {"--redraw-every": search.redraw_every, **scenario_options}
         refuse_options("not for a large model in Parquet, which is solved by fluid", given)
-        check_target(out, "--out", folders=True)
+        run.check_targets(folders=True)
         with run.progress() as tell:
             from evenhand.planning.stored_models import solve_stored
 
-            found = solve_stored(arms, welfare, search.settings(), tell, backend)
+            found = solve_stored(arms, run.welfare, search.settings(), tell, run.backend)
             if out is not None:
                 found.save(out)
-        if run.show(
-            found,
-            f"{arms.path}, {arms.num_arms:,} arms, welfare {found.objective.welfare.name}{source.setting(arms)}",
-            policy=out,
-        ):
-            use = f"written to {out}; evenhand evaluate {arms.path} {out} simulates it"
-            click.echo(use if out else "--out FILE.parquet writes the value and weight of every row, a plan for act")
+        title = f"{arms.path}, {arms.num_arms:,} arms, welfare {found.objective.welfare.name}{source.setting(arms)}"
+        use = f"written to {out}; evenhand evaluate {arms.path} {out} simulates it"
+        hint = "--out FILE.parquet writes the value and weight of every row, a plan for act"
+        run.show(found, title, [use if out else hint], policy=out)
         return
-    check_target(out, "--out")
+    run.check_targets()
     from evenhand.planning.policy_registry import is_file
 
     by_name = [name for name in search.candidates if not is_file(name)] or None  # with several budgets plans compete
-    source.refuse_several({"--out": out, "--candidate": by_name, **scenario_options, "--backend": backend})
-    posterior = source.posterior() if draws is not None or robust is not None else None
+    source.refuse_several({"--out": out, "--candidate": by_name, **scenario_options, "--backend": run.backend})
+    posterior = source.posterior() if run.draws is not None or robust is not None else None
     problem, *others = source.read_all()
     from evenhand.planning.plan import load_plan, save_solution  # after what may be refused at once
     from evenhand.planning.solve import solve
@@ -139,9 +127,9 @@ def command(
         if others:
             settings = search.settings(plans=[load_plan(name) for name in search.candidates])
             budgets = [one.budget for one in (problem, *others)]
-            show_sweep(solve(problem, welfare, settings, budgets=budgets, progress=tell, rng=run.seed), source, run)
+            show_sweep(solve(problem, run.welfare, settings, budgets=budgets, progress=tell, rng=run.seed), source, run)
             return
-        candidates = {name: read_policy(name, problem, welfare) for name in search.candidates}
+        candidates = {name: read_policy(name, problem, run.welfare) for name in search.candidates}
         scenarios = plan = None
         if posterior is not None:
             from evenhand.uncertainty import draw_scenarios, plan_scenarios
@@ -149,22 +137,22 @@ def command(
             from evenhand.uncertainty.scenarios import DEFAULT_DRAWS
 
             check_tail(problem, robust)
-            number = draws or DEFAULT_DRAWS
+            number = run.draws or DEFAULT_DRAWS
             scenarios = draw_scenarios(problem, posterior, number, run.seed, held_out=robust is not None)
-        where = None if posterior is not None and search.method != "fluid" else backend
+        where = None if posterior is not None and search.method != "fluid" else run.backend
         settings = search.settings(candidates=candidates)
-        solution = solve(problem, welfare, settings, progress=tell, rng=run.seed, backend=where)
+        solution = solve(problem, run.welfare, settings, progress=tell, rng=run.seed, backend=where)
         if scenarios is not None:
-            plan = plan_scenarios(scenarios, solution, robust, tell, backend)
+            plan = plan_scenarios(scenarios, solution, robust, tell, run.backend)
             solution = plan.solution
-        if tell is not None:
-            tell("prices and service", 1.0)
+        tell("prices and service", 1.0)
         _ = solution.prices, solution.unit_served  # computed while progress is shown: a summary computes nothing
-    words = source.words(welfare or solution.objective.welfare.name)
+    words = source.words(run.welfare or solution.objective.welfare.name)
     if out:
         save_solution(solution, out, words)
     title = f"{source.title}, welfare {solution.objective.welfare.name}{source.setting(problem)}"
-    if not run.show(plan if plan is not None and run.as_json else solution, title, policy=out):
+    run.show(plan if plan is not None and run.as_json else solution, title, policy=out)
+    if run.as_json:
         return
     for part in () if plan is None else (plan.robust, plan.scenarios, plan.information):
         if part is not None:
