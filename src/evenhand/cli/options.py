@@ -22,7 +22,8 @@ Decorator = Callable[[Command], Command]
 
 
 def option(names: str, metavar: str | None, text: str, **details: Any) -> Decorator:
-    """Return an option: its names, such as `-p parameters`, the name of its value, and its help."""
+    """Return an option: its names, such as `-p parameters`, the name of its value, and its help with the default."""
+    details.setdefault("show_default", details.get("default", "") != "")
     return click.option(*names.split(), metavar=metavar, help=text, **details)
 
 
@@ -82,6 +83,12 @@ class RunOptions:
     report: str | None = None
     """HTML file."""
 
+    def __post_init__(self) -> None:
+        if self.backend is not None:
+            from evenhand.parallel import parse_backend
+
+            parse_backend(self.backend)
+
     @contextmanager
     def progress(self) -> "Iterator[Progress]":
         """Show progress within this context; it yields the callback."""
@@ -136,7 +143,7 @@ class RunOptions:
 
 def run_options(seeded: bool = True) -> Decorator:
     """--json, --quiet, and --seed if there is randomness; with other options of `RunOptions` as the argument `run`."""
-    seed = option("--seed", None, "Random seed.", default=0, show_default=True, type=click.IntRange(min=0))
+    seed = option("--seed", None, "Random seed.", default=0, type=click.IntRange(min=0))
     output = [
         option("--json as_json", None, "One JSON object on standard output.", is_flag=True),
         option("--quiet", None, "No progress.", is_flag=True),
@@ -205,17 +212,9 @@ report_option = option("--report", "FILE.html", "Also write it as a page with fi
 
 
 def backend_option(what: str) -> Decorator:
-    """Return the option of the place where work runs; it is checked before the command begins."""
+    """Return the option of the place where work runs; `RunOptions` checks it before the command begins."""
     text = f"Where {what}: threads:N, processes:N, ray or ray://HOST:PORT; results do not depend on it."
-    return option("--backend", "BACKEND", text, callback=_checked_backend)
-
-
-def _checked_backend(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        from evenhand.parallel import parse_backend
-
-        parse_backend(value)
-    return value
+    return option("--backend", "BACKEND", text)
 
 
 @dataclass(frozen=True)
@@ -241,7 +240,7 @@ simulation_options = gathered(
     SimulationOptions,
     "simulation",
     [
-        option("--episodes", None, "Episodes to play.", default=1000, show_default=True, type=click.IntRange(min=1)),
+        option("--episodes", None, "Episodes to play.", default=1000, type=click.IntRange(min=1)),
         option(
             "--horizon",
             None,

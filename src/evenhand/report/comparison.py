@@ -376,7 +376,7 @@ def _best(comparison: Comparison) -> str:
     sentence = f"The best is {best.policy}, with a welfare of {number(found.welfare)}"
     if bound is None:
         return f"{sentence}."
-    optimum = comparison.bound_name == "optimum"
+    optimum = bound_title(comparison) == "optimum"
     # Exact figures are as close as solvers get; simulated ones must be at the bound.
     if bound - found.welfare <= max(SAME * abs(bound), 1e-6 * abs(bound) if found.exact else 0.0):
         certain = "" if found.exact else ", as far as the simulation can tell"

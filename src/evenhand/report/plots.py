@@ -401,12 +401,10 @@ def _trade_plot(points: Sequence[tuple[str, float, float]], who: str) -> Plot:
         means = [mean for _, mean, _ in places]
         middle = (min(means) + max(means)) / 2
         for (colour, shape), (name, mean, worst) in zip(MARKS * len(places), places, strict=False):
-            at = (mean, worst)
-            axes.plot(*at, shape, color=colour, markersize=7, markeredgecolor="white")
-            left = at[0] <= middle  # text to the side that has more room
-            offset, side = ((7, 0), "left") if left else ((-7, 0), "right")
-            text = shortened(name, 40)
-            axes.annotate(text, at, xytext=offset, textcoords="offset points", ha=side, va="center", fontsize=8)
+            axes.plot(mean, worst, shape, color=colour, markersize=7, markeredgecolor="white")
+            shift, side = (7, "left") if mean <= middle else (-7, "right")  # text to the side that has more room
+            style: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": 8}
+            axes.annotate(shortened(name, 40), (mean, worst), xytext=(shift, 0), **style)
         axes.axvline(max(means), color=FAINT, linewidth=0.7, linestyle=(0, (4, 2)))
         axes.set(xlabel=f"mean value of the {who}s", ylabel=f"value of the worst-off {who}")
         axes.grid()

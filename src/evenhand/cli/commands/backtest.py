@@ -17,10 +17,8 @@ from evenhand.cli.refusals import OptionError
 @welfare_option
 @option("--criterion", "C", "Criterion for --policies; by default over the longest record of an arm.")
 @option("--over", "arms|groups", "Members of welfare; by default as in the model.")
-@option("--level", "P", "The probability of the intervals.", default=0.95, show_default=True, type=float)
-@option(
-    "--episodes", None, "Episodes to play of --policies.", default=1000, show_default=True, type=click.IntRange(min=1)
-)
+@option("--level", "P", "The probability of the intervals.", default=0.95, type=float)
+@option("--episodes", None, "Episodes to play of --policies.", default=1000, type=click.IntRange(min=1))
 @run_options()
 def command(source: ModelSource, run: RunOptions, log: str, policies: str | None, **options: Any) -> None:
     """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with the records.

@@ -19,7 +19,7 @@ from evenhand.cli.refusals import OptionError
     "own, gini:2, alpha:1, maximin and leximin.",
     multiple=True,
 )
-@option("--method", "M", "How plans are found, as in solve.", default="auto", show_default=True)
+@option("--method", "M", "How plans are found, as in solve.", default="auto")
 @option("--seconds", "S", "Time limit of all plans together.", type=float)
 @report_option
 @option("--out", "FOLDER", "Save the plan for each welfare as a file of this folder.")

@@ -135,7 +135,7 @@ def observe(one: "Programme", rows: str, format: Any, source: str | None, run: R
 
 
 @command(
-    option("--method", "M", "As of `evenhand solve`.", default="fluid", show_default=True),
+    option("--method", "M", "As of `evenhand solve`.", default="fluid"),
     seconds_option,
     writes=True,
 )
@@ -240,7 +240,6 @@ def history(one: "Programme", arm: str, run: RunOptions) -> None:
         None,
         "Of intervals; warnings are wrong with at most the rest.",
         default=0.95,
-        show_default=True,
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
     ),
     option("--csv table", "FILE", "Also write one row per arm."),
@@ -270,7 +269,7 @@ def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -
 
 
 @command(
-    option("--trust", "N", "Observations that the present model counts as.", default=10.0, show_default=True),
+    option("--trust", "N", "Observations that the present model counts as.", default=10.0),
     option("--prior", "P", "Strength of other types for a sparse row, as of `fit`.", type=float),
     seconds_option,
     writes=True,
@@ -395,10 +394,8 @@ def verify(one: "Programme", head: str | None, export: str | None, key: str | No
 
 
 @command(
-    option(
-        "--after", None, "Only events with a larger number.", default=0, show_default=True, type=click.IntRange(min=0)
-    ),
-    option("--most", None, "At most so many.", default=100, show_default=True, type=click.IntRange(min=1)),
+    option("--after", None, "Only events with a larger number.", default=0, type=click.IntRange(min=0)),
+    option("--most", None, "At most so many.", default=100, type=click.IntRange(min=1)),
 )
 def events(one: "Programme", after: int, most: int, run: RunOptions) -> None:
     """List the events, in their order."""
@@ -476,13 +473,13 @@ def _plan_summary(found: "KeptPlan", notes: Sequence[str]) -> Summary:
 
 
 def _standing(found: "Refitted", model: str) -> str:
-    standings = {
-        "in use": found.model == model,
-        "was in use": found.adopted_event is not None,
-        "declined": found.declined_event is not None,
-        "offered": found.why and found.before == model,
-    }
-    return next((name for name, applies in standings.items() if applies), "not adopted")
+    if found.model == model:
+        return "in use"
+    if found.adopted_event is not None:
+        return "was in use"
+    if found.declined_event is not None:
+        return "declined"
+    return "offered" if found.why and found.before == model else "not adopted"
 
 
 def _show_refit(found: "Refitted", run: RunOptions, name: str) -> None:

@@ -22,16 +22,14 @@ DEMO = "demo"
 
 @click.command("serve")
 @click.argument("programme", required=False)
-@option("--host", None, "Where to listen; any other needs --token-file.", default="127.0.0.1", show_default=True)
-@option("--port", None, "0 takes one that is free.", default=8000, show_default=True, type=click.IntRange(0, 65535))
+@option("--host", None, "Where to listen; any other needs --token-file.", default="127.0.0.1")
+@option("--port", None, "0 takes one that is free.", default=8000, type=click.IntRange(0, 65535))
 @option("--token-file", "FILE", "Let only those in who have a token of this file.")
 @option("--make-token", None, "Add a token to --token-file, and show it.", type=click.Choice(["read", "write"]))
-@option("--token-name", "NAME", "Who will hold --make-token.", default="planner", show_default=True)
+@option("--token-name", "NAME", "Who will hold --make-token.", default="planner")
 @option("--name names", "HOST", "A name by which browsers know the server; repeatable.", multiple=True)
 @option("--proxy proxies", "ADDRESS", "Believe a reverse proxy's X-Forwarded-For; repeatable.", multiple=True)
-@option(
-    "--rate", None, "Requests per second and client.", default=200.0, show_default=True, type=click.FloatRange(min=0.1)
-)
+@option("--rate", None, "Requests per second and client.", default=200.0, type=click.FloatRange(min=0.1))
 @option("--keep", "FILE", "Store the programme of `evenhand serve demo` in this file.")
 @run_options(seeded=False)
 def command(

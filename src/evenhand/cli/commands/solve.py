@@ -46,7 +46,6 @@ search_options = gathered(
             "M",
             "counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.",
             default="auto",
-            show_default=True,
         ),
         option(
             "--candidate candidates",

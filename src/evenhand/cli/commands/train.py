@@ -6,16 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from evenhand.cli.arguments import ModelSource
 from evenhand.cli.options import RunOptions, backend_option, model_options, option, run_options, training_settings
 from evenhand.cli.refusals import OptionError
-
-if TYPE_CHECKING:
-    from evenhand.learning import Training, TrainingRuns
 
 
 @click.command("train")
@@ -47,39 +44,25 @@ def command(source: ModelSource, run: RunOptions, seeds: int | None, resume: boo
         raise OptionError("--resume", "name the policy that was being trained, with --out")
     source = replace(source, budgets=read_fixed_budget(options))
     problem = source.read()
-    settings = read_settings(options | {"budget": ()} if source.budgets else options) | {"seed": run.seed}
+    settings = read_settings(options | {"budget": ()} if source.budgets else options)
+    from evenhand.learning import train  # after what may be refused at once
+
     checkpoint = Path(f"{out}.checkpoint") if out else None
-    training, several = _trained(problem, settings | {"checkpoint": checkpoint, "resume": resume}, seeds, run)
-    best: Any = training if several is None else several
-    if out:
-        best.save(out, f"evenhand {shlex.join(sys.argv[1:])}")
-        for file in _checkpoints(checkpoint, seeds, settings["seed"]):
-            file.unlink(missing_ok=True)
-    more = {} if several is None else {"seeds": several.to_dict()}
-    shown = training if run.as_json else best
-    words = ["evenhand", "compare", *source.words(), "--policies", f"optimal,whittle,{out}"]
-    use = f"policy: {out}   (compare it: {shlex.join(words)})"
-    run.show(
-        shown,
-        f"{source.title}, trained",
-        [use if out else "not saved; use --out POLICY to keep it"],
-        policy=out,
-        **more,
-    )
-
-
-def _trained(
-    problem: Any, asked: dict[str, Any], seeds: int | None, run: RunOptions
-) -> "tuple[Training, TrainingRuns | None]":
-    """One run; or several, the best of them first."""
-    from evenhand.learning import TrainingRuns, train  # after what may be refused at once
-
-    files = _checkpoints(asked["checkpoint"], seeds, asked["seed"])
-    if asked["resume"] and not any(file.exists() for file in files):
+    files = _checkpoints(checkpoint, seeds, run.seed)
+    if resume and not any(file.exists() for file in files):
         click.echo(f"{files[0]} does not exist; starting from the beginning", err=True)
+    settings |= {"seed": run.seed, "seeds": seeds, "checkpoint": checkpoint, "resume": resume}
     with run.progress() as tell, _way_on(files):
-        found = train(problem, progress=tell, seeds=seeds, backend=run.backend, **asked)
-    return (found.best, found) if isinstance(found, TrainingRuns) else (found, None)
+        found: Any = train(problem, progress=tell, backend=run.backend, **settings)
+    training = found if seeds is None else found.best
+    if out:
+        found.save(out, f"evenhand {shlex.join(sys.argv[1:])}")
+        for file in files:
+            file.unlink(missing_ok=True)
+    more = {} if seeds is None else {"seeds": found.to_dict()}
+    words = ["evenhand", "compare", *source.words(), "--policies", f"optimal,whittle,{out}"]
+    use = f"policy: {out}   (compare it: {shlex.join(words)})" if out else "not saved; use --out POLICY to keep it"
+    run.show(training if run.as_json else found, f"{source.title}, trained", [use], policy=out, **more)
 
 
 def _checkpoints(checkpoint: Path | None, seeds: int | None, first: int) -> list[Path]:
@@ -92,13 +75,13 @@ def _checkpoints(checkpoint: Path | None, seeds: int | None, first: int) -> list
 
 
 def read_fixed_budget(options: dict[str, Any]) -> tuple[str, ...]:
-    """The budget that replaces the model's, where no range is given; one text, or none."""
+    """Return the budget that replaces the model's if no range is given: one text, or none."""
     typed = options["budget"]
     return (",".join(typed),) if typed and not any(":" in text for text in typed) else ()
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """The settings of `train` from what was typed: ranges and lists are text, all others are values already."""
+    """Return the settings of `train` from the options: ranges and lists are text, all others are values already."""
     found = dict(options)
     if options["num_arms"] is not None:
         found["num_arms"] = _range(options["num_arms"], "--num-arms", int)
@@ -113,7 +96,7 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _way_on(checkpoints: Sequence[Path]) -> Iterator[None]:
-    """After an interruption, say how to go on."""
+    """After an interruption, print the way to resume."""
     try:
         yield
     except KeyboardInterrupt:
