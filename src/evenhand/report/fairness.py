@@ -26,12 +26,9 @@ def _(found: PriceOfFairness) -> Summary:
 
 def fairness_tables(found: PriceOfFairness) -> list[Table]:
     """Return the plans under every welfare, and the values of types or groups under every plan."""
-    each = "value of an arm of each type" if found.who == "type" else "value of each group, the mean of its arms"
-    tables = [_plans_table(found), _values_table(found, found.who, each, found.counts, [r.values for r in found.rows])]
+    tables = [_plans_table(found), _values_table(found, found.who, found.counts, [row.values for row in found.rows])]
     if found.group_sizes:
-        groups = [row.groups for row in found.rows]
-        each = "value of each group, the mean of its arms"
-        tables.append(_values_table(found, "group", each, found.group_sizes, groups))
+        tables.append(_values_table(found, "group", found.group_sizes, [row.groups for row in found.rows]))
     return tables
 
 
@@ -52,9 +49,7 @@ def _plans_table(found: PriceOfFairness) -> Table:
     return Table("what fairness costs", tuple(map(Cell, heads)), tuple(rows))
 
 
-def _values_table(
-    found: PriceOfFairness, who: str, each: str, sizes: dict[str, int], plans: list[dict[str, float]]
-) -> Table:
+def _values_table(found: PriceOfFairness, who: str, sizes: dict[str, int], plans: list[dict[str, float]]) -> Table:
     """Return values under each plan, with the gain over the first, which has the best mean."""
     first, *others = plans
     rows = []
@@ -62,6 +57,7 @@ def _values_table(
         gains = [round(values[name] - first[name], 4) + 0.0 for values in others]  # a rounded zero has no sign
         cells = [f"{fixed(v[name])} ({f'{gain:+.4f}' if gain else '0'})" for v, gain in zip(others, gains, strict=True)]
         rows.append([name, str(count), fixed(first[name]), *cells])
+    each = "value of an arm of each type" if who == "type" else "value of each group, the mean of its arms"
     caption = f"{each}, and what it gains or loses beside {found.rows[0].welfare}"
     heads = [who, "arms", *(row.welfare for row in found.rows)]
     return table(caption, heads, rows, len(sizes) - MOST_ROWS)

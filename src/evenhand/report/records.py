@@ -169,30 +169,24 @@ def _forecast_cells(found: Forecast, place: tuple[int, ...], decimals: int) -> l
 # -- the page of a fit -----------------------------------------------------------------------------------------------
 
 
-def fit_report(
-    fitted: FitResult, title: str | None = None, source: str = "the records", backtest: Backtest | None = None
-) -> Summary:
+def fit_report(fitted: FitResult, source: str = "the records") -> Summary:
     """Return the page of a fit, for `html.page` and `html.write_page`.
 
     Args:
         fitted: the fit.
-        title: heading; by default the name of the source.
         source: name of the log.
-        backtest: backtest of the same records, if any.
     """
     sizes = f"{counted(len(fitted.log.arm), 'record')} of {counted(len(fitted.log.arms), 'arm')}"
     found, plain = fitted.diagnostics, fit_summary(fitted)
     said = diagnostics_summary(found)
     sections = [Section("What the records say", facts=said.facts, tables=_memory_tables(found))]
     sections += _diagnostic_sections(found, said.tables)
-    if backtest is not None:
-        sections.append(_backtest_section(backtest))
     sections += _type_sections(fitted)
     thin = [_thin_table(found)] if found.thin_rows.rows else []
     sections.append(Section("Transitions", facts=plain.facts, tables=[*plain.tables, *thin], notes=plain.notes))
     sections.append(Section("How to read this", facts=_glossary(found)))
     return Summary(
-        title or f"What {source} say{'s' if source != 'the records' else ''}",
+        f"What {source} say{'s' if source != 'the records' else ''}",
         lead=_lead(fitted),
         cards=_cards(fitted),
         sections=sections,
@@ -244,24 +238,14 @@ def _diagnostic_sections(found: Diagnostics, effects: Sequence[Table]) -> list[S
         alone = found.effects.alone[:MOST_ROWS]
         sections.append(Section("Effects of actions", figures=[figure], tables=effects, notes=alone))
     if found.choices is not None:
-        figure = Figure(
-            fit_plots.choices_plot(found.choices).svg(), "States of arms that were served, and of the others."
-        )
+        caption = "States of arms that were served, and of the others."
+        figure = Figure(fit_plots.choices_plot(found.choices).svg(), caption)
         sections.append(Section("Arms that were served", found.choices.words, figures=[figure]))
     if found.shares is not None:
         caption = "Dots or thin lines are the records; thick lines the model from the first records on."
         figure = Figure(fit_plots.shares_plot(found.shares).svg(), caption)
         sections.append(Section("Shares of states over time", figures=[figure]))
     return sections
-
-
-def _backtest_section(backtest: Backtest) -> Section:
-    from evenhand.report import fit_plots
-
-    caption = "Recorded and expected actions of the behaviour policy in the model; the band is chance alone."
-    plain = backtest_summary(backtest)
-    figures = [Figure(fit_plots.backtest_plot(backtest).svg(), caption)]
-    return Section("Backtest", figures=figures, facts=plain.facts, tables=plain.tables)
 
 
 def _type_sections(fitted: FitResult) -> list[Section]:

@@ -60,24 +60,20 @@ def units_table(problem: Problem, by_type: bool, columns: Mapping[str, Floats | 
         columns: (unit,) figures by their heads; `served` is a share.
     """
     given = {name: values for name, values in columns.items() if values is not None}
-    names = [
-        f"{unit} {name}".strip() for unit, name in enumerate(told_names(problem) if by_type else arm_names(problem))
-    ]
+    kind, names = ("type", told_names(problem)) if by_type else ("arm", arm_names(problem))
     rows = []
     for unit, name in enumerate(names[:MOST_ROWS]):
         cells = [percent(v[unit]) if head == "served" else fixed(float(v[unit])) for head, v in given.items()]
-        rows.append([name, str(problem.type_counts[unit]) if by_type else "1", *cells])
-    kind = "type" if by_type else "arm"
+        rows.append([f"{unit} {name}".strip(), str(problem.type_counts[unit]) if by_type else "1", *cells])
     return table(f"values by {kind}", [kind, "arms", *given], rows, len(names) - MOST_ROWS)
 
 
 def groups_table(groups: Mapping[str, float], errors: Floats | None) -> Table:
     """Return the values of the first groups, with standard errors if there are any."""
-    rows = []
-    for place, (name, value) in enumerate(list(groups.items())[:MOST_ROWS]):
-        rows.append([name, fixed(value), *([] if errors is None else [fixed(float(errors[place]))])])
-    heads = ["group", "value"] + ([] if errors is None else ["±"])
-    return table("values by group", heads, rows, len(groups) - MOST_ROWS)
+    rows = [[name, fixed(value)] for name, value in list(groups.items())[:MOST_ROWS]]
+    for row, error in zip(rows, [] if errors is None else errors.tolist(), strict=False):
+        row.append(fixed(error))
+    return table("values by group", ["group", "value", *["±"] * (errors is not None)], rows, len(groups) - MOST_ROWS)
 
 
 def _realised(level: float | None, error: float | None, over: str) -> str:
