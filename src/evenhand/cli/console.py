@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from evenhand.report.summary import Summary, Table
 
@@ -96,8 +98,6 @@ def table_bytes(rows: Sequence[dict[str, Any]], name: str) -> bytes:
     suffix = Path(name).suffix.lower()
     if suffix == ".json":
         return json.dumps(list(rows), indent=1, ensure_ascii=False).encode()
-    from evenhand.errors import MissingExtraError
-
     if suffix == ".parquet":
         try:
             import polars

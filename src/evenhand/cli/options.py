@@ -158,36 +158,22 @@ def model_options(*without: str, several: bool = False) -> Decorator:
         *without: fields of `ModelSource` that the command has no option for.
         several: whether the command takes several budgets.
     """
-    more = " Repeated, it gives a table of what each step is worth." if several else ""
+    budget = "Replace the budget: one number per resource (4,4), or some by name (bays=4)."
+    budget += " Repeated, it gives a table of what each step is worth." if several else ""
+    formats = click.Choice(["toml", "json", "npz"])
+    initial = "A table with the columns arm, type and state, as for act: start from where these arms are."
+    criterion = "Criterion: discounted, average or finite:T; by default that of the model."
+    over = "Members of welfare: every arm, or every group by its mean; by default as in the model."
+    file = "What MODEL is, whatever its name; needed if it is -, standard input."
     known = {
         "parameters": option(
             "-p parameters", "KEY=VALUE", "A parameter of a built-in problem; repeatable.", multiple=True
         ),
-        "format": option(
-            "--format",
-            None,
-            "What MODEL is, whatever its name; needed if it is -, standard input.",
-            type=click.Choice(["toml", "json", "npz"]),
-        ),
-        "budgets": option(
-            "--budget budgets",
-            "B",
-            f"Replace the budget: one number per resource (4,4), or some by name (bays=4).{more}",
-            multiple=True,
-        ),
-        "initial": option(
-            "--initial",
-            "STATES",
-            "A table with the columns arm, type and state, as for act: start from where these arms are.",
-        ),
-        "criterion": option(
-            "--criterion", "C", "Criterion: discounted, average or finite:T; by default that of the model."
-        ),
-        "over": option(
-            "--over",
-            "arms|groups",
-            "Members of welfare: every arm, or every group by its mean; by default as in the model.",
-        ),
+        "format": option("--format", None, file, type=formats),
+        "budgets": option("--budget budgets", "B", budget, multiple=True),
+        "initial": option("--initial", "STATES", initial),
+        "criterion": option("--criterion", "C", criterion),
+        "over": option("--over", "arms|groups", over),
     }
     options = [option for name, option in known.items() if name not in without]
     return gathered(ModelSource, "source", [click.argument("model"), *options])
@@ -236,21 +222,14 @@ class SimulationOptions:
         return {"num_episodes": self.episodes, "horizon": self.horizon, "rng": seed, "method": method}
 
 
-simulation_options = gathered(
-    SimulationOptions,
-    "simulation",
-    [
-        option("--episodes", None, "Episodes to play.", default=1000, type=click.IntRange(min=1)),
-        option(
-            "--horizon",
-            None,
-            "Steps per episode; by default 300 discounted, 1000 for an average (the first quarter does not "
-            "count), T for finite:T.",
-            type=click.IntRange(min=1),
-        ),
-        option("--monte-carlo", None, "Simulate even if an exact value is possible.", is_flag=True),
-    ],
+_HORIZON = "Steps per episode; by default 300 discounted, 1000 for an average (the first quarter does not count), "
+_HORIZON += "T for finite:T."
+_SIMULATION = (
+    option("--episodes", None, "Episodes to play.", default=1000, type=click.IntRange(min=1)),
+    option("--horizon", None, _HORIZON, type=click.IntRange(min=1)),
+    option("--monte-carlo", None, "Simulate even if an exact value is possible.", is_flag=True),
 )
+simulation_options = gathered(SimulationOptions, "simulation", _SIMULATION)
 
 
 def training_settings(command: Command) -> Command:
@@ -279,6 +258,8 @@ def _option_of(setting: Field[Any]) -> Decorator:
 
 
 _TIMES = "The column of times: numbers, dates, moments, months (2026-05) or weeks (2026-W05)."
+_GONE = "Arms last seen more than so many steps before the end are not counted; by default all are."
+_PRIOR = "Observations that the other types count for; estimated by default, 0 for maximum likelihood."
 _LAYOUTS = click.Choice(["snapshots", "events"])
 
 _LOG = (
@@ -308,19 +289,9 @@ _FIT = (
     option("--criterion", "C", "Criterion: discounted, average or finite:T."),
     option("--welfare", "W", "Welfare, as in solve; written into the model."),
     option("--over", "arms|groups", "Members of welfare; every type is a group by default, or see --group."),
-    option(
-        "--gone-after",
-        "STEPS",
-        "Arms last seen more than so many steps before the end are not counted; by default all are.",
-        type=click.FloatRange(min=0),
-    ),
+    option("--gone-after", "STEPS", _GONE, type=click.FloatRange(min=0)),
     option("--carry-action", None, "An action goes on through missed steps; by default they are idle.", is_flag=True),
-    option(
-        "--prior",
-        "C",
-        "Observations that the other types count for; estimated by default, 0 for maximum likelihood.",
-        type=float,
-    ),
+    option("--prior", "C", _PRIOR, type=float),
     option("--unseen", "idle|forbid|FILE", "Transitions of unobserved pairs: of the idle action, none, or a table's."),
     option("--only-worse", None, "Under the idle action a state never improves, in their order.", is_flag=True),
     option("--impossible", "FILE", "Impossible transitions: state, next_state and optionally action."),

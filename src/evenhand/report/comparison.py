@@ -314,8 +314,8 @@ def _figure_sections(comparison: Comparison, problem: Problem) -> list[Section]:
     if rows := plots.lorenz_rows(comparison.rows):
         caption = (
             "Shares of the total value of the worst-off arms; the further a curve is below the diagonal, the more "
-            "unequal. Of several policies the best, the most equal and the most unequal are shown."
         )
+        caption += "unequal. Of several policies the best, the most equal and the most unequal are shown."
         sections.append(Section("Lorenz curves", figures=[Figure(plots.lorenz_plot(rows, len(rows)).svg(), caption)]))
     return sections
 
@@ -326,9 +326,7 @@ def _spread_section(comparison: Comparison, problem: Problem) -> Section:
     title = "Values of the arms"
     if all(is_level(row.evaluation) for row in comparison.rows):
         return Section(title, ["Every policy gives each arm the same value."])
-    caption = (
-        "One row per policy: the thin line runs from the worst to the best arm, the thick one holds the middle half."
-    )
+    caption = "One row per policy: a thin line from the worst to the best arm, a thick one for the middle half."
     errors = [float(row.evaluation.unit_stderr.max()) for row in comparison.rows if not row.evaluation.exact]
     if errors and np.isfinite(errors).all():
         caption += f" Simulated values have standard errors of up to {number(max(errors), 2)}."

@@ -127,9 +127,7 @@ def choices_plot(found: Choices) -> Plot:
 def clusters_figure(found: Clusters) -> "Figure":
     """Return held-out log-likelihood and BIC by the number of types, for a notebook."""
     if not found.tried:
-        raise NotApplicableError(
-            "there is nothing to draw: the number of types was given, or the arms have too few moves"
-        )
+        raise NotApplicableError("nothing to draw: the number of types was given, or the arms have too few moves")
     return figure_of(clusters_plot(found))
 
 

@@ -90,7 +90,7 @@ def _states_text(problem: Problem, kind: int) -> str:
 
 
 def _actions_text(problem: Problem, kind: int) -> str:
-    """Return `wait (uses nothing), call (uses 1)`."""
+    """Return `2: wait (uses nothing), call (uses 1)`."""
     types, size = problem.types, int(problem.types.num_actions[kind])
     labels = _labels(types.labels[kind][2] if types.labels else (), size, "action")
     usage = types.usage[kind, : types.num_states[kind]]  # real states only: padding uses nothing
@@ -102,7 +102,7 @@ def _actions_text(problem: Problem, kind: int) -> str:
             of = f" of {name}" if problem.num_resources > 1 else ""
             uses += [] if high == "0" else [f"{low}{of}" if low == high else f"{low} to {high}{of}, by state"]
         texts.append(f"{label} (uses {' and '.join(uses) or 'nothing'})")
-    return ", ".join(few(texts))
+    return f"{size}: {', '.join(few(texts))}"
 
 
 def _is_small(arm: Arm) -> bool:

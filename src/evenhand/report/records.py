@@ -114,9 +114,8 @@ def _effects_table(found: Effects) -> Table:
 def backtest_summary(found: Backtest) -> Summary:
     """Return the summary of a backtest."""
     borrowed = int(found.shares.borrowed.sum())
-    policy = (
-        f"shares of actions by type and state, the same at all times, from {found.shares.numbers.sum():,} decisions"
-    )
+    decisions = f"{found.shares.numbers.sum():,} decisions"
+    policy = f"shares of actions by type and state, the same at all times, from {decisions}"
     if borrowed:
         policy += f"; a type was never seen in {borrowed} of its states, and takes the shares of the others there"
     steps = f"{len(found.steps):,}, with {found.present.min():,} to {found.present.max():,} arms"

@@ -37,37 +37,18 @@ class SearchOptions:
         return SolveMethod(self.method, seconds=self.seconds, redraw_every=self.redraw_every, **given, **known)
 
 
-search_options = gathered(
-    SearchOptions,
-    "search",
-    [
-        option(
-            "--method",
-            "M",
-            "counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.",
-            default="auto",
-        ),
-        option(
-            "--candidate candidates",
-            "POLICY",
-            "Let this policy (saved or named) compete with those of the method fluid; repeatable.",
-            multiple=True,
-        ),
-        option(
-            "--tolerance",
-            None,
-            "Relative gap to stop at; by default 1e-8, for a large model in Parquet 1e-4.",
-            type=float,
-        ),
-        option("--seconds", "S", "Time limit of the method fluid; by default until nothing is gained.", type=float),
-        option(
-            "--redraw-every",
-            "K",
-            "Draw the policy of a mixture anew every K steps, not once at the start; both are reported.",
-            type=int,
-        ),
-    ],
+_METHOD = "counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid."
+_CANDIDATE = "Let this policy (saved or named) compete with those of the method fluid; repeatable."
+_TOLERANCE = "Relative gap to stop at; by default 1e-8, for a large model in Parquet 1e-4."
+_REDRAW = "Draw the policy of a mixture anew every K steps, not once at the start; both are reported."
+_SEARCH = (
+    option("--method", "M", _METHOD, default="auto"),
+    option("--candidate candidates", "POLICY", _CANDIDATE, multiple=True),
+    option("--tolerance", None, _TOLERANCE, type=float),
+    option("--seconds", "S", "Time limit of the method fluid; by default until nothing is gained.", type=float),
+    option("--redraw-every", "K", _REDRAW, type=int),
 )
+search_options = gathered(SearchOptions, "search", _SEARCH)
 
 
 @click.command("solve")
