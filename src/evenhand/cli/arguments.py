@@ -89,10 +89,11 @@ class ModelSource:
             files = f"There is a file {there[0]}." if there else f"Or give a file ({', '.join(SUFFIXES)})."
             raise InvalidInputError(f"{UnknownNameError('problem', model, names)} {files}")
         if self.format is None and exists and Path(model).suffix.lower() in TABLES:
-            raise InvalidInputError(
-                f"{model}: a table, not a model ({', '.join(SUFFIXES)}). To fit a model to records of arms over time: "
-                f"evenhand fit {model} --arm COLUMN --time COLUMN --state COLUMN --action COLUMN --out MODEL.toml"
+            fault = (
+                f"{model}: a table, not a model ({', '.join(SUFFIXES)}). To fit a model to records of arms over time:"
             )
+            columns = "--arm COLUMN --time COLUMN --state COLUMN --action COLUMN"
+            raise InvalidInputError(f"{fault} evenhand fit {model} {columns} --out MODEL.toml")
         if self.parameters:
             raise InvalidInputError("-p sets parameters of built-in problems; edit the model file instead")
         source = standard_input("MODEL", self.format, FORMATS) if model == DASH else model

@@ -47,9 +47,8 @@ def problem_summary(problem: Problem) -> Summary:
     if isinstance(problem, Simulator):
         kinds += ", known by samples only"
         facts.append(("sampled by", getattr(problem.sample, "__qualname__", type(problem.sample).__name__)))
-    folded = []
-    if isinstance(problem, CoupledMDP) and problem.is_symmetric and _is_small(problem.types[0]):
-        folded = [_choices_table(problem.types[0])]
+    shows_choices = isinstance(problem, CoupledMDP) and problem.is_symmetric and _is_small(problem.types[0])
+    folded = [_choices_table(problem.types[0])] if shows_choices else []
     return Summary(counted(problem.num_arms, "arm"), kinds, facts, tables=[_types_table(problem)], folded=folded)
 
 

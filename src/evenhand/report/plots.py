@@ -83,8 +83,6 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 8.0,
 }
 
-_WHITE_EDGE: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5}
-
 
 @dataclass(frozen=True)
 class Plot:
@@ -307,7 +305,7 @@ def _spread_plot(rows: Sequence[Spread], names: Sequence[str], label: str) -> Pl
                 # Marks are shifted a little, so that equal values do not hide each other.
                 shift = (mark - (len(names) - 1) / 2) * min(0.2, 0.6 / len(names)) if names else 0.0
                 own = row.values[row.marks == mark]
-                axes.plot(own, np.full(len(own), y + shift), shape, color=colour, markersize=5.5, **_WHITE_EDGE)
+                axes.plot(own, np.full(len(own), y + shift), shape, color=colour, markersize=5.5, mec="white", mew=0.5)
             axes.plot([row.mean], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
         axes.plot([], [], "|", color=INK, markersize=9, markeredgewidth=1.4, label="mean")
         for (colour, shape), name in zip(MARKS, names, strict=False):

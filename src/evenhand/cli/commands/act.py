@@ -14,12 +14,10 @@ from evenhand.cli.refusals import OptionError
 from evenhand.errors import InvalidInputError, NotApplicableError
 
 if TYPE_CHECKING:
-    from evenhand.planning.plan import Decisions, Plan
+    from evenhand.planning.plan import Plan
 
 WRITTEN, SPREADSHEETS = ("", ".csv", ".txt", ".json", ".parquet"), (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 """Suffixes of files for actions, and of spreadsheets."""
-
-COLUMNS = ("arm", "type", "state", "action", "reason")
 
 
 @click.command("act")
@@ -65,9 +63,13 @@ def command(plan: str, states: str, run: RunOptions, format: Any, budget: str | 
     if out:
         from evenhand.cli.console import table_bytes
 
-        rows = [{column: getattr(row, column) for column in COLUMNS} for row in decisions.rows]
-        write_atomically(out, table_bytes(rows, out))
-    title = f"{plan}, for {counted(len(decisions.rows), 'arm')} of {called(states)}{_drawn(read, decisions)}"
+        write_atomically(out, table_bytes(decisions.to_dict()["actions"], out))
+    title = f"{plan}, for {counted(len(decisions.rows), 'arm')} of {called(states)}"
+    if decisions.part is not None:
+        from evenhand.planning.plan_summary import part_frequencies
+
+        number = decisions.part.number
+        title += f"; part {number} of the mixture ({part_frequencies(read)[number - 1]})"
     title += "" if decisions.step is None else f"; step {decisions.step}"
     run.show(decisions, title, [f"written to {out}"] if out else [])
 
@@ -86,15 +88,6 @@ def _check_suffix(out: str | None) -> None:
         return
     others = "a spreadsheet opens a table in CSV" if suffix in SPREADSHEETS else "the name says which"
     raise OptionError("--out", f"{out}: actions are written as .csv, .json or .parquet, and not as {suffix}; {others}")
-
-
-def _drawn(plan: "Plan", decisions: "Decisions") -> str:
-    """Return the part of a mixture that acts, and its share of the time, as `show` does."""
-    if decisions.part is None:
-        return ""
-    from evenhand.planning.plan_summary import part_frequencies
-
-    return f"; part {decisions.part.number} of the mixture ({part_frequencies(plan)[decisions.part.number - 1]})"
 
 
 def _plan_again(plan: "Plan", states: str, amounts: Any) -> str:

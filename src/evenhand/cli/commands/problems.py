@@ -24,18 +24,16 @@ def command(name: str | None, parameters: tuple[str, ...], run: RunOptions) -> N
     """List the built-in problems and their parameters, or one problem in detail."""
     out = run.out
     if (name is None and (parameters or out is not None)) or (parameters and out is None):
-        raise InvalidInputError(
-            "-p and --out go together, with the name of a problem: evenhand problems NAME -p KEY=VALUE --out FILE"
-        )
+        usage = "evenhand problems NAME -p KEY=VALUE --out FILE"
+        raise InvalidInputError(f"-p and --out go together, with the name of a problem: {usage}")
     from evenhand.model.io import save
     from evenhand.problems import catalog
 
     entries = [catalog.find(name)] if name else list(catalog.CATALOG)
     if name and out is not None:
         save(catalog.build(name, read_parameters(parameters)), out)
-    if not run.as_json and not out:
-        for entry in entries:
-            _show(entry)
+    for entry in [] if run.as_json or out else entries:
+        _show(entry)
     use = "Use one as MODEL:  evenhand compare machine-replacement -p num_arms=5 -p budget=1"
     written = f"written to {out}; try: evenhand compare {shlex.quote(out)}" if out else use
     run.say({"problems": [_as_dict(entry) for entry in entries], "written": out}, written)

@@ -171,9 +171,8 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
     if run.out:
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
         write_atomically(run.out, table_bytes(rows, run.out))
-    written = [f"written to {run.out}"] if run.out else []
-    notes = [*(f"drift: {notice}" for notice in notices), *written]
-    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found, notes))
+    lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
+    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found), lines)
 
 
 @command(
@@ -461,13 +460,13 @@ def _show_status(one: "Programme", run: RunOptions) -> None:
     run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
 
 
-def _plan_summary(found: "KeptPlan", notes: Sequence[str]) -> Summary:
+def _plan_summary(found: "KeptPlan") -> Summary:
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
     heads = [column.replace("next_in_line", "next") for column in COLUMNS]
     shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN]]
     used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
-    notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else []), *notes]
+    notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
 
