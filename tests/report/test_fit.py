@@ -142,13 +142,13 @@ def test_a_notebook_shows_the_sentences(vans: FitResult) -> None:
     assert mentions("Diagnostics(7", "4 tests")(repr(vans.diagnostics))
 
 
-def test_a_replay_has_a_section_of_its_own(vans: FitResult) -> None:
+def test_a_backtest_has_a_cell_and_a_figure() -> None:
     log = simulated(WEAR, 20, 8, 0, by_state([0.1, 0.3, 0.8]))
-    small = fitted(log, [1.0, 0.6, 0.0])
-    text = Reader(page(fit_report(small, backtest=backtest(small)))).text
+    found = backtest(fitted(log, [1.0, 0.6, 0.0]))
+    text = Reader(found._repr_html_()).text
     assert "Backtest" in text
     assert "in their intervals" in text
-    assert "Backtest" not in Reader(page(fit_report(vans))).text
+    assert len(found.plot().axes) == len(found.actions) - 1
 
 
 @pytest.mark.slow

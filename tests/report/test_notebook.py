@@ -87,7 +87,7 @@ THINGS = {
         lambda m: eh.Simulator(
             max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9, criterion="average"
         ),
-        "values average",
+        "value of an arm the expected reward per step in the long run",
     ),
 }
 
