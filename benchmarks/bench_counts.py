@@ -18,10 +18,9 @@ import numpy as np
 
 from benchmarks.timing import best_of, plot_growth
 from evenhand.model.coupled import CoupledMDP
-from evenhand.planning.methods import plan_lattice
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.counts import SMALL, CountOptimum, CountPlan, solve_counts
+from evenhand.solvers.counts import SMALL, CountOptimum, CountPlan, plan_counts, solve_counts
 
 TOLERANCE = 1e-6
 
@@ -90,7 +89,7 @@ OTHERS = [
 def solve(problem: CoupledMDP, small: float = SMALL) -> tuple[CountOptimum, float, float]:
     """The optimum, the seconds it took, and the seconds that all cores together worked on it."""
     started, worked = time.perf_counter(), time.process_time()
-    optimum = solve_counts(plan_lattice(problem, small), problem.types.initial[0], TOLERANCE)
+    optimum = solve_counts(plan_counts(problem, small), problem.types.initial[0], TOLERANCE)
     return optimum, time.perf_counter() - started, time.process_time() - worked
 
 
@@ -123,7 +122,7 @@ def sweep_times(num_arms: int) -> None:
     times = {}
     for criterion in ("discounted", "average", "finite:50"):
         problem = machines(num_arms).build().with_criterion(criterion)
-        lattice = plan_lattice(problem, small=0)
+        lattice = plan_counts(problem, small=0)
         if problem.criterion.num_steps is not None:
             times[criterion] = best_of(5, partial(solve, problem, 0)) / problem.criterion.num_steps
             continue

@@ -6,6 +6,7 @@ case, and we solve both. Per-arm Lagrangian code, as in the restless-bandit lite
 iteration of every arm; it is for the mean, and has no notion of who is worst off.
 """
 
+import tempfile
 import time
 from typing import Any
 
@@ -13,9 +14,10 @@ import highspy
 import numpy as np
 from scipy import sparse
 
+import evenhand as eh
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.fluid import InMemory, solve_blocks
+from evenhand.solvers.fluid import solve_blocks
 
 LIMIT = 30.0
 """Seconds after which a program is stopped."""
@@ -112,8 +114,10 @@ def run() -> list[dict[str, Any]]:
             if seconds > LIMIT:
                 running.discard("lagrange")
         for name, welfare in (("ours", "utilitarian"), ("fair", "gini:half=0.75")):
-            begin = time.perf_counter()
-            found = solve_blocks(InMemory(problem), welfare)
+            with tempfile.TemporaryDirectory() as folder:
+                eh.save(problem, f"{folder}/arms.parquet")
+                begin = time.perf_counter()
+                found = solve_blocks(eh.open_arms(f"{folder}/arms.parquet"), welfare)
             row[name] = {"value": found.welfare, "bound": found.upper_bound, "seconds": time.perf_counter() - begin}
         told = [_told(row.get(name)) for name in ("simplex", "ipm", "pdlp", "lagrange")]
         print(f"{number:>8} {' '.join(f'{one:>10}' for one in told)} "

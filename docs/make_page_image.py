@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import uvicorn
 from playwright.sync_api import sync_playwright
 
-from evenhand.programme.api.app import create_app
+from evenhand.programme import create_app
 from evenhand.programme.api.server import listen
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.demo import make_demo

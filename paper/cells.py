@@ -23,7 +23,7 @@ from evenhand.errors import NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.evaluation.rollout import simulate
-from evenhand.evaluation.standard_errors import standard_error
+from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.learning.network_evaluation import resized
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import Policy, StatefulPolicy
@@ -122,7 +122,7 @@ def _plug_in_stderr(simulated: Evaluation, welfare: str) -> float | None:
     if returns is None or simulated.plug_in_welfare is None:
         return None
     weights = as_welfare(welfare, returns.shape[1]).supergradient(returns.mean(axis=0))
-    return standard_error(returns @ weights)
+    return float(standard_errors(returns @ weights))
 
 
 def train(

@@ -31,13 +31,13 @@ TAKES_A_PROBLEM = {
 
 
 @pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
-def test_a_file_name_is_no_problem_and_load_is_named(call):
+def test_a_file_name_is_refused_with_a_hint_at_load(call):
     with pytest.raises(InvalidInputError, check=mentions("problem", "model.toml")):
         call("model.toml")
 
 
 @pytest.mark.parametrize("call", TAKES_A_PROBLEM.values(), ids=TAKES_A_PROBLEM)
-def test_nothing_is_no_problem(call):
+def test_none_is_refused_as_a_problem(call):
     with pytest.raises(InvalidInputError, check=mentions("problem")):
         call(None)
 
@@ -53,13 +53,13 @@ def test_nothing_is_no_problem(call):
         (lambda: eh.compare(OLDEST, MACHINES), "compare(problem, policies)"),
     ],
 )
-def test_swapped_arguments_are_told_with_the_order(call, order):
+def test_swapped_arguments_are_reported_with_the_order(call, order):
     with pytest.raises(InvalidInputError, check=mentions(order)):
         call()
 
 
 @pytest.mark.parametrize("play", [eh.simulate, eh.simulate_counts])
-def test_a_name_is_told_how_it_becomes_a_policy(play):
+def test_a_policy_name_is_refused_with_a_hint_at_make_policy(play):
     with pytest.raises(PolicyError, check=mentions("make_policy(problem, 'random')")):
         play(MACHINES, "random")
 
@@ -73,7 +73,7 @@ def test_a_name_is_told_how_it_becomes_a_policy(play):
         (eh.solve(MACHINES), "`policy`"),
     ],
 )
-def test_what_is_no_policy_is_not_played(given, words):
+def test_other_objects_are_refused_as_policies(given, words):
     with pytest.raises(PolicyError, check=mentions(words)):
         eh.simulate(MACHINES, given)
 
@@ -94,7 +94,7 @@ CALLS_WITH_RNG = {
 
 @pytest.mark.parametrize("call", CALLS_WITH_RNG.values(), ids=CALLS_WITH_RNG)
 @pytest.mark.parametrize("rng", [1.5, "abc", -1, True, np.random.RandomState(0)], ids=str)
-def test_a_strange_rng_is_told_by_its_name(call, rng):
+def test_an_invalid_rng_is_reported_by_its_name(call, rng):
     with pytest.raises(InvalidInputError, check=mentions("rng", 0, "NumPy")):
         call(rng)
 
@@ -165,13 +165,13 @@ def test_a_policy_of_a_name_that_is_not_there():
         lambda **more: eh.train(MACHINES, 1, **more),
     ],
 )
-def test_strange_progress_is_told(call, progress):
+def test_invalid_progress_is_reported(call, progress):
     with pytest.raises(InvalidInputError, check=mentions("progress")):
         call(progress=progress)
 
 
 @pytest.mark.parametrize("tolerance", ["small", None, True])
-def test_a_strange_tolerance_is_told(tolerance):
+def test_an_invalid_tolerance_is_reported(tolerance):
     with pytest.raises(InvalidInputError, check=mentions("tolerance")):
         eh.solve(MACHINES, method=eh.SolveMethod(tolerance=tolerance))
 
@@ -192,7 +192,7 @@ ARM = eh.Arm([[[1.0], [1.0]]], rewards=[[0.0, 1.0]], usage=[[0], [1]])
         ),
     ],
 )
-def test_a_problem_that_is_wrong_is_told_in_words_of_python(make, words):
+def test_an_invalid_problem_is_reported_in_terms_of_python(make, words):
     with pytest.raises(InvalidInputError, check=mentions(*words)):
         make()
 
@@ -201,7 +201,7 @@ def test_arms_may_come_from_anything_that_gives_them():
     assert eh.CoupledMDP((ARM for _ in range(3)), [1], 0.9).num_arms == 3
 
 
-def test_a_reward_that_is_no_number_is_told_with_its_place():
+def test_a_reward_that_is_not_a_number_is_reported_with_its_place():
     def sample(states, actions, rng):
         return states, np.where(np.arange(len(states)) == 1, np.nan, 1.0)
 
@@ -230,7 +230,7 @@ def test_only_model_files_are_proposed_for_a_model(tmp_path):
         eh.check(tmp_path / "othr.toml")
 
 
-def test_a_policy_may_answer_with_who_is_served():
+def test_a_policy_may_return_a_mask_of_served_arms():
     class WornOut:
         def act(self, states, rng):
             return (states == 2) & (np.cumsum(states == 2, axis=1) == 1)

@@ -1,4 +1,4 @@
-"""Results that show themselves: one line, a frame; and work that shows how far it is."""
+"""Display of results as one line and as a frame, and of progress."""
 
 import io
 import sys
@@ -13,7 +13,7 @@ import pytest
 import evenhand as eh
 from evenhand import display
 from evenhand.cli import progress
-from evenhand.display import Shown, as_frame, shows_bar, telling
+from evenhand.display import Shown, as_frame, progress_callback, shows_bar
 from evenhand.errors import InvalidInputError, MissingExtraError
 from evenhand.kernels import compile_now
 from evenhand.model import MixturePolicy, TimeVaryingPolicy
@@ -88,12 +88,12 @@ class Pair(Shown):
 
 
 class TestHelp:
-    def test_fields_are_read_when_somebody_asks(self):
+    def test_fields_are_read_on_first_access(self):
         assert Pair.__dict__["__doc__"].whole is None  # nothing was read to make the class
         told = "Two things.\n\nAttributes:\n    first: The one.\n    second: The other, which may be told in two lines."
         assert Pair.__doc__ == Pair(1).__doc__ == told
 
-    def test_where_there_is_no_source_the_docstring_stays(self):
+    def test_without_source_the_docstring_is_unchanged(self):
         namespace = {"dataclass": dataclass, "Shown": Shown}
         exec("@dataclass\nclass Made(Shown):\n    'By hand.'\n    a: int = 0\n    'A number.'", namespace)
         assert namespace["Made"].__doc__ == "By hand."
@@ -148,12 +148,12 @@ class TestFrames:
             ("pandas", "pip install pandas"),
         ],
     )
-    def test_what_is_missing_is_told_with_the_command(self, monkeypatch, library, command):
+    def test_a_missing_library_is_reported_with_the_command(self, monkeypatch, library, command):
         monkeypatch.setattr(display, "find_spec", lambda name: None)
         with pytest.raises(MissingExtraError, check=mentions(command)):
             as_frame({"a": [1]}, library)
 
-    def test_polars_is_taken_where_pandas_is_not(self, monkeypatch):
+    def test_polars_is_used_without_pandas(self, monkeypatch):
         monkeypatch.setattr(display, "find_spec", lambda name: None if name == "pandas" else name)
         assert isinstance(as_frame({"a": [1]}), polars.DataFrame)
 
@@ -178,7 +178,7 @@ class TestProgress:
         assert heard == [("working", 0.0), ("working", 0.5)]
 
     @pytest.mark.parametrize("given", [None, False])
-    def test_nothing_is_shown_where_nothing_is_asked(self, given, capsys):
+    def test_nothing_is_shown_by_default(self, given, capsys):
         assert work(2, given) is None and work(2, progress=given) is None
         assert capsys.readouterr().err == ""
 
@@ -190,11 +190,11 @@ class TestProgress:
 
     def test_brackets_in_words_are_words(self, monkeypatch):
         monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-        with telling(True) as tell:
-            tell("[bold]mine", 0.5)
+        with progress_callback(True) as report:
+            report("[bold]mine", 0.5)
         assert "[bold]mine" in terminal.getvalue()
 
-    def test_elsewhere_there_are_lines(self, monkeypatch, capsys):
+    def test_without_a_terminal_there_are_lines(self, monkeypatch, capsys):
         monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
         monkeypatch.setattr(progress, "LOOK_EVERY", 60.0)
         monkeypatch.setattr(progress, "monotonic", lambda: 0.0)  # however long it takes
@@ -212,8 +212,8 @@ class TestProgress:
         monkeypatch.setitem(sys.modules, "IPython", notebook)
         monkeypatch.setitem(sys.modules, "IPython.display", cells)
         monkeypatch.setattr(display, "monotonic", lambda: 1.0)
-        with telling(True) as tell:
-            tell("a <b>", 0.25)
+        with progress_callback(True) as report:
+            report("a <b>", 0.25)
             compile_now(True)
             compile_now(False)
         html = shown

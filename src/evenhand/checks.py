@@ -251,19 +251,20 @@ def check_finite(values: Floats, place: str, faults: Faults, largest: float = LA
 
 def check_amounts(values: Floats, place: str, faults: Faults) -> None:
     """Add a fault per entry that is not finite or negative."""
-    if check_finite(values, place, faults):
-        faults.flag(place, values < 0, "{value} is negative", values)
+    check_finite(values, place, faults)
+    faults.flag(place, np.isfinite(values) & (values < 0), "{value} is negative", values)
 
 
 def check_distributions(values: Floats, place: str, faults: Faults, tolerance: float = SUM_TOLERANCE) -> None:
     """Add a fault per negative probability and per row of the last axis that does not sum to 1."""
-    if not check_finite(values, place, faults):
-        return
-    negative = values < 0
+    check_finite(values, place, faults)
+    finite = np.isfinite(values)
+    negative = finite & (values < 0)
     faults.flag(place, negative, "probability {value} is negative", values)
-    sums = values.sum(axis=-1)
-    wrong = (np.abs(sums - 1) > tolerance) & ~negative.any(axis=-1)
-    faults.flag(place, wrong, "probabilities sum to {value}, not 1", sums)
+    sums = np.where(finite, values, 0.0).sum(axis=-1)
+    # A row with another fault has no sum of its own.
+    sound = (finite & ~negative & (values <= LARGEST)).all(axis=-1)
+    faults.flag(place, sound & (np.abs(sums - 1) > tolerance), "probabilities sum to {value}, not 1", sums)
 
 
 def check_shape(value: Array, axes: dict[str, int | None], name: str) -> None:
@@ -316,8 +317,8 @@ _notices: ContextVar[list[Fault] | None] = ContextVar("_notices", default=None)
 
 
 @contextlib.contextmanager
-def hearing() -> Iterator[list[Fault]]:
-    """Collect notices of normalised rows in the returned list instead of emitting warnings."""
+def collected_notices() -> Iterator[list[Fault]]:
+    """Collect notices of normalised rows in the yielded list instead of emitting warnings."""
     notices: list[Fault] = []
     token = _notices.set(notices)
     try:
@@ -326,8 +327,8 @@ def hearing() -> Iterator[list[Fault]]:
         _notices.reset(token)
 
 
-def tell_normalised(rows: Sequence[Fault], stacklevel: int) -> None:
-    """Report normalised rows: to the enclosing `hearing`, else as a warning.
+def report_normalised(rows: Sequence[Fault], stacklevel: int) -> None:
+    """Report normalised rows: to the enclosing `collected_notices`, else as a warning.
 
     Args:
         rows: each with its place and its sum.

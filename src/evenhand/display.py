@@ -3,11 +3,12 @@
 `report` renders results and `cli` has the progress bar of a terminal; both are higher layers. Results therefore find
 them by name when something is displayed. This is the only place in the library where a lower layer calls higher ones.
 
-    Shown       gives a class its HTML in notebooks, and lists its fields in `help`; ShownPolicy also a line of text
-    told_by     a function of `report`, loaded on demand
-    as_frame    named columns as a frame of pandas or polars
-    telling     progress callback; with `progress=True` a bar, in a terminal and in a notebook
-    shows_bar   lets a function take `progress=True`
+    Shown               gives a class its HTML in notebooks, and lists its fields in `help`
+    ShownPolicy         the same for a policy, with a line of text
+    from_report         a function of `report`, loaded on demand
+    as_frame            named columns as a frame of pandas or polars
+    progress_callback   with `progress=True` that of a bar, in a terminal and in a notebook
+    shows_bar           lets a function take `progress=True`
 """
 
 import inspect
@@ -32,12 +33,12 @@ FrameLibrary = Literal["pandas", "polars"]
 """Libraries of data frames."""
 
 
-Asked = ParamSpec("Asked")
+Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
 class Shown:
-    """Has an HTML form for notebooks, and where it is a dataclass, `help` tells of its fields."""
+    """Has an HTML form for notebooks; `help` lists the fields of a dataclass."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -45,7 +46,7 @@ class Shown:
             type.__setattr__(cls, "__doc__", FieldDocs(text))
 
     def _repr_html_(self) -> str:
-        html: str = told_by("html", "cell")(self)
+        html: str = from_report("html", "cell")(self)
         return html
 
 
@@ -77,6 +78,13 @@ class FieldDocs:
         return self.whole
 
 
+def argument_helps(documented: Callable[..., Any]) -> dict[str, str]:
+    """Return the Args of a Google-style docstring by name, each as one line."""
+    section = re.search(r"^Args:\n((?:(?: .*)?\n?)*)", inspect.getdoc(documented) or "", re.MULTILINE)
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", "" if section is None else section[1], re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
 class ShownPolicy(Shown):
     """A policy in one line, and as HTML."""
 
@@ -84,19 +92,19 @@ class ShownPolicy(Shown):
         return f"{type(self).__name__}({self._in_short()})"
 
     def _in_short(self) -> str:
-        """For whom it was made, where it knows."""
+        """Number of arms that it was made for, if known."""
         problem = getattr(self, "problem", None) or getattr(getattr(self, "reduction", None), "problem", None)
         return "" if problem is None else f"for {counted(problem.num_arms, 'arm')}"
 
 
-def told_by(room: str, name: str) -> Callable[..., Any]:
-    """A function of `report`, loaded when it is needed.
+def from_report(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of `report`, loaded on demand.
 
     Args:
-        room: the file of it.
-        name: what it is called there.
+        module: module of `report`.
+        name: name of the function.
     """
-    function: Callable[..., Any] = getattr(_higher(f"report.{room}"), name)
+    function: Callable[..., Any] = getattr(_higher(f"report.{module}"), name)
     return function
 
 
@@ -117,14 +125,14 @@ def size_in_words(number: float) -> str:
 
 
 def as_frame(columns: Mapping[str, Sequence[Any]], library: FrameLibrary | None = None) -> Any:
-    """Named columns as a frame.
+    """Return named columns as a frame.
 
     Args:
-        columns: what is in each; all of one length.
+        columns: entries of each column; all of one length.
         library: `pandas` or `polars`; by default pandas if it is installed, else polars.
 
     Raises:
-        MissingExtraError: it is not installed; says what to type.
+        MissingExtraError: it is not installed; states the pip command.
     """
     if library not in (None, "pandas", "polars"):
         raise InvalidInputError(f"library: expected 'pandas' or 'polars', got {library!r}")
@@ -132,49 +140,39 @@ def as_frame(columns: Mapping[str, Sequence[Any]], library: FrameLibrary | None 
     for name in wanted:
         if find_spec(name) is not None:
             return import_module(name).DataFrame(dict(columns))
-    if library == "pandas":
-        raise MissingExtraError("to_frame", package="pandas")
-    raise MissingExtraError("to_frame", "data")
+    raise MissingExtraError("to_frame", **({"package": "pandas"} if library == "pandas" else {"extra": "data"}))
 
 
 # Progress
 
 
-def shows_bar(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
-    """Let a function be called with `progress=True`: it gets the callback of a bar that goes when it is done."""
+def shows_bar(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+    """Let a function be called with `progress=True`: it gets the callback of a bar that is removed at the end."""
     signature = inspect.signature(function)
 
     @wraps(function)
-    def called(*arguments: Asked.args, **keywords: Asked.kwargs) -> Answer:
+    def called(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Answer:
         bound = signature.bind_partial(*arguments, **keywords)
-        with telling(bound.arguments.get("progress")) as tell:
-            bound.arguments["progress"] = tell
+        with progress_callback(bound.arguments.get("progress")) as report:
+            bound.arguments["progress"] = report
             return function(*bound.args, **bound.kwargs)
 
     return called
 
 
-def check_progress(progress: object) -> None:
-    """Refuse what is neither True, False, None nor a function."""
-    if not (progress is None or isinstance(progress, bool) or callable(progress)):
-        raise InvalidInputError(
-            f"progress: expected True, or a function of what is done and the share, got {progress!r}"
-        )
-
-
 def heard(progress: "Progress | bool | None") -> "Progress | None":
-    """The callback alone, inside a function that `shows_bar`: True and False have been replaced before."""
+    """Return the callback alone, inside a function that `shows_bar`: True and False have been replaced before."""
     return None if isinstance(progress, bool) else progress
 
 
 def in_turn(progress: "Progress | None", name: str, turn: int, total: int) -> "Progress | None":
-    """Progress of one of several tasks that alternate, reported under its name.
+    """Return the callback of one of several tasks, reported under its name.
 
     Args:
         progress: callback for all of them, or None.
-        name: what this one is called.
-        turn: how many were before it.
-        total: how many there are.
+        name: name of the task.
+        turn: number of tasks before it.
+        total: number of tasks.
     """
     if progress is None:
         return None
@@ -182,22 +180,24 @@ def in_turn(progress: "Progress | None", name: str, turn: int, total: int) -> "P
 
 
 @contextmanager
-def telling(progress: "Progress | bool | None") -> "Iterator[Progress | None]":
-    """Something to tell progress to: what was given, nothing, or for True a bar.
+def progress_callback(progress: "Progress | bool | None") -> "Iterator[Progress | None]":
+    """Yield a progress callback: the one given, None, or that of a progress bar for True.
 
     Args:
         progress: a callback; True for a bar in a notebook or a terminal and plain lines elsewhere; None or False.
     """
-    check_progress(progress)
-    if not isinstance(progress, bool):
-        yield progress
-    elif not progress:
+    if progress is None or progress is False:
         yield None
+    elif progress is not True:
+        if not callable(progress):
+            expected = "True, or a function of the current work and its completed share"
+            raise InvalidInputError(f"progress: expected {expected}, got {progress!r}")
+        yield progress
     elif "IPython" in sys.modules and getattr(sys.modules["IPython"].get_ipython(), "kernel", None) is not None:
         yield from _cell_bar()
     else:
-        with _higher("cli.progress").progress(False) as tell:
-            yield tell
+        with _higher("cli.progress").progress(False) as report:
+            yield report
 
 
 def _cell_bar() -> "Iterator[Progress]":
@@ -210,7 +210,7 @@ def _cell_bar() -> "Iterator[Progress]":
     current, last = ("loading", 0.0), 0.0
     handle = display(bar(*current), display_id=True)
 
-    def tell(what: str, share: float) -> None:
+    def report(what: str, share: float) -> None:
         nonlocal current, last
         current = what, min(max(share, 0.0), 1.0)
         if (now := monotonic()) - last >= 0.1:  # seconds
@@ -222,11 +222,11 @@ def _cell_bar() -> "Iterator[Progress]":
 
     try:
         with _higher("kernels.compilation").hearing(hear):
-            yield tell
+            yield report
     finally:
         handle.update(HTML(""))
 
 
 def _higher(module: str) -> Any:
-    """A module that stands above this one, found by its name."""
+    """Import a module of a higher layer by its name."""
     return import_module(f"evenhand.{module}")

@@ -236,10 +236,6 @@ class NormalisationWarning(UserWarning):
 
     def __init__(self, rows: Sequence[Fault], source: str = "") -> None:
         self.rows = tuple(rows)
-        several = len(rows) > 1
-        number, done = (
-            (f"{len(rows)} rows", "were divided by their sums") if several else ("one row", "was divided by its sum")
-        )
-        more = f"; and {len(rows) - 1} more" if several else ""
-        message = f"{number} of probabilities did not quite sum to 1, and {done}: {rows[0]}{more}"
+        number, more = (f"{len(rows)} rows", f"; and {len(rows) - 1} more") if len(rows) > 1 else ("one row", "")
+        message = f"{number} of probabilities did not quite sum to 1, divided by the sum: {rows[0]}{more}"
         super().__init__(f"{source}: {message}" if source else message)

@@ -34,7 +34,6 @@ from functools import cache, partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from evenhand.errors import ClusterError, InvalidInputError, MissingExtraError
@@ -100,7 +99,7 @@ _depth = 0
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit the OpenBLAS of NumPy and SciPy to one thread; other libraries keep to their environment."""
+    """Limit the OpenBLAS of NumPy and SciPy to one thread; other libraries follow their environment."""
     global _depth
     with _lock:
         _depth += 1
@@ -144,14 +143,14 @@ class _Worker:
             return function(*arguments)
 
     def close(self) -> None:
-        """End the worker; a thread goes on until its task is done."""
+        """End the worker; a thread continues until its task is done."""
 
 
 class _Process(_Worker):
     """A local process: a loky executor of one worker."""
 
     def __init__(self) -> None:
-        # Imported once, here: two threads that import it at the same time meet a half of it.
+        # Imported once, here: two threads that import it at the same time may find it incomplete.
         from joblib.externals.loky import process_executor
 
         self._loky: Any = process_executor
@@ -163,10 +162,8 @@ class _Process(_Worker):
         self._closed, reason = False, ""
         for _ in range(ATTEMPTS):
             if self._executor is None:
-                driver = (os.getpid(),)
-                self._executor = self._loky.ProcessPoolExecutor(
-                    1, env=ONE_THREAD, initializer=_prepare, initargs=driver
-                )
+                start = {"initializer": _prepare, "initargs": (os.getpid(),)}
+                self._executor = self._loky.ProcessPoolExecutor(1, env=ONE_THREAD, **start)
             try:
                 return self._executor.submit(function, *arguments).result()
             except (BrokenProcessPool, self._loky.ShutdownExecutorError) as error:
@@ -203,15 +200,11 @@ class _Actor(_Worker):
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a task on the actor."""
         if self._actor is None:
-            kind = self._ray.remote(
-                max_restarts=-1,
-                max_task_retries=ATTEMPTS - 1,
-                scheduling_strategy="SPREAD",
-                runtime_env={"env_vars": ONE_THREAD},
-            )(_Remote)
-            self._actor = kind.remote()
+            restarts = {"max_restarts": -1, "max_task_retries": ATTEMPTS - 1}
+            place = {"scheduling_strategy": "SPREAD", "runtime_env": {"env_vars": ONE_THREAD}}
+            self._actor = self._ray.remote(**restarts, **place)(_Worker).remote()
         try:
-            return self._ray.get(self._actor.run.remote(function, arguments))  # type: ignore[attr-defined]
+            return self._ray.get(self._actor.call.remote(function, *arguments))  # type: ignore[attr-defined]
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except self._ray.exceptions.RayError as error:
@@ -223,14 +216,6 @@ class _Actor(_Worker):
         if actor is not None:
             with suppress(Exception):  # the cluster may be gone
                 self._ray.kill(actor)
-
-
-class _Remote:
-    """The methods of an actor."""
-
-    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Run a task."""
-        return function(*arguments)
 
 
 def _first_line(error: BaseException) -> str:
@@ -433,9 +418,7 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -1,79 +1,52 @@
-"""Names for what is passed around.
+"""Aliases of types that are passed around.
 
-Arrays go by their role; axes stand in the order (episode, arm or type, state, action, next_state, resource). In `help`
-and in signatures they are shown by these names: type checkers read what they stand for, and people the name.
+Arrays are named by their role; axes are in the order (episode, arm or type, state, action, next_state, resource).
+`help` and signatures show these names, type checkers the types behind them.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+Floats: TypeAlias = NDArray[np.float64]
+"""Real numbers: rewards, probabilities, values."""
 
-class Named:
-    """A type under a short name, for people; type checkers never see it."""
+Singles: TypeAlias = NDArray[np.float32]
+"""Numbers of networks."""
 
-    def __init__(self, name: str, meant: object) -> None:
-        """Keep both.
+Ints: TypeAlias = NDArray[np.int64]
+"""Counts and offsets."""
 
-        Args:
-            name: what is shown.
-            meant: the type it stands for.
-        """
-        self.name, self.meant = name, meant
+Indices: TypeAlias = NDArray[np.int32]
+"""Positions in a table: states, actions, types. Small, because batches of them are large."""
 
-    def __repr__(self) -> str:
-        return self.name
+Bools: TypeAlias = NDArray[np.bool_]
+"""Masks."""
 
-    def __or__(self, other: object) -> object:
-        return Union[self, other]  # noqa: UP007  # this is what the bar means
+Array: TypeAlias = NDArray[Any]
+"""An array of any kind."""
 
-    def __ror__(self, other: object) -> object:
-        return Union[other, self]  # noqa: UP007
+Rng: TypeAlias = np.random.Generator | int | None
+"""Argument `rng`: a seed or a Generator."""
 
-    def __call__(self, *arguments: object) -> NoReturn:
-        """Only here because `typing` takes for a type what can be called."""
-        raise TypeError(f"{self.name} is a name for {self.meant}, and makes nothing")
-
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    Floats: TypeAlias = NDArray[np.float64]
-    """Real numbers: rewards, probabilities, values."""
-
-    Singles: TypeAlias = NDArray[np.float32]
-    """Numbers of networks."""
-
-    Ints: TypeAlias = NDArray[np.int64]
-    """Counts and offsets."""
-
-    Indices: TypeAlias = NDArray[np.int32]
-    """Positions in a table: states, actions, types. Small, because batches of them are large."""
-
-    Bools: TypeAlias = NDArray[np.bool_]
-    """Masks."""
-
-    Array: TypeAlias = NDArray[Any]
-    """An array whose kind does not matter here."""
-
-    Rng: TypeAlias = np.random.Generator | int | None
-    """Argument `rng`: a seed or a Generator."""
-
-    Progress: TypeAlias = Callable[[str, float], None]
-    """Called now and then with what is being done, in words, and the share of the work that is done, from 0 to 1."""
-else:
-    from numpy.typing import ArrayLike as _ArrayLike
-
-    ArrayLike = Named("ArrayLike", _ArrayLike)
-    Floats = Named("Floats", NDArray[np.float64])
-    Singles = Named("Singles", NDArray[np.float32])
-    Ints = Named("Ints", NDArray[np.int64])
-    Indices = Named("Indices", NDArray[np.int32])
-    Bools = Named("Bools", NDArray[np.bool_])
-    Array = Named("Array", NDArray[Any])
-    Rng = Named("Rng", np.random.Generator | int | None)
-    Progress = Named("Progress", Callable[[str, float], None])
+Progress: TypeAlias = Callable[[str, float], None]
+"""Called now and then with the current activity, in words, and the completed share of the work, from 0 to 1."""
 
 __all__ = ["Array", "ArrayLike", "Bools", "Floats", "Indices", "Ints", "Progress", "Rng", "Singles"]
+
+
+class _Named(NewType):
+    """A type that is shown by its short name."""
+
+    def __init__(self, name: str, meaning: object) -> None:
+        super().__init__(name, meaning)
+        self.__module__ = "builtins"  # names of other modules are shown with the module
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+
+if not TYPE_CHECKING:
+    globals().update({name: _Named(name, globals()[name]) for name in __all__})

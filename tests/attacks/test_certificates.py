@@ -70,7 +70,7 @@ def welfare_of(name, num_arms):
 
 
 def largest_value(problem):
-    """What an arm could have at most, in magnitude."""
+    """Largest magnitude of an arm's value."""
     return max(np.abs(problem.arms[b].rewards).max() for b in range(len(problem.counts))) * problem.criterion.total
 
 

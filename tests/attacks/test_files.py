@@ -198,7 +198,7 @@ def test_a_network_whose_sums_overflow_is_refused():
         ({"kind": "other"}, "not known"),
     ],
 )
-def test_what_is_wrong_with_a_manifest_is_said(originals, tmp_path, about, words):
+def test_faults_of_a_manifest_are_reported(originals, tmp_path, about, words):
     path = tmp_path / "policy.zip"
     with zipfile.ZipFile(io.BytesIO(originals["table.zip"])) as file:
         parts = {name: file.read(name) for name in file.namelist()}

@@ -45,7 +45,7 @@ class Training:
         self.reached = 0
 
     def stamps(self):
-        """What changes when something is written."""
+        """Signature of a folder that changes with every write."""
         found = set()
         for path in self.folder.iterdir():
             with contextlib.suppress(FileNotFoundError):  # a temporary file that was renamed meanwhile

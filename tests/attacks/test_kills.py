@@ -57,7 +57,7 @@ def start(name, folder, given):
 
 
 def whole(path):
-    """Whether a file is what a command writes, to its end; and what stands beside it is of it."""
+    """Return whether a file is complete, and the files beside it belong to it."""
     if path.suffix == ".zip":
         read_contents(path)
     elif path.suffix in (".toml", ".npz"):
@@ -84,7 +84,7 @@ def kill_when(process, moment, folder):
 
 
 def look_beside(path):
-    """What a killed process left beside a file cannot be taken for a result, but for a posterior, which is whole."""
+    """Check that files left beside a result by a killed process cannot be read as one, but for a complete posterior."""
     for other in path.parent.iterdir():
         if other == path:
             continue
@@ -96,7 +96,7 @@ def look_beside(path):
 
 
 def attack(name, folder, given, kills, rng):
-    """How often the old file stood, and how often the new one."""
+    """Number of runs that left the old file, and the new one."""
     begin = time.monotonic()
     process = start(name, folder, given)
     _, told = process.communicate()

@@ -44,7 +44,7 @@ def slowed(problem, share):
 # -- the cases of the report -----------------------------------------------------------------------------------------
 
 
-def test_slow_arms_are_played_until_they_have_forgotten_their_start():
+def test_slow_arms_are_simulated_until_their_start_is_forgotten():
     found = eh.evaluate(wearing(), "never-act", "utilitarian", num_episodes=60, method="monte-carlo")
     assert found.welfare == pytest.approx(1 / 6, abs=max(4 * found.welfare_stderr, 1e-6))
     assert found.welfare_stderr < 0.01
@@ -118,7 +118,7 @@ def test_arms_with_several_closed_classes_depend_on_their_start():
     assert abs(means.mean() - 0.625) <= 4 * means.std() / np.sqrt(len(means))
 
 
-def test_arms_that_never_move_are_played_once():
+def test_arms_that_never_move_are_simulated_once():
     """Two states that are never left, and one that leads to them and is left at once: nothing is left to wait for."""
     arm = eh.Arm([[[1, 0, 0]], [[0, 1, 0]], [[0.5, 0.5, 0]]], [[1], [0], [0]], usage=[[0]], initial=[0, 0, 1])
     problem = eh.CoupledMDP([arm], [1], 1.0, [3], criterion="average")

@@ -1,4 +1,4 @@
-"""What is kept beside models and policies, doctored by seed: programmes, tables of arms, posteriors, fitted models.
+"""Files beside models and policies, corrupted by seed: programmes, tables of arms, posteriors, fitted models.
 
 A programme's database is harmed as bytes, in any of its pages, and as data: any column of any row gets something
 strange, rows and tables are gone. Tables of arms are harmed as bytes, in their header, and in any of their columns;
@@ -41,7 +41,7 @@ VALUES = (None, -1, 0, 2**62, 1.5, float("inf"), b"", b"PK\x03\x04", *SAYINGS)
 
 @contextlib.contextmanager
 def in_time():
-    """A hang is a failure; where there are no alarms it is waited for."""
+    """A hang is a failure; on systems without alarms it is not detected."""
     if not hasattr(signal, "SIGALRM"):
         yield
         return
@@ -130,7 +130,7 @@ def harm_rows(path, rng):
 
 
 def uses(run):
-    """Everything that a programme is asked, each by itself."""
+    """Every query of a programme, each by itself."""
     yield run.status
     yield run.arms
     yield lambda: run.history("b1")
@@ -222,7 +222,7 @@ def attack_table(source, path, rng):
         else:
             table = harm_column(table, rng)
         pq.write_table(table.replace_schema_metadata(metadata), path)
-    refusal(lambda: eh.open_arms(path).find_faults())
+    refusal(lambda: eh.open_arms(path).problem())
     refusal(lambda: eh.check(eh.open_arms(path)))
     refusal(lambda: eh.solve(eh.load(path), method="joint"))
 
@@ -294,7 +294,7 @@ def test_sound_files_are_used_without_a_refusal(sound, tmp_path):
         assert len(
             list(drawn_problems(eh.load(sound / "model.toml"), load_posterior(sound / f"{name}.posterior.npz"), 2))
         )
-    assert eh.open_arms(sound / "arms.parquet").find_faults() == []
+    assert eh.open_arms(sound / "arms.parquet").problem().num_arms > 0
 
 
 def test_doctored_files_are_used_rightly_or_refused_in_words(attack):

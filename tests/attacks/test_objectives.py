@@ -95,8 +95,8 @@ def test_many_problems_by_seed(first):
 @pytest.mark.parametrize(
     ("method", "unit", "welfare"), crossed(["joint", "counts"], [1e-8, 1.0, 1e8], ["leximin", "gini:2", "maximin"])
 )
-def test_floors_are_kept_whatever_the_unit_of_rewards(unit, welfare, method):
-    """Rewards of 1e8 let leximin break a floor by a sixth, and hid from gini whether floors can be kept."""
+def test_floors_are_satisfied_at_any_unit_of_rewards(unit, welfare, method):
+    """Rewards of 1e8 let leximin break a floor by a sixth, and hid from gini whether floors are feasible."""
     arms = [
         eh.Arm([[[0.5, 0.5], [0.75, 0.25]], [[0.25, 0.75], [0.5, 0.5]]], rewards, [[0.0], [1.0]])
         for rewards in ([[1.0, 0.25], [0.5, 0.125]], [[0.75, 0.25], [0.25, 0.5]])
@@ -107,7 +107,7 @@ def test_floors_are_kept_whatever_the_unit_of_rewards(unit, welfare, method):
 
 @pytest.mark.parametrize("method", ["joint", "counts"])
 def test_leximin_of_one_small_value_among_large_ones(method):
-    """What was fixed at a small level was let fall by a share of the largest value."""
+    """A small level that was fixed could fall by a share of the largest value."""
     moves = [[[0.5, 0.5], [0.75, 0.25]], [[0.25, 0.75], [0.5, 0.5]]]
     rewards = ([[0.75, 0.5], [0.25, 0.625]], [[0.625, 0.25], [0.5, 0.375]], [[8750.0, 7500.0], [6000.0, 8000.0]])
     problem = eh.CoupledMDP([eh.Arm(moves, table, [[0.0], [1.0]]) for table in rewards], [1.0], 0.9)
@@ -117,7 +117,7 @@ def test_leximin_of_one_small_value_among_large_ones(method):
     assert found == pytest.approx(best, rel=1e-6)
 
 
-def test_a_program_that_stalls_on_floors_out_of_reach_is_told_as_such():
+def test_a_program_that_stalls_on_infeasible_floors_is_reported_as_infeasible():
     """HiGHS ended in an error, which was passed on as if the floors were possible."""
     problem = with_floors(seeded_problem(330, most_pairs=200, least_reward=1), "finite:7", "a hair above")
     with pytest.raises(InfeasibleError):
@@ -125,14 +125,14 @@ def test_a_program_that_stalls_on_floors_out_of_reach_is_told_as_such():
 
 
 @pytest.mark.parametrize(("method", "unit"), crossed(["joint", "counts"], [1e-3, 1.0, 1e4]))
-def test_a_floor_of_all_the_time_that_can_be_kept_is_kept(unit, method):
+def test_a_feasible_floor_of_all_the_time_is_satisfied(unit, method):
     """The value function of large rewards was a first guess for shares of time, and their bound lost its digits."""
     problem = replaced(seeded_problem(10769, most_pairs=200, least_reward=1), discount=0.999, floors=[1.0, 1.0])
     check(scaled_case(problem, "discounted", "groups", unit, "gini:2"), "gini:2", method)
 
 
 def test_arms_with_periods_near_discount_one():
-    """Rounding of large values, kept alive by the period, held the bounds of dynamic programming apart for ever."""
+    """Rounding of large values, sustained by the period, held the bounds of dynamic programming apart for ever."""
     found = seeded_problem(102, most_pairs=64, least_reward=1, discounts=(0.0, 0.5, 0.9))
     solution = eh.solve(replaced(found, floors=None, discount=0.9995), "gini:2", "joint")
     assert solution.gap <= 1e-8

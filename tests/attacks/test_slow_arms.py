@@ -188,7 +188,7 @@ def test_shares_without_a_table_are_right_or_refused():
 
 
 @pytest.mark.parametrize(("back", "one"), [(2.0**-60, True), (0.0, False)])
-def test_whether_the_start_matters_is_told_by_exact_zeros(back, one):
+def test_dependence_on_the_start_is_decided_by_exact_zeros(back, one):
     """Two states that are good for ever, and a way from one to the other that takes ages, or is not there."""
     moves = np.array([[[1 - 2.0**-30, 2.0**-30], [1, 0]], [[back, 1 - back], [0, 1]]])
     problem = eh.CoupledMDP([eh.Arm(moves, [[2, 2], [1, 1]], [[0], [1]], [1, 0])], [1], 1, [2], criterion="average")
@@ -203,7 +203,7 @@ def test_whether_the_start_matters_is_told_by_exact_zeros(back, one):
             eh.solve(problem, "utilitarian", "joint")
 
 
-def test_auto_goes_on_where_an_exact_method_does_not_converge(monkeypatch):
+def test_auto_falls_back_if_an_exact_method_does_not_converge(monkeypatch):
     def fail(task):
         raise NotConvergedError("the bounds are still 0.1 apart")
 

@@ -1,6 +1,6 @@
 """Work handed to others: forked pools after a call in the parent, thread pools, loky; nothing hangs, all answers agree.
 
-A script asks for every kind of work in its own process, then of workers. It runs in a process of its own with a time
+A script runs every kind of work in its own process, then in workers. It runs in a process of its own with a time
 limit, since what it looks for is a hang. Answers are compared to the last bit: threads and processes change nothing.
 """
 
@@ -80,7 +80,7 @@ PLAYING = "simulate,simulate_counts"
 
 
 def run(pools, tasks, **environment):
-    """The script's two answers to each pool, after its own; a hang is an error, and leaves nobody behind."""
+    """The script's two answers to each pool, after its own; a hang is an error, and leaves no process behind."""
     turns = "".join(f"\n{POOLS[pool]}\nprint(json.dumps(found), flush=True)\n" for pool in pools)
     script = f"{WORK}\nprint(json.dumps([all_of_it(0), all_of_it(1)]), flush=True)\n{turns}"
     told = dict(os.environ) | {"NUMBA_NUM_THREADS": "2"} | environment

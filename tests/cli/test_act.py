@@ -35,7 +35,7 @@ def test_json_is_that_of_the_contract(plan, states, evenhand):
     assert [row["action"] for row in told["actions"]].count("1") == 1
 
 
-def test_a_table_that_is_not_there_is_told_with_what_was_meant(plan, states, evenhand):
+def test_a_table_that_is_not_there_is_reported_with_what_was_meant(plan, states, evenhand):
     told = evenhand("act", plan, states.with_name("munday.csv")).refusal
     assert mentions("monday.csv")(told)
 
@@ -48,7 +48,7 @@ def test_a_step_after_the_last_is_noted(small, states, evenhand):
     assert told["actions"] == evenhand("act", "steps.zip", states, "--step", "0", "--json").json["actions"]
 
 
-def test_a_part_that_is_not_there_is_told_with_its_option(plan, states, evenhand):
+def test_a_part_that_is_not_there_is_reported_with_its_option(plan, states, evenhand):
     (fault,) = evenhand("act", plan, states, "--part", "9", "--json").failure["faults"]
     assert fault["place"] == "--part"
 
@@ -108,7 +108,7 @@ def test_a_table_for_other_numbers_says_how_to_plan_again(plan, states, evenhand
     assert mentions(f"evenhand solve {small}", "--welfare maximin", f"--initial {states}", f"--out {plan}")(told)
 
 
-def test_planning_again_keeps_the_budget_that_was_asked_for(states, evenhand, small, folder):
+def test_planning_again_retains_the_requested_budget(states, evenhand, small, folder):
     plan = folder / "other.zip"
     evenhand("solve", small, "--welfare", "maximin", "--budget", "2", "--out", plan)
     states.write_text(STATES + "m3,machine,1\n")
@@ -175,7 +175,7 @@ def test_names_do_not_move_the_cursor(plan, states, evenhand):
     assert "\x1b" not in evenhand("act", plan, states).refusal
 
 
-def test_swapped_arguments_are_told_as_such(plan, states, evenhand):
+def test_swapped_arguments_are_reported(plan, states, evenhand):
     told = evenhand("act", states, plan).refusal
     assert mentions("PLAN", "STATES")(told)
     assert shlex.join(["evenhand", "act", str(plan), str(states)]) in told
@@ -188,7 +188,7 @@ def test_a_name_that_promises_another_format_is_refused(plan, states, folder, ev
     assert not (folder / name).exists()
 
 
-def test_a_new_make_is_told_with_what_to_do(plan, states, evenhand):
+def test_a_new_make_is_reported_with_what_to_do(plan, states, evenhand):
     states.write_text(STATES + "x1,Fresenius,0\n")
     assert "a new plan" in evenhand("act", plan, states).refusal
     states.write_text(STATES + "x1,pumpp,0\n")

@@ -150,7 +150,7 @@ def test_an_estimate_above_the_bound_is_a_tie_with_it(capsys):
     assert mentions(2, "bound", "12.0000", "0.1000")(shown)
 
 
-def test_a_bound_that_there_is_not_is_no_policy_left_out():
+def test_a_missing_bound_is_not_a_missing_policy():
     machines = machine_replacement(num_arms=2)
     found = evaluate_policy(machines, whittle(machines))
     left = {"upper bound": "it is too large", "cp-drl": "it is for others"}

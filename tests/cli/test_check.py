@@ -26,7 +26,7 @@ def vans(folder):
     return "vans.toml"
 
 
-def test_it_tells_what_the_model_says(vans, evenhand):
+def test_it_shows_what_the_model_says(vans, evenhand):
     told = evenhand("check", vans, "--welfare", "utilitarian")
     assert (told.code, told.err) == (0, "")
     lines = [" ".join(line.split()) for line in told.out.splitlines()]
@@ -79,7 +79,7 @@ def test_only_one_budget(vans, evenhand):
     assert "--budget: expected one" in evenhand("check", vans, "--budget", "1", "--budget", "2").refusal
 
 
-def test_records_are_no_model(folder, evenhand):
+def test_records_are_not_a_model(folder, evenhand):
     (folder / "log.csv").write_text("van,week\nv1,1\n")
     told = evenhand("check", "log.csv")
     assert told.code == 2 and mentions("log.csv")(told.err)

@@ -125,7 +125,7 @@ def test_faults_of_parameters_come_all_at_once(evenhand):
     ],
     ids=str,
 )
-def test_unreadable_parameters_are_told(parameters, told, evenhand):
+def test_unreadable_parameters_are_reported(parameters, told, evenhand):
     options = [part for parameter in parameters for part in ("-p", parameter)]
     assert told in evenhand("compare", "machine-replacement", *options).refusal
 
@@ -144,17 +144,17 @@ def test_parameters_are_for_built_in_problems(small, evenhand):
         (".", ".toml, .json, .npz"),
     ],
 )
-def test_an_unknown_model_is_told(model, told, folder, evenhand):
+def test_an_unknown_model_is_reported(model, told, folder, evenhand):
     assert told in evenhand("compare", model, "--json").refusal
 
 
-def test_an_unknown_policy_is_told(small, evenhand):
+def test_an_unknown_policy_is_reported(small, evenhand):
     told = evenhand("compare", small, "--policies", "random,oldst-first").refusal
     assert "'oldst-first'" in told
     assert "'oldest-first'?" in told
 
 
-def test_unknown_policies_are_told_all_at_once(small, evenhand):
+def test_unknown_policies_are_reported_all_at_once(small, evenhand):
     told = evenhand("compare", small, "--policies", "radnom,oldst-first").refusal
     assert "'radnom'" in told
     assert "'oldst-first'" in told
@@ -180,11 +180,11 @@ def test_a_comparison_of_no_policy_is_refused(policies, small, evenhand):
         ("", "unknown welfare ''"),
     ],
 )
-def test_a_bad_welfare_is_told(welfare, told, small, evenhand):
+def test_a_bad_welfare_is_reported(welfare, told, small, evenhand):
     assert told in evenhand("compare", small, "--welfare", welfare, "--json").refusal
 
 
-def test_a_welfare_outside_its_domain_is_told(folder, evenhand):
+def test_a_welfare_outside_its_domain_is_reported(folder, evenhand):
     """Proportional fairness is a mean of logarithms, and an arm that earns nothing has none."""
     (folder / "nothing.toml").write_text(f"discount = 0.5\nbudget = [1]\n{STILL.format(0)}")
     assert "positive" in evenhand("compare", "nothing.toml", "--welfare", "nash").refusal
@@ -212,7 +212,7 @@ def test_another_seed_gives_other_figures(small, evenhand):
     assert by_policy(first)["random"]["mean"] != by_policy(other)["random"]["mean"]
 
 
-def test_nothing_is_written_that_was_not_asked_for(small, evenhand, files):
+def test_only_requested_files_are_written(small, evenhand, files):
     assert evenhand("compare", small, *QUICK).code == 0
     assert files() == [small.name]
 
@@ -236,7 +236,7 @@ def test_so_is_one_beside_a_saved_policy(evenhand, folder):
     assert list(found["left_out"]) == ["whittle"]
 
 
-def test_where_none_applies_all_reasons_are_told(evenhand):
+def test_where_none_applies_all_reasons_are_reported(evenhand):
     told = evenhand("compare", *TWO_RESOURCES, "--policies", "whittle,cp-drl", "--json")
     assert told.refusal
     assert [fault["place"] for fault in told.failure["faults"]] == ["whittle", "cp-drl"]
@@ -277,13 +277,13 @@ def test_an_estimate_above_the_optimum_is_a_tie_with_it(evenhand, folder):
     assert not re.findall(r"10\d\.[1-9]\d\u2009?%|100\.[0-9]*[1-9]", page)
 
 
-def test_an_exact_value_is_no_tie(evenhand):
+def test_an_exact_value_is_not_a_tie(evenhand):
     found = evenhand("compare", "machine-replacement", "-p", "num_arms=2", "--policies", "whittle,optimal", "--json")
     assert [row["above_bound"] for row in found.json["rows"]] == [False, False]
 
 
 @pytest.mark.parametrize("command", ["compare", "evaluate"])
-def test_a_horizon_without_use_is_told(command, small, evenhand):
+def test_a_horizon_without_use_is_reported(command, small, evenhand):
     policy = ["random"] if command == "evaluate" else ["--policies", "random"]
     shown = evenhand(command, small, *policy, "--horizon", 20)
     assert mentions("not used", "over all time", "--monte-carlo", 20)(shown.out)
@@ -295,6 +295,6 @@ def test_a_horizon_without_use_is_told(command, small, evenhand):
 
 
 @pytest.mark.parametrize(("settings", "horizon"), [([], None), (["--monte-carlo"], 7)], ids=["exact", "played"])
-def test_the_json_tells_what_was_played(settings, horizon, small, evenhand):
+def test_the_json_shows_what_was_played(settings, horizon, small, evenhand):
     found = evenhand("evaluate", small, "random", "--horizon", 7, "--episodes", 5, *settings, "--json").json
     assert (found["horizon"], found["episodes"]) == (horizon, None if horizon is None else 5)

@@ -9,7 +9,7 @@ from ..conftest import mentions
 
 
 @pytest.mark.parametrize("name", sorted(application.commands))
-def test_a_wrong_option_of_every_command_is_told_as_json(name, evenhand):
+def test_a_wrong_option_of_every_command_is_reported_as_json(name, evenhand):
     told = evenhand(name, "--jsonn", "--json").failure
     assert told["exit_code"] == 2
     assert [fault["place"] for fault in told["faults"]] == ["--jsonn"]

@@ -102,7 +102,7 @@ def test_an_undefined_gini_coefficient_is_null(folder, evenhand):
     ],
     ids=str,
 )
-def test_bad_input_is_told(arguments, told, small, evenhand, files):
+def test_bad_input_is_reported(arguments, told, small, evenhand, files):
     assert told in evenhand("evaluate", *arguments, "--json").refusal
     assert files() == [small.name]
 
@@ -156,7 +156,7 @@ class TestObjective:
         assert found["over"] == "arms" and not {"groups", "groups_stderr"} & set(found)
         assert found["welfare"] == pytest.approx(np.sort(found["values"]) @ [4 / 7, 2 / 7, 1 / 7])
 
-    def test_a_floor_that_is_missed_is_told(self, towns, evenhand):
+    def test_a_floor_that_is_missed_is_reported(self, towns, evenhand):
         found = evenhand("evaluate", towns, "never-act", "--json").json
         assert found["floors_missed"] == [{"type": 0, "floor": 0.2, "served": 0.0}]
         shown = evenhand("evaluate", towns, "never-act", "--criterion", "finite:3").out
@@ -191,7 +191,7 @@ class TestObjective:
 
 
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:6"])
-def test_compare_tells_groups_and_floors_row_by_row(criterion, towns, evenhand):
+def test_compare_shows_groups_and_floors_row_by_row(criterion, towns, evenhand):
     names = ["random", "oldest-first", "never-act"]
     command = ["compare", towns, "--criterion", criterion, "--policies", ",".join(names)]
     found = evenhand(*command, "--json").json

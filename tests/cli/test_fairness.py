@@ -19,7 +19,7 @@ def test_json_is_the_contract(small, evenhand):
         assert row["policy"] is None
 
 
-def test_text_tells_prices_and_who_gains(small, evenhand):
+def test_text_shows_prices_and_who_gains(small, evenhand):
     found = evenhand("fairness", small, *QUICK, "--json").json["rows"]
     shown = evenhand("fairness", small, *QUICK).out
     for row in found:

@@ -85,7 +85,7 @@ def test_standard_input_says_the_same(log, folder, evenhand, monkeypatch):
         (("", ""), ("--discount", "2"), "discount"),
     ],
 )
-def test_faults_are_told_and_nothing_is_written(log, folder, evenhand, changed, options, words):
+def test_faults_are_reported_and_nothing_is_written(log, folder, evenhand, changed, options, words):
     (folder / log).write_text(LOG.replace(*changed, 1) if changed[0] else LOG)
     told = evenhand("fit", log, *OPTIONS, *options, "--out", "vans.toml")
     assert told.code == 2
@@ -103,12 +103,12 @@ def test_every_option_is_an_argument_of_the_function_and_back() -> None:
     assert options == arguments | grouped
 
 
-def test_files_that_were_written_are_told_also_quietly(log, folder, evenhand):
+def test_files_that_were_written_are_reported_also_quietly(log, folder, evenhand):
     told = evenhand("fit", log, *OPTIONS, "--out", "vans.toml", "--report", "fit.html")
     assert told.code == 0 and "written to vans.toml" in told.out and "report: fit.html" in told.out
 
 
-def test_one_of_each_is_told_as_one(folder, evenhand):
+def test_one_of_each_is_reported_as_one(folder, evenhand):
     (folder / "one.csv").write_text("".join(line + "\n" for line in LOG.splitlines()[:6]))
     told = evenhand("fit", "one.csv", *OPTIONS, "--unseen", "idle")
     assert mentions("5 rows", "1 arm", "1 type", "2 states")(told.out)
@@ -123,7 +123,7 @@ def test_one_of_each_is_told_as_one(folder, evenhand):
         (("--budget", "bays=1"), "there is no such resource"),
     ],
 )
-def test_faults_of_numbers_are_told_without_a_file_to_write(log, evenhand, options, words):
+def test_faults_of_numbers_are_reported_without_a_file_to_write(log, evenhand, options, words):
     told = evenhand("fit", log, *OPTIONS, *options)
     assert told.code == 2 and words in told.err
 

@@ -40,7 +40,7 @@ def test_the_commands_are_there():
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_help_of_a_command_tells_every_option_and_argument(name):
+def test_help_of_a_command_shows_every_option_and_argument(name):
     text = help_of(*name.split())
     for parameter in LEAVES[name].params:
         if isinstance(parameter, click.Option):
@@ -98,7 +98,7 @@ def test_version(evenhand):
     assert __version__ in shown.out
 
 
-def test_no_command_shows_the_help_and_is_no_success(evenhand):
+def test_no_command_shows_the_help_and_fails(evenhand):
     shown = evenhand()
     assert shown.code == 2
     for name in COMMANDS:
@@ -120,7 +120,7 @@ def test_no_command_shows_the_help_and_is_no_success(evenhand):
     ],
     ids=str,
 )
-def test_wrong_usage_is_told(arguments, told, evenhand):
+def test_wrong_usage_is_reported(arguments, told, evenhand):
     assert told in evenhand(*arguments).refusal
 
 

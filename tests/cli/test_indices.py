@@ -130,5 +130,5 @@ class TestCriteria:
         shown = evenhand("indices", fork, "--criterion", "average").out
         assert "undefined" in shown and mentions("type 1")(shown)
 
-    def test_a_criterion_that_nobody_knows(self, evenhand):
+    def test_an_unknown_criterion(self, evenhand):
         assert "criterion" in evenhand("indices", *MACHINES, "--criterion", "averge").refusal

@@ -60,7 +60,7 @@ def test_a_table_made_elsewhere_is_played_from_there_if_the_arms_are_the_same(sm
     assert "--initial" in told
 
 
-def test_faults_are_told_with_their_lines(small, states, evenhand, files):
+def test_faults_are_reported_with_their_lines(small, states, evenhand, files):
     states.write_text("arm,type,state\na,pump,7\n")
     before = files()
     assert (
@@ -69,7 +69,7 @@ def test_faults_are_told_with_their_lines(small, states, evenhand, files):
     assert files() == before
 
 
-def test_check_tells_where_the_arms_are(small, states, evenhand):
+def test_check_shows_where_the_arms_are(small, states, evenhand):
     found = evenhand("check", small, "--initial", states)
     assert found.code == 0
     assert "nothing looks odd" in found.out

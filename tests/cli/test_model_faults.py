@@ -104,13 +104,13 @@ def test_the_sound_model_is_sound(folder, evenhand):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_told_with_its_place(fault, refused):
+def test_a_fault_is_reported_with_its_place(fault, refused):
     changes, told = FAULTS[fault]
     assert told in refused(model(changes).encode())
 
 
 @pytest.mark.parametrize("content", NO_MODELS)
-def test_what_is_no_model_is_told(content, refused):
+def test_an_invalid_model_is_reported(content, refused):
     data, told = NO_MODELS[content]
     assert told in refused(data)
 
@@ -161,7 +161,7 @@ reward = 1
 
 
 @pytest.mark.parametrize("name", ["model.txt", "model.TOML.bak", "model"])
-def test_another_kind_of_file_is_told(name, refused):
+def test_another_kind_of_file_is_reported(name, refused):
     told = refused(model({}).encode(), name)
     assert all(suffix in told for suffix in (".toml", ".json", ".npz"))
 
@@ -173,7 +173,7 @@ def test_other_kinds_are_read_as_carefully(name, content, refused):
     refused(content, name)
 
 
-def test_a_directory_is_told(folder, evenhand):
+def test_a_directory_is_reported(folder, evenhand):
     (folder / "model.toml").mkdir()
     assert mentions("model.toml")(evenhand("compare", "model.toml").refusal)
 
@@ -185,7 +185,7 @@ def test_a_process_ends_with_2_and_no_traceback(folder, launch, files):
     assert files() == ["model.toml"]
 
 
-def test_what_was_normalised_is_told_in_one_line(folder, launch):
+def test_what_was_normalised_is_reported_in_one_line(folder, launch):
     text = model({"transitions": "[[[0.8, 0.2], [1.0, 0.0]], [[0.3333, 0.6666], [1.0, 0.0]]]", "name": '"van"'})
     (folder / "model.toml").write_text(text)
     done = launch("indices", "model.toml", "--json")

@@ -93,7 +93,7 @@ def test_floors_that_cannot_be_met_are_refused_with_the_largest(evenhand, model)
         assert told.code == 2 and "floor" in told.err and "0.333" in told.err, method
 
 
-def test_what_is_refused_is_told_in_words(evenhand, model):
+def test_what_is_refused_is_reported(evenhand, model):
     path = model(FIXED["typed"]())
     assert "'average'" in evenhand("solve", path, "--criterion", "averge").refusal
     assert "got 'wards'" in evenhand("solve", path, "--over", "wards").refusal

@@ -58,7 +58,7 @@ def test_a_written_problem_compares_equal(suffix, folder, evenhand, timeless):
     assert timeless(evenhand("compare", file, *play).json) == timeless(evenhand("compare", *SMALL, *play).json)
 
 
-def test_writing_replaces_and_is_told_in_json(folder, evenhand, files):
+def test_writing_replaces_and_is_reported_in_json(folder, evenhand, files):
     (folder / "model.toml").write_text("old")
     assert evenhand("problems", *SMALL, "--out", "model.toml", "--json").json["written"] == "model.toml"
     assert load("model.toml") == build("random", PARAMETERS)

@@ -53,7 +53,7 @@ def test_the_page_is_whole_and_needs_nothing_else(page):
 
 
 @pytest.mark.slow
-def test_the_page_tells_what_the_table_tells(page, small, evenhand):
+def test_the_page_shows_the_figures_of_the_table(page, small, evenhand):
     found = evenhand("compare", small, *QUICK, "--json").json
     assert found["rows"]
     for row in found["rows"]:
@@ -63,7 +63,7 @@ def test_the_page_tells_what_the_table_tells(page, small, evenhand):
 
 
 @pytest.mark.slow
-def test_the_page_tells_how_it_was_made(small, launch):
+def test_the_page_shows_how_it_was_made(small, launch):
     assert launch("compare", small.name, *QUICK, "--seed", 5, "--report", "page.html").code == 0
     assert mentions("small.toml", 20)((small.parent / "page.html").read_text(encoding="utf-8"))
 
@@ -83,7 +83,7 @@ def test_names_from_a_file_are_text_not_markup(small, evenhand):
 
 
 @pytest.mark.parametrize("report", ["nowhere/report.html", "taken"])
-def test_a_page_that_cannot_be_written_is_told_before_the_work(report, small, evenhand, monkeypatch, files):
+def test_a_page_that_cannot_be_written_is_reported_before_the_work(report, small, evenhand, monkeypatch, files):
     (small.parent / "taken").mkdir()
 
     def work(*_):

@@ -28,12 +28,12 @@ def test_json(plan, evenhand):
     assert {"place", "type", "state", "action", "share"} == set(told["parts"][0]["order"][0])
 
 
-def test_solve_tells_it_in_short(small, evenhand):
+def test_solve_shows_it_in_short(small, evenhand):
     exact = evenhand("solve", small).out
     assert "serves most    " in exact
     indices = evenhand("solve", small, "--method", "whittle").out
     assert mentions("state 1", "action 1")(indices)
 
 
-def test_what_is_no_plan(small, evenhand):
+def test_an_invalid_plan(small, evenhand):
     assert "policy file" in evenhand("show", small).refusal

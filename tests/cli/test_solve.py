@@ -221,7 +221,7 @@ usage = [[0], [1]]
 """
 
 
-def test_with_floors_the_shares_of_time_served_are_told(folder: Path, evenhand: Evenhand) -> None:
+def test_with_floors_the_shares_of_time_served_are_reported(folder: Path, evenhand: Evenhand) -> None:
     (folder / "floors.toml").write_text(FLOORS)
     found = evenhand("solve", "floors.toml", "--out", "plan.zip", "--json").json
     assert found["served"][0] >= 0.1 - 1e-6

@@ -67,14 +67,14 @@ def test_a_process_reads_its_pipe(small, folder):
     assert json.loads(done.stdout)["model"] == "standard input"
 
 
-def test_faults_are_told_of_standard_input(pipe, evenhand):
+def test_faults_are_reported_of_standard_input(pipe, evenhand):
     pipe(b"budget = [1]\n")
     assert evenhand("solve", "-", "--format", "toml").refusal.startswith("error: standard input: 2")
     pipe(b"")
     assert "standard input: 1" in evenhand("solve", "-", "--format", "toml").refusal
 
 
-def test_what_is_missing_is_told(small, pipe, evenhand):
+def test_what_is_missing_is_reported(small, pipe, evenhand):
     pipe(small.read_bytes())
     assert mentions("--format toml", "--format json", "--format npz")(evenhand("solve", "-").refusal)
     pipe(b"", terminal=True)
@@ -124,7 +124,7 @@ def test_streams_from_python(small):
         load(small, "yaml")
 
 
-def test_files_that_are_not_there_are_told_in_words(small, evenhand):
+def test_files_that_are_not_there_are_reported(small, evenhand):
     assert "small.toml?" in evenhand("solve", "smal.toml").refusal
     assert "file small.toml." in evenhand("solve", "small").refusal
     told = evenhand("evaluate", small, "plan.zip").refusal

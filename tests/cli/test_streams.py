@@ -34,7 +34,7 @@ def test_progress_is_plain_lines_on_standard_error(command, evenhand, talkative)
 
 @pytest.mark.parametrize("options", [["--json"], []], ids=["json", "text"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_quiet_tells_no_progress(command, options, evenhand, talkative):
+def test_quiet_shows_no_progress(command, options, evenhand, talkative):
     told = evenhand(*COMMANDS[command], *options, "--quiet")
     assert (told.code, told.err) == (0, "")
     assert told.out
@@ -48,7 +48,7 @@ def test_progress_never_goes_back(evenhand, talkative):
     assert 0 <= shares[0] <= shares[-1] <= 100
 
 
-def test_progress_is_told_after_a_second_and_then_every_two(timepiece, capsys):
+def test_progress_is_reported_after_a_second_and_then_every_two(timepiece, capsys):
     """So a short run tells nothing, and how much a long one tells depends on how long it takes, on nothing else."""
     with progress.progress(quiet=False) as tell:
         for now, share in [(0.0, 0.1), (0.9, 0.2), (1.0, 0.3), (2.9, 0.4), (3.0, 0.5), (9.0, 0.6), (9.5, 0.7)]:
@@ -58,7 +58,7 @@ def test_progress_is_told_after_a_second_and_then_every_two(timepiece, capsys):
     assert capsys.readouterr().err.splitlines() == told
 
 
-def test_long_work_is_told_less_often(timepiece, capsys):
+def test_long_work_is_reported_less_often(timepiece, capsys):
     with progress.progress(quiet=False) as tell:
         for now in range(0, 3601):
             timepiece[0] = float(now)
@@ -87,7 +87,7 @@ def lines(monkeypatch):
     return written
 
 
-def test_work_that_says_nothing_is_told_from_the_first_second(timepiece, lines):
+def test_work_that_says_nothing_is_reported_from_the_first_second(timepiece, lines):
     with progress.progress(quiet=False) as tell:
         timepiece[0] = 1.0
         wait_for(lines, "loading: 0 % (1 s)")
@@ -97,7 +97,7 @@ def test_work_that_says_nothing_is_told_from_the_first_second(timepiece, lines):
     assert len(lines) == 2
 
 
-def test_compilation_is_told_and_the_work_after_it(timepiece, lines):
+def test_compilation_is_reported_and_the_work_after_it(timepiece, lines):
     with progress.progress(quiet=False) as tell:
         tell("random", 0.5)
         compilation.compile_now(True)
@@ -120,7 +120,7 @@ run({arguments!r})
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", slow_after(1, ["solve", "compare", "evaluate"]))
-def test_loading_what_solves_is_told(command, launch):
+def test_loading_what_solves_is_reported(command, launch):
     """It takes a second or more, and on a busy machine several; a fresh process has all of it to load."""
     arguments = [command, "machine-replacement", "-p", "num_arms=2", *(["random"] if command == "evaluate" else [])]
     shown = launch(command=[sys.executable, "-c", TALK.format(arguments=arguments)])
@@ -141,7 +141,7 @@ def test_solve_and_compare_name_what_they_do(evenhand, talkative):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_short_run_tells_no_progress(command, evenhand):
+def test_a_short_run_shows_no_progress(command, evenhand):
     told = evenhand(*COMMANDS[command])
     assert (told.code, told.err) == (0, "")
 
@@ -197,7 +197,7 @@ def test_a_quiet_terminal_gets_no_bar(terminal):
 
 
 @pytest.mark.parametrize("arguments", [["problems"], ["problems", "--json"], ["--help"]], ids=" ".join)
-def test_a_reader_who_has_gone_is_no_crash(arguments):
+def test_a_reader_who_has_gone_is_not_a_crash(arguments):
     """As in `evenhand problems | head -1`."""
     theirs, ours = os.pipe()
     os.close(theirs)
@@ -215,7 +215,7 @@ def test_head_is_served(folder):
     assert done.stderr == ""
 
 
-def test_a_closed_standard_output_is_no_crash(launch):
+def test_a_closed_standard_output_is_not_a_crash(launch):
     shown = launch(command=["sh", "-c", f'exec "{sys.executable}" -m evenhand problems >&-'])
     assert "Traceback" not in shown.err
     assert shown.code in (0, 1)

@@ -182,7 +182,7 @@ def test_an_interrupt_keeps_the_checkpoint(folder, start, evenhand, files, timel
     ],
     ids=str,
 )
-def test_bad_input_is_told(options, told, folder, evenhand, files):
+def test_bad_input_is_reported(options, told, folder, evenhand, files):
     assert told in evenhand("train", "machine-replacement", *options, "--json").refusal
     assert files() == []
 
@@ -192,7 +192,7 @@ def test_several_types_are_refused(small, evenhand, files):
     assert files() == [small.name]
 
 
-def test_a_damaged_checkpoint_is_told(folder, evenhand, files):
+def test_a_damaged_checkpoint_is_reported(folder, evenhand, files):
     (folder / "policy.zip.checkpoint").write_bytes(b"not a checkpoint")
     told = evenhand("train", *MODEL, "--steps", 4000, "--out", "policy.zip", "--resume").refusal
     assert "policy.zip.checkpoint" in told

@@ -1,4 +1,4 @@
-"""What every policy promises. Add a factory or a problem to a list and it is tested; the roster's are here already."""
+"""Contract of every policy. Add a factory or a problem to a list and it is tested; the roster's are here already."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What every method promises for every objective: welfare x method x criterion x over x floors, against the oracle.
+"""Contract of every method for every objective: welfare x method x criterion x over x floors, against the oracle.
 
 The oracle (`tests/oracles/product_space_lp.py`) is one program over the product space and shares no code with the
 library. Every combination is met on one problem of the fixed list, in turn; the long run meets all of them on all.
@@ -134,7 +134,7 @@ class Case:
         )
 
     def scale(self, best):
-        """What errors are measured by: the optimum, unless that is nearly nothing."""
+        """Scale of errors: the optimum, unless that is nearly 0."""
         return max(
             abs(best), 1e-3 * self.oracle.total * max(np.abs(arm.rewards).max() for arm in self.oracle.space.arms)
         )
@@ -155,7 +155,7 @@ def may_refuse(case, welfare, method):
 
 
 def forgets_its_start(case, method):
-    """Whether every weighting's best long-run mean is the same from everywhere: of all arms, or of each by itself."""
+    """Return whether every weighting's best long-run mean is the same from every state, of all arms or of each one."""
     if method not in BY_ARMS:
         return case.oracle.space.num_end_components == 1
     budgets = (case.problem.budget, np.full(case.problem.num_resources, np.inf))
@@ -297,7 +297,7 @@ def play(case, policy, num_episodes, seed=0):
 
 
 def check_by_playing(case, solution, num_episodes=400):
-    """Of a policy that has no law: values and floors, within chance. Equal arms are told by their mean."""
+    """Check a policy without a known distribution: values and floors, within chance. Equal arms are pooled."""
     returns, served = play(case, solution.policy, num_episodes)
     kinds = case.seen.type_of_arm
     room = 5 * returns.std(axis=0) / np.sqrt(num_episodes) + 5 * solution.welfare_stderr + 1e-3 * case.oracle.total
@@ -337,7 +337,7 @@ def problem_in_turn(number):
 
 
 def is_long(number, method):
-    """Whether a combination is left to the long run.
+    """Return whether a combination is in the slow run only.
 
     Each method meets every twelfth one: each welfare once, all criteria, and all four combinations of over and floors;
     the next method meets the welfare under the next criterion, so that all pairs of these are met by some method.
@@ -351,7 +351,7 @@ def is_long(number, method):
 COMBINATIONS = [(n, method) for n in range(len(OBJECTIVES)) for method in METHODS if not is_long(n, method)]
 
 
-def test_the_default_run_meets_every_pair():
+def test_the_default_run_covers_every_pair():
     found = [(method, *OBJECTIVES[number]) for number, method in COMBINATIONS]
     axes = [METHODS, CRITERIA, OVER, (False, True), WELFARES]
     for first, second in combinations(range(5), 2):
@@ -439,7 +439,7 @@ def test_many_random_problems_arm_by_arm(problem, method, criterion, over, welfa
 
 @pytest.mark.parametrize("welfare", sorted(NOT_RANK_WEIGHTED))
 @pytest.mark.parametrize("criterion", CRITERIA)
-def test_joint_lp_refuses_what_is_not_rank_weighted(welfare, criterion):
+def test_joint_lp_refuses_a_welfare_that_is_not_rank_weighted(welfare, criterion):
     case = fixed_case("different", criterion, "arms", False)
     with pytest.raises(NotApplicableError, check=mentions("joint-lp")):
         case.solve(welfare, "joint-lp")
@@ -481,7 +481,7 @@ def test_a_long_run_that_forgets_its_start_is_never_refused(name, method):
     ("name", "criterion", "method"),
     crossed(["symmetric", "typed", "two resources"], CRITERIA, [*EXACT, "fluid", "auto"]),
 )
-def test_floors_that_cannot_be_kept_are_refused_with_the_largest_that_can(name, criterion, method):
+def test_infeasible_floors_are_refused_with_the_largest_feasible_share(name, criterion, method):
     free = fixed_case(name, criterion, "arms", False)
     largest = free.oracle.largest_common_floor(range(free.problem.num_arms))
     case = Case(replaced(free.problem, floors=[0.5 + largest / 2] * len(free.problem.counts)), criterion, "arms")
@@ -562,14 +562,14 @@ def test_the_objective_of_the_problem_is_the_default(where):
     ("name", "floors", "method"),
     crossed(["symmetric", "typed", "different"], [False, True], ["joint", "counts", "joint-lp", "fluid"]),
 )
-def test_a_plan_of_three_steps_played_by_hand(name, floors, method):
+def test_a_plan_of_three_steps_computed_by_hand(name, floors, method):
     case = fixed_case(name, "finite:3", "arms", floors)
     solution = case.solve("gini:2", method)
     check_by_playing(case, solution, 20_000)
 
 
 @pytest.mark.parametrize(("criterion", "method"), crossed(CRITERIA, ["joint", "fluid"]))
-def test_a_welfare_of_ones_own_is_compared_too(criterion, method):
+def test_a_user_defined_welfare_is_compared(criterion, method):
     case = fixed_case("typed", criterion, "arms", False)
     welfare = Kolm()
     solution = eh.solve(case.problem, welfare, method=method, criterion=criterion)

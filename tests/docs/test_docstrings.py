@@ -90,7 +90,7 @@ def test_every_class_and_field_is_described(name):
 @pytest.mark.parametrize(
     "thing", [eh.Arm, eh.CoupledMDP, eh.Solution, eh.Evaluation, Comparison, learning.Training, eh.Plan]
 )
-def test_help_tells_of_fields(thing):
+def test_help_shows_fields(thing):
     told = inspect.getdoc(thing)
     assert told.startswith(
         textwrap.dedent(ast.get_docstring(ast.parse(inspect.getsource(thing)).body[0])).splitlines()[0]

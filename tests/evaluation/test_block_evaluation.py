@@ -13,6 +13,8 @@ from evenhand.evaluation import BlockPolicy, RankedArms, evaluate_blocks, simula
 from evenhand.parallel import Pool
 from evenhand.policies import fair_index, never_act, random_feasible, whittle
 
+from ..conftest import mentions
+
 
 def random_problem(seed, number, num_types=None, actions=2, resources=1, amounts=(1.0, 1.0, 2.0)):
     """Arms of several types, some of which occur several times and in several blocks."""
@@ -128,9 +130,9 @@ def test_evaluation_is_that_in_memory(over, tmp_path):
 def test_policies_that_depend_on_other_arms_are_refused(tmp_path):
     eh.save(random_problem(0, 3), tmp_path / "m.parquet")
     model = eh.open_arms(tmp_path / "m.parquet")
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("oldest-first", "whittle")):
         BlockPolicy("oldest-first")
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("never-act")):
         evaluate_blocks(model.with_criterion("finite:5"), BlockPolicy("never-act"))
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("fair-index")):
         evaluate_blocks(model, BlockPolicy("fair-index"))

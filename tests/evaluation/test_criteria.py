@@ -1,20 +1,18 @@
 """Values under every criterion, over groups and beside floors: against the joint chain pushed on step by step."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 
 import evenhand as eh
 from evenhand import evaluate
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.evaluation import exact_values
+from evenhand.evaluation import LongRunLimits, evaluate_within, exact_values, simulate
 from evenhand.model import Arm, Average, CoupledMDP, Finite, Gini, MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, myopic, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
 from evenhand.solvers import Counts, Joint
 
-from ..conftest import crossed
+from ..conftest import crossed, mentions
 
 CRITERIA = ["discounted", "average", "finite:1", "finite:7"]
 LONG = 4000
@@ -54,7 +52,7 @@ def by_pushing(oracle, criterion, *laws):
 
 
 def law_of_table(space, probabilities):
-    """The law of each joint state that a table over the product space stands for."""
+    """Distribution of actions in each joint state, by a table over the product space."""
 
     def law(state):
         pairs = np.flatnonzero((space.states[space.mdp.state_of_pair] == state).all(axis=1))
@@ -77,20 +75,20 @@ def agree(found, problem, values, used, served):
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 class TestExact:
-    def test_a_law_is_worth_what_its_chain_earns(self, criterion, small_problem, brute_force):
+    def test_values_of_a_distribution_are_those_of_its_chain(self, criterion, small_problem, brute_force):
         oracle = brute_force(small_problem)
         expected = by_pushing(oracle, criterion, oracle.greedy(lambda *_: 0.0, stop=True))
         problem = small_problem.with_criterion(criterion)
         agree(exact_values(problem, random_feasible(small_problem)), problem, *expected)
 
-    def test_tables_made_for_another_criterion_are_worth_what_their_chain_earns(self, criterion, problems, brute_force):
+    def test_values_of_tables_for_another_criterion_are_those_of_their_chain(self, criterion, problems, brute_force):
         problem = problems["all different"]()
         space = Joint(problem)
         table = random_table(space.mdp, 0)
         expected = by_pushing(brute_force(problem), criterion, law_of_table(space, table))
         agree(exact_values(problem.with_criterion(criterion), space.lift(table)), problem, *expected)
 
-    def test_a_count_table_and_its_law_are_worth_the_same(self, criterion, small_problem):
+    def test_a_count_table_and_its_distribution_have_the_same_values(self, criterion, small_problem):
         space = Counts(small_problem)
         policy = space.lift(random_table(space.mdp, 0))
 
@@ -104,7 +102,7 @@ class TestExact:
             np.testing.assert_allclose(getattr(table, name), getattr(law, name), rtol=1e-9, atol=1e-12)
 
     def test_a_mixture_has_the_mixed_values_of_its_parts(self, criterion, problems, brute_force):
-        """One part has values by type, the other by arm: both are told by arm."""
+        """One part has values by type, the other by arm: both are reported by arm."""
         problem = problems["two types"]()
         oracle, space = brute_force(problem), Joint(problem)
         table = random_table(space.mdp, 3)
@@ -127,7 +125,7 @@ class TestBySteps:
         policy = TimeVaryingPolicy([space.lift(table) for table in tables])
         agree(exact_values(problem.with_criterion(criterion), policy), problem, *expected)
 
-    def test_laws_by_steps(self, problems, brute_force):
+    def test_distributions_by_steps(self, problems, brute_force):
         problem = problems["two types"]()
         oracle = brute_force(problem)
         served = oracle.greedy(lambda *_: 0.0, stop=True)
@@ -140,7 +138,7 @@ class TestBySteps:
         problem = problems["two types"]().with_criterion("finite:2")
         space = Joint(problem)
         policy = TimeVaryingPolicy([random_feasible(problem), space.lift(random_table(space.mdp, 0))])
-        with pytest.raises(NotApplicableError):
+        with pytest.raises(NotApplicableError, check=mentions("steps", "spaces")):
             exact_values(problem, policy)
         assert not evaluate(problem, policy, num_episodes=5, rng=0).exact
 
@@ -155,16 +153,15 @@ class TestBySteps:
         share = 0.5 if criterion == "average" else 1 / (1 + problem.discount)
         assert found.budget_used == pytest.approx([share])
 
-    def test_a_law_for_each_of_many_steps_is_too_much_to_tabulate(self, monkeypatch):
+    def test_the_limit_on_count_states_is_over_all_distinct_steps(self):
         made_for = machine_replacement(num_arms=5)  # 21 count states
         problem, steps = (
             made_for.with_criterion("finite:3"),
             [make(made_for) for make in (worst_first, never_act, myopic)],
         )
-        monkeypatch.setattr(import_module("evenhand.evaluation.exact"), "MOST_STATES", 50)
-        assert exact_values(problem, steps[0]).by_type
-        with pytest.raises(NotApplicableError):
-            exact_values(problem, TimeVaryingPolicy(steps))
+        assert exact_values(problem, steps[0], most_states=50).by_type
+        with pytest.raises(NotApplicableError, check=mentions(63, "3 steps", 50)):
+            exact_values(problem, TimeVaryingPolicy(steps), most_states=50)
 
 
 class TestLongRun:
@@ -175,13 +172,13 @@ class TestLongRun:
         arm = Arm(rows, [[1, 1], [0, 0], [5, 5]], usage=[[0], [1]], initial=initial)
         return CoupledMDP([arm], budget=[1], discount=1.0, counts=[2], criterion="average")
 
-    def test_a_chain_that_turns_in_circles_has_the_mean_of_its_circle(self):
+    def test_a_periodic_chain_has_the_mean_of_its_period(self):
         problem = self.alternating([1.0, 0.0, 0.0])
         assert exact_values(problem, never_act(problem)).values == pytest.approx([0.5])
         played = evaluate(problem, never_act(problem), method="monte-carlo", num_episodes=3, horizon=400, rng=0)
         assert played.values == pytest.approx([0.5, 0.5])
 
-    def test_where_a_chain_ends_depends_on_where_it_begins(self):
+    def test_the_long_run_depends_on_the_start_if_there_are_several_classes(self):
         problem = self.alternating([0.25, 0.25, 0.5])
         assert exact_values(problem, never_act(problem)).values == pytest.approx([0.5 * 0.5 + 0.5 * 5])
 
@@ -196,14 +193,14 @@ class TestLongRun:
 @pytest.mark.parametrize("criterion", CRITERIA)
 class TestMonteCarlo:
     @pytest.mark.parametrize(("by_counts", "name"), crossed([False, True], ["two types", "machines"]))
-    def test_agrees_with_exact_values(self, criterion, name, by_counts, problems, monkeypatch):
-        if by_counts:
-            monkeypatch.setattr(import_module("evenhand.evaluation.evaluate"), "FOLLOW_ARMS_UP_TO", 0)
+    def test_agrees_with_exact_values(self, criterion, name, by_counts, problems):
         problem = problems[name]().with_criterion(criterion)
         policy = random_feasible(problem)
         exact = evaluate(problem, policy)
         horizon = {"discounted": 100, "average": 200}.get(criterion)
-        played = evaluate(problem, policy, method="monte-carlo", num_episodes=600, horizon=horizon, rng=2)
+        limits = LongRunLimits(thorough=True, followed_arm_steps=0 if by_counts else np.inf)
+        steps = horizon or problem.criterion.num_steps
+        played = evaluate_within(problem, policy, None, 600, steps, 2, limits)
         assert exact.exact and not played.exact and (played.plug_in_welfare is None) == by_counts
         cut = played.truncation_bound or 0.0
         assert (np.abs(played.unit_values - exact.unit_values) <= 4.5 * played.unit_stderr + cut).all()
@@ -221,7 +218,7 @@ class TestMonteCarlo:
         assert exact.exact and exact.served == pytest.approx([0.3 / 3])
         assert abs(played.mean - exact.mean) <= 4.5 * played.mean_stderr + (played.truncation_bound or 0.0)
 
-    def test_what_is_said_of_time(self, criterion, problems):
+    def test_horizon_and_truncation_bound(self, criterion, problems):
         problem = problems["machines"]()
         found = evaluate(problem, random_feasible(problem), method="monte-carlo", num_episodes=4, criterion=criterion)
         assert found.criterion == criterion and found.over == "arms" and found.groups == {}
@@ -263,7 +260,7 @@ class TestGroups:
         problem = towns(build_arm, over="groups")
         found = evaluate(problem, random_feasible(problem), Gini([0.9, 0.1]))
         assert found.welfare == pytest.approx(np.sort(list(found.groups.values())) @ [0.9, 0.1])
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("gini:0.5,0.3,0.2", 3, 2)):
             evaluate(problem, random_feasible(problem), "gini:0.5,0.3,0.2")
 
     @pytest.mark.parametrize("welfare", ["gini:2", "nash", "utilitarian"])
@@ -285,7 +282,7 @@ class TestGroups:
         assert found.plug_in_welfare == pytest.approx(found.welfare)
 
     @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
-    def test_a_policy_made_without_groups_is_weighed_over_them(self, build_arm, method):
+    def test_a_policy_made_without_groups_is_evaluated_over_groups(self, build_arm, method):
         """Its types reach across groups, so the arms of one have one value in both."""
         problem = towns(build_arm)
         options = {"method": method, "num_episodes": 60, "horizon": 20, "rng": 1}
@@ -296,8 +293,8 @@ class TestGroups:
         assert found.groups == pytest.approx({"north": plain.values[NORTH].mean(), "south": plain.values[SOUTH].mean()})
 
     @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
-    def test_a_policy_made_for_groups_is_weighed_over_arms(self, build_arm, method):
-        """It may prefer a group, so equal arms are told one by one."""
+    def test_a_policy_made_for_groups_is_evaluated_over_arms(self, build_arm, method):
+        """It may prefer a group, so equal arms are reported one by one."""
         problem = towns(build_arm)
         cut = problem.with_criterion(over="groups")
         scores = np.zeros(cut.types.valid.shape)
@@ -310,7 +307,7 @@ class TestGroups:
         assert found.values[0] == found.values[1] != found.values[3]
 
     def test_over_is_arms_or_groups(self, build_arm):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("over", "'group'")):
             eh.evaluate(towns(build_arm), "never-act", over="group")
 
 
@@ -347,7 +344,7 @@ class TestServed:
         assert found.served == pytest.approx([share / 3])
         assert found.budget_used == pytest.approx([share])
 
-    def test_an_action_that_uses_nothing_serves_nobody(self, problems):
+    def test_an_action_that_uses_nothing_serves_no_arm(self, problems):
         problem = problems["two free actions"]()  # the third action is free
         space = Counts(problem)
         free = (space.allocations[..., 1].sum(axis=(1, 2)) == 0) & (space.allocations[..., 0].sum(axis=(1, 2)) == 0)
@@ -374,7 +371,7 @@ class TestFloors:
 
     @pytest.mark.parametrize("method", ["exact", "monte-carlo"])
     @pytest.mark.parametrize("criterion", CRITERIA)
-    def test_who_is_never_served_is_told(self, criterion, method):
+    def test_arms_that_are_never_served_are_reported(self, criterion, method):
         problem = self.problem(0.1)
         found = evaluate(problem, never_act(problem), method=method, num_episodes=5, rng=0, criterion=criterion)
         assert [tuple(missed) for missed in found.floors_missed] == [(0, 0.1, 0.0)]
@@ -397,16 +394,16 @@ class TestFloors:
         found = evaluate(problem, Every(1), num_episodes=5, horizon=20, rng=0)
         assert not found.by_type and [missed.unit for missed in found.floors_missed] == [1]
 
-    def test_a_policy_made_with_floors_is_played_without(self):
-        """It tells arms of equal tables apart by their floors: arm by arm it can be played, not by types."""
+    def test_a_policy_made_with_floors_is_simulated_without_them(self):
+        """It distinguishes arms of equal tables by their floors: it can be simulated by arms, not by types."""
         with_floors, without = self.problem(0.3), self.problem(0.0)
         policy = worst_first(with_floors)
-        with pytest.raises(NotApplicableError):
+        with pytest.raises(NotApplicableError, check=mentions("types")):
             evaluate(without, policy, method="exact")
         found = evaluate(without, policy, num_episodes=20, horizon=20, rng=0)
         assert not found.exact and not found.by_type and found.budget_used == pytest.approx([1.0])
 
-    def test_a_single_episode_accuses_nobody(self):
+    def test_a_single_episode_misses_no_floor(self):
         problem = self.problem(0.9)
         found = evaluate(problem, worst_first(problem), method="monte-carlo", num_episodes=1, rng=0)
         assert not found.floors_missed
@@ -414,7 +411,7 @@ class TestFloors:
 
 class TestDeterminism:
     @pytest.mark.parametrize("criterion", ["average", "finite:9"])
-    def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, criterion, problems, monkeypatch):
+    def test_batch_size_does_not_change_a_deterministic_policy(self, criterion, problems):
         problem = problems["two types"]().with_criterion(criterion)
         first = PriorityPolicy(problem, np.zeros(problem.types.valid.shape))
         for policy in (
@@ -422,12 +419,9 @@ class TestDeterminism:
             TimeVaryingPolicy([first, PriorityPolicy(problem, np.zeros(problem.types.valid.shape), np.inf)]),
         ):
             options = {"num_episodes": 11, "horizon": None if "finite" in criterion else 40, "rng": 5}
-            monkeypatch.setattr(import_module("evenhand.evaluation.rollout"), "BATCH", 10**6)
-            whole = evaluate(problem, policy, **options)
-            monkeypatch.setattr(import_module("evenhand.evaluation.rollout"), "BATCH", 7)
-            parts = evaluate(problem, policy, **options)
+            whole, parts = (simulate(problem, policy, **options, batch_size=size) for size in (10**6, 7))
             assert np.array_equal(whole.returns, parts.returns)
-            assert np.array_equal(whole.unit_served, parts.unit_served)
+            assert np.array_equal(whole.served, parts.served)
 
 
 class TestArguments:
@@ -435,7 +429,7 @@ class TestArguments:
 
     def test_another_horizon_than_the_finite_one_is_refused(self):
         policy = worst_first(self.problem)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("horizon", "finite:5", 300)):
             evaluate(self.problem, policy, horizon=300, criterion="finite:5")
         assert evaluate(self.problem, policy, horizon=5, criterion="finite:5").exact
 
@@ -456,16 +450,16 @@ class TestArguments:
             (3, "expected text such as 'average'"),
         ],
     )
-    def test_what_is_no_criterion_is_refused_in_words(self, criterion, told):
+    def test_invalid_criteria_are_refused(self, criterion, told):
         with pytest.raises(InvalidInputError, match=told):
             evaluate(self.problem, worst_first(self.problem), criterion=criterion)
 
-    def test_a_discount_of_one_has_no_discounted_value(self):
+    def test_a_discount_of_one_is_refused_under_discounted(self):
         endless = CoupledMDP(self.problem.arms, [1], 1.0, self.problem.counts, criterion="average")
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("discounted", 1)):
             evaluate(endless, worst_first(self.problem), criterion="discounted")
 
-    def test_a_memory_is_simulated_under_every_criterion(self):
+    def test_a_stateful_policy_is_simulated_under_every_criterion(self):
         for criterion in CRITERIA:
             found = evaluate(self.problem, RoundRobin(self.problem), num_episodes=3, rng=0, criterion=criterion)
             assert not found.exact and found.budget_used == pytest.approx([1.0])

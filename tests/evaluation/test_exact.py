@@ -11,6 +11,8 @@ from evenhand.policies import PriorityPolicy, RoundRobin, random_feasible, worst
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
 from evenhand.solvers import Counts, Joint
 
+from ..conftest import mentions
+
 
 class Shy:
     """A policy's law and nothing else, so that it must be tabulated."""
@@ -24,7 +26,7 @@ def random_table(mdp, seed):
     return weights / np.repeat(np.add.reduceat(weights, mdp.offsets[:-1]), np.diff(mdp.offsets))
 
 
-def test_a_law_is_worth_what_enumeration_says(small_problem, brute_force):
+def test_values_of_a_distribution_are_those_of_enumeration(small_problem, brute_force):
     oracle = brute_force(small_problem)
     values, used = oracle.evaluate(oracle.greedy(lambda *_: 0.0, stop=True))
     found = exact_values(small_problem, random_feasible(small_problem))
@@ -33,7 +35,7 @@ def test_a_law_is_worth_what_enumeration_says(small_problem, brute_force):
     np.testing.assert_allclose(found.used, used, rtol=1e-9, atol=1e-12)
 
 
-def test_a_count_table_and_its_law_are_worth_the_same(small_problem):
+def test_a_count_table_and_its_distribution_have_the_same_values(small_problem):
     space = Counts(small_problem)
     policy = space.lift(random_table(space.mdp, 0))
     table, law = exact_values(small_problem, policy), exact_values(small_problem, Shy(policy))
@@ -68,29 +70,28 @@ def arm_without_labels(arm):
 
 
 @pytest.mark.parametrize("policy", [RoundRobin, lambda problem: PriorityPolicy(problem, np.zeros((1, 3, 2)))])
-def test_a_policy_without_a_law_is_not_for_this(policy):
+def test_a_policy_without_a_known_distribution_is_refused(policy):
     problem = machine_replacement(num_arms=3)
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("allocations")):
         exact_values(problem, policy(problem))
 
 
-def test_a_space_too_large_to_tabulate_is_not_for_this(monkeypatch):
+def test_a_space_too_large_to_tabulate_is_refused():
     problem = machine_replacement(num_arms=5)
-    monkeypatch.setattr(exact, "MOST_STATES", 20)
-    with pytest.raises(NotApplicableError):
-        exact_values(problem, worst_first(problem))
+    with pytest.raises(NotApplicableError, check=mentions(21, 20)):
+        exact_values(problem, worst_first(problem), most_states=20)
 
 
-def test_a_space_beyond_doubles_is_not_for_this():
+def test_a_space_beyond_doubles_is_refused():
     problem = heterogeneous_machine_replacement(num_arms=1000)
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("10^300", 6000)):
         exact_values(problem, worst_first(problem))
 
 
-def test_a_policy_that_overspends_has_no_value():
+def test_a_policy_that_overspends_is_refused():
     """Made for a budget of 2 and played with 1: simulation refuses it, and so must this."""
     made_for, played_on = machine_replacement(num_arms=3, budget=2), machine_replacement(num_arms=3, budget=1)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions(2, "resource 0", 1)):
         exact_values(played_on, worst_first(made_for))
 
 
@@ -104,7 +105,7 @@ class TestCost:
         return eh.CoupledMDP([arm], [budget], 0.9, [num_arms])
 
     @pytest.mark.parametrize(("num_arms", "budget"), [(4, 1), (8, 3), (12, 4)])
-    def test_the_estimate_is_about_what_is_tabulated(self, num_arms, budget):
+    def test_the_estimate_is_near_the_size_of_the_table(self, num_arms, budget):
         problem = self.dense(num_arms, budget)
         for name in ("random", "whittle"):
             can = capabilities(eh.make_policy(problem, name))
@@ -113,12 +114,12 @@ class TestCost:
             done = kernel.nnz + exact.ROW * len(state)
             assert 0.9 * done <= exact.exact_work(can.law, problem) <= 3 * done
 
-    def test_a_hundred_dense_arms_are_played(self, monkeypatch):
+    def test_a_hundred_dense_arms_are_simulated(self, monkeypatch):
         """Tabulating the random policy took ten minutes: 1.5 million pairs of 5151 outcomes each."""
         problem = self.dense(100, 10)
         monkeypatch.setattr(exact, "write_law", lambda *_: pytest.fail("it was tabulated"))
         assert not eh.evaluate(problem, "random", num_episodes=2, horizon=3).exact
 
-    def test_what_is_quick_stays_exact(self):
+    def test_small_problems_are_evaluated_exactly(self):
         problem = self.dense(10, 2)
         assert eh.evaluate(problem, "random", num_episodes=2, horizon=3).exact

@@ -8,6 +8,8 @@ import pytest
 import evenhand as eh
 from evenhand.errors import PolicyError
 
+from ..conftest import mentions
+
 
 def arm(seed, name, states=3):
     rng = np.random.default_rng(seed)
@@ -63,7 +65,7 @@ def test_a_table_is_refused_for_other_numbers(method):
 
 def test_unknown_arms_are_refused_and_another_world_is_not():
     policy = eh.policies.whittle(PLANNED)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions("C")):
         eh.evaluate(problem([A, C], [2, 1]), policy)
     # Other numbers under the same names and sizes are another world, such as a new fit.
     moved = PLANNED.with_transitions(PLANNED.tables.transitions[:, :, ::-1])
@@ -74,7 +76,7 @@ def test_simulation_refuses_arms_at_other_places():
     policy = eh.policies.whittle(PLANNED)
     here = problem([B, A], [1, 2])
     for play in (eh.simulate, eh.simulate_counts):
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("make_policy")):
             play(here, policy, 2, 5)
         assert play(here, eh.make_policy(here, policy), 2, 5).returns.shape[0] == 2
 
@@ -99,8 +101,8 @@ class TestGroups:
         assert before["north"] != pytest.approx(before["south"])
         assert after == pytest.approx(before)
 
-    def test_cut_in_another_way_they_are_played_or_refused(self):
-        """It was an IndexError: the counts of three types were asked for those of two."""
+    def test_other_partitions_into_types_are_simulated_or_refused(self):
+        """It was an IndexError: counts of three types in place of two."""
         planned, merged = self.grouped("north", "north", "south"), self.grouped("x", "x", "x")
         found = eh.evaluate(merged, eh.solve(planned, "maximin", "counts").policy, "maximin", 50, 20)
         assert not found.exact
@@ -108,7 +110,7 @@ class TestGroups:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_exact_values_are_those_of_play(seed):
+def test_exact_values_agree_with_simulation(seed):
     rng = np.random.default_rng(seed)
     number = int(rng.integers(2, 4))
     blocks, counts = rng.integers(0, 3, number), rng.integers(1, 3, number)

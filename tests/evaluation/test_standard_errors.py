@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.evaluation import CONFIDENCE, standard_error, welfare_error
+from evenhand.evaluation import CONFIDENCE, welfare_error
+from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import Average, Objective, as_welfare
 from evenhand.planning import ScoredPolicy, SolveMethod, Task, choice_of, relax
 from evenhand.planning import mixture_search as mixed
@@ -17,11 +18,11 @@ def weighed(welfare, number):
 
 
 def delta_error(objective, samples):
-    return standard_error(samples @ objective.supergradient(samples.mean(axis=0)))
+    return standard_errors(samples @ objective.supergradient(samples.mean(axis=0)))
 
 
 def misses(welfare, truth, errors, error_of, num_times, num_episodes=50):
-    """How often an interval of 1.96 errors misses the truth."""
+    """Share of intervals of 1.96 errors that miss the true value."""
     truth, spread = np.array(truth, dtype=float), np.array(errors) * np.sqrt(num_episodes)
     objective, rng, missed = weighed(welfare, len(truth)), np.random.default_rng(1), 0
     for _ in range(num_times):
@@ -84,8 +85,8 @@ def test_intervals_are_not_much_too_wide(truth, errors, most):
     assert np.median(told) < most
 
 
-def test_the_delta_method_does_not():
-    """What the intervals are for: the truly worst has ten times the noise of whoever looks worst."""
+def test_the_delta_method_does_not_cover():
+    """Purpose of the intervals: the worst member has ten times the noise of the one that looks worst."""
     assert misses("maximin", [0, 0.5], [1, 0.1], delta_error, 300) > 0.25
     assert misses("gini:2", [0] * 10, [1] * 10, delta_error, 300) > 0.25
 
@@ -181,6 +182,7 @@ def test_reports_of_plans_cover_an_exact_welfare(effort):
     column, covered = ScoredPolicy("idle", policy, law, np.zeros((0, 3)), np.zeros((0, 3))), 0
     for seed in range(150):
         task = Task(problem, as_welfare("maximin", 3), SolveMethod(tolerance=1e-5), None, rng=seed)
-        found = mixed.report_parts(task, [column], np.ones(1), task.by_types)
-        covered += abs(found.welfare - exact) <= CONFIDENCE * found.stderr
+        objective = task.by_types
+        values, samples = mixed.report_parts(task, [column], np.ones(1), objective)
+        covered += abs(objective(values) - exact) <= CONFIDENCE * samples.error(objective, values)
     assert covered >= 0.92 * 150

@@ -91,12 +91,12 @@ def test_nothing_is_written_where_something_was_never_seen(tmp_path: Path) -> No
     with pytest.raises(ModelError, check=mentions("poor", "overhaul")):
         found.save(tmp_path / "vans.toml")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("vans.xml", ".toml", "xml")):
         fitted().save(tmp_path / "vans.xml")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_pair_without_a_reward_is_told() -> None:
+def test_a_pair_without_a_reward_is_reported() -> None:
     frame = simulated().with_columns(
         worth=polars.when(polars.col("condition") != "fair").then(1.0).otherwise(None)
     )  # fair is seen, and nothing says what it is worth
@@ -119,7 +119,7 @@ def test_it_shows_itself() -> None:
     assert "<table" in found._repr_html_() and "overhaul" in found._repr_html_()
 
 
-def test_progress_is_told_and_rises() -> None:
+def test_progress_is_reported_and_rises() -> None:
     heard: list[float] = []
     fitted(progress=lambda doing, share: heard.append(share))
     assert len(heard) > 4 and heard == sorted(heard)
@@ -153,7 +153,7 @@ def test_a_budget_of_one_resource_leaves_the_other_at_the_most_that_was_used() -
 
 
 @pytest.mark.parametrize("budget", [{"bays": 1}, [1, 2], {"services": -1}, {"services": "much"}])
-def test_a_budget_is_checked_before_anything_is_asked_of_the_model(budget: Any) -> None:
+def test_a_budget_is_checked_before_the_model_is_built(budget: Any) -> None:
     with pytest.raises(ModelError, check=mentions("budget")):
         fitted(budget=budget)
 
@@ -263,7 +263,7 @@ def test_allowed_transitions_are_the_only_ones() -> None:
         fit(rows, **COLUMNS, allowed="neighbours")
 
 
-def test_a_recovery_that_nobody_saw_is_asked_about() -> None:
+def test_an_unobserved_recovery_is_noted() -> None:
     rows = [
         {"van": f"v{arm}", "week": week, "condition": state, "action": "none", "make": "Ford"}
         for arm in range(6)

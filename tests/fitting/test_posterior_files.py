@@ -122,7 +122,7 @@ def test_what_does_not_belong_is_refused_with_all_reasons():
 def test_unsettled_rows_are_not_written(tmp_path):
     named = a_posterior()
     named.posterior.concentration[1, 2, 1] = 0
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("concentration")):
         save_posterior(named, tmp_path / "x.posterior.npz")
     assert not list(tmp_path.iterdir())
 
@@ -186,7 +186,7 @@ def test_prior_and_counts_must_give_the_stored_means(tmp_path, key, change):
     with np.load(path, allow_pickle=False) as archive:
         arrays = dict(archive)
     np.savez(path, **arrays | {key: change(arrays[key])})
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("counts", "concentration")):
         load_posterior(path)
 
 
@@ -198,7 +198,7 @@ def test_invalid_arrays_of_a_prior_are_refused(tmp_path, key):
         arrays = dict(archive)
     odd = arrays | {key: INVALID_PRIOR[key](arrays[key])}
     np.savez(path, **{name: array for name, array in odd.items() if array is not None})
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions(path if key == "strength" else key)):
         load_posterior(path)
 
 
@@ -207,27 +207,27 @@ def test_numbers_that_are_none_are_refused(tmp_path, bad):
     named, path = a_posterior(), tmp_path / "m.posterior.npz"
     named.posterior.concentration[0, 0, 0, 0] = bad
     path.write_bytes(written(named))
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("concentration")):
         load_posterior(path)
 
 
 def test_pickles_are_not_read(tmp_path):
     path = tmp_path / "m.posterior.npz"
     path.write_bytes(written(a_posterior(), like=np.array([[[{}] * 2] * 3] * 2, dtype=object)))
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("like")):
         load_posterior(path)
 
 
-def test_what_is_not_there_or_no_archive_is_told(tmp_path):
+def test_missing_files_and_other_formats_are_refused(tmp_path):
     path = tmp_path / "m.posterior.npz"
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(path)):
         load_posterior(path)
     path.write_bytes(b"rows")
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions(path)):
         load_posterior(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("rewards.npy", b"")
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("rewards")):
         load_posterior(path)
 
 

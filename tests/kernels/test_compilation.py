@@ -91,7 +91,7 @@ def test_an_evaluation_is_not_charged_for_it():
     assert found.seconds < 10 * PAUSE
 
 
-def test_solving_tells_it_as_a_stage_of_its_own():
+def test_solving_shows_it_as_a_stage_of_its_own():
     watch = Stopwatch()
     get_ready()
     watch.lap("solve")

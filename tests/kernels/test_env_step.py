@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.kernels import draw_keys, priority_law, serve_greedily, step_greedily, step_sampled
+from evenhand.kernels import draw_keys, priority_distribution, serve_greedily, step_greedily, step_sampled
 
 from ..oracles import env_step as oracle
 
@@ -161,7 +161,7 @@ class TestStep:
     def test_sampled_copies_have_the_law_of_algorithm_1(self, chi_square):
         transitions, rewards, usage, scores, _, _ = a_world(5, 1)
         counts, spend, number = np.array([2, 1, 2]), np.array([3.0, 2.0]), 20_000
-        allocations, chances = priority_law(scores[0], counts, spend, usage)
+        allocations, chances = priority_distribution(scores[0], counts, spend, usage)
         many = [np.repeat(array[None], number, axis=0) for array in (scores[0], spend, counts)]
         seen, earned, following = step_sampled(transitions, rewards, usage, *many, np.uint64(1))
         place = {allocation.tobytes(): i for i, allocation in enumerate(allocations)}

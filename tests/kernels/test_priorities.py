@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.errors import TooLargeError
-from evenhand.kernels import draw_keys, priority_law, priority_sampling, sample_by_priority
+from evenhand.kernels import draw_keys, priority_distribution, priority_sampling, sample_by_priority
 
 from ..conftest import crossed, mentions, slow_after
 from ..oracles import priorities as oracle
@@ -136,7 +136,7 @@ def algorithm_1(scores, counts, spend, usage):
 class TestLaw:
     @pytest.mark.parametrize("name", TINY)
     def test_it_is_algorithm_1_with_all_its_rejections(self, name):
-        allocations, chances = priority_law(*CASES[name])
+        allocations, chances = priority_distribution(*CASES[name])
         expected = algorithm_1(*CASES[name])
         assert {allocation.tobytes() for allocation in allocations} == set(expected)
         assert np.allclose(chances, [expected[a.tobytes()] for a in allocations], rtol=1e-10, atol=0)
@@ -144,7 +144,7 @@ class TestLaw:
     @pytest.mark.parametrize("name", CASES)
     def test_it_is_a_law_on_allocations_within_the_budget(self, name):
         scores, counts, spend, usage = CASES[name]
-        allocations, chances = priority_law(*CASES[name])
+        allocations, chances = priority_distribution(*CASES[name])
         assert chances.min() > 0 and np.isclose(chances.sum(), 1)
         assert len(np.unique(allocations.reshape(len(allocations), -1), axis=0)) == len(allocations)
         assert (allocations.sum(axis=2) == counts).all()
@@ -153,14 +153,14 @@ class TestLaw:
 
     @pytest.mark.parametrize("budget", [0, 4, 12, 40])
     def test_one_state_and_one_unit_is_a_binomial_cut_at_the_budget(self, budget):
-        allocations, chances = priority_law(*case_of([[0.7, 0.3]], [40], [budget], ONE_UNIT))
+        allocations, chances = priority_distribution(*case_of([[0.7, 0.3]], [40], [budget], ONE_UNIT))
         law = stats.binom(40, 0.3)
         cut = np.where(np.arange(budget + 1) < budget, law.pmf(np.arange(budget + 1)), law.sf(budget - 1))
         assert np.array_equal(np.sort(allocations[:, 0, 1]), np.arange(budget + 1))
         assert np.allclose(chances, cut[allocations[:, 0, 1]], rtol=1e-9)
 
     def test_nobody_has_one_allocation(self):
-        allocations, chances = priority_law(*case_of(SCORES, [0, 0, 0], [1, 1], BY_STATE))
+        allocations, chances = priority_distribution(*case_of(SCORES, [0, 0, 0], [1, 1], BY_STATE))
         assert not allocations.any() and chances.tolist() == [1.0]
 
     def test_allocations_longer_than_a_word_are_told_apart(self):
@@ -169,22 +169,22 @@ class TestLaw:
         scores[:, [0, 11]] = 0.4, 0.7
         usage = np.ones((2, 12, 1))
         usage[:, [0, 11]] = 0
-        allocations, chances = priority_law(scores, np.array([9, 8]), np.zeros(1), usage)
+        allocations, chances = priority_distribution(scores, np.array([9, 8]), np.zeros(1), usage)
         assert len(allocations) == 10 * 9
         first, second = (stats.binom(n, 0.7 / 1.1).pmf(np.arange(n + 1)) for n in (9, 8))
         assert np.allclose(chances, first[allocations[:, 0, 11]] * second[allocations[:, 1, 11]])
 
     def test_what_is_too_large_is_refused_in_words(self):
         case = case_of(SCORES, [3, 3, 4], [4, 4], BY_STATE)
-        number = len(priority_law(*case)[0])
+        number = len(priority_distribution(*case)[0])
         with pytest.raises(TooLargeError, check=mentions(number // 2)):
-            priority_law(*case, largest=number // 2)
+            priority_distribution(*case, largest=number // 2)
 
 
 class TestSamples:
     @pytest.mark.parametrize(("name", "road"), crossed(CASES, ROADS))
     def test_all_roads_have_the_exact_law(self, chi_square, name, road):
-        allocations, chances = priority_law(*CASES[name])
+        allocations, chances = priority_distribution(*CASES[name])
         place = {allocation.tobytes(): i for i, allocation in enumerate(allocations)}
         seen = draw(ROADS[road], CASES[name], SAMPLES, seed=7)
         assert seen.dtype == np.int64
@@ -194,7 +194,7 @@ class TestSamples:
     def test_the_test_would_see_a_wrong_law(self, chi_square):
         """Priorities off by a tenth are told from the right ones by as many samples."""
         scores, *rest = CASES["three actions, two resources"]
-        allocations, chances = priority_law(scores, *rest)
+        allocations, chances = priority_distribution(scores, *rest)
         place = {allocation.tobytes(): i for i, allocation in enumerate(allocations)}
         seen = draw(fast, (scores * [[1.0, 1.1, 1.0], [1.0, 1.0, 1.0]], *rest), SAMPLES, seed=7)
         numbers = np.bincount([place[allocation.tobytes()] for allocation in seen], minlength=len(chances))

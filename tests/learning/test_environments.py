@@ -91,7 +91,7 @@ class TestRendering:
         problem = machine_replacement(num_arms=num_arms, budget=3)
         return gymnasium.make("evenhand/CountEnv-v0", problem=problem, horizon=20, render_mode=mode)
 
-    def test_text_tells_where_arms_are_and_what_was_done(self):
+    def test_text_shows_states_and_actions(self):
         env = self.env("ansi")
         env.reset(seed=0)
         lines = env.render().splitlines()
@@ -158,7 +158,7 @@ class TestCountEnv:
             assert not terminated and truncated == (t == 14)
             assert observation in env.observation_space
 
-    def test_facts_of_a_step_stay_as_they_were(self, problem):
+    def test_facts_of_a_step_do_not_change_later(self, problem):
         env = CountEnv(problem, 15)
         env.reset(seed=1)
         env.action_space.seed(0)
@@ -178,7 +178,7 @@ class TestCountEnv:
         one, again, two = play(env, 1), play(other, 1), play(env, 2)
         assert np.array_equal(one, again) and not np.array_equal(one, two)
 
-    def test_episodes_go_on_differently_without_a_seed(self):
+    def test_episodes_differ_without_a_seed(self):
         env = CountEnv(machine_replacement(num_arms=30), 5)
         firsts = {env.reset(seed=1)[0].tobytes(), *(env.reset()[0].tobytes() for _ in range(5))}
         assert len(firsts) > 3
@@ -196,7 +196,7 @@ class TestCountEnv:
 
 
 def random_steps(env, number, seed=0):
-    """What comes of random outputs."""
+    """Results of random outputs."""
     rng = np.random.default_rng(seed)
     for _ in range(number):
         outputs = rng.uniform(-1, 1, (env.num_envs, *env.action_space.shape)).astype(np.float32)
@@ -248,7 +248,7 @@ class TestBatchedCounts:
                     assert np.array_equal(observations[copy], before[copy])
             before = observations
 
-    def test_an_episode_is_told_with_the_steps_it_had(self):
+    def test_an_episode_is_reported_with_its_steps(self):
         """Also the first ones, which are shorter: r is a sum over l steps."""
         one = Simulator(
             lambda s, a, rng: (s, np.ones(len(s))), lambda n, rng: np.zeros(n, int), [[0], [1]], 1, 2, [1], 0.5
@@ -318,11 +318,11 @@ class TestTasks:
         ("arms", "budget"),
         [((0, 3), (1, 1)), ((3, 2), (1, 1)), ((1, 2), (-1, 1)), ((1, 2), (2, 1)), ((1, 2), (0, np.inf))],
     )
-    def test_ranges_that_are_none_are_refused(self, arms, budget):
+    def test_invalid_ranges_are_refused(self, arms, budget):
         with pytest.raises(InvalidInputError, check=mentions("range")):
             Tasks(arms, (budget,))
 
-    def test_one_range_a_resource(self):
+    def test_one_range_per_resource(self):
         with pytest.raises(InvalidInputError, check=mentions("1 ranges", "2 resources")):
             BatchedCounts(two_resources(), 2, tasks=Tasks((1, 2), ((1, 1),)))
 
@@ -338,8 +338,8 @@ class TestTasks:
         assert arms == 4 and budget.tolist() == [2.5, 1]
 
 
-class TestLaws:
-    def test_copies_on_counts_have_the_law_of_arms_that_are_followed(self, allocation):
+class TestDistributions:
+    def test_counts_have_the_distribution_of_followed_arms(self, allocation):
         """The same outputs, two worlds: means and second moments of counts and rewards after some steps."""
         problem = two_resources(num_arms=7)
         outputs = np.random.default_rng(2).uniform(-1, 1, (6, 1, 11 if allocation != "greedy" else 9))
@@ -350,12 +350,12 @@ class TestLaws:
             seen = []
             for world in worlds:
                 step = world.step(np.repeat(each, 6000, axis=0).astype(np.float32))
-                numbers = np.column_stack([world.counts, step.rewards, step.allocation.reshape(6000, -1)])
+                numbers = np.column_stack([world.counts, step.rewards, step.facts["allocation"].reshape(6000, -1)])
                 seen.append(np.hstack([numbers, numbers**2]))
             error = np.sqrt((seen[0].var(axis=0) + seen[1].var(axis=0)) / 6000)
             assert (np.abs(seen[0].mean(axis=0) - seen[1].mean(axis=0)) <= 4.8 * error + 1e-12).all()
 
-    def test_first_counts_have_the_initial_law(self):
+    def test_first_counts_have_the_initial_distribution(self):
         problem = two_resources(num_arms=7)
         initial = problem.types.initial[0]
         for world in (CountWorld(problem, 8000, rng=1), ArmWorld(sampled(problem), 8000, rng=1)):
@@ -364,7 +364,7 @@ class TestLaws:
             assert (np.abs(world.counts.mean(axis=0) - 7 * initial) < error).all()
             assert np.allclose(world.counts.var(axis=0), 7 * initial * (1 - initial), rtol=0.1)
 
-    def test_who_gets_an_action_is_drawn_uniformly(self, chi_square):
+    def test_arms_that_get_an_action_are_drawn_uniformly(self, chi_square):
         copy_of_arm = np.repeat(np.arange(3000), 4)
         states = np.tile([0, 1, 0, 0], 3000).astype(np.int32)
         allocation = np.repeat([[[1, 2], [0, 1]]], 3000, axis=0)
@@ -380,9 +380,9 @@ class TestLaws:
         for world in (CountWorld(problem, 4000, rng=1), ArmWorld(sampled(problem), 4000, rng=1)):
             world.restart(np.ones(4000, dtype=bool))
             step = world.step(outputs)
-            flat, rewards = step.allocation.sum(axis=0).reshape(-1), problem.types.rewards[0].reshape(-1)
+            flat, rewards = step.facts["allocation"].sum(axis=0).reshape(-1), problem.types.rewards[0].reshape(-1)
             each = np.repeat(rewards, flat)
-            assert world.moments(step) == pytest.approx((each.mean(), (each**2).mean()))
+            assert step.moments == pytest.approx((each.mean(), (each**2).mean()))
 
 
 def joint(seed):
@@ -427,17 +427,17 @@ class TestBatchedJoint:
     def test_the_chosen_are_served(self):
         env = joint(0)
         env.reset()
-        before = env.states.copy()
+        before = env.world.states.copy()
         *_, infos = env.step(np.array([[0, 1], [2, 3], [1, 1], [3, 0], [2, 1]]))
         assert [info["actions"].tolist() for info in infos] == [
             [1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0],
         ]  # fmt: skip
-        rewards = env.problem.types.rewards[0]
+        rewards = machine_replacement(num_arms=4, budget=2).types.rewards[0]
         for copy, info in enumerate(infos):
             assert np.allclose(info["arm_rewards"], rewards[before[copy], info["actions"]])
 
 
-def test_observe_is_used_as_it_is():
+def test_observations_are_those_of_the_policies():
     """The observation of a copy is the formula of the policies, with the copy's own task."""
     env = BatchedCounts(two_resources(), 9, 7, tasks=Tasks((2, 9), ((0, 3), (0.5, 4))), rng=0)
     seen = env.reset()
@@ -447,10 +447,10 @@ def test_observe_is_used_as_it_is():
     assert np.allclose(seen[:, 3:], share) and np.allclose(seen[:, :3], world.counts / world.num_arms[:, None])
 
 
-def test_a_copy_refuses_what_is_no_action_in_words():
+def test_invalid_actions_are_refused():
     env = CountEnv(machine_replacement(num_arms=2), horizon=3)
     size = env.action_space.shape[0]
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("reset()")):
         env.step(np.zeros(size))
     env.reset(seed=0)
     with pytest.raises(InvalidInputError, check=mentions("action", 6, 7)):

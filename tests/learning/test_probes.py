@@ -1,6 +1,6 @@
 """Learners face tiny problems first, whose answers are known.
 
-What counts is the network at the end, not the best one that was seen: an untrained network may be right by chance. One
+The network at the end is tested, not the best one of the run: an untrained network may be right by chance. One
 that is right by chance where acting pays is wrong where it does not, and both are asked of every learner.
 """
 
@@ -22,7 +22,7 @@ LEARNERS = {
 
 
 def one_state(gain):
-    """Acting is worth `gain`, idling nothing; everybody can be served."""
+    """Acting is worth `gain`, idling nothing; all arms can be served."""
     return CoupledMDP([Arm([[[1.0], [1.0]]], [[0.0, gain]], [[0], [1]])], budget=[3], discount=0.5, counts=[3])
 
 
@@ -35,7 +35,7 @@ def two_states(better):
 
 
 def later():
-    """Serving an arm in state 0 costs 0.2 at once and brings 1 in the next step: whoever looks at today only, idles."""
+    """Serving an arm in state 0 costs 0.2 at once and brings 1 in the next step: a myopic policy idles."""
     rows = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]]
     return CoupledMDP([Arm(rows, [[0.0, -0.2], [1.0, 0.5]], [[0], [1]])], budget=[2], discount=0.8, counts=[2])
 

@@ -11,6 +11,7 @@ from evenhand.cli import application
 from evenhand.cli.commands.train import read_settings
 from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.learning import ALGORITHMS, TrainingRun, TrainingSettings
+from evenhand.learning.settings import CHOICES, HELPS
 from evenhand.planning.shipped import manifests
 from evenhand.problems import machine_replacement
 
@@ -28,14 +29,14 @@ class TestTheSameEverywhere:
         asked = inspect.signature(train).parameters
         assert list(asked) == ["problem", *(each.name for each in fields(TrainingRun))]
         assert all(asked[each.name].default == each.default for each in fields(TrainingRun))
-        assert all(f"{each.name}: {each.metadata['help']}" in inspect.getdoc(train) for each in fields(TrainingRun))
+        assert all(f"{each.name}: {HELPS[each.name]}" in inspect.getdoc(train) for each in fields(TrainingRun))
 
     def test_on_the_command_line(self):
         options = {option.name: option for option in application.commands["train"].params}
         for setting in fields(TrainingSettings):
             option = options[setting.name]
-            assert option.help == setting.metadata["help"]
-            assert tuple(getattr(option.type, "choices", ())) == setting.metadata["choices"]
+            assert option.help == HELPS[setting.name] and option.help
+            assert tuple(getattr(option.type, "choices", ())) == CHOICES.get(setting.name, ())
         typed = {name: option.default for name, option in options.items() if name in NAMES} | {"budget": ()}
         assert TrainingSettings(**read_settings(typed)) == TrainingSettings()
 
@@ -64,5 +65,5 @@ class TestRefused:
         with pytest.raises(AttributeError):
             TrainingSettings().steps = 3
 
-    def test_lists_are_as_good_as_tuples(self):
+    def test_lists_equal_tuples(self):
         assert TrainingSettings(hidden=[8, 8]) == TrainingSettings(hidden=(8, 8))

@@ -87,7 +87,7 @@ def bits(training):
 
 
 def same(one, two):
-    """Whether two runs came to the same end, to the last bit."""
+    """Return whether the results of two runs are equal to the last bit."""
     assert bits(one) == bits(two)
     assert one.curve == two.curve and one.score == two.score and one.steps == two.steps
     return True
@@ -108,7 +108,7 @@ def interrupt_after(share):
 
 
 def always_told(monkeypatch):
-    """Progress is told every tenth of a second; for tests, at every step."""
+    """Report progress at every step instead of every tenth of a second."""
     ticks = count(1)
     monkeypatch.setattr("evenhand.learning.loop.time.monotonic", lambda: float(next(ticks)))
 
@@ -116,7 +116,7 @@ def always_told(monkeypatch):
 class TestReproducible:
     @pytest.mark.parametrize("name", slow_after(1, RUNS))
     def test_the_same_seed_is_the_same_policy(self, name):
-        """With checkpoints, as the one that is kept, or without."""
+        """Run with checkpoints, as the stored one, or without."""
         assert same(whole(name), run(name))
 
     def test_another_seed_is_another_one(self):
@@ -253,7 +253,7 @@ class TestResume:
         with zipfile.ZipFile(file, "w") as archive:
             for name, body in (parts | {"evenhand.json": json.dumps(facts)}).items():
                 archive.writestr(name, body)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions(file)):
             run("ppo", checkpoint=file, resume=True)
 
     def test_resuming_needs_a_checkpoint(self):
@@ -287,7 +287,7 @@ def await_new(file, process):
 
 class TestKilled:
     @pytest.mark.slow
-    def test_whenever_it_is_killed_it_can_go_on(self, tmp_path):
+    def test_a_killed_run_can_be_resumed_at_any_time(self, tmp_path):
         """SIGKILL as soon as the first checkpoint is there, and again a little later; then to the end."""
         for wait in (0.0, 0.15):
             process = start(tmp_path, "--resume")
@@ -340,7 +340,7 @@ class TestResult:
         assert evaluate(MACHINES, training.policy, "gini:2").welfare == pytest.approx(training.score)
         assert len({score for _, score in training.curve}) > 1
 
-    def test_the_best_is_kept_when_later_ones_are_worse(self, monkeypatch):
+    def test_the_best_network_is_stored_if_later_ones_are_worse(self, monkeypatch):
         """A judge that likes the second network best, and the first one of equals."""
         seen = []
 
@@ -357,7 +357,7 @@ class TestResult:
         assert run("ppo", steps=300).steps == 256
         assert run("ppo", steps=3).steps == 128
 
-    def test_progress_is_told(self, monkeypatch):
+    def test_progress_is_reported(self, monkeypatch):
         always_told(monkeypatch)
         told = []
         run("ppo", progress=lambda text, share: told.append((text, share)))
@@ -404,7 +404,7 @@ class TestOtherWorlds:
         assert exact >= 0.995 * solve(problem).welfare
         assert training.score == pytest.approx(exact, rel=0.02)
 
-    def test_a_simulator_is_never_asked_beyond_its_states_and_actions(self):
+    def test_a_simulator_is_called_within_its_states_and_actions(self):
         asked = set()
 
         def sample(states, actions, rng):
@@ -433,7 +433,7 @@ class TestOtherWorlds:
             assert exact_values(problem, policy).values[0] >= 0.99 * solve(problem).welfare
         assert training.settings["num_arms"] == [2, 4] and training.settings["budget"] == [[1.0, 1.0]]
 
-    def test_the_judge_of_several_tasks_is_their_mean(self):
+    def test_the_value_of_several_tasks_is_their_mean(self):
         network = whole("ppo").policy.network
         judge = NetworkJudge(MACHINES, "greedy", Tasks((2, 4), ((1, 1),)))
         each = [
@@ -449,7 +449,7 @@ class TestOtherWorlds:
         assert len({score for _, score in training.curve}) > 1
 
     @pytest.mark.slow
-    def test_a_played_judge_is_near_the_exact_one(self):
+    def test_a_simulated_value_is_near_the_exact_one(self):
         problem = machine_replacement(num_arms=40, budget=4, discount=0.9)
         network = whole("ppo").policy.network
         judge = NetworkJudge(sampled(problem), "greedy", Tasks.of(problem))
@@ -539,13 +539,13 @@ class TestRefused:
         ],
         ids=str,
     )
-    def test_what_is_no_number_of_the_kind_is_told_by_name(self, options):
+    def test_invalid_numbers_are_reported_by_name(self, options):
         with pytest.raises(InvalidInputError, match=next(iter(options))):
             run("ppo", **options)
 
     def test_arms_that_are_not_alike(self):
         for architecture in ("counts", "joint"):
-            with pytest.raises(NotApplicableError):
+            with pytest.raises(NotApplicableError, check=mentions("2 types")):
                 train(two_types(), PPO, 128, architecture=architecture)
 
     def test_a_joint_network_for_a_simulator(self):

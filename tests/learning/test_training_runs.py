@@ -16,6 +16,8 @@ from evenhand.learning import NetworkJudge, PPOLearner, SeedRow, Tasks, Training
 from evenhand.learning.network_evaluation import JUDGED
 from evenhand.parallel import Pool
 
+from ..conftest import mentions
+
 pytestmark = pytest.mark.xdist_group("ray")
 
 MACHINES = eh.problems.machine_replacement(num_arms=3)
@@ -67,7 +69,7 @@ def test_of_equals_the_first_is_taken(three):
     assert TrainingRuns(three.runs, tuple(rows)).best is three.runs[0]
 
 
-def test_held_out_values_are_of_a_stream_that_no_run_has_seen(three):
+def test_held_out_values_use_a_separate_stream(three):
     """Simulated, not exact: the same world for all seeds, another than in training, and an error that is one."""
     judge = NetworkJudge(MACHINES, "greedy", Tasks.of(MACHINES), most_exact=0, copies=16)
     for training in three.runs:
@@ -91,7 +93,7 @@ def test_a_finished_seed_is_read_and_a_missing_one_is_trained(three, tmp_path, m
     assert [bits(run) for run in again.runs] == [bits(run) for run in three.runs]
     assert bits(before.runs[1]) == bits(again.runs[1])
     assert len(played) == 2 * 512 // 8  # of the second and the third: the first was over
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("horizon", 20, 21)):
         eh.train(MACHINES, seeds=3, checkpoint=file, resume=True, **(SMALL | {"horizon": 21}))
     assert eh.train(MACHINES, seeds=1, checkpoint=file, **(SMALL | {"horizon": 21})).runs[0].settings["horizon"] == 21
 
@@ -127,7 +129,7 @@ def test_a_simulator_that_cannot_be_sent_is_refused():
             return states, states * 0.0
 
     own = eh.Simulator(sample, lambda n, rng: rng.integers(0, 2, n), [[0], [1]], 2, 3, [1], 0.9)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("backend", "the problem")):
         eh.train(own, seeds=2, backend="processes:2", **SMALL)
 
 

@@ -101,7 +101,7 @@ def test_the_idle_action_may_differ_from_state_to_state():
         ({"name": 7}, "name"),
     ],
 )
-def test_each_fault_is_the_only_one_told(changes, fault):
+def test_each_fault_is_reported_alone(changes, fault):
     assert faults_of(**changes) == [fault]
 
 
@@ -136,6 +136,18 @@ def test_all_faults_at_once():
     assert places == expected | {"usage", "initial", "states", "name"}
 
 
+def test_faults_beside_a_number_that_is_not_finite_are_reported_too():
+    nan = float("nan")
+    found = faults_of(
+        transitions=[[[nan, 0.5], [1, -0.5]], [[0.5, 0.4], [0, 1]]],
+        usage=[[[0], [nan]], [[0], [-1]]],
+        initial=[nan, -1],
+    )
+    places = {fault.split(":")[0] for fault in found}
+    in_transitions = {"transitions[0][0][0]", "transitions[0][1][1]", "transitions[1][0]"}
+    assert places == in_transitions | {"usage[0][1][0]", "usage[1][1][0]", "initial[0]", "initial[1]"}
+
+
 def test_a_thousand_faults_of_one_array_are_summed_up():
     found = faults_of(transitions=np.full((2, 2, 2), np.nan), rewards=np.full((2, 2), np.inf))
     assert len(found) == 12
@@ -145,7 +157,7 @@ def test_a_thousand_faults_of_one_array_are_summed_up():
     assert [fault.stands_for for fault in caught.value.faults] == [1] * 10 + [70]
 
 
-def test_a_ragged_row_is_told_without_what_follows_from_it():
+def test_a_ragged_row_is_reported_without_its_consequences():
     ragged = [[[0.5, 0.5], [1, 0, 0]], [[0, 1], [1, 0]]]
     with pytest.raises(ModelError) as caught:
         small(transitions=ragged, states=["new", "worn", "bad"])
@@ -165,7 +177,7 @@ def test_equality_is_of_numbers_and_labels():
 # Tables
 
 
-def test_stack_pads_with_zeros_and_valid_tells_what_is_real():
+def test_stack_pads_with_zeros_and_valid_marks_real_entries():
     rng = np.random.default_rng(1)
     sizes = [(2, 3), (4, 1), (3, 2)]
     arms = [random_arm(rng, *size) for size in sizes]

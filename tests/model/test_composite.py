@@ -107,12 +107,12 @@ def test_what_all_parts_can_do_the_whole_can(make):
 
 
 @pytest.mark.parametrize("shares", [[0.5], [0.5, 0.6], [-0.5, 1.5], [0.0, 0.0]])
-def test_shares_that_are_none(shares):
-    with pytest.raises(InvalidInputError):
+def test_invalid_shares(shares):
+    with pytest.raises(InvalidInputError, check=mentions("shares")):
         MixturePolicy([Always(0), Always(1)], shares)
 
 
-def test_steps_that_are_none():
+def test_invalid_steps():
     with pytest.raises(InvalidInputError, check=mentions("parts")):
         TimeVaryingPolicy([])
     with pytest.raises(InvalidInputError, check=mentions("parts")):

@@ -23,7 +23,7 @@ class TestEvery:
         left = criterion.beyond(steps)
         assert criterion.time_weights(steps).sum() + (left or 0.0) == pytest.approx(criterion.total, rel=1e-12)
 
-    def test_the_usual_steps_can_be_asked_for(self, criterion):
+    def test_the_default_steps_can_be_requested(self, criterion):
         usual = criterion.simulated_steps(None)
         assert usual >= 1 and criterion.simulated_steps(usual) == usual
         assert criterion.judging_steps() >= 1
@@ -72,14 +72,14 @@ def test_a_finite_horizon_is_not_another():
     "text", ["finite", "finite:", "finite:0", "finite:-1", "finite:2.5", "average:1", "discounted:2"]
 )
 def test_texts_that_are_refused(text):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(f"'{text}'")):
         parse_criterion(text, 0.9)
 
 
-def test_words_for_what_is_unknown():
+def test_messages_for_unknown_names():
     with pytest.raises(UnknownNameError, check=mentions("average")):
         parse_criterion("avrage", 0.9)
     with pytest.raises(InvalidInputError, check=mentions("1 goes")):
         parse_criterion("discounted", 1.0)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("criterion", 3)):
         as_criterion(3, 0.9)

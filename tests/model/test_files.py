@@ -158,7 +158,7 @@ def bits(problem):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @given(problem=problems())
-def test_what_is_written_reads_back_to_the_last_bit(tmp_path_factory, suffix, problem):
+def test_a_model_reads_back_to_the_last_bit(tmp_path_factory, suffix, problem):
     path = tmp_path_factory.mktemp("trip") / f"model{suffix}"
     save(problem, path)
     again = load(path)
@@ -177,7 +177,7 @@ def test_labels_that_need_care(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_label_that_is_no_text_is_not_written(tmp_path, suffix):
+def test_a_label_that_is_not_text_is_not_written(tmp_path, suffix):
     problem = CoupledMDP([Arm([[[1.0]]], [[0.0]], [[0]], name="half \ud83d")], [0], 0.5)
     with pytest.raises(InvalidInputError, check=mentions(f"model{suffix}")):
         save(problem, tmp_path / f"model{suffix}")
@@ -202,16 +202,8 @@ def test_toml_is_written_for_people(tmp_path):
         "[[arms]]\n"
         'name = "machine"\n'
         "count = 5\n"
-        "transitions = [\n"
-        "  [[0.8, 0.2],\n"
-        "   [1.0, 0.0]],\n"
-        "  [[0.0, 1.0],\n"
-        "   [1.0, 0.0]]\n"
-        "]\n"
-        "rewards = [\n"
-        "  [1.0, 0.5],\n"
-        "  [0.0, 0.5]\n"
-        "]\n"
+        "transitions = [[[0.8, 0.2], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]]\n"
+        "rewards = [[1.0, 0.5], [0.0, 0.5]]\n"
         "usage = [[0.0], [1.0]]\n"
         "initial = [1.0, 0.0]\n"
     )
@@ -246,7 +238,7 @@ def test_a_billion_arms_in_a_file(tmp_path):
     assert found == ["arms[0].count"]
 
 
-def test_a_byte_order_mark_is_no_fault(tmp_path):
+def test_a_byte_order_mark_is_accepted(tmp_path):
     assert load(written(tmp_path, b"\xef\xbb\xbf" + SOUND.replace("\n", "\r\n").encode())) == machines()
 
 
@@ -329,7 +321,7 @@ def test_missing_keys(tmp_path):
     assert found == ["arms[0].transitions", "arms[0].rewards"]
 
 
-def test_what_is_there_is_checked_beside_what_is_missing(tmp_path):
+def test_present_keys_are_checked_beside_missing_ones(tmp_path):
     document = sound_document()
     del document["arms"][0]["rewards"]
     document["arms"][0]["usage"] = [[1], [1]]
@@ -463,7 +455,7 @@ def test_budget_is_compared_with_any_sound_arm(tmp_path):
     assert found == ["arms[0].rewards", "arms[2].usage", "budget"]
 
 
-def test_a_file_with_many_faults_tells_all_of_them(tmp_path):
+def test_a_file_with_many_faults_shows_all_of_them(tmp_path):
     found = toml_faults(
         tmp_path,
         """
@@ -574,7 +566,7 @@ def test_text_too_large_for_this_machine(tmp_path, monkeypatch):
         ({"labels": np.array('[{"actions": "ab"}]')}, "labels[0].actions"),
     ],
 )
-def test_each_fault_of_arrays_is_the_only_one_told(tmp_path, changes, fault):
+def test_each_fault_of_arrays_is_reported_alone(tmp_path, changes, fault):
     assert npz_faults(tmp_path, **changes) == [fault]
 
 
@@ -651,7 +643,7 @@ def test_padding_is_zero(tmp_path, key, place):
     assert fault.startswith(f"{key}[1]")
 
 
-def test_files_that_are_no_archives(tmp_path):
+def test_files_that_are_not_archives(tmp_path):
     for content in (b"", b"garbage" * 100, b"PK\x03\x04" + b"\0" * 40):
         (fault,) = faults_in(written(tmp_path, content, "model.npz"))
         assert fault.startswith("not an .npz file, or a damaged one")
@@ -795,5 +787,5 @@ def test_places_that_cannot_be_written(tmp_path):
 def test_empty_rows_are_faults():
     """Found by requests made from the description of the service: no row, and none expected."""
     arm = {"rewards": [[1.0, 2.0], [3.0]], "usage": [None, []], "transitions": [[], [[], [1.0]]]}
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("arms[0].transitions[0]", "arms[0].transitions[1]")):
         load(io.BytesIO(json.dumps({"discount": 0.9, "budget": [0.0], "arms": [arm]}).encode()), "json")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.model import Arm, CoupledMDP, arm_names, base_names, told_names, type_names
-from evenhand.report import types_table
+from evenhand.model import Arm, CoupledMDP, arm_names, base_names, own_names, type_names
+from evenhand.report import summarise
 
 
 def van(name: str, reward: float, initial: tuple[float, float] = (1.0, 0.0)) -> Arm:
@@ -21,23 +21,19 @@ def fleet(*blocks: Arm, **settings: object) -> CoupledMDP:
 def test_a_type_has_the_names_of_all_its_blocks():
     problem = fleet(van("Ford", 1), van("", 2), van("Opel", 1), van("Fiat", 3), van("Fiat", 4))
     assert type_names(problem) == ["Ford, Opel", "type 1", "Fiat (type 2)", "Fiat (type 3)"]
-    assert told_names(problem)[1] == ""
+    assert own_names(problem)[1] == ""
     assert arm_names(problem) == ["Ford", "", "Opel", "Fiat", "Fiat"]
     many = fleet(*(van(name, 1) for name in "abcd"))
     assert type_names(many) == ["a, b, c, …"]
 
 
-def test_where_types_of_one_name_start_tells_them_apart():
+def test_initial_states_distinguish_types_of_one_name():
     problem = fleet(van("Ford", 1), van("Ford", 1, (0, 1)), van("Opel", 2, (0, 1)), counts=np.array([2, 1, 3]))
     assert type_names(problem) == ["Ford from sound", "Ford from poor", "Opel"]
     assert base_names(problem) == ["Ford", "Ford", "Opel"]
-    table = types_table(problem)
-    assert table is not None
-    told = [(row.name, row.cells[0].text, row.note) for row in table.rows]
-    assert told == [("Ford", "3", "2 from sound, 1 from poor"), ("Opel", "3", "")]
-    other = types_table(fleet(van("Ford", 1), van("Ford", 2, (0, 1))))  # these differ in more than their start
-    assert other is not None
-    assert [row.name for row in other.rows] == ["Ford from sound", "Ford from poor"]
+    (table,) = summarise(problem).tables
+    rows = [(row.name, row.cells[0].text) for row in table.rows]
+    assert rows == [("Ford from sound", "2"), ("Ford from poor", "1"), ("Opel", "3")]
 
 
 def test_groups_tell_types_of_one_name_apart_and_no_two_are_alike():

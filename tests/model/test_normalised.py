@@ -74,7 +74,7 @@ def test_rows_further_off_are_refused(off):
         die([0.5, 0.25, 0.25], initial=[1 + off, 0, 0])
 
 
-def test_rounding_is_no_news():
+def test_rounding_is_not_reported():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         die([0.1 + 0.2, 0.3, 0.4])
@@ -109,7 +109,7 @@ def test_rows_of_an_archive_are_named(tmp_path):
         load(tmp_path / "m.npz")
 
 
-def test_many_arms_that_nearly_sum_to_one_are_no_fault():
+def test_many_arms_that_nearly_sum_to_one_are_accepted():
     """More than are shown one by one: all of them are sound."""
     moves = np.full((100, 3, 1, 3), 0.333333)
     sizes = np.full(100, 3, dtype=np.int32), np.full(100, 1, dtype=np.int32)

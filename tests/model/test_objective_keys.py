@@ -81,7 +81,7 @@ def test_a_file_says_it_all(tmp_path):
     assert problem.floors.tolist() == [0.25, 0] and problem.discount == 1
 
 
-def test_what_is_as_usual_is_not_written(tmp_path):
+def test_defaults_are_not_written(tmp_path):
     save(CoupledMDP([IDLE_OR_NOT], [1, 1], 0.5), tmp_path / "model.toml")
     text = (tmp_path / "model.toml").read_text()
     assert not any(key in text for key in ("criterion", "over", "resources", "group", "floor", "welfare"))

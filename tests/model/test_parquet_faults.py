@@ -31,14 +31,12 @@ def write(path, rows, header=HEADER, columns=None):
 
 
 def faults(path):
-    try:
-        found = open_arms(path).find_faults()
-    except ModelError as error:
-        return [str(fault) for fault in error.faults]
-    return [str(fault) for fault in found]
+    with pytest.raises(ModelError) as caught:
+        open_arms(path).problem()
+    return [str(fault) for fault in caught.value.faults]
 
 
-def test_every_fault_of_rows_is_told_with_file_and_row(tmp_path):
+def test_every_fault_of_rows_is_reported_with_file_and_row(tmp_path):
     bad = [
         {},
         {"transitions": [0.5, 0.47] + [0.5, 0.5] * 3},
@@ -86,13 +84,13 @@ def test_every_fault_of_rows_is_told_with_file_and_row(tmp_path):
         ({**HEADER, "resources": ["a", "b"]}, "metadata.resources"),
     ],
 )
-def test_metadata_that_is_wrong_is_told(header, words, tmp_path):
+def test_invalid_metadata_is_reported(header, words, tmp_path):
     write(tmp_path / "m.parquet", [{}], header)
     told = "\n".join(faults(tmp_path / "m.parquet"))
     assert words in told and str(tmp_path / "m.parquet") in told
 
 
-def test_columns_that_are_missing_or_of_a_wrong_kind_are_told_together(tmp_path):
+def test_missing_and_invalid_columns_are_reported_together(tmp_path):
     write(tmp_path / "m.parquet", [{"usage": "much", "count": 1.5}], columns=["rewards", "usage", "count"])
     told = "\n".join(faults(tmp_path / "m.parquet"))
     assert "transitions: the column is missing; the file has rewards, usage, count" in told
@@ -100,7 +98,7 @@ def test_columns_that_are_missing_or_of_a_wrong_kind_are_told_together(tmp_path)
     assert "count: expected whole numbers, got double" in told
 
 
-def test_a_folder_with_two_schemas_is_told_by_its_files(tmp_path):
+def test_two_schemas_in_a_folder_are_reported_by_file(tmp_path):
     write(tmp_path / "a.parquet", [{}])
     write(tmp_path / "b.parquet", [{"count": 2}])
     write(tmp_path / "c.parquet", [{}], {**HEADER, "discount": 0.5})
@@ -110,7 +108,7 @@ def test_a_folder_with_two_schemas_is_told_by_its_files(tmp_path):
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.99])
-def test_a_truncated_part_is_told(keep, tmp_path):
+def test_a_truncated_part_is_reported(keep, tmp_path):
     write(tmp_path / "a.parquet", [{}] * 5)
     write(tmp_path / "b.parquet", [{}] * 5)
     data = (tmp_path / "b.parquet").read_bytes()
@@ -119,7 +117,7 @@ def test_a_truncated_part_is_told(keep, tmp_path):
     assert told.startswith(f"{tmp_path / 'b.parquet'}: not a Parquet file, or a damaged one")
 
 
-def test_damage_inside_a_part_is_told_with_the_row(tmp_path):
+def test_damage_inside_a_part_is_reported_with_the_row(tmp_path):
     with ArmWriter(tmp_path / "m.parquet", budget=1, discount=0.9) as writer:
         rng = np.random.default_rng(0)
         for _ in range(3):
@@ -138,7 +136,7 @@ def test_faults_end_at_a_limit(tmp_path):
     assert len(told) <= 90 and "more" in told[-1]
 
 
-def test_unknown_types_are_told_with_row_and_hint(tmp_path):
+def test_unknown_types_are_reported_with_row_and_hint(tmp_path):
     write(tmp_path / "types.parquet", [{"name": "Ford"}, {"name": "Opel"}])
     pq.write_table(pa.table({"type": ["Ford", "Forde", "Opel"]}), tmp_path / "arms.parquet")
     (told,) = faults(tmp_path)

@@ -111,7 +111,7 @@ def test_an_arm_without_a_name_may_have_labels(tmp_path):
     assert found == ['arms[0], state "poor", action "overhaul": probabilities sum to 0.9, not 1']
 
 
-def test_names_that_are_not_the_only_ones_are_told_with_numbers(tmp_path):
+def test_ambiguous_names_are_reported_with_numbers(tmp_path):
     found = told(tmp_path, ("Opel", "Ford"), ("count = 3", "count = 0"))
     assert found == ['arm "Ford" (arms[1]), count: expected at least 1, got 0']
 
@@ -168,7 +168,7 @@ def test_places_in_parts(place, path):
     assert path_of(place) == path
 
 
-def test_words_only_where_there_are_names():
+def test_words_only_if_there_are_names():
     faults = [Fault("arms[0].rewards[0][0]", "x"), Fault("arms[7].count", "x"), Fault("qqq", "x"), Fault("", "x")]
     assert [fault.words for fault in with_words(faults, [Names()])] == ["", "", "", ""]
     assert with_words(faults, [Names("A")])[0].words == 'arm "A", rewards[0][0]'

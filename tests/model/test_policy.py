@@ -105,5 +105,5 @@ def test_what_no_method_shows_is_said(says, expected):
     assert able(type("Says", (Own,), says)()) == {"acts"} | expected
 
 
-def test_what_is_no_policy_can_do_nothing():
+def test_other_objects_have_no_capabilities():
     assert able(object()) == set()

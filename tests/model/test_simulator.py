@@ -77,7 +77,7 @@ class TestFaults:
 
     @pytest.mark.parametrize("name", ["num_arms", "num_states"])
     @pytest.mark.parametrize("value", [0, 2.5, "3", True, None, [3]])
-    def test_numbers_of_things_are_whole_and_told_by_their_own_name(self, name, value):
+    def test_numbers_of_things_are_whole_and_reported_by_name(self, name, value):
         with pytest.raises(ModelError) as caught:
             simulator(**{name: value})
         assert [fault.place for fault in caught.value.faults] == [name]
@@ -99,12 +99,12 @@ class TestSampler:
             (lambda s: (s > 0, s * 1.0), "whole numbers"),
             (lambda s: (s + 1, s * 1.0), "from 0 to 2, got 3"),
             pytest.param(lambda s: (s - 1, s * 1.0), "from 0 to 2, got -1"),
-            (lambda s: (s, s[1:] * 1.0), "3 rewards, one an arm"),
-            (lambda s: (s, 1.0), "3 rewards, one an arm"),
+            (lambda s: (s, s[1:] * 1.0), "3 rewards, one per arm"),
+            (lambda s: (s, 1.0), "3 rewards, one per arm"),
             (lambda s: (s, np.where(s == 1, np.nan, 1.0)), "rewards must be finite"),
         ],
     )
-    def test_what_is_not_sound_is_refused(self, answer, told):
+    def test_an_invalid_sample_is_refused(self, answer, told):
         broken = simulator(sample=lambda states, actions, rng: answer(states))
         with pytest.raises(InvalidInputError, check=mentions("sample")) as caught:
             broken.step(STATES, ACTIONS, np.random.default_rng(0))

@@ -190,9 +190,9 @@ class TestEveryWelfare:
 
     @EVERY
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-    def test_refuses_what_is_not_a_number(self, make, bad):
+    def test_refuses_values_that_are_not_numbers(self, make, bad):
         for ask in (make(2), make(2).supergradient, make(2).check_domain):
-            with pytest.raises(InvalidInputError):
+            with pytest.raises(InvalidInputError, check=mentions("values", str(bad))):
                 ask([1.0, bad])
 
     @EVERY
@@ -446,7 +446,7 @@ class TestAlphaFair:
         near(AlphaFair(1)([-5.0, 2.0], [0, 3]), 2.0)
 
     @pytest.mark.parametrize("alpha", [-1, math.nan, math.inf, "1"])
-    def test_refuses_what_is_no_alpha(self, alpha):
+    def test_refuses_an_invalid_alpha(self, alpha):
         with pytest.raises(InvalidInputError, check=mentions("alpha", 0)):
             AlphaFair(alpha)
 
@@ -476,7 +476,7 @@ class TestHalf:
         assert weight_of_worst(Gini.bottom_half(), 0.1, 3)[0] == 1
         assert weight_of_worst(AlphaFair(1), 0.1, 40) is None
 
-    def test_it_is_told_in_words(self):
+    def test_meaning_in_words(self):
         assert (
             "The worse-off half has 75\u00a0% of the weight, the worst tenth 22.2\u00a0%."
             in Gini.bottom_half().meaning("arm")
@@ -485,7 +485,7 @@ class TestHalf:
         assert "all arms have the same weight" in Gini.bottom_half(0.5).meaning("arm")
 
     @pytest.mark.parametrize("share", [0.4, 1, math.nan, "much", True])
-    def test_refuses_what_is_no_share(self, share):
+    def test_refuses_an_invalid_share(self, share):
         with pytest.raises(InvalidInputError, check=mentions("half", 0.5, 1)):
             Gini.bottom_half(share)
 
@@ -553,12 +553,12 @@ class TestText:
             ("nash:1", "nash"),
         ],
     )
-    def test_bad_text_says_what_is_right(self, text, right):
+    def test_invalid_text_shows_an_example(self, text, right):
         with pytest.raises(InvalidInputError, check=mentions(text, right)):
             parse_welfare(text, 3)
 
     @pytest.mark.parametrize("thing", [None, 3, Utilitarian, np.mean])
-    def test_refuses_what_is_no_welfare(self, thing):
+    def test_refuses_other_objects(self, thing):
         with pytest.raises(InvalidInputError, check=mentions("welfare")):
             as_welfare(thing, 3)
 
@@ -607,7 +607,7 @@ class TestRegistered:
         assert isinstance(made, Share) and made.name == "share:0.5" and made([1, 2, 3, 6]) == 1.5
         assert as_welfare("share:2", 3)([1, 1, 1]) == 2
 
-    def test_it_is_told_how_many_arms_there_are(self):
+    def test_it_receives_the_number_of_arms(self):
         register_welfare("even", lambda numbers, num_arms: Gini(np.full(num_arms, 1 / num_arms)))
         assert parse_welfare("even", 5).num_arms == 5
 
@@ -641,12 +641,12 @@ class TestRegistered:
         ],
         ids=["text", "too many", "a number", "a class", "other arms"],
     )
-    def test_what_cannot_be_made_is_told(self, text, build, words):
+    def test_invalid_builds_are_reported(self, text, build, words):
         register_welfare("share", build, example="share:2")
         with pytest.raises(InvalidInputError, match=words):
             parse_welfare(text, 3)
 
-    def test_one_that_is_not_registered_is_told_with_the_remedy(self):
+    def test_an_unregistered_name_is_reported_with_the_remedy(self):
         with pytest.raises(UnknownNameError, check=mentions("register_welfare")):
             parse_welfare("share:2", 3)
         with pytest.raises(UnknownNameError, check=mentions("gini")) as caught:

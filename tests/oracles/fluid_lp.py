@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
-from evenhand.model import CoupledMDP, Welfare, as_welfare
-from evenhand.solvers import model_of, solve_by_program
-from evenhand.typing import Floats
+import numpy as np
+
+from evenhand.model import ArmTables, CoupledMDP, Discounted, Welfare, as_welfare
+from evenhand.solvers import FluidModel, model_of, solve_by_program
+from evenhand.typing import Floats, Ints
 
 
 class ProgramOptimum(NamedTuple):
@@ -27,6 +29,13 @@ def fluid_lp(problem: CoupledMDP, welfare: str | Welfare, tolerance: float = 1e-
     found = solve_by_program(model, objective, tolerance)
     values, use = model.totals(found.occupancy)
     reached = float(objective(model.members(values), model.sizes))
-    upper, weights = max(found.bound.value, reached), model.weights_of_types(found.weights)
+    upper, weights = max(found.proof.bound, reached), model.weights_of_types(found.proof.weights)
     gap = (upper - reached) / max(abs(upper), 1e-6 * found.scale)
-    return ProgramOptimum(reached, upper, gap, values, use, found.prices, weights, found.occupancy)
+    return ProgramOptimum(reached, upper, gap, values, use, found.proof.prices, weights, found.occupancy)
+
+
+def discounted_model(types: ArmTables, counts: Ints | None, budget: Floats, discount: float) -> FluidModel:
+    """The relaxation's data of types of arms; one arm of each by default."""
+    sizes = np.ones(len(types), dtype=np.int64) if counts is None else np.asarray(counts)
+    amounts = np.asarray(budget, dtype=np.float64)
+    return FluidModel(types.within(amounts), sizes, amounts, Discounted(discount), types.initial)

@@ -39,7 +39,7 @@ def _full(bands: Bands) -> Floats:
     return matrix
 
 
-def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
+def grow_distribution(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
     """The law of one arm more.
 
     Args:

@@ -13,6 +13,8 @@ import pytest
 from evenhand.errors import ClusterError, InvalidInputError, ModelError
 from evenhand.parallel import Pool, openblas, parse_backend, single_threaded_blas
 
+from ..conftest import mentions
+
 pytestmark = pytest.mark.xdist_group("ray")
 
 BACKENDS = ["threads", "threads:2", "processes:2", "ray"]
@@ -88,7 +90,7 @@ def test_a_task_that_kills_every_worker_fails_by_its_name(workers):
 
 def test_an_error_ends_the_tasks_that_still_run():
     begin = time.monotonic()
-    with Pool("processes:2") as pool, pytest.raises(TypeError):
+    with Pool("processes:2") as pool, pytest.raises(TypeError, check=mentions("str")):
         pool.map(tasks.slow, [60.0, "no number"])
     assert time.monotonic() - begin < 40
 
@@ -149,7 +151,7 @@ def test_blas_threads_are_restored():
 
 @pytest.mark.parametrize("text", ["threads:0", "threads:", "processes", "processes:two", "here", "ray:", "", "local:2"])
 def test_invalid_backends_are_refused(text):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("backend", repr(text))):
         parse_backend(text)
 
 

@@ -67,7 +67,7 @@ def test_a_cluster_by_its_client_gives_the_same_bits(head, tmp_path):
 @pytest.mark.parametrize(("address", "mode", "told"), [
     ("ray://127.0.0.1:1", None, True), ("ray://127.0.0.1:1", "token", False), ("127.0.0.1:1", None, False),
 ])  # fmt: skip
-def test_what_may_be_the_matter_with_a_client_is_told(address, mode, told, monkeypatch):
+def test_a_failed_client_connection_hints_at_the_token(address, mode, told, monkeypatch):
     def refuse(address, **rest):
         raise ConnectionError("ray client connection timeout")
 

@@ -350,9 +350,9 @@ def test_records_of_another_model_are_told() -> None:
     assert mentions("worn", "old")(told.value)
     with pytest.raises(TableError, check=mentions("make 1")):
         backtest(problem_of(), log_of([(1, 0, [(0, 0), (1, 1)])], num_types=2))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("times")):
         backtest(problem_of(), log_of([(0, 0, [(0, 0), (1, 1)])], regular=False))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("action")):
         backtest(problem_of(), log_of([(0, 0, [(0, 0)])]))
 
 

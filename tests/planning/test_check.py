@@ -138,7 +138,7 @@ def two_resources(usage, budget, **changes):
     return problem(arm(name="van", usage=usage), budget=budget, resources=["bays", "bolts"], **changes)
 
 
-def test_resources_that_nobody_uses_or_that_are_not_there():
+def test_resources_that_are_unused_or_missing():
     assert odd(two_resources([[0, 0], [1, 0]], [1, 3], counts=[2])) == ["unused-resource"]
     assert odd(two_resources([[0, 0], [1, 1]], [1, 0], counts=[2])) == ["no-budget", "never-served"]
 
@@ -269,9 +269,9 @@ def test_a_file_that_is_not_sound_is_refused(tmp_path):
         eh.check(tmp_path / "bad.toml")
 
 
-def test_what_is_no_model_is_refused_in_words():
+def test_an_invalid_model_is_refused():
     simulator = eh.Simulator(max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("Simulator")):
         eh.check(simulator)
 
 

@@ -35,7 +35,7 @@ def test_the_same_rows_wherever_they_are_played(executor):
     assert rows_of(executor) == rows_of()
 
 
-def test_a_policy_that_cannot_be_sent_is_told():
+def test_a_policy_that_cannot_be_sent_is_reported():
     problem = eh.problems.machine_replacement(num_arms=3)
 
     class Mine:

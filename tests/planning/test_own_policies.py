@@ -117,7 +117,7 @@ class TestReading:
             def from_arrays(cls, problem, arrays):
                 raise AssertionError
 
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("num_arms", 3, 4)):
             eh.load_policy(path, eh.problems.machine_replacement(num_arms=4), kinds=[Unasked])
 
     def test_what_the_class_cannot_read_is_told(self, path):
@@ -125,7 +125,7 @@ class TestReading:
         with pytest.raises(PolicyError, check=mentions("scores")):
             eh.load_policy(path, THREE, kinds=[type("Other", (Scored,), {"kind": "worn"})])
         nothing = type("Nothing", (), {"kind": "worn", "from_arrays": classmethod(lambda cls, problem, arrays: 3)})
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("worn", "int")):
             eh.load_policy(path, THREE, kinds=[nothing])
 
     @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ class TestReading:
                 if name == "manifest.json":
                     body = json.dumps(json.loads(body) | change).encode()
                 new.writestr(name, body)
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("other.zip")):
             eh.load_policy(other, THREE, kinds=[Worn])
 
 

@@ -136,7 +136,7 @@ class TestEveryKind:
     def test_carries_its_problem(self, kind, plan):
         assert plan.problem == POLICIES[kind][0]()
 
-    def test_keeps_the_budget_and_says_why(self, plan):
+    def test_actions_within_the_budget_have_reasons(self, plan):
         for seed in range(3):
             found = plan.act(table_of(plan), seed)
             assert [row.arm for row in found.rows] == [row["arm"] for row in table_of(plan)]
@@ -167,9 +167,10 @@ class TestEveryKind:
         assert re.search(r"planned for \d+", str(caught.value))
 
     def test_a_type_that_is_gone(self, kind, plan):
-        if kind in ANY_NUMBER and plan.problem.num_types == 2:
-            found = plan.act(TABLE[:1])
-            assert [row.arm for row in found.rows] == ["v4"]
+        if kind not in ANY_NUMBER or plan.problem.num_types != 2:
+            pytest.skip("a plan for these numbers of arms, or for one type")
+        found = plan.act(TABLE[:1])
+        assert [row.arm for row in found.rows] == ["v4"]
 
     def test_another_budget(self, kind, plan):
         nothing = [0.0] * plan.problem.num_resources
@@ -181,7 +182,7 @@ class TestEveryKind:
             plan.act(table_of(plan), budget=nothing)
 
 
-def test_deterministic_policies_do_as_they_would(tmp_path):
+def test_plans_of_deterministic_policies_act_alike(tmp_path):
     """Where nothing is drawn, what an arm gets is what its policy gives it."""
     for kind in ("choices", "whittle", "network"):
         problem, policy = POLICIES[kind][0](), POLICIES[kind][1]()
@@ -264,7 +265,7 @@ class TestReasonsOfRanks:
         assert mentions("priority 2", 2, told)(found["age 2"])
         assert mentions("2 arms")(found["age 3"])
 
-    def test_of_draws_tell_of_what_is_left(self):
+    def test_of_draws_name_the_rest_of_the_budget(self):
         """One is drawn to idle and waits for what is left; that goes to who ranks higher."""
         laws, scores = np.zeros((1, 3, 2)), np.zeros((1, 3, 2))
         laws[0, :, 0], scores[0, :, 1] = 1.0, [0.0, 1.0, 2.0]
@@ -276,7 +277,7 @@ class TestReasonsOfRanks:
         assert found["m1"] == meant
         assert mentions("priority 2", "resource 0", place)(found["m2"])
 
-    def test_of_draws_tell_the_rank_and_the_lot_of_who_won_it(self):
+    def test_of_draws_name_rank_and_lot(self):
         laws, scores = np.zeros((1, 3, 2)), np.zeros((1, 3, 2))
         laws[0, :2, 0], laws[0, 2, 1], scores[0, :, 1] = 1.0, 1.0, [0.0, 1.0, 2.0]
         policy = OccupancyPriority(MACHINES, laws, scores)
@@ -338,20 +339,20 @@ class TestMixtures:
         assert np.allclose(shares, [0.5, 0.3, 0.2], atol=0.12)
         assert {(part.number, part.share) for part in drawn} == {(1, 0.5), (2, 0.3), (3, 0.2)}
 
-    def test_a_part_may_be_asked_for(self):
+    def test_a_part_may_be_requested(self):
         plan = Plan(mixture(), fleet())
         assert [plan.act(TABLE, part=number).part.share for number in (1, 2, 3)] == [0.5, 0.3, 0.2]
         for wrong in (0, 4, "1", True):
             with pytest.raises(InvalidInputError, check=mentions(1, 3)):
                 plan.act(TABLE, part=wrong)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=lambda error: error.argument == "part"):
             Plan(whittle(MACHINES), MACHINES).act(MACHINE_TABLE, part=1)
 
     def test_names_of_parts_follow_the_shares(self):
         parts = [{"policy": name, "share": share} for name, share in (("b", 0.5), ("c", 0.3), ("a", 0.2))]
         plan = Plan(mixture(), fleet(), {"parts": parts})
         assert [plan.act(TABLE, part=number).part.name for number in (1, 2, 3)] == ["b", "c", "a"]
-        assert [part.drawn.name for part in sorted(plan.parts, key=lambda part: part.place)] == ["a", "b", "c"]
+        assert [part.name for part in sorted(plan.parts, key=lambda part: part.place)] == ["a", "b", "c"]
 
     def test_parts_are_redrawn(self):
         plan = Plan(mixture().with_redraw_every(4), fleet())
@@ -385,9 +386,9 @@ class TestSteps:
         with pytest.raises(InvalidInputError, check=mentions("step")):
             plan.act(MACHINE_TABLE, step=-1)
 
-    def test_memories_of_ones_own_are_played_up_to_the_step(self):
+    def test_custom_stateful_policies_are_played_up_to_the_step(self):
         class Turns:
-            """Serve one arm after the other; its actor has neither `skip_to` nor `advance`."""
+            """Serve one arm after the other; its actor has no `skip_to`."""
 
             problem = MACHINES
 
@@ -409,7 +410,7 @@ class TestSteps:
         with pytest.raises(InvalidInputError, check=mentions("step")):
             plan.act(MACHINE_TABLE, step=10**9)
 
-    def test_who_is_next_is_served_next_wherever_arms_are_by_then(self):
+    def test_the_next_arm_of_a_round_is_served_in_any_state(self):
         plan, moved = Plan(RoundRobin(MACHINES), MACHINES), [row | {"state": 0} for row in MACHINE_TABLE]
         for step in range(4):
             following = [row.arm for row in plan.act(MACHINE_TABLE, step=step).rows if row.reason == "it is next"]
@@ -448,7 +449,7 @@ class TestFiles:
             for name, body in (parts | {"manifest.json": json.dumps(manifest).encode()}).items():
                 file.writestr(name, body)
         assert load_policy(path, MACHINES)
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("old.zip", "load_policy")):
             load_plan(path)
 
     def test_as_bytes_and_streams(self):
@@ -457,11 +458,11 @@ class TestFiles:
         for source in (stream.getvalue(), io.BytesIO(stream.getvalue())):
             assert load_plan(source).problem == MACHINES
             assert isinstance(load_policy(source, MACHINES), type(solution.policy))
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("plan")):
             load_plan(stream.getvalue()[:100])
 
     @pytest.mark.parametrize("hashes", [[], {"other": "x"}, {"model.npz": "0" * 64}], ids=str)
-    def test_that_do_not_carry_what_they_say(self, hashes, tmp_path):
+    def test_with_wrong_hashes_are_refused(self, hashes, tmp_path):
         path = tmp_path / "plan.zip"
         save_policy(MACHINES, whittle(MACHINES), path)
         with zipfile.ZipFile(path) as file:
@@ -470,7 +471,7 @@ class TestFiles:
         with zipfile.ZipFile(path, "w") as file:
             for name, body in (parts | {"manifest.json": json.dumps(manifest).encode()}).items():
                 file.writestr(name, body)
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("plan.zip", "manifest")):
             load_plan(path)
 
     def test_whose_model_would_fill_the_memory_is_not_unpacked(self, tmp_path, monkeypatch):
@@ -494,7 +495,7 @@ def test_faults_of_the_table_come_first():
 
 
 class TestLateSteps:
-    """However late a step is, the answer comes at once, and is that of going there step by step."""
+    """The decision of a late step is that of acting step by step."""
 
     def test_of_a_round(self):
         plan = Plan(RoundRobin(fleet()), fleet())
@@ -506,7 +507,8 @@ class TestLateSteps:
                 actions = actor.act(states, np.random.default_rng(0))[0]
             told = {row.arm: row.action for row in plan.act(TABLE, 0, step=step).rows}
             assert [told[row["arm"]] for row in rows] == [ACTIONS[action] for action in actions]
-        assert plan.act(TABLE, 0, step=10**15).used == plan.act(TABLE, 0, step=10**15).used
+        with pytest.raises(InvalidInputError):
+            plan.act(TABLE, 0, step=10**15)
 
     def test_of_a_mixture_that_is_redrawn(self):
         plan = Plan(with_redraw(mixture(), 3), fleet())
@@ -522,7 +524,7 @@ def with_redraw(policy, redraw_every):
     return MixturePolicy(policy.parts, policy.shares, redraw_every)
 
 
-def test_people_read_who_is_served_by_priority_and_programs_by_the_table():
+def test_summary_is_by_priority_and_json_in_the_order_of_the_table():
     """Opels in a bad state come first, then Fords; the table begins with a Ford."""
     problem = fleet(budget=(3, 9))
     scores = np.zeros(problem.types.valid.shape)

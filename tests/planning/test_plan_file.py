@@ -205,7 +205,7 @@ class TestWriting:
         assert json.loads(members(saved)["manifest.json"])["about"] == {"note": "second"}
 
     def test_a_missing_folder(self, problem: CoupledMDP, saved: Path, tmp_path: Path) -> None:
-        with pytest.raises(EvenhandError):
+        with pytest.raises(EvenhandError, check=mentions(tmp_path / "no" / "x.policy")):
             save_policy(problem, load_policy(saved, problem), tmp_path / "no" / "x.policy")
 
 

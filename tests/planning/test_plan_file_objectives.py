@@ -14,7 +14,7 @@ from evenhand.planning import REGISTRY, load_policy, relax, save_solution
 from evenhand.policies import RoundRobin, never_act, whittle
 from evenhand.solvers import CountChoices, Joint
 
-from ..conftest import crossed
+from ..conftest import crossed, mentions
 from ..oracles.problems import FIXED
 from ..oracles.relaxation import fluid_policies
 from .test_plan_file import change_arrays
@@ -139,7 +139,7 @@ def test_an_invalid_redraw_period_is_refused(tmp_path, redraw_every):
     mixture = MixturePolicy([never_act(problem), RoundRobin(problem)], [0.5, 0.5], 2)
     eh.save_policy(problem, mixture, tmp_path / "plan.zip")
     change_arrays(tmp_path / "plan.zip", redraw_every=np.array(redraw_every))
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions("redraw_every")):
         eh.load_policy(tmp_path / "plan.zip", problem)
 
 
@@ -174,7 +174,7 @@ def test_manifests_that_make_no_sense_are_refused(tmp_path, changes):
     problem, path = FIXED["symmetric"](), tmp_path / "plan.zip"
     eh.save_solution(eh.solve(problem, criterion=f"finite:{STEPS}"), path)
     change_manifest(path, changes)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions("plan.zip")):
         eh.load_policy(path, problem)
 
 
@@ -200,7 +200,7 @@ def test_a_table_over_other_types_is_refused(tmp_path):
     path = tmp_path / "plan.policy"
     save_solution(solve(cut("n", "s", "n", "s"), "gini:2", "counts"), path)
     load_policy(path, cut("n", "s", "n", "s"))
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions("plan.policy", "floors")):
         load_policy(path, cut("n", "n", "s", "s"))
 
 

@@ -1,4 +1,4 @@
-"""Plans in words: the order that is told is the policy's own, and what parts have in common is told once."""
+"""Summaries of plans: the order of service of a policy, common conditions of parts, and the value of budget."""
 
 import re
 
@@ -40,7 +40,7 @@ def ranked(*scores, problem=None):
 
 
 class TestOrders:
-    def test_is_that_of_the_ranks(self):
+    def test_order_by_ranks(self):
         policy = ranked((0, 2, 2, 5.0), (1, 2, 2, 4.0), (0, 2, 1, 3.0), (1, 1, 1, 3.0), (0, 1, 1, 3.0))
         rows = [(row.level, row.kind, row.state, row.action) for row in order_of(policy, fleet()).rows]
         assert rows == [(1, 0, 2, 2), (2, 1, 2, 2), (3, 0, 1, 1), (3, 1, 1, 1)]
@@ -48,7 +48,7 @@ class TestOrders:
         assert levels_of(order_of(policy, fleet()), Labels(fleet())) == told
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_every_kind_has_words(self, kind):
+    def test_every_kind_has_a_description(self, kind):
         text = saved(kind).show()
         assert text.endswith("\n")
         assert max(map(len, text.splitlines())) <= 130
@@ -56,19 +56,19 @@ class TestOrders:
         assert sum(part["share"] for part in facts["parts"]) == pytest.approx(1)
         assert all(part["words"] for part in facts["parts"])
 
-    def test_what_is_played_is_told_by_how_often(self):
+    def test_tables_are_described_by_frequencies(self):
         order = order_of(solve(MACHINES).policy, MACHINES)
         assert not order.ranked
         assert [(row.state, row.action) for row in order.rows] == [(2, 1), (1, 1)]  # the oldest most often
         shares = [row.share for row in order.rows]
         assert 1 >= shares[0] > shares[1] > 0
 
-    def test_a_table_that_serves_by_rank_is_served_so(self):
+    def test_frequencies_of_a_table_follow_its_ranks(self):
         """Played, the Whittle policy serves what it ranks first most often."""
         by_rank = [row.state for row in order_of(whittle(MACHINES), MACHINES).rows]
         assert [row.state for row in order_of(solve(MACHINES).policy, MACHINES).rows] == by_rank
 
-    def test_those_without_an_order(self):
+    def test_policies_without_an_order(self):
         for policy, told in (
             (RoundRobin(MACHINES), "every arm in turn"),
             (random_feasible(MACHINES), "at random"),
@@ -89,12 +89,12 @@ class TestOrders:
         first, second = (picture(order_of(plan.policy, plan.problem, step), plan.problem) for step in (0, 1))
         assert "1 renew" in first[1] and "1 renew" in second[2]
 
-    def test_tables_by_steps_are_played_as_a_whole(self):
+    def test_tables_by_steps_are_simulated_as_a_whole(self):
         problem = MACHINES.with_criterion("finite:2")
         plan = plan_of(solve(problem))
         assert plan.show(0) == plan.show(1)
 
-    def test_long_tables_are_played_for_their_first_steps(self):
+    def test_long_tables_are_simulated_for_their_first_steps(self):
         assert mentions("60 steps")(plan_of(solve(MACHINES.with_criterion("finite:70"))).show())
 
     def test_a_table_for_a_larger_budget_is_still_a_table(self):
@@ -108,7 +108,7 @@ class TestOrders:
         drawn = [share > 0 for share in shares]
         assert drawn == sorted(drawn, reverse=True)  # what the budget is filled with comes last
 
-    def test_draws_say_what_is_given_only_if_budget_is_left(self):
+    def test_draws_mark_actions_that_fill_up_the_budget(self):
         plan = Plan(POLICIES["occupancy-priority"][1](), fleet())
         order = order_of(plan.policy, fleet())
         filled = next(row for row in order.rows if row.share == 0)
@@ -116,7 +116,7 @@ class TestOrders:
         assert f" {order.place(filled)} {ACTIONS[filled.action]}*" in shown
 
     @pytest.mark.parametrize("name", ["occupancy-priority", "fair-index"])
-    def test_the_priorities_are_those_that_act_tells(self, name):
+    def test_priorities_equal_those_of_act(self, name):
         plan = Plan(POLICIES[name][1](), fleet())
         order = order_of(plan.policy, fleet())
         places = {(Labels(fleet()).type(row.kind), row.state): order.place_text(row) for row in order.rows}
@@ -131,7 +131,7 @@ class TestOrders:
                 assert place.removesuffix("*") == found[1]
         assert told > 1
 
-    def test_conditions_of_one_rank_stand_below_each_other(self):
+    def test_conditions_of_equal_rank(self):
         policy = ranked((0, 2, 2, 5.0), (1, 2, 1, 5.0), (0, 1, 1, 5.0), (1, 1, 2, 3.0), (0, 2, 1, 4.0))
         shown = Plan(policy, fleet()).show()
         assert mentions(1)(shown)
@@ -156,12 +156,12 @@ def table_of(policy):
 
 
 class TestMixtures:
-    def test_are_told_by_where_they_part(self):
+    def test_common_conditions_come_first(self):
         same = [(0, 2, 2, 9.0), (1, 2, 2, 8.0)]
         one, other = ranked(*same, (0, 1, 1, 7.0)), ranked(*same, (1, 1, 1, 7.0))
         parts, common = parts_of(Plan(MixturePolicy([one, other], [0.25, 0.75]), fleet()))
         assert common == ["Ford in bad (renew)", "Opel in bad (renew)"]
-        assert [(part.number, part.share) for part in parts] == [(1, 0.75), (2, 0.25)]
+        assert [one.part[:2] for one in parts] == [(1, 0.75), (2, 0.25)]
         assert [part.words for part in parts] == [
             "Opel in worn (mend); by fixed ranks",
             "Ford in worn (mend); by fixed ranks",
@@ -174,7 +174,7 @@ class TestMixtures:
         text = Plan(MixturePolicy([ranked((0, 2, 2, 9.0)), ranked((0, 2, 2, 5.0))], [0.5, 0.5]), fleet()).show()
         assert mentions("part 1")(text)
 
-    def test_of_tables_are_told_by_what_each_serves_most(self):
+    def test_mixtures_of_tables_by_frequencies(self):
         one, other = (table_of(ranked(*scores)) for scores in (FORDS, OPELS))
         parts, common = parts_of(Plan(MixturePolicy([one, other], [0.4, 0.6]), fleet()))
         assert not common
@@ -182,7 +182,7 @@ class TestMixtures:
 
 
 class TestPicture:
-    def test_has_a_line_a_type_and_a_column_a_state(self):
+    def test_one_line_per_type_and_one_column_per_state(self):
         policy = ranked((0, 2, 2, 5.0), (1, 2, 1, 4.0), (0, 1, 1, 3.0))
         lines = [re.split(r"\s{2,}", line.strip()) for line in picture(order_of(policy, fleet()), fleet())]
         assert lines == [
@@ -191,7 +191,7 @@ class TestPicture:
             ["Opel", "·", "·", "▓ 2 mend"],
         ]
 
-    def test_types_that_differ_in_their_start_alone_share_a_line(self):
+    def test_types_that_differ_in_initial_states_share_a_line(self):
         started = fleet().with_initial_states(
             [{"arm": name, "type": "Ford", "state": name} for name in ("good", "worn", "bad")]
         )
@@ -243,7 +243,7 @@ class TestWorth:
     def test_amounts(self, name, amount, told):
         assert amount_of(name, amount) == told
 
-    def test_names_with_commas_are_parted_by_semicolons(self):
+    def test_lists_of_names_with_commas(self):
         assert listed(["Ford (serviced, always)", "Opel"]) == "Ford (serviced, always), Opel"
         problem = heterogeneous_machine_replacement(num_arms=12)
         title = " ".join(Plan(whittle(problem), problem).show().split())
@@ -261,7 +261,7 @@ def test_the_whole():
     assert mentions(f"{solution.welfare:.4f}", f"{solution.upper_bound:.4f}")(text)
 
 
-def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
+def test_a_plan_may_gain_more_than_the_slope_of_the_bound():
     now, then = (solve(MACHINES.with_criterion("average").with_budget(budget)) for budget in (2, 3))
     assert "budget):\n  one unit more of resource 0: nothing" in plan_of(now).show()
     assert then.welfare > now.welfare * 1.001
@@ -270,8 +270,8 @@ def test_a_plan_may_gain_more_than_the_bound_so_nothing_else_is_said():
 @pytest.mark.parametrize(
     "strange", [None, "x", [], {}, [None, "y"], True, float("nan"), 10**400, {"bays": "much"}], ids=str
 )
-def test_facts_of_strangers_do_no_harm(strange):
-    """What a file tells of itself may be anything."""
+def test_invalid_facts_of_a_file_are_harmless(strange):
+    """Facts in a file may have any value."""
     keys = ("value", "upper_bound", "gap", "stderr", "welfare", "values", "prices", "parts", "method", "score", "asked")
     for policy in (whittle(MACHINES), MixturePolicy([whittle(MACHINES), never_act(MACHINES)], [0.5, 0.5])):
         plan = Plan(policy, MACHINES, dict.fromkeys(keys, strange) | {"by": "type"})
@@ -295,7 +295,7 @@ class TestOftenEach:
         assert np.abs(np.array(told) - 100 * shares).max() < 1
 
 
-def test_an_interval_is_told_as_such():
+def test_intervals_are_spelled_out():
     """A plus-minus is one standard error everywhere else: the interval is spelled out."""
     problem = fleet(budget=(3, 4))
     about = {"welfare": "gini:2", "value": 17.5, "upper_bound": 18.0, "gap": 0.03, "stderr": 0.01}

@@ -50,7 +50,7 @@ class TestEvaluate:
     def test_what_is_none_is_told(self, tmp_path):
         with pytest.raises(UnknownNameError, check=mentions("oldest-first")):
             eh.evaluate(THREE, "oldest")
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("nothing.zip")):
             eh.evaluate(THREE, tmp_path / "nothing.zip")
         with pytest.raises(PolicyError, check=mentions("Idle")):
             eh.evaluate(THREE, Idle)
@@ -101,7 +101,10 @@ class TestCompare:
         with pytest.raises(ModelError, check=mentions("mine", "whitle")):
             eh.compare(THREE, {"mine": "whitle", "other": 3}, **QUICK)
 
-    @pytest.mark.parametrize("policies", [[], {}, {3: Idle()}, ["whitle"], 3, [Idle]])
-    def test_each_fault_is_refused(self, policies):
-        with pytest.raises(InvalidInputError):
+    @pytest.mark.parametrize(
+        ("policies", "named"),
+        [([], "policies"), ({}, "policies"), ({3: Idle()}, 3), (["whitle"], "whittle"), (3, "int"), ([Idle], "Idle")],
+    )
+    def test_each_fault_is_refused(self, policies, named):
+        with pytest.raises(InvalidInputError, check=mentions(named)):
             eh.compare(THREE, policies, **QUICK)

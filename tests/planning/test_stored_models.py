@@ -9,6 +9,8 @@ from evenhand.errors import InvalidInputError, NotApplicableError, TableError
 from evenhand.planning import SolveMethod
 from evenhand.solvers import solve_fluid
 
+from ..conftest import mentions
+
 
 @pytest.fixture
 def problem():
@@ -72,7 +74,7 @@ def test_indices_and_their_plan(problem, model, tmp_path):
     assert decided.num_served == (actions > 0).sum() and decided.num_arms == 30
     with pytest.raises(TableError, match="row 1"):
         plan.act(np.full(30, 7), tmp_path / "other.parquet")
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("states", "arm=30", "(2,)")):
         plan.act([0, 1], tmp_path / "other.parquet")
 
 

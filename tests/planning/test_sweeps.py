@@ -88,7 +88,7 @@ class TestColumns:
         found = eh.solve(problem, "gini:2", eh.SolveMethod("fluid", seconds=1e-3), backend=executor)
         assert "stopped by the time given" in found.reason
 
-    def test_what_runs_in_this_process_alone_is_refused_or_told(self):
+    def test_what_runs_in_this_process_alone_is_refused_or_reported(self):
         problem = eh.problems.machine_replacement(num_arms=3)
         with pytest.raises(InvalidInputError, check=mentions("counts")):
             eh.solve(problem, method="counts", backend="processes:2")
@@ -96,7 +96,7 @@ class TestColumns:
             eh.solve(problem, method="fluid", backend="moon")
         assert mentions("processes:2")(eh.solve(problem, backend="processes:2").reason)
 
-    def test_a_candidate_that_cannot_be_sent_is_told(self):
+    def test_a_candidate_that_cannot_be_sent_is_reported(self):
         problem = eh.problems.machine_replacement(num_arms=3)
 
         class Mine:

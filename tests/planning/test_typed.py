@@ -11,13 +11,12 @@ import evenhand as eh
 from evenhand import solve
 from evenhand.errors import InfeasibleError, NotApplicableError, PolicyError
 from evenhand.evaluation import evaluate, exact_values
-from evenhand.evaluation import exact as exact_evaluation
 from evenhand.model import Arm, CoupledMDP, MixturePolicy, TimeVaryingPolicy
 from evenhand.planning import Solution, choose_method, limited_effort, load_policy, save_policy
 from evenhand.problems import crew_maintenance
 from evenhand.solvers import Counts, TypedChoices
 
-from ..conftest import crossed, slow_after
+from ..conftest import crossed, mentions, slow_after
 
 WELFARES = ["utilitarian", "gini:2", "gini:1.2", "maximin", "maximin:0.3", "leximin"]
 CRITERIA = ["discounted", "average", "finite:3"]
@@ -147,10 +146,9 @@ class TestPolicies:
             assert all(isinstance(step, TypedChoices) for step in steps)
             assert len(steps) == (solution.problem.criterion.num_steps or 1)
 
-    def test_exactly_evaluated_without_tables(self, solution, monkeypatch):
+    def test_exactly_evaluated_without_tables(self, solution):
         by_tables = exact_values(solution.problem, solution.policy)
-        monkeypatch.setattr(exact_evaluation, "MOST_STATES", 0)
-        found = exact_values(solution.problem, solution.policy)
+        found = exact_values(solution.problem, solution.policy, most_states=0)
         for name in ("values", "used", "served"):
             assert getattr(found, name) == pytest.approx(getattr(by_tables, name), abs=1e-9)
         assert found.values == pytest.approx(solution.unit_values, abs=1e-9)
@@ -196,32 +194,31 @@ def test_forged_choices_are_refused(change, tmp_path, monkeypatch, effort):
         monkeypatch.setattr("evenhand.solvers.counts.reduction.np.min_scalar_type", lambda value: np.dtype(np.float64))
     save_policy(problem, forged, path)
     monkeypatch.undo()
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions("x.policy")):
         load_policy(path, problem)
 
 
-def test_choices_beyond_the_budget_are_refused_when_played(tmp_path, monkeypatch, effort):
+def test_choices_beyond_the_budget_are_refused_when_evaluated(tmp_path, effort):
     effort(tabulated_pairs=0)
     problem = crew_maintenance(num_arms=3, num_types=2)
     policy = solve(problem, "utilitarian", method="counts").policy
     space, served = Counts(problem), policy.allocations.copy()
-    served[:, :, 2] = served.sum(axis=2)  # everybody is replaced, always
+    served[:, :, 2] = served.sum(axis=2)  # all arms are replaced, always
     served[:, :, :2] = 0
     greedy = TypedChoices(problem, served, policy.picks)
     save_policy(problem, greedy, tmp_path / "x.policy")
     again = load_policy(tmp_path / "x.policy", problem)
     assert np.array_equal(again.allocate(space.states, np.random.default_rng(0)).sum(axis=-1), space.states)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions(3, "crew hours", 2)):
         evaluate(problem, again, num_episodes=5, horizon=5, rng=0, method="monte-carlo")
     for states in (0, 6000):
-        monkeypatch.setattr(exact_evaluation, "MOST_STATES", states)
-        with pytest.raises(PolicyError):
-            exact_values(problem, again)
+        with pytest.raises(PolicyError, check=mentions("budget")):
+            exact_values(problem, again, most_states=states)
 
 
 class TestDefaults:
     @pytest.mark.slow
-    def test_the_default_crew_is_solved_by_counts_and_told_from_the_start(self):
+    def test_the_default_crew_is_solved_by_counts_and_reported_from_the_start(self):
         problem, told = crew_maintenance(), []
         solution = solve(problem, "gini:2", progress=lambda *news: told.append(news))
         assert (solution.method, solution.gap <= 1e-8) == ("counts", True)

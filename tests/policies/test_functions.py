@@ -67,12 +67,12 @@ def test_those_that_treat_arms_alike_are_pooled(machines):
         (lambda s, rng: None, "expected whole numbers"),
     ],
 )
-def test_what_breaks_the_rules_is_told(machines, function, words):
+def test_what_breaks_the_rules_is_reported(machines, function, words):
     with pytest.raises(InvalidInputError, match=words):
         eh.policies.from_function(machines, function).act([[0, 1, 2], [0, 0, 0]], 0)
 
 
-def test_resources_are_told_by_name():
+def test_resources_are_reported_by_name():
     problem = eh.problems.crew_maintenance(num_arms=3)
     greedy = eh.policies.from_function(problem, lambda s, rng: np.full(s.shape, 2))
     with pytest.raises(PolicyError, match=rf"of {problem.resource_names[0]}, whose budget is"):
@@ -91,7 +91,7 @@ def test_a_simulator_has_rules_too():
     )
     found = eh.evaluate(pumps, eh.policies.from_function(pumps, oldest), num_episodes=3, horizon=50, rng=0)
     assert found.mean_stderr == 0 and 5 < found.mean < 10  # nothing is random there
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions(3, "resource 0", 1)):
         eh.policies.from_function(pumps, lambda s, rng: np.ones(s.shape, int)).act([0, 0, 0], 0)
 
 
@@ -106,5 +106,5 @@ def test_the_function_cannot_change_the_world(machines):
 
 
 def test_only_functions_are_taken(machines):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("function", "oldest")):
         eh.policies.from_function(machines, "oldest")

@@ -114,7 +114,7 @@ class TestForward:
     )
     def test_layers_that_do_not_fit_are_refused(self, shapes):
         weights, biases = ([np.zeros(shape, np.float32) for shape in group] for group in shapes)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("network", "layers")):
             Network(weights, biases)
 
     @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -354,7 +354,7 @@ class TestJointPolicy:
         # draw 1 wants the first arm in state 1, draw 2 the arm after it; idling is action 0 in state 0, 1 in state 1
         assert policy.act(states, None).tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
 
-    def test_the_last_of_more_logits_than_arms_stands_for_nobody(self, brute_force):
+    def test_the_last_of_more_logits_than_arms_serves_no_arm(self, brute_force):
         problem = machine_replacement(num_arms=3, budget=2)
         policy = JointNetworkPolicy(problem, random_network(2, [3, 8, 2 * 4]))
         states = np.array(list(np.ndindex(3, 3, 3)), dtype=np.int32)

@@ -56,7 +56,7 @@ class TestLaw:
 
     def test_a_law_too_large_is_refused(self, monkeypatch):
         problem = machine_replacement(num_arms=30, budget=30)
-        monkeypatch.setattr(priority, "LARGEST_LAW", 20)
+        monkeypatch.setattr(priority, "LARGEST_DISTRIBUTION", 20)
         policy = ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
         with pytest.raises(TooLargeError, check=mentions(20)):
             policy.allocation_law(np.array([[10, 10, 10]]))

@@ -75,7 +75,7 @@ def test_an_arm_that_does_not_fit_waits_at_the_head(build_arm):
     assert (turns.max(axis=2) - turns.min(axis=2)).max() == 1
 
 
-def test_budgets_of_several_resources_are_kept(problems):
+def test_budgets_of_several_resources_are_respected(problems):
     for name in ("two types", "all different"):
         problem = problems[name]()
         kinds = problem.type_of_arm

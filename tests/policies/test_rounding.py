@@ -102,14 +102,14 @@ def test_whittle(name):
         np.testing.assert_array_equal(whittle(nudged_arms(problem, seed)).ranks, whittle(problem).ranks)
 
 
-def test_a_gain_that_is_rounding_is_none():
+def test_a_gain_that_is_rounding_is_ignored():
     """0.3 - 0.1 > 0.2 in doubles."""
     arm = Arm(np.ones((1, 2, 1)), [[0.2, 0.3 - 0.1 + 1e-16]], [[0.0], [1.0]])
     assert arm.rewards[0, 1] > arm.rewards[0, 0]
     assert (myopic(CoupledMDP([arm], [1], 0.9, [2])).ranks == -1).all()
 
 
-def test_an_index_that_is_rounding_is_none():
+def test_an_index_that_is_rounding_is_ignored():
     np.testing.assert_array_equal(settle(np.array([[1e-11, 1.0], [1e-11, 1e-11]]), axis=1), [[0, 1], [1e-11, 1e-11]])
 
 
@@ -119,7 +119,7 @@ def test_ranks_tell_small_scores_apart_but_not_rounding():
 
 
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:3"])
-def test_an_index_of_nothing_but_rounding_is_none(criterion):
+def test_an_index_of_nothing_but_rounding_is_ignored(criterion):
     """In the second state activity gains 0.1 + 0.2 - 0.3 at every step: 6e-17, and in truth nothing."""
     arm = Arm(np.full((2, 2, 2), 0.5), [[0.0, 1.0], [0.3, 0.1 + 0.2]], [[0], [1]])
     policy = whittle(CoupledMDP([arm], [1.0], 0.9, [2], criterion=criterion))

@@ -158,7 +158,7 @@ def test_budgets_are_numbers(value):
     assert set(faults_of(budget=value)) == {"budget"}
 
 
-def test_exponential_costs_stop_where_numbers_do():
+def test_exponential_costs_are_limited_by_the_range_of_doubles():
     assert "at most 700" in faults_of(num_states=701)["num_states"]
     assert np.isfinite(machine(num_states=700).rewards).all()
     assert machine(num_states=701, operating_cost="linear").num_states == 701

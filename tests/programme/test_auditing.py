@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme import Programme, audit_of, continue_by, count_waits, fairness_over_time
+from evenhand.programme import Programme, audit, audit_window, expectations, named_model
 
 from ..conftest import mentions, slow_after
 
@@ -71,7 +71,7 @@ def test_counts_by_hand(run):
         (1, "ada", "no spare part", "run")
     ]
     unknown = found.unknown
-    assert (unknown.steps, unknown.unseen, unknown.unconfirmed, unknown.without_reward) == (20, 1, 20, 20)
+    assert (unknown["steps"], unknown["unseen"], unknown["unconfirmed"], unknown["without_reward"]) == (20, 1, 20, 20)
     shares = np.sort([row.service.share for row in found.arms])
     gini = sum(abs(a - b) for a in shares for b in shares) / (2 * 25 * shares.mean())
     assert found.service.gini_coefficient == pytest.approx(gini)
@@ -120,9 +120,9 @@ def test_late_reports_and_records_count_and_can_be_left_out_again(on_both):
     on_both.observe([{"arm": "b2", "state": "broken", "step": 3}], "call")
     on_both.record([{"arm": "b1", "action": "run", "step": 0, "reward": "0.25"}], "sheets")
     after = on_both.audit()
-    assert (before.unknown.late, before.unknown.corrected) == (0, 0)
-    assert (after.unknown.unseen, after.unknown.late, after.unknown.corrected) == (0, 1, 1)
-    assert (after.unknown.unconfirmed, after.unknown.without_reward) == (19, 19)
+    assert (before.unknown["late"], before.unknown["corrected"]) == (0, 0)
+    assert (after.unknown["unseen"], after.unknown["late"], after.unknown["corrected"]) == (0, 1, 1)
+    assert (after.unknown["unconfirmed"], after.unknown["without_reward"]) == (19, 19)
     first = next(row for row in after.arms if row.arm == "b1").earned
     assert first.rewards == pytest.approx((0.25 - 1.0) / 4)
     assert on_both.audit(event=before.event) == before
@@ -134,7 +134,7 @@ def test_an_audit_of_some_steps_begins_from_what_was_known_before(run):
     part = run.audit(2, 3)
     assert (part.first, part.last) == (2, 3)
     assert {row.service.steps for row in part.arms} == {2}
-    first, second = fairness_over_time(run.books(), 2)
+    first, second = audit.fairness_over_time(run.books(), 2)
     assert (first.first, first.last, second.first, second.last) == (0, 1, 2, 3)
     for row in part.groups:
         assert second.groups[row.name].realised == pytest.approx(row.earned.realised)
@@ -147,13 +147,13 @@ def test_spans_that_are_not_there_are_refused(run, tmp_path, pumps, roster):
     for asked in ((0, 9), (3, 1), (-1, 2)):
         with pytest.raises(InvalidInputError, check=mentions("step")):
             run.audit(*asked)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("event", 13, 10000)):
         run.audit(event=10_000)
     with pytest.raises(InvalidInputError, check=mentions("level")):
         run.audit(level=1.5)
     with (
         Programme.create(tmp_path / "new.db", pumps, roster) as new,
-        pytest.raises(InvalidInputError),
+        pytest.raises(InvalidInputError, check=mentions("audit")),
     ):
         new.audit()
 
@@ -196,14 +196,14 @@ def test_the_json_form_holds_all_of_it(run):
     told = json.loads(json.dumps(run.audit().to_dict()))
     assert told["groups"][0]["earned"]["promised"] is not None
     assert told["overrides_by"][0]["who"] == "ada"
-    assert audit_of(run.books()).to_dict() == run.audit().to_dict()
+    assert audit.audit_of(run.books()).to_dict() == run.audit().to_dict()
 
 
 def test_waits_by_hand():
     present = np.array([[1, 1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 0, 0]], dtype=bool)
     served = np.array([[0, 0, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0]], dtype=bool)
     need = np.array([[1, 1, 1, 0, 1, 0, 1], [0, 1, 1, 1, 1, 0, 0]], dtype=bool)
-    found = count_waits(present, served, need)
+    found = audit_window.count_waits(present, served, need)
     assert found["served"].tolist() == [1, 1]
     assert found["waiting"].tolist() == [4, 3]
     assert found["longest_wait"].tolist() == [4, 3]
@@ -218,7 +218,7 @@ def test_time_in_need_by_hand(run):
     """Steps in states of need since the last service, by what each plan took the states to be."""
     plans = [run.plan_of(plan.id).rows for plan in run.plans("accepted")]  # the newest first
     now = run.plan_of(run.plan().plan)
-    needs = continue_by(run.model(), np.array([2, 2, 1]), "utilitarian").needs
+    needs = expectations.continue_by(run.model(), np.array([2, 2, 1]), "utilitarian").needs
     blocks = {"b": 0, "h": 1, "v": 2}
     expected = {}
     for row in now.rows:
@@ -235,9 +235,8 @@ def test_time_in_need_by_hand(run):
 
 
 def test_a_welfare_without_a_relaxation_goes_on_by_the_mean(pumps):
-    from evenhand.programme import settle
 
-    continuation = continue_by(settle(pumps), np.array([2, 2, 1]), "gini:0.7,0.3")
+    continuation = expectations.continue_by(named_model.settle(pumps), np.array([2, 2, 1]), "gini:0.7,0.3")
     assert continuation.welfare == "utilitarian"
     np.testing.assert_allclose(continuation.action_probabilities.sum(axis=-1), 1.0)
 
@@ -251,7 +250,7 @@ def test_other_budgets_and_ideas_of_the_present_roster(tmp_path, pumps, roster):
         assert sum(many for _, _, many in more.numbers) == len(roster)
         shares = []
         found = programme.price_of_fairness(["maximin"], seconds=1e-3, progress=lambda _, share: shares.append(share))
-    assert [row.welfare for row in found.rows if row.today] == ["utilitarian"]
+    assert {row.welfare for row in found.rows} == {"maximin", "utilitarian"}
     assert [row.worst for row in found.rows] == sorted(row.worst for row in found.rows)
     assert shares
     json.dumps(found.to_dict())

@@ -31,7 +31,7 @@ def test_all_of_it_is_there(tmp_path):
         assert plan.missing > 0
         found = one.audit()
         assert len(found.overrides) > 0
-        assert min(found.unknown.late, found.unknown.corrected, found.unknown.unseen) > 0
+        assert min(found.unknown["late"], found.unknown["corrected"], found.unknown["unseen"]) > 0
 
 
 @pytest.mark.slow

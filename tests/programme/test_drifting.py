@@ -13,7 +13,7 @@ from scipy.stats import dirichlet_multinomial, multinomial
 from evenhand.cli import application
 from evenhand.cli.commands import programme as programme_commands
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
-from evenhand.programme import ERRORS, SCALES, ObservedMoves, Programme, arms_as_of, evidence, moves_since
+from evenhand.programme import Programme, drift_test, roster
 
 from ..conftest import mentions, slow_after
 
@@ -23,53 +23,55 @@ ROW = ("pump", 0, (0,))
 
 def moves_of(ends, law=LAW):
     """Moves of one row that ended so, one a step."""
-    return ObservedMoves(0, len(ends), {ROW: np.array(list(enumerate(ends)))}, {ROW: law})
+    return drift_test.ObservedMoves(0, len(ends), {ROW: np.array(list(enumerate(ends)))}, {ROW: law})
 
 
 def by_hand(ends, law, num_pairs):
     """E by its definition, with SciPy's laws."""
     share, total, n = 1 / (num_pairs + 1), 1 / (len(ends) + 1), len(ends)
-    rates = [ERRORS * 2**power for power in range(1, 7)]
+    rates = [drift_test.ERRORS * 2**power for power in range(1, 7)]
     for k in range(n):
         counts = np.bincount(ends[k:], minlength=len(law))
         inside = counts[law > 0]
         p = law[law > 0]
         row = np.mean([
             dirichlet_multinomial.pmf(inside, c * p, inside.sum()) / multinomial.pmf(inside, inside.sum(), p)
-            for c in SCALES
+            for c in drift_test.SCALES
         ])  # fmt: skip
         out = int(counts[law <= 0].sum())
-        errors = np.mean([(r / ERRORS) ** out * ((1 - r) / (1 - ERRORS)) ** (n - k - out) for r in rates])
+        errors = np.mean(
+            [(r / drift_test.ERRORS) ** out * ((1 - r) / (1 - drift_test.ERRORS)) ** (n - k - out) for r in rates]
+        )
         total += (1 - share + share * row) * (1 - share + share * errors) / ((k + 1) * (k + 2))
     return total
 
 
 @pytest.mark.parametrize("ends", [[0], [1], [0, 1, 1], [1] * 6, [2, 0, 2], [0, 0, 0, 1, 1, 1, 2]])
 def test_evidence_is_as_defined(ends):
-    assert evidence(moves_of(ends), 9).total == pytest.approx(math.log(by_hand(ends, LAW, 9)), abs=1e-9)
+    assert drift_test.evidence(moves_of(ends), 9).total == pytest.approx(math.log(by_hand(ends, LAW, 9)), abs=1e-9)
 
 
-@pytest.mark.parametrize("wrong", [0.0, ERRORS / 2, ERRORS])
+@pytest.mark.parametrize("wrong", [0.0, drift_test.ERRORS / 2, drift_test.ERRORS])
 def test_a_right_model_is_worth_no_evidence_on_average_at_any_time(wrong):
     """Summed over all that can happen, with errors of reporting up to the share that is granted."""
     law = np.array([0.7, 0.3, 0.0])
     true = (1 - wrong) * law + wrong * np.array([0.0, 0.0, 1.0])
     for n in (1, 3, 5):
         mean = sum(
-            math.prod(true[list(ends)]) * math.exp(evidence(moves_of(ends, law), 2).total)
+            math.prod(true[list(ends)]) * math.exp(drift_test.evidence(moves_of(ends, law), 2).total)
             for ends in itertools.product(range(3), repeat=n)
             if math.prod(true[list(ends)])
         )
         assert mean <= 1 + 1e-9
-        if wrong == ERRORS:
+        if wrong == drift_test.ERRORS:
             assert mean == pytest.approx(1.0, abs=1e-9)
 
 
 def test_a_change_is_found_wherever_it_came():
     rng = np.random.default_rng(5)
     right, other = rng.choice(2, size=150, p=[0.7, 0.3]), rng.choice(2, size=150, p=[0.3, 0.7])
-    assert evidence(moves_of(right), 9).total < math.log(100)
-    found = evidence(moves_of(np.concatenate([right, other])), 9)
+    assert drift_test.evidence(moves_of(right), 9).total < math.log(100)
+    found = drift_test.evidence(moves_of(np.concatenate([right, other])), 9)
     assert found.total > math.log(100)
     assert 130 <= found.since <= 165
     assert found.rows[0][1] == ROW
@@ -79,9 +81,9 @@ def test_what_is_said_to_be_impossible_counts_beyond_errors_of_reporting():
     rng = np.random.default_rng(6)
     ends = rng.choice(2, size=200, p=[0.7, 0.3])
     ends[::100] = 2
-    assert evidence(moves_of(ends), 9).total < math.log(100)
+    assert drift_test.evidence(moves_of(ends), 9).total < math.log(100)
     ends[::10] = 2
-    found = evidence(moves_of(ends), 9)
+    found = drift_test.evidence(moves_of(ends), 9)
     assert found.total > math.log(100)
     assert found.excluded[1] > 0
 
@@ -89,10 +91,10 @@ def test_what_is_said_to_be_impossible_counts_beyond_errors_of_reporting():
 def test_seldom_seen_arms_take_little_room():
     """Each of their moves is a row of its own: what was done in all the steps between was hardly ever done before."""
     rows = {("pump", 0, tuple(map(int, f"{number:09b}"))): np.array([[50 * number, 1]]) for number in range(300)}
-    moves = ObservedMoves(0, 15_000, rows, dict.fromkeys(rows, LAW))
+    moves = drift_test.ObservedMoves(0, 15_000, rows, dict.fromkeys(rows, LAW))
     tracemalloc.start()
     try:
-        assert len(evidence(moves, 9).rows) == 300
+        assert len(drift_test.evidence(moves, 9).rows) == 300
         assert tracemalloc.get_traced_memory()[1] < 20e6  # a table of rows, steps and states would have 108 MB
     finally:
         tracemalloc.stop()
@@ -153,10 +155,10 @@ def test_a_sound_model_stays(programme, pumps):
 def test_moves_are_what_was_seen_and_done(programme, pumps):
     live(programme, by_model(pumps), 4, np.random.default_rng(1), seldom="h1")
     with programme.store.reading() as tx:
-        words, arms, step = programme.library.model(tx)[1], arms_as_of(tx), programme.status().step
-        moves = moves_since(tx, words, arms, step, 0)
-        assert moves_since(tx, words, arms, step, programme.status().events) is None
-        later = moves_since(tx, words, arms, step, programme.status().events - 3)
+        words, arms, step = programme.library.model(tx)[1], roster.arms_as_of(tx), programme.status().step
+        moves = drift_test.moves_since(tx, words, arms, step, 0)
+        assert drift_test.moves_since(tx, words, arms, step, programme.status().events) is None
+        later = drift_test.moves_since(tx, words, arms, step, programme.status().events - 3)
     assert moves.number == 4 * 4 + 2  # h1 was seen at every second step only
     assert later.number == 4 + 1
     for (kind, start, actions), ends in moves.ends.items():
@@ -175,7 +177,9 @@ def test_weights_do_not_hang_on_when_reports_come(programme, pumps):
 
     def moves():
         with programme.store.reading() as tx:
-            return moves_since(tx, programme.library.model(tx)[1], arms_as_of(tx), programme.status().step, event)
+            return drift_test.moves_since(
+                tx, programme.library.model(tx)[1], roster.arms_as_of(tx), programme.status().step, event
+            )
 
     before = moves()
     assert (before.first, before.horizon) == (3, 4)
@@ -252,7 +256,7 @@ def test_a_fit_is_declined_with_a_reason_and_not_offered_again(worn, pumps):
     assert worn.adopt(fit.id).adopted_event  # it was compared with the model in use, and may be taken after all
 
 
-def test_bounds_are_kept_and_every_fault_is_told(programme, address):
+def test_bounds_are_stored_and_every_fault_is_reported(programme, address):
     usual = programme.bounds()
     assert (usual.change, usual.gap, usual.level, usual.records) == (0.1, 0.02, 0.01, 100)
     with pytest.raises(InvalidInputError) as error:
@@ -300,7 +304,7 @@ def test_commands_tell_what_drifted_and_what_to_do(worn, address, monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["sqlite"], indirect=True)
-def test_no_command_tells_the_password_of_the_database(worn, address):
+def test_no_command_shows_the_password_of_the_database(worn, address):
     """What is told goes into logs: the address is as the store tells it, not as it was typed."""
     _, fit = worn.offer_refit()
     for words in (["status"], ["plan", "--json"], ["plan", "--quiet"], ["refits"], ["events"], ["refit", "--quiet"]):
@@ -337,7 +341,7 @@ def worlds(rng, steps, change_at, factor):
             for state, after in zip(states[kind], new, strict=True):
                 ends[str(kind), state, (0,)].append((step, after))
             states[kind] = new
-    return ObservedMoves(0, steps, {row: np.array(found) for row, found in ends.items()}, rows)
+    return drift_test.ObservedMoves(0, steps, {row: np.array(found) for row, found in ends.items()}, rows)
 
 
 def found_at(moves, level):
@@ -345,7 +349,7 @@ def found_at(moves, level):
     for step in range(1, moves.horizon + 1):
         seen = {row: found for row, ends in moves.ends.items() if len(found := ends[ends[:, 0] < step])}
         laws = {row: moves.distributions[row] for row in seen}
-        if evidence(ObservedMoves(0, step, seen, laws), 24).total >= -math.log(level):
+        if drift_test.evidence(drift_test.ObservedMoves(0, step, seen, laws), 24).total >= -math.log(level):
             return step
     return None
 

@@ -174,7 +174,7 @@ def test_a_full_disk_changes_nothing(tmp_path, pumps, roster):
         check_all(again)
 
 
-def test_a_full_database_is_told_in_words(tmp_path, pumps, roster):
+def test_a_full_database_is_reported(tmp_path, pumps, roster):
     with Programme.create(tmp_path / "x.db", pumps, roster) as programme:
         with programme.store.writing() as tx:
             pages = tx.exec_driver_sql("PRAGMA page_count").scalar()

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme import Head, Programme, differences, digest_of
+from evenhand.programme import Head, Programme, integrity, ledger
 
 from ..conftest import mentions, try_each
 
@@ -183,7 +183,7 @@ def test_every_edit_by_hand_is_found_with_its_table_key_and_column(ran):
             with unprotected(ran, connection):
                 for statement in statements.split(";"):
                     connection.execute(text(statement))
-            found = [fault.place for fault in differences(connection)]
+            found = [fault.place for fault in integrity.differences(connection)]
         first, last = place.partition("*")[::2]
         assert any(one.startswith(first) and one.endswith(last) for one in found), found
 
@@ -235,7 +235,7 @@ def rewrite(programme, event, old, new):
                 assert old in changed["changes_json"]
                 changed["changes_json"] = changed["changes_json"].replace(old, new)
             names = ("id", "kind", "who", "at", "body_json", "changes_json")
-            chain = digest_of([chain, *(changed[name] for name in names)])
+            chain = ledger.digest_of([chain, *(changed[name] for name in names)])
             values = {"id": changed["id"], "changes": changed["changes_json"], "chain": chain}
             tx.execute(text("UPDATE events SET changes_json = :changes, chain = :chain WHERE id = :id"), values)
 
@@ -280,7 +280,7 @@ def test_a_head_that_was_replaced_is_refused(ran, tmp_path):
     ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
     present = ran.verify()
     for forged in (present, Head(present.event, present.chain, signed.signature), present.signed(b"another secret!!")):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("head", "key")):
             ran.verify(forged, key=SECRET)
 
 

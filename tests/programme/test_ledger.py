@@ -1,7 +1,7 @@
 import pytest
 
 from evenhand.errors import ConflictError, InvalidInputError
-from evenhand.programme import append, check_text, once
+from evenhand.programme import ledger
 
 from ..conftest import mentions
 
@@ -25,7 +25,7 @@ def test_asked_again_under_a_key_it_answers_as_before_and_does_nothing_twice(pro
 
 
 def test_what_was_refused_may_be_asked_again_under_its_key(programme):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("row 1", "woorn", "worn")):
         programme.observe([{"arm": "b1", "state": "woorn"}], "inspection", key="k")
     assert programme.observe([{"arm": "b1", "state": "worn"}], "inspection", key="k").observations == 1
 
@@ -41,18 +41,18 @@ def test_a_key_is_kept_only_with_what_was_done(programme):
     with pytest.raises(ZeroDivisionError), programme.store.writing() as tx:
 
         def do():
-            return {"event": append(tx, "odd", "", {}), "number": 1 // 0}
+            return {"event": ledger.append(tx, "odd", "", {}), "number": 1 // 0}
 
-        once(tx, "k", "odd", [], do)
+        ledger.once(tx, "k", "odd", [], do)
     with programme.store.writing() as tx:
-        assert once(tx, "k", "even", [], lambda: {"done": True}) == {"done": True}
+        assert ledger.once(tx, "k", "even", [], lambda: {"done": True}) == {"done": True}
     assert [event.kind for event in programme.events()] == ["created", "answered"]
     assert programme.verify().event == 2
 
 
 @pytest.mark.parametrize("who", ["a\0b", "\ud800", "x" * 2001])
 def test_who_does_something_is_a_text_on_both_databases(programme, who):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("who", 2000)):
         programme.observe([{"arm": "b1", "state": "worn"}], "rounds", who=who)
     assert programme.verify().event == 1
 
@@ -60,4 +60,4 @@ def test_who_does_something_is_a_text_on_both_databases(programme, who):
 @pytest.mark.parametrize("text", ["", "  ", "a\0b", "\ud800", "x" * 2001, 3, None])
 def test_texts_that_a_database_cannot_hold(text):
     with pytest.raises(InvalidInputError):
-        check_text(text, "why")
+        ledger.check_text(text, "why")

@@ -11,7 +11,7 @@ from evenhand.programme import Programme
 STATES = ["fine", "worn", "broken"]
 
 
-def test_late_and_corrected_observations_are_kept_beside_the_old(programme):
+def test_late_and_corrected_observations_are_stored_beside_the_old(programme):
     programme.accept(programme.plan().plan)
     assert programme.observe([{"arm": "b1", "state": "worn", "step": 1}], "rounds").late == 0
     told = programme.observe([{"arm": "b1", "state": 2, "step": 1}, {"arm": "h1", "state": "worn"}], "call", step=0)
@@ -20,7 +20,7 @@ def test_late_and_corrected_observations_are_kept_beside_the_old(programme):
     assert seen == [(0, "fine", "roster"), (1, "worn", "rounds"), (1, "broken", "call")]
 
 
-def test_nobody_has_seen_what_is_still_to_come(programme):
+def test_observations_of_the_future_are_refused(programme):
     """A year typed for a step would stay for ever, and an arm's history would count every step until then."""
     rows = [{"arm": "b1", "state": "worn", "step": 2026}, {"arm": "b2", "state": "worn"}]
     with pytest.raises(TableError):
@@ -28,7 +28,7 @@ def test_nobody_has_seen_what_is_still_to_come(programme):
     assert programme.status().events == 1
 
 
-def test_all_faults_are_told_with_their_rows_and_nothing_is_kept(programme):
+def test_all_faults_are_reported_with_their_rows_and_nothing_is_stored(programme):
     programme.leave(["v1"], "sold")
     rows = [
         {"arm": "b1", "state": "wornn"},

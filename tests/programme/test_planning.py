@@ -6,7 +6,7 @@ from sqlalchemy import select, text
 
 from evenhand.errors import ConflictError, InvalidInputError, TableError
 from evenhand.planning import load_plan
-from evenhand.programme import Programme, most_likely, schema
+from evenhand.programme import Programme, belief, schema
 
 from ..conftest import mentions
 
@@ -81,7 +81,9 @@ def test_who_comes_back_to_a_method_gets_plans_by_it(programme):
 def test_the_last_bit_of_a_chance_decides_nothing():
     """Five steps of 0.95 have ten digits, of which the last is a five."""
     tie = 0.95**5
-    chances = {most_likely(np.array([one, 1 - one]))[1] for one in (np.nextafter(tie, 0), tie, np.nextafter(tie, 1))}
+    chances = {
+        belief.most_likely(np.array([one, 1 - one]))[1] for one in (np.nextafter(tie, 0), tie, np.nextafter(tie, 1))
+    }
     assert chances == {0.773780938}
 
 
@@ -162,7 +164,7 @@ def test_an_arm_never_seen_begins_as_the_model_says(programme, pumps):
     assert row.chance == pytest.approx(law.max())
 
 
-def test_records_are_kept_beside_older_ones(programme):
+def test_records_are_stored_beside_older_ones(programme):
     for _ in range(2):
         programme.accept(programme.plan().plan)
     told = programme.record([{"arm": "b1", "action": "oil", "step": 0, "reward": 0.5}], "crew")
@@ -240,25 +242,25 @@ def test_changed_rows_are_found(programme):
     plan = programme.plan().plan
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE decisions SET planned = 'run', served = 0 WHERE served = 1"))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan 1")):
         programme.recompute(plan)
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE observations SET state = 'worn' WHERE state = 'broken'"))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan 1")):
         programme.recompute(plan)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("plan", 9)):
         programme.recompute(9)
 
 
-def test_nobody_takes_part(programme):
+def test_no_arm_takes_part(programme):
     programme.leave(["b1", "b2", "h1", "h2", "v1"], "all sold")
     for asked in (programme.plan, programme.solve):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("step 0")):
             asked()
     assert not programme.needs_solving().needed
 
 
-def test_a_history_tells_what_was_expected(programme, pumps):
+def test_a_history_shows_what_was_expected(programme, pumps):
     plan = programme.plan_of(programme.plan().plan)
     programme.accept(plan.id, [{"arm": "h2", "action": "run", "why": "no crew"}], who="bob")
     programme.observe([{"arm": "h2", "state": "broken"}], "rounds")

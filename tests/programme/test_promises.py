@@ -7,17 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.model import Arm, CoupledMDP
-from evenhand.programme import (
-    STRENGTHS,
-    UNKNOWN,
-    Trajectories,
-    choose_strengths,
-    continue_by,
-    decompose,
-    holm,
-    p_values,
-    settle,
-)
+from evenhand.programme import expectations, named_model
 
 
 def machine(name="m", decay=0.3):
@@ -34,7 +24,7 @@ def machine(name="m", decay=0.3):
 def fleet(counts=(3, 2), decays=(0.3, 0.15), budget=1.0, **more):
     arms = [machine(f"m{i}", decay) for i, decay in enumerate(decays)]
     groups = [f"g{i}" for i in range(len(arms))]
-    return settle(CoupledMDP(arms, [budget], 0.9, counts=list(counts), groups=groups, **more))
+    return named_model.settle(CoupledMDP(arms, [budget], 0.9, counts=list(counts), groups=groups, **more))
 
 
 def play(model, counts, num_steps, rng, truth=None, hidden=0.0, overridden=0.0, noise=0.0):
@@ -47,7 +37,7 @@ def play(model, counts, num_steps, rng, truth=None, hidden=0.0, overridden=0.0, 
     taken = state.copy()
     for step in range(num_steps):
         hide = (rng.random(n) < hidden) & (step > 0)
-        seen[:, step] = np.where(hide, UNKNOWN, state)
+        seen[:, step] = np.where(hide, expectations.UNKNOWN, state)
         taken = np.where(hide, taken, state)
         order = np.argsort(-(taken + rng.random(n) / 2))
         served = order[: int(model.budget[0])]
@@ -59,14 +49,16 @@ def play(model, counts, num_steps, rng, truth=None, hidden=0.0, overridden=0.0, 
     given = reward if noise else np.full(reward.shape, np.nan)
     begin, end = np.zeros(n, dtype=int), np.full(n, num_steps)
     start = tables.initial[block].copy()
-    return Trajectories(block, begin, end, seen, planned, done.copy(), done, given, start, np.zeros(n, dtype=bool), end)
+    return expectations.Trajectories(
+        block, begin, end, seen, planned, done.copy(), done, given, start, np.zeros(n, dtype=bool), end
+    )
 
 
 def test_every_reward_is_in_one_account():
     model, rng = fleet(), np.random.default_rng(0)
-    continuation = continue_by(model, np.array([3, 2]), "gini:2")
+    continuation = expectations.continue_by(model, np.array([3, 2]), "gini:2")
     arms = play(model, [3, 2], 12, rng, hidden=0.3, overridden=0.2, noise=0.1)
-    found = decompose(continuation, arms, np.ones((5, len(STRENGTHS))))
+    found = expectations.decompose(continuation, arms, np.ones((5, len(expectations.STRENGTHS))))
     parts = (
         (found["expected"] + found["plans"]) + found["overrides"] + found["undone"] + found["moves"] + found["rewards"]
     )
@@ -77,7 +69,7 @@ def test_every_reward_is_in_one_account():
 
 def test_expectations_and_variances_are_those_of_every_path():
     model, K = fleet(), 4
-    continuation = continue_by(model, np.array([3, 2]), "gini:2")
+    continuation = expectations.continue_by(model, np.array([3, 2]), "gini:2")
     values, laws, tables = continuation.values(K), continuation.action_probabilities, model.tables
     spreads = continuation.spreads(values)
     for block, first in product(range(2), range(2)):
@@ -99,13 +91,13 @@ def test_expectations_and_variances_are_those_of_every_path():
 def test_an_arm_by_hand():
     """Two steps: seen fine, idle; then broken, and left so although a repair was planned."""
     model = fleet(counts=(1,), decays=(0.3,))
-    continuation = continue_by(model, np.array([1]), "utilitarian")
+    continuation = expectations.continue_by(model, np.array([1]), "utilitarian")
     columns = {"state": [[0, 1]], "planned": [[0, 1]], "accepted": [[0, 0]], "done": [[0, 0]]}
-    arms = Trajectories(
+    arms = expectations.Trajectories(
         np.array([0]), np.array([0]), np.array([2]), **{name: np.array(rows) for name, rows in columns.items()},
         reward=np.full((1, 2), np.nan), start=model.tables.initial[:1], was_seen=np.array([False]), until=np.array([2]),
     )  # fmt: skip
-    found = decompose(continuation, arms, np.ones((1, 4)))
+    found = expectations.decompose(continuation, arms, np.ones((1, 4)))
     serve = continuation.action_probabilities[0]
     last = np.array([serve[0] @ [1.0, 0.7], serve[1] @ [0.0, -0.2]])  # what the last step is worth, by state
     assert found["realised"][0] == pytest.approx(1.0 + 0.0)
@@ -121,13 +113,13 @@ def test_an_arm_by_hand():
 
 def test_a_state_that_was_not_seen_is_a_law():
     model = fleet(counts=(1,), decays=(0.3,))
-    continuation = continue_by(model, np.array([1]), "utilitarian")
+    continuation = expectations.continue_by(model, np.array([1]), "utilitarian")
     idle = np.zeros((1, 3), dtype=int)
-    arms = Trajectories(
-        np.array([0]), np.array([0]), np.array([3]), np.array([[0, UNKNOWN, 0]]), idle, idle, idle,
+    arms = expectations.Trajectories(
+        np.array([0]), np.array([0]), np.array([3]), np.array([[0, expectations.UNKNOWN, 0]]), idle, idle, idle,
         np.full((1, 3), np.nan), model.tables.initial[:1], np.array([False]), np.array([3]),
     )  # fmt: skip
-    found = decompose(continuation, arms, np.ones((1, 4)))
+    found = expectations.decompose(continuation, arms, np.ones((1, 4)))
     np.testing.assert_allclose(found["probabilities"][0, 1], [0.7, 0.3])
     assert found["realised"][0] == pytest.approx(1.0 + 0.7 + 1.0)
     worth = continuation.values(1)[1, 0]
@@ -139,32 +131,36 @@ def test_a_state_that_was_not_seen_is_a_law():
 def test_evidence_has_mean_one_at_most():
     """Over every outcome of a move, exactly; and for rewards that scatter evenly."""
     model = fleet(counts=(1,), decays=(0.3,))
-    continuation = continue_by(model, np.array([1]), "utilitarian")
+    continuation = expectations.continue_by(model, np.array([1]), "utilitarian")
     total = np.zeros(4)
     idle = np.zeros((1, 2), dtype=int)
     for state, chance in ((0, 0.7), (1, 0.3)):
         for x in (-0.5, 0.5):
             reward = np.array([[1.0 + x, np.nan]])
-            arms = Trajectories(
+            arms = expectations.Trajectories(
                 np.array([0]), np.array([0]), np.array([2]), np.array([[0, state]]), idle, idle, idle, reward,
                 model.tables.initial[:1], np.array([False]), np.array([2]),
             )  # fmt: skip
-            total += 0.5 * chance * np.exp(decompose(continuation, arms, np.array([[0.5, 1, 2, 4.0]]))["evidence"][0])
+            total += (
+                0.5
+                * chance
+                * np.exp(expectations.decompose(continuation, arms, np.array([[0.5, 1, 2, 4.0]]))["evidence"][0])
+            )
     assert (total <= 1 + 1e-12).all()
     assert total[0] > 0.9
 
 
 def alarms(model, counts, num_steps, episodes, level, seed, then=lambda arms: arms, **how):
     """The share of episodes in which some group is warned of, and coverage of intervals of groups."""
-    continuation = continue_by(model, np.array(counts), "gini:2")
+    continuation = expectations.continue_by(model, np.array(counts), "gini:2")
     warned, inside = 0, []
     group = np.repeat(np.arange(len(counts)), counts)
     for rng in np.random.default_rng(seed).spawn(episodes):
         arms = then(play(model, counts, num_steps, rng, **how))
-        strengths = choose_strengths(continuation, arms, group, len(counts), level)
-        found = decompose(continuation, arms, strengths)
+        strengths = expectations.choose_strengths(continuation, arms, group, len(counts), level)
+        found = expectations.decompose(continuation, arms, strengths)
         evidence = [found["evidence"][group == g].sum(axis=0) for g in range(len(counts))]
-        warned += any(one.corrected <= level for one in holm(p_values(evidence)))
+        warned += (expectations.holm(expectations.p_values(evidence)) <= level).any()
         for g in range(len(counts)):
             spread = np.sqrt((found["variance"] + found["reward_variance"])[group == g].sum())
             inside.append(abs((found["moves"] + found["rewards"])[group == g].sum()) <= 1.96 * spread)
@@ -185,7 +181,7 @@ def patients(counts):
         Arm(transitions=move, rewards=[[1.0, 1.0], [0.0, 0.0]], usage=[[0.0], [1.0]], initial=[0.0, 1.0], name=f"p{i}")
         for i in range(len(counts))
     ]
-    return settle(CoupledMDP(arms, [2.0], 0.9, counts=counts, groups=[f"g{i}" for i in range(len(counts))]))
+    return named_model.settle(CoupledMDP(arms, [2.0], 0.9, counts=counts, groups=[f"g{i}" for i in range(len(counts))]))
 
 
 def leave_when(state, arms):
@@ -238,5 +234,5 @@ def test_false_alarms_are_rarer_than_stated_whatever_happens(how, size):
 
 
 def test_holm_by_hand():
-    corrected = [one.corrected for one in holm(np.array([0.01, 0.5, 0.02, 0.9]))]
+    corrected = expectations.holm(np.array([0.01, 0.5, 0.02, 0.9]))
     assert corrected == pytest.approx([0.04, 1.0, 0.06, 1.0])

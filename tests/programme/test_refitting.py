@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import ConflictError, InvalidInputError
-from evenhand.programme import Programme, arms_as_of, log_of
+from evenhand.programme import Programme, refit, roster
 
-from ..conftest import slow_after
+from ..conftest import mentions, slow_after
 
 
 def lived(address, pumps, truth, steps, rng):
@@ -36,7 +36,7 @@ def ran(address, pumps):
 
 
 @pytest.mark.parametrize("address", slow_after(1, ["sqlite", "postgresql"]), indirect=True)
-def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
+def test_a_refit_estimates_transitions_and_is_adopted_on_request(ran, pumps):
     before = ran.status().model
     found = ran.refit(trust=0, who="ann", key="r")
     other = ran.refit(trust=1000)
@@ -57,21 +57,21 @@ def test_a_refit_finds_how_arms_move_and_is_adopted_when_asked(ran, pumps):
     adopted = ran.adopt(found.id, who="bob")
     assert adopted.adopted_event == ran.status().events
     assert ran.status().model == found.model != before
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, check=mentions("plan 16", "model")):
         ran.accept(plan.plan)
     now = ran.plan_of(ran.plan().plan)
     assert (now.model, now.policy) == (found.model, found.policy)
     for id_ in (plan.plan, now.id):
         ran.recompute(id_)
     for number in (1, 2):  # in use; compared with another model than the present one
-        with pytest.raises(ConflictError):
+        with pytest.raises(ConflictError, check=mentions(f"refit {number}")):
             ran.adopt(number)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("refit", 9)):
         ran.adopt(9)
     back = ran.adopt(0, who="ann")
     assert (back.model, back.before, back.adopted_event) == (before, found.model, ran.status().events)
     assert ran.status().model == before
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, check=mentions("refit 0")):
         ran.adopt(0)
     ran.accept(ran.plan().plan)
     assert ran.adopt(found.id).adopted_event > adopted.adopted_event
@@ -102,7 +102,7 @@ def test_nothing_is_learned_from_gaps_in_which_an_arm_was_served(programme):
     programme.observe([{"arm": "b1", "state": "fine"}, {"arm": "h1", "state": "worn"}], "rounds")
     with programme.store.reading() as tx:
         words = programme.library.model(tx)[1]
-        log = log_of(tx, words, arms_as_of(tx), 3)
+        log = refit.log_of(tx, words, roster.arms_as_of(tx), 3)
     assert words.idle_name(0) == "run"
     assert [(row["arm"], row["step"]) for row in log if row["arm"].startswith("1.")] == [
         ("1.0", 0),
@@ -113,5 +113,5 @@ def test_nothing_is_learned_from_gaps_in_which_an_arm_was_served(programme):
 
 
 def test_there_is_nothing_to_learn_from_at_first(programme):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("arm", "steps")):
         programme.refit()

@@ -1,3 +1,4 @@
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from evenhand.errors import InvalidInputError, TableError, UnavailableError
-from evenhand.programme import Programme, Store, schema
+from evenhand.programme import Programme, Store, schema, store
 
 from ..conftest import mentions
 
@@ -32,7 +33,7 @@ def test_events_cannot_be_changed(programme):
 
 
 def test_a_second_programme_at_the_same_place_is_refused(programme, address, pumps, roster):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("programme")):
         Programme.create(address, pumps, roster)
     assert programme.verify().event == 1
 
@@ -43,7 +44,7 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
         tx.execute(text("CREATE TABLE letters (id INTEGER)"))
     with pytest.raises(InvalidInputError, check=mentions("letters")):
         Programme.create(address, pumps, roster)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("evenhand programme create")):
         Programme.open(address)
     store.close()
 
@@ -51,7 +52,7 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
 def test_another_version_of_the_tables_is_refused(programme, address):
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE programme SET version = '9999'"))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(9999, 1)):
         Programme.open(address)
 
 
@@ -74,7 +75,7 @@ def test_one_moment_is_read(programme, address):
             tx.execute(text("UPDATE programme SET name = 'other'"))
 
 
-def test_who_waits_too_long_is_told(programme, address):
+def test_a_wait_that_is_too_long_is_reported(programme, address):
     told = pytest.raises(UnavailableError)
     with Programme(Store.open(address, wait=1)) as other, programme.store.writing(), told:
         other.observe([{"arm": "b1", "state": "worn"}], "inspection")
@@ -100,11 +101,11 @@ def test_addresses_that_lead_nowhere(address, told, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_that_are_no_programme(tmp_path, pumps, roster):
+def test_files_that_are_not_programmes(tmp_path, pumps, roster):
     file = tmp_path / "notes.txt"
     file.write_text("This is not a database, and longer than a header has to be. " * 20)
     for attempt in (lambda: Programme.open(file), lambda: Programme.create(file, pumps, roster)):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("notes.txt")):
             attempt()
     assert file.read_text().startswith("This is not")
     with pytest.raises(InvalidInputError, check=mentions("none")):
@@ -127,7 +128,7 @@ def test_a_file_is_safe_to_be_written_by_several(tmp_path, pumps, roster):
     assert sqlite3.connect(tmp_path / "x.db").execute("SELECT count(*) FROM arms").fetchone() == (5,)
 
 
-def test_a_connection_that_breaks_while_a_change_is_kept_leaves_it_open_whether_it_was(request, pumps, roster):
+def test_a_connection_that_breaks_during_a_commit_leaves_its_result_open(request, pumps, roster):
     """The server may be gone before or after it has kept a change: who asked must not be told that nothing changed."""
     where = request.getfixturevalue("postgresql").database()
     with Programme.create(where, pumps, roster) as programme, Store.open(where) as other:
@@ -142,6 +143,30 @@ def test_a_connection_that_breaks_while_a_change_is_kept_leaves_it_open_whether_
             end_it()
         assert "Nothing was changed" not in str(raised.value)
         assert programme.verify().event == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE programme SET version = '0'",
+        "UPDATE programme SET version = '2'",
+        "ALTER TABLE programme DROP COLUMN version",
+        "ALTER TABLE programme RENAME COLUMN version TO schema_version",
+    ],
+)
+def test_another_schema_version_is_refused_as_such_and_not_as_damage(tmp_path, pumps, roster, change):
+    file, copy = tmp_path / "pumps.db", tmp_path / "copy.db"
+    Programme.create(file, pumps, roster).close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute(change)
+        connection.execute("DROP TABLE records")  # other versions have other tables
+        connection.commit()
+    for read in (lambda: Programme.open(file), lambda: store.backup(file, copy), lambda: store.restore(copy, file)):
+        with pytest.raises(InvalidInputError) as refused:
+            read()
+        assert (refused.value.code, refused.value.faults) == ("schema-version", ())
+        assert "another schema version" in str(refused.value)
+    assert not copy.exists()
 
 
 def test_opening_it_again_drops_no_lock(tmp_path, pumps, roster):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.programme import Programme, Supposed, plan_from_bytes
+from evenhand.planning import load_plan
+from evenhand.programme import Programme, counterfactuals
 
 HASTE = 1e-3
 """Seconds: each search is over before it began."""
@@ -37,7 +38,7 @@ def test_today_s_budget_is_no_worse_than_today_s_plan(tmp_path, seed, welfare, m
         for calls in (2.0, 3.0, 4.0):
             (one,) = programme.suppose([[calls]], seconds=HASTE, earlier=earlier)
             found.append(one)
-            earlier = [plan_from_bytes(one.body)]
+            earlier = [load_plan(one.body)]
         (less,) = programme.suppose([[1.0]], seconds=HASTE)
     for before, after in pairwise([less, *found]):
         assert before.welfare <= after.welfare
@@ -46,7 +47,7 @@ def test_today_s_budget_is_no_worse_than_today_s_plan(tmp_path, seed, welfare, m
         assert one.today == today
         assert one.difference["welfare"] == one.welfare - today.welfare
         assert one.difference["measurable"] == (one.difference["welfare"] > max(one.difference["stderr"], 1e-8))
-        assert Supposed.of(one.to_dict()).to_dict() == one.to_dict()
+        assert counterfactuals.Supposed.of(one.to_dict()).to_dict() == one.to_dict()
     if method == "joint":  # the optimum: nothing is better under the same budget
         assert found[0].welfare == today.welfare
         assert found[0].kept_from == {"calls": 2.0}
@@ -58,6 +59,6 @@ def test_a_plan_kept_from_a_smaller_budget_is_the_plan_that_its_figures_are_for(
         programme.solve(method="joint")
         (one,) = programme.suppose([[2.5]], seconds=HASTE)  # half a call is of no use
     assert one.kept_from == {"calls": 2.0}
-    plan = plan_from_bytes(one.body)
+    plan = load_plan(one.body)
     assert plan.problem.named_budget == {"calls": 2.0}
     assert eh.evaluate(plan.problem, plan.policy, "gini:2").welfare == pytest.approx(one.welfare)

@@ -88,7 +88,7 @@ def _spaces(text: str) -> str:
     return " ".join(text.replace("−", "-").split()).lower()
 
 
-def test_it_tells_what_was_found(vans: FitResult, shown: str) -> None:
+def test_it_shows_what_was_found(vans: FitResult, shown: str) -> None:
     text = " ".join(Reader(shown).text.split())
     for _, said in vans.diagnostics.words:
         assert _spaces(said) in _spaces(text)
@@ -114,7 +114,7 @@ def test_the_same_bytes_and_whole_files(vans: FitResult, shown: str, tmp_path: P
     assert [file.name for file in tmp_path.iterdir()] == ["fit.html"]
 
 
-def test_what_was_not_asked_has_no_section_and_says_why() -> None:
+def test_unrequested_diagnostics_have_no_section() -> None:
     log = simulated(WEAR, 5, 3, 0)
     found = fitted(replace(log, regular=False, actions=("wait", "serve")), prior=0.0)
     text = Reader(page(fit_report(found))).text
@@ -142,13 +142,13 @@ def test_a_notebook_shows_the_sentences(vans: FitResult) -> None:
     assert mentions("Diagnostics(7", "4 tests")(repr(vans.diagnostics))
 
 
-def test_a_replay_has_a_section_of_its_own(vans: FitResult) -> None:
+def test_a_backtest_has_a_cell_and_a_figure() -> None:
     log = simulated(WEAR, 20, 8, 0, by_state([0.1, 0.3, 0.8]))
-    small = fitted(log, [1.0, 0.6, 0.0])
-    text = Reader(page(fit_report(small, backtest=backtest(small)))).text
+    found = backtest(fitted(log, [1.0, 0.6, 0.0]))
+    text = Reader(found._repr_html_()).text
     assert "Backtest" in text
     assert "in their intervals" in text
-    assert "Backtest" not in Reader(page(fit_report(vans))).text
+    assert len(found.plot().axes) == len(found.actions) - 1
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_types_that_were_found_have_their_curve_and_are_not_tested() -> None:
     assert found.diagnostics.between_types is None
 
 
-def test_diagnostics_are_kept_and_in_the_json_form(vans: FitResult) -> None:
+def test_diagnostics_are_stored_and_in_the_json_form(vans: FitResult) -> None:
     assert vans.diagnostics is vans.diagnostics
     found = vans.to_dict()["diagnostics"]
     assert [said["said"] for said in found["words"]] == [said for _, said in vans.diagnostics.words]

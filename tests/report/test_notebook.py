@@ -87,7 +87,7 @@ THINGS = {
         lambda m: eh.Simulator(
             max, min, [[0], [1]], num_states=3, num_arms=9, budget=[2], discount=0.9, criterion="average"
         ),
-        "values average",
+        "value of an arm the expected reward per step in the long run",
     ),
 }
 
@@ -105,7 +105,7 @@ def test_a_comparison_has_its_table(compared):
     assert "never-act" in read(compared.rows[-1]._repr_html_())
 
 
-def test_an_estimate_above_the_bound_is_told_as_a_tie(compared):
+def test_an_estimate_above_the_bound_is_reported_as_a_tie(compared):
     row = compared.rows[0]
     lucky = replace(row.evaluation, welfare=compared.upper_bound + 0.5, welfare_stderr=0.25, exact=False)
     text = read(replace(compared, rows=(Row("lucky", lucky), *compared.rows[1:]))._repr_html_())
@@ -113,7 +113,7 @@ def test_an_estimate_above_the_bound_is_told_as_a_tie(compared):
     assert "tie: " not in read(compared._repr_html_())
 
 
-def test_groups_floors_and_names_are_told():
+def test_groups_floors_and_names_are_reported():
     problem = eh.CoupledMDP(
         [random_arm(1, 3, [[0], [1], [2]]), random_arm(2, 3, [[0], [1], [2]])],
         budget=[2],
@@ -232,7 +232,7 @@ def test_the_report_is_written_from_python(compared, tmp_path):
     assert "Mine &amp; &lt;yours&gt;" in page and "the seed 7" in page and "<svg" in page
 
 
-def test_a_plan_is_told_in_words_and_what_to_do_as_a_table(machines, tmp_path):
+def test_a_plan_is_described_and_decisions_are_a_table(machines, tmp_path):
     eh.save_solution(eh.solve(machines), tmp_path / "plan.zip")
     plan = eh.load_plan(tmp_path / "plan.zip")
     assert mentions("Plan(CountChoices(for", "3 arms", "gini:2", 14.0793)(repr(plan))

@@ -1,4 +1,4 @@
-"""Numbers and sentences, as a reader meets them."""
+"""Numbers and sentences of reports."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.display import counted
 from evenhand.model import Arm, CoupledMDP, parse_welfare
-from evenhand.report import format, problem_facts, quantile, welfare_meaning
+from evenhand.report import format, quantile, summarise, welfare_meaning
 
 from ..conftest import mentions
 
@@ -73,31 +73,34 @@ def arm(reward: float, name: str = "", states: tuple[str, ...] = ()) -> Arm:
     return Arm(np.ones((1, 2, 1)), [[reward, reward]], [[0.0], [1.0]], name=name, states=states)
 
 
-def test_the_problem_in_words() -> None:
+def test_the_description_of_a_problem() -> None:
     usage = [[[0.0, 0.0], [2.0, 0.5]], [[0.0, 0.0], [2.0, 1.0]]]
     pump = Arm(
         np.full((2, 2, 2), 0.5), np.zeros((2, 2)), usage, name="pump", states=("dry", "wet"), actions=("rest", "run")
     )
     problem = CoupledMDP([pump], budget=np.array([4.0, 2.5]), discount=0.9, counts=np.array([1200]))
-    told = dict(problem_facts(problem))
-    assert mentions("1,200", "pump")(told["Arms"])
-    assert mentions("2 states", "dry", "wet", "2 actions", "rest", "run", "uses 2", "resource 0", 0.5, 1, "resource 1")(
-        told["States and actions"]
-    )
-    assert mentions(4, "resource 0", 2.5, "resource 1")(told["Budget"])
-    assert mentions("counts", 0.9)(told["Discount and value"])
+    found = summarise(problem)
+    facts = dict(found.facts)
+    assert found.title == "1,200 arms"
+    assert found.tables[0].rows[0].name == "pump"
+    assert mentions(2, "dry", "wet")(facts["states"])
+    assert mentions("rest", "run", "uses 2", "resource 0", 0.5, 1, "resource 1")(facts["actions"])
+    assert mentions(4)(facts["budget: resource 0"])
+    assert mentions(2.5)(facts["budget: resource 1"])
+    assert mentions("counts", 0.9)(facts["value of an arm"])
 
 
-def test_what_has_a_name_is_called_by_it_and_the_rest_is_numbered_from_zero() -> None:
+def test_names_are_used_and_unnamed_actions_are_numbered_from_zero() -> None:
     usage = [[[0.0, 0.0], [1.0, 2.0]]]
     nameless = Arm(np.ones((1, 2, 1)), np.zeros((1, 2)), usage)
     problem = CoupledMDP([nameless], [1.0, 3.0], 0.9, counts=[2], resources=("vans", "hours"))
-    told = dict(problem_facts(problem))
-    assert mentions("2 identical")(told["Arms"])
-    assert mentions("action 0", "action 1", "uses 1", "vans", 2, "hours")(told["States and actions"])
-    assert mentions(1, "vans", 3, "hours")(told["Budget"])
+    found = summarise(problem)
+    facts = dict(found.facts)
+    assert (found.title, found.aside) == ("2 arms", "all identical")
+    assert mentions("action 0", "action 1", "uses 1", "vans", 2, "hours")(facts["actions"])
+    assert mentions(1)(facts["budget: vans"]) and mentions(3)(facts["budget: hours"])
     one = CoupledMDP([arm(1)], [2.0], 0.9, counts=[3], resources=("vans",))
-    assert mentions(2, "vans")(dict(problem_facts(one))["Budget"])
+    assert mentions(2)(dict(summarise(one).facts)["budget: vans"])
 
 
 @pytest.mark.parametrize(

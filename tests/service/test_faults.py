@@ -275,7 +275,7 @@ def wait_for_workers(server):
     return workers
 
 
-def test_a_server_ends_when_it_is_told_to(live, servers, programme_at):
+def test_a_server_ends_on_a_signal(live, servers, programme_at):
     """Its worker ends with it, and a stream that goes on does not keep it."""
     server = servers(programme_at("sqlite"))
     job = server.ask("POST", "/v1/programme/what-if", json={"welfare": "gini:2", "seconds": 60.0}).json()["id"]

@@ -8,19 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme import (
-    COOKIE,
-    HEADERS,
-    BodyLimit,
-    JsonFormatter,
-    RateLimit,
-    RequestError,
-    Sessions,
-    Settings,
-    Tokens,
-    cookie_name,
-    make_token,
-)
+from evenhand.programme import RequestError, Settings, Tokens, make_token
+from evenhand.programme.api import auth, middleware, telemetry
+
+from ..conftest import mentions
 
 P = "/v1/programme"
 SEEN = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk"}
@@ -60,7 +51,7 @@ def test_names_made_to_point_here(client, host):
     assert client.get(P, headers={"Host": host}).status_code == 421
 
 
-def test_names_that_are_told(programme, serving):
+def test_names_that_are_reported(programme, serving):
     client = serving(programme, names=("planner.example",))
     assert client.get(P, headers={"Host": "Planner.example:8000"}).status_code == 200
 
@@ -110,7 +101,7 @@ def test_no_answer_is_for_other_origins(client):
 @pytest.mark.parametrize("address", ["/healthz", P, "/nothing", "/openapi.json", "/metrics"])
 def test_every_answer_has_the_headers(client, address):
     heads = client.get(address).headers
-    for name, value in HEADERS.items():
+    for name, value in middleware.HEADERS.items():
         assert heads[name] == value
     policy = heads["content-security-policy"]
     assert "unsafe" not in policy
@@ -123,7 +114,7 @@ def test_every_answer_has_the_headers(client, address):
 
 def test_other_machines_need_a_token():
     for host in ("0.0.0.0", "::", "10.0.0.1", "planner.example"):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions(host, "tokens")):
             Settings(host=host)
     for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
         Settings(host=host)
@@ -145,7 +136,7 @@ def test_roles(programme, serving, tokens):
     assert programme.events()[-1].who == "Ada (may-write)"
 
 
-def test_a_token_that_is_nobodys(programme, serving, tokens):
+def test_an_unknown_token(programme, serving, tokens):
     client = serving(programme, tokens=Tokens.read(tokens[0]))
     answers = [client.get(P, headers=bearer(f"evenhand_{guess}")).status_code for guess in range(25)]
     assert answers[0] == 401
@@ -208,13 +199,13 @@ def test_the_cookie_is_a_session(programme, serving, tokens):
         assert "max-age=0" in answer.headers["set-cookie"].lower()
         assert client.get(P, headers=cookie).status_code == 401
         assert client.get(P, headers=bearer(made[role])).status_code == 200
-    stolen = {"Cookie": f"{COOKIE}={made['write']}"}
+    stolen = {"Cookie": f"{auth.COOKIE}={made['write']}"}
     assert client.get(P, headers=stolen).status_code == 401
 
 
 def test_sessions_end(tokens):
     now, held = [0.0], Tokens.read(tokens[0])
-    sessions = Sessions(seconds=10.0, most=2, clock=lambda: now[0])
+    sessions = auth.Sessions(seconds=10.0, most=2, clock=lambda: now[0])
     first, second = (sessions.open(tokens[1][role]) for role in ("read", "write"))
     assert [sessions.holder(name, held).role for name in (first, second)] == ["read", "write"]
     assert sessions.holder("", held) is None
@@ -269,8 +260,8 @@ def test_cookies_of_other_applications_are_ignored(programme, serving, tokens, f
 
 
 def test_servers_on_one_host_have_cookies_of_their_own():
-    names = {cookie_name(host) for host in ("localhost", "localhost:8000", "localhost:8001", "[::1]:80", "[::1]")}
-    assert names == {COOKIE, f"{COOKIE}_8000", f"{COOKIE}_8001", f"{COOKIE}_80"}
+    names = {auth.cookie_name(host) for host in ("localhost", "localhost:8000", "localhost:8001", "[::1]:80", "[::1]")}
+    assert names == {auth.COOKIE, f"{auth.COOKIE}_8000", f"{auth.COOKIE}_8001", f"{auth.COOKIE}_80"}
 
 
 def test_token_files(tokens):
@@ -287,21 +278,21 @@ def test_token_files(tokens):
 
 def test_token_files_that_are_not_sound(tmp_path):
     file = tmp_path / "tokens"
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(file)):
         Tokens.read(file)
     file.write_text("# nobody\n\n")
     file.chmod(0o600)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions(file, "token")):
         Tokens.read(file)
     file.write_text("read a 12\nadmin b " + "0" * 64 + "\n")
     with pytest.raises(InvalidInputError) as error:
         Tokens.read(file)
     assert [fault.line for fault in error.value.faults] == [1, 2]
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("name", "two words", 64)):
         make_token(tmp_path / "new", "read", "two words")
     if os.name == "posix":
         file.chmod(0o666)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions(file, "chmod 600")):
             Tokens.read(file)
 
 
@@ -323,7 +314,7 @@ def test_bodies_are_bounded(programme, serving):
 
 def test_a_body_whose_head_lies():
     """More than the head says; as a server would hand it on that does not look."""
-    bodies, sent = BodyLimit(_never, Settings(largest_body=10)), []
+    bodies, sent = middleware.BodyLimit(_never, Settings(largest_body=10)), []
 
     async def receive():
         return {"type": "http.request", "body": b"x" * 8, "more_body": True}
@@ -336,7 +327,7 @@ def test_a_body_whose_head_lies():
 
 def too_large(parts, heads, settings=None):
     """How many of the parts of a body that is refused were read."""
-    bodies, left = BodyLimit(_never, settings or Settings(largest_body=10)), list(parts)
+    bodies, left = middleware.BodyLimit(_never, settings or Settings(largest_body=10)), list(parts)
 
     async def receive():
         part = left.pop(0)
@@ -360,7 +351,7 @@ def test_a_body_that_is_too_large_is_read_on_for_a_while():
 
 
 def test_a_body_that_does_not_come():
-    bodies = BodyLimit(_never, Settings(slowest_body=0.05))
+    bodies = middleware.BodyLimit(_never, Settings(slowest_body=0.05))
 
     async def receive():
         await asyncio.sleep(60)
@@ -384,7 +375,7 @@ async def _never(scope, receive, send):
     raise AssertionError("the application was asked")
 
 
-def test_who_asks_too_often_waits(programme, serving):
+def test_too_many_requests_have_to_wait(programme, serving):
     client = serving(programme, rate=0.5, burst=3)
     answers = [client.get("/healthz") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
@@ -393,7 +384,7 @@ def test_who_asks_too_often_waits(programme, serving):
 
 def test_a_bucket_fills():
     now = [0.0]
-    limit = RateLimit(rate=2.0, burst=2, most=2, clock=lambda: now[0])
+    limit = middleware.RateLimit(rate=2.0, burst=2, most=2, clock=lambda: now[0])
     assert [limit.wait("a") for _ in range(3)] == [0.0, 0.0, 0.5]
     now[0] = 0.5
     assert limit.wait("a") == 0.0
@@ -404,12 +395,12 @@ def test_a_bucket_fills():
 # Logs and counts
 
 
-def test_logs_name_nobody(client, caplog):
+def test_logs_contain_no_names(client, caplog):
     with caplog.at_level("INFO", logger="evenhand.programme.api"):
         client.get(f"{P}/arms", params={"step": 1})
         client.delete(f"{P}/arms", params={"arm": "Ada Lovelace", "why": "ill"})
         client.get("/Ada")
-    lines = [JsonFormatter().format(record) for record in caplog.records]
+    lines = [telemetry.JsonFormatter().format(record) for record in caplog.records]
     assert any(json.loads(line).get("route") == f"{P}/arms" for line in lines)
     assert not any("Ada" in line or "ill" in line.split() for line in lines)
 

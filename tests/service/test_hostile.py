@@ -195,7 +195,7 @@ def test_a_connection_is_used_again(served, programme):
 
 
 @pytest.mark.slow
-def test_idle_connections_lock_nobody_out(live, programme_at):
+def test_idle_connections_block_no_client(live, programme_at):
     """1005 of them locked everybody out, from whatever address."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:

@@ -94,7 +94,7 @@ class TestDeciding:
 
 
 @pytest.mark.slow
-def test_only_so_many_models_are_kept(programme, serving, model):
+def test_only_so_many_models_are_stored(programme, serving, model):
     client = serving(programme, kept_models=1)
     for seed in (0, 1, 0):
         assert client.post("/v1/decide", json=asking(model, seed=seed, method="counts")).status_code == 200
@@ -217,7 +217,7 @@ def test_a_worker_has_so_much_memory():
     """What does not fit raises an error that the job is answered with; the machine goes on."""
     code = """
 import psutil
-from evenhand.programme import limit_memory
+from evenhand.programme.api.jobs import limit_memory
 limit_memory(psutil.Process().memory_info().data + 2**29)
 bytearray(2**28)
 print('fits')
@@ -253,7 +253,7 @@ def test_a_drifted_roster_is_solved_in_the_background(programme, serving):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_solved_is_told(tmp_path, pumps, serving):
+def test_what_cannot_be_solved_is_reported(tmp_path, pumps, serving):
     from dataclasses import replace
 
     floors = replace(pumps, floors=[1.0, 1.0, 1.0])

@@ -82,7 +82,7 @@ def test_a_plan_is_what_act_says(client, programme, tmp_path):
     assert plan["used"] == acted.used
 
 
-def test_every_fault_is_told(client, programme):
+def test_every_fault_is_reported(client, programme):
     before = programme.status().events
     wrong = {"observations": [{"arm": "b9", "state": "fine"}, {"arm": "b2", "state": "broke"}], "source": "walk"}
     problem, faults = refused(client.post(f"{P}/observations", json=wrong), 422)
@@ -163,7 +163,7 @@ def test_a_key_is_answered_once(client, programme, write):
 
 
 @pytest.mark.parametrize("address", [P, f"{P}/arms", f"{P}/plan"])
-def test_who_has_the_newest_is_told_so(client, address):
+def test_the_newest_version_is_not_sent_again(client, address):
     client.post(f"{P}/plan")
     first = client.get(address)
     tag = first.headers["etag"]
@@ -174,7 +174,7 @@ def test_who_has_the_newest_is_told_so(client, address):
     assert client.get(address, headers={"If-None-Match": tag}).status_code == 200
 
 
-def test_what_the_store_says_is_told(client, programme, monkeypatch):
+def test_what_the_store_says_is_reported(client, programme, monkeypatch):
     from evenhand.errors import UnavailableError
 
     def gone():
@@ -188,7 +188,7 @@ def test_what_the_store_says_is_told(client, programme, monkeypatch):
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_what_nobody_foresaw_is_not_shown(client, programme, monkeypatch, caplog):
+def test_unexpected_errors_are_not_shown(client, programme, monkeypatch, caplog):
     def broken():
         raise RuntimeError("secret of Ada")
 

@@ -127,10 +127,10 @@ class TestFromPython:
             there.execute("UPDATE events SET who = 'Eve' WHERE id = 1")
             there.commit()
         before = where.read_bytes()
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("copy.db")):
             store.restore(where, copy)
         copy.write_bytes(b"no database" * 1000)
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("copy.db")):
             store.restore(where, copy)
         assert where.read_bytes() == before
 
@@ -138,7 +138,7 @@ class TestFromPython:
         roster = [{"arm": "b1", "type": "big"}]
         with Programme.create(tmp_path / "other.db", pumps, roster, name="other"):
             pass
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("pumps.db")):
             store.restore(where, tmp_path / "other.db")
 
     @pytest.mark.parametrize("other", [b"A thesis.", None])
@@ -152,7 +152,7 @@ class TestFromPython:
         else:
             where.write_bytes(other)
         before = where.read_bytes()
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("pumps.db")):
             store.restore(where, tmp_path / "copy.db")
         assert where.read_bytes() == before
 
@@ -185,7 +185,7 @@ class TestFromPython:
             store.backup(where, tmp_path / "copies" / "copy.db")
         assert [file.name for file in (tmp_path / "copies").iterdir()] == ["copy.db"]
         for wrong in (where, tmp_path / "nowhere" / "copy.db"):
-            with pytest.raises(InvalidInputError):
+            with pytest.raises(InvalidInputError, check=mentions(wrong)):
                 store.backup(where, wrong)
 
     def test_a_server_of_databases_has_tools_of_its_own(self, tmp_path):

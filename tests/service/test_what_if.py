@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from evenhand.programme import compared
+from evenhand.programme.web import counterfactual_page
 
 P = "/v1/programme"
 HASTE = 1e-3
@@ -89,4 +89,4 @@ def test_the_page_says_when_nothing_can_be_measured(client):
     told = " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
     before, after = re.search(r"welfare ([\d.]+) ([\d.]+) no measurable difference", told).groups()
     assert before == after
-    assert compared("welfare", 1.0, 1.2, measurable=True)[-1] == "+0.200"
+    assert counterfactual_page.compared("welfare", 1.0, 1.2, measurable=True)[-1] == "+0.200"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 
 import parallel_tasks
 import pytest
@@ -13,7 +14,9 @@ from evenhand.errors import InvalidInputError, NotApplicableError, NotConvergedE
 from evenhand.model import CoupledMDP, as_welfare
 from evenhand.parallel import Pool
 from evenhand.problems import random_coupled
-from evenhand.solvers import InMemory, solve_blocks, solve_fluid
+from evenhand.solvers import solve_blocks, solve_fluid
+
+from ..conftest import mentions
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -25,7 +28,9 @@ def problem_of(num_arms=40, num_resources=1, seed=0):
 
 
 def solved(problem, welfare, rows=8, **settings):
-    return solve_blocks(InMemory(problem), welfare, block_rows=rows, **settings)
+    with tempfile.TemporaryDirectory() as folder:
+        eh.save(problem, f"{folder}/arms.parquet")
+        return solve_blocks(eh.open_arms(f"{folder}/arms.parquet"), welfare, block_rows=rows, **settings)
 
 
 def bits(solution):
@@ -106,13 +111,6 @@ def test_arms_of_many_sizes():
     assert solved(problem, "gini:2", 4).welfare == pytest.approx(solve_fluid(problem, "gini:2").welfare, rel=1e-9)
 
 
-def test_from_a_table(tmp_path):
-    problem = problem_of(40)
-    eh.save(problem, tmp_path / "arms.parquet")
-    found = solve_blocks(eh.open_arms(tmp_path / "arms.parquet"), "gini:2", block_rows=8)
-    assert bits(found) == bits(solved(problem, "gini:2"))
-
-
 @pytest.fixture(scope="module")
 def two_processes():
     with Pool("processes:2") as pool:
@@ -151,9 +149,9 @@ def test_a_killed_worker_changes_nothing(workers, request):
 
 
 def test_invalid_arguments():
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("tolerance", 2.0)):
         solved(problem_of(4), "gini:2", tolerance=2.0)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("backend", "moon")):
         solved(problem_of(4), "gini:2", backend="moon")
 
 

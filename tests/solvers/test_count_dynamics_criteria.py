@@ -13,17 +13,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from evenhand.errors import InvalidInputError, NotApplicableError, NotConvergedError, TooLargeError
+from evenhand.errors import NotApplicableError, NotConvergedError, TooLargeError
 from evenhand.model import Arm, Average, CoupledMDP, Discounted, Finite, TimeVaryingPolicy, begin
-from evenhand.planning import plan_lattice
 from evenhand.problems import machine_replacement, random_coupled
-from evenhand.solvers import CountChoices, CountOptimum, Counts, count_policy, solve_counts
+from evenhand.solvers import CountChoices, CountOptimum, Counts, count_policy, plan_counts, solve_counts
 
 from ..conftest import crossed, mentions
+from ..oracles.count_allocations import allocations_of
 
 
 def solve(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0) -> CountOptimum:
-    return solve_counts(plan_lattice(problem, small), problem.types.initial[0], tolerance)
+    return solve_counts(plan_counts(problem, small), problem.types.initial[0], tolerance)
 
 
 class Table:
@@ -111,7 +111,7 @@ def check_average(problem: CoupledMDP, tolerance: float = 1e-8, small: float = 0
     assert optimum.lower_bound - slack <= table.best_mean() <= optimum.upper_bound + slack
     width = tolerance * max(abs(optimum.upper_bound), 1e-6 * np.abs(problem.types.rewards).max())
     assert optimum.upper_bound - optimum.lower_bound <= width + 1e-12
-    allocations = optimum.allocation(np.arange(table.num_states))
+    allocations = allocations_of(problem, optimum)
     assert feasible(problem, table.counts.states[:, 0], allocations)
     played = long_run_mean(*table.chain(allocations), table.initial)
     assert optimum.lower_bound - 1e-9 <= played <= optimum.upper_bound + 1e-9
@@ -129,7 +129,7 @@ def check_finite(problem: CoupledMDP, num_steps: int) -> CountOptimum:
     assert optimum.upper_bound - optimum.lower_bound <= 1e-10 * max(1.0, abs(exact))
     value = np.zeros(table.num_states)
     for step in reversed(range(num_steps)):
-        allocations = optimum.allocation(np.arange(table.num_states), step)
+        allocations = allocations_of(problem, optimum, step)
         assert feasible(problem, table.counts.states[:, 0], allocations)
         chain, rewards = table.chain(allocations)
         value = rewards + problem.discount * chain @ value
@@ -256,14 +256,14 @@ def test_average_is_the_limit_of_discounting(name):
 
 def test_average_does_not_depend_on_the_start():
     problem = machine_replacement(num_arms=8, budget=1).with_criterion("average")
-    plan = plan_lattice(problem)
+    plan = plan_counts(problem)
     found = [solve_counts(plan, law) for law in np.eye(3)]
     assert found[0].lower_bound == found[1].lower_bound == found[2].lower_bound
 
 
 def test_average_refuses_states_that_are_apart():
     with pytest.raises(NotApplicableError):
-        plan_lattice(apart().with_criterion("average"))
+        plan_counts(apart().with_criterion("average"))
     assert np.ptp(Table(apart()).best_means()) > 1
     solve(apart())  # discounted, there is nothing to refuse
 
@@ -404,19 +404,17 @@ def test_a_long_horizon_tends_to_the_endless_ones():
     assert apart_by[0] > 5 * apart_by[1] > 25 * apart_by[2]
 
 
-def test_finite_tells_its_steps():
+def test_finite_shows_its_steps():
     seen: list[tuple[int, float]] = []
-    plan = plan_lattice(machine_replacement(num_arms=10, budget=1).with_criterion("finite:4"))
+    plan = plan_counts(machine_replacement(num_arms=10, budget=1).with_criterion("finite:4"))
     optimum = solve_counts(plan, np.ones(3) / 3, progress=lambda number, gap: seen.append((number, gap)))
     assert seen == [(1, 0.75), (2, 0.5), (3, 0.25), (4, 0.0)]
     assert optimum.rounds == 4
     assert optimum.choices.shape == (4, comb(12, 2), len(optimum.cells))
-    with pytest.raises(InvalidInputError, check=mentions("finite")):
-        optimum.allocation(0)
 
 
 def test_a_finite_horizon_is_refused_before_its_choices_would_not_fit():
-    plan = plan_lattice(machine_replacement(num_arms=1000, budget=100).with_criterion("finite:1000000"))
+    plan = plan_counts(machine_replacement(num_arms=1000, budget=100).with_criterion("finite:1000000"))
     assert plan.size_in_bytes > 1e12
     with pytest.raises(TooLargeError, check=mentions(1000000)):
         solve_counts(plan, np.ones(3) / 3)
@@ -436,7 +434,7 @@ def test_a_policy_of_steps_shares_the_choices_and_plays_them():
     actor = begin(policy, len(counts), rng)
     for step in range(5):
         played = actor.allocate(counts, rng)[:, 0]
-        assert np.array_equal(played, optimum.allocation(np.arange(len(counts)), step))
+        assert np.array_equal(played, allocations_of(problem, optimum, step))
 
 
 def test_a_policy_without_steps_is_one_table():

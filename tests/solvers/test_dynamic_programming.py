@@ -150,7 +150,7 @@ def test_rewards_that_are_next_to_nothing(criterion):
     assert 0 <= best.upper_bound - best.lower_bound <= 1e-300
 
 
-def test_what_rounding_leaves_open_is_told():
+def test_what_rounding_leaves_open_is_reported():
     """A best mean of 0 has no relative gap, so whoever asks for one must know how close bounds can come."""
     moves = [[2 / 7, 4 / 7, 1 / 7], [1 / 7, 1 / 7, 5 / 7], [0.0, 0.0, 1.0]]
     mdp = TabularMDP(

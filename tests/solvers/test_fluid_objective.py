@@ -252,7 +252,7 @@ def test_a_welfare_of_ones_own(criterion, over, floor, num_resources, welfare):
 
 @pytest.mark.parametrize("welfare", ["gini:1.3", "utilitarian", "leximin", "nash"])
 def test_programs_and_prices_agree(welfare):
-    """Two roads through the library itself, at sizes at which cvxpy is slow."""
+    """Two algorithms through the library itself, at sizes at which cvxpy is slow."""
     problem = eh.problems.heterogeneous_machine_replacement(num_arms=12)
     floors = np.where(np.arange(12) % 2, 0.02, 0.0)
     names = [f"group {i % 5}" for i in range(12)]

@@ -1,12 +1,12 @@
-"""Two roads to one frontier: the sweep over charges of the Whittle solver, and the sweep over weights of the fluid."""
+"""Frontiers by the sweep over charges of the Whittle solver and by the sweep over weights of the fluid relaxation."""
 
 import numpy as np
 import pytest
 
 from evenhand.problems import random_coupled
-from evenhand.solvers import read_model
 
 from ..oracles.activity_frontiers import value_frontiers
+from ..oracles.fluid_lp import discounted_model
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -23,7 +23,7 @@ def test_the_value_of_a_use_is_the_same(seed):
         num_actions=types.num_actions,
     )
     by_charge = value_frontiers(types.transitions, types.rewards, discount, types.initial)
-    model = read_model(arms, problem.type_counts, np.array([1e9]), discount)
+    model = discounted_model(arms, problem.type_counts, np.array([1e9]), discount)
     by_weight = model.trace(np.ones(1))
     for arm in range(6):
         mine = slice(by_weight.starts[arm], by_weight.starts[arm + 1])

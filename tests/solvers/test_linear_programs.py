@@ -29,8 +29,8 @@ from evenhand.solvers import (
     policy_of,
     solve_program,
     solve_weighted,
-    values,
 )
+from evenhand.solvers.highs import LinearOptimum
 from evenhand.typing import Floats
 from paper.program_sizes import paper_count_lp_size, paper_gini_lp_size
 
@@ -164,7 +164,6 @@ def test_count_lp_weighs_types() -> None:
     assert solution.objective == pytest.approx(solve_weighted(mdp, weights).lower_bound, abs=1e-7)
     assert solution.rank_duals is None
     assert solution.arm_duals is None
-    np.testing.assert_array_equal(solution.supporting_weights, weights)
 
 
 def test_negative_and_large_rewards_only_change_the_unit() -> None:
@@ -220,9 +219,11 @@ def test_upper_bound_holds_whatever_the_solver_says(seed: int, noise: float) -> 
     assignment = doubly_stochastic(rng.normal(size=(3, 3)))
     guess = noise * rng.normal(size=mdp.num_states)
     flow = linear_programs._flow(mdp)
-    lie = linear_programs._certify(mdp, flow, rng.random(mdp.num_pairs), weights @ assignment, 0.0, guess)
-    assert lie.upper_bound >= best - 1e-9
-    assert np.sort(lie.values) @ weights <= best + 1e-6
+    claimed = LinearOptimum(rng.random(mdp.num_pairs), guess, 0.0)
+    stub = program([0.0], [[0.0]], [0.0], [0.0])
+    found = linear_programs._certify(mdp, flow, stub, claimed, 1.0, weights @ assignment, 0.0, (0.0, 0.0, 0.0))
+    assert found.upper_bound >= best - 1e-9
+    assert np.sort(found.values) @ weights <= best + 1e-6
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 6), scale=st.sampled_from([0.0, 1e-9, 1.0, 100.0]))
@@ -268,7 +269,7 @@ def test_occupancy_to_policy_and_back(algorithm: Algorithm) -> None:
     policy = policy_of(mdp, solution.occupancy)
     np.testing.assert_allclose(policy, solution.policy, atol=1e-9)
     np.testing.assert_allclose(occupancy_measure(mdp, policy), solution.occupancy, atol=1e-9)
-    np.testing.assert_allclose(values(mdp, solution.occupancy), solution.values, atol=1e-12)
+    np.testing.assert_allclose(solution.occupancy @ mdp.rewards, solution.values, atol=1e-12)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -299,25 +300,6 @@ def test_policy_of_takes_the_fallback_only_where_nothing_is_visited() -> None:
 # ------------------------------------------------------------------------------------------------------- errors
 
 
-@pytest.mark.parametrize(
-    ("weights", "words"),
-    [
-        ([0.2, 0.3, 0.5], "none larger"),
-        ([0.5, 0.5], "objective=3"),
-        ([1.0, np.nan, 0.0], "finite"),
-        ([[0.5, 0.3, 0.2]], "objective=3"),
-    ],
-)
-def test_bad_weights(weights: list[float], words: str) -> None:
-    with pytest.raises(InvalidInputError, match=words):
-        gini_lp(heterogeneous(0), weights)
-
-
-def test_several_objectives_need_weights() -> None:
-    with pytest.raises(InvalidInputError, check=mentions("3 objectives")):
-        count_lp(heterogeneous(0))
-
-
 def test_a_program_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp = heterogeneous(0)
     needed = linear_programs.BYTES_PER_ENTRY * (mdp.transitions.nnz + mdp.num_pairs)
@@ -331,7 +313,7 @@ def test_a_program_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch)
         gini_lp(mdp, geometric(3))
 
 
-def test_time_is_told_and_limited() -> None:
+def test_time_is_reported_and_limited() -> None:
     mdp = Joint(machine_replacement(num_arms=5)).mdp
     with pytest.raises(NotConvergedError):
         gini_lp(mdp, geometric(5), time_limit=1e-6)
@@ -340,14 +322,6 @@ def test_time_is_told_and_limited() -> None:
     seconds = count_lp(heterogeneous(0), np.ones(3), time_limit=60).seconds
     assert set(seconds) == {"build", "solve", "extract"}
     assert min(seconds.values()) > 0
-
-
-def test_number_of_threads_may_change_from_call_to_call() -> None:
-    mdp = heterogeneous(0)
-    found = [gini_lp(mdp, geometric(3), threads=number).objective for number in (1, 2, None, 1)]
-    assert np.ptp(found) < 1e-7
-    with pytest.raises(InvalidInputError, check=mentions("threads")):
-        gini_lp(mdp, geometric(3), threads=0)
 
 
 # ----------------------------------------------------------------------------------------------------- the door
@@ -377,7 +351,6 @@ def test_door_gives_optimum_and_prices(algorithm: Algorithm, by_rows: bool) -> N
     assert optimum.objective == pytest.approx(11, abs=1e-6)
     np.testing.assert_allclose(optimum.primal, [3, 1, 3], atol=1e-6)
     np.testing.assert_allclose(optimum.duals, [3.5, -0.5, 0], atol=1e-6)
-    assert optimum.seconds > 0
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -386,7 +359,7 @@ def test_door_says_in_words_why_there_is_no_optimum(algorithm: Algorithm) -> Non
     with pytest.raises(InvalidInputError, check=mentions("contradict")):
         solve_program(infeasible, algorithm=algorithm)
     unbounded = program([1, 1], [[1, -1]], [-INF], [1])
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("linear program")):
         solve_program(unbounded, algorithm=algorithm)
 
 
@@ -396,8 +369,6 @@ def test_door_says_in_words_why_there_is_no_optimum(algorithm: Algorithm) -> Non
         (program([np.nan], [[1]], [0], [1]), "not finite"),
         (program([1], [[np.inf]], [0], [1]), "not finite"),
         (program([1], [[1]], [np.nan], [1]), "not finite"),
-        (program([1], [[1]], [0, 0], [1]), "row_lower"),
-        (replace(program([1], [[1]], [0], [1]), lower=np.zeros(3)), "column=1"),
         (program([], [[]], [0], [1]), "no variables"),
     ],
 )
@@ -418,12 +389,6 @@ def test_door_keeps_rare_transitions() -> None:
     """HiGHS would drop a coefficient below 1e-9, and with it the only bound."""
     rare = program([1e-10], [[1e-10]], [-INF], [1e-10])
     assert solve_program(rare).primal[0] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("silent", [True, False])
-def test_door_is_silent_unless_asked(silent: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    solve_program(program([1], [[1]], [0], [1]), silent=silent)
-    assert ("HiGHS" in capfd.readouterr().out) != silent
 
 
 INTERRUPTED = """

@@ -387,7 +387,7 @@ class TestBestMixture:
             optimum("types of three and one", "utilitarian"), abs=1e-6
         )
 
-    def test_progress_is_told_and_the_gap_ends_small(self) -> None:
+    def test_progress_is_reported_and_the_gap_ends_small(self) -> None:
         told: list[tuple[int, float]] = []
         joint = Joint(space_of("four arms").problem)
         best_mixture(

@@ -1,4 +1,4 @@
-"""Occupancy measures against their power series, on both roads of the linear solve."""
+"""Occupancy measures against their power series, by both algorithms of the linear solve."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from evenhand.errors import InvalidInputError
 from evenhand.model import Discounted, TabularMDP
 from evenhand.problems import machine_replacement
 from evenhand.solvers import Counts, Joint, occupancy_measure, policy_of, values
-from evenhand.solvers import occupancy as module
 
 from ..conftest import mentions
 
@@ -44,40 +43,39 @@ def by_series(mdp, probabilities, steps=2000):
     return total
 
 
-@pytest.fixture(params=["dense", "iterative"])
-def road(request, monkeypatch):
-    monkeypatch.setattr(module, "DENSE_UP_TO", 10**6 if request.param == "dense" else 0)
+@pytest.fixture(params=[10**6, 0], ids=["dense", "iterative"])
+def dense_up_to(request):
+    return request.param
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("discount", [0.0, 0.5, 0.95])
-def test_is_the_discounted_number_of_visits(road, seed, discount):
+def test_is_the_discounted_number_of_visits(dense_up_to, seed, discount):
     mdp = random_mdp(seed, discount=discount)
     probabilities = random_policy(mdp, seed)
-    measure = occupancy_measure(mdp, probabilities)
+    measure = occupancy_measure(mdp, probabilities, dense_up_to)
     np.testing.assert_allclose(measure, by_series(mdp, probabilities, 600), rtol=1e-9, atol=1e-12)
     assert measure.sum() == pytest.approx(1 / (1 - discount))
     np.testing.assert_allclose(values(mdp, measure), measure @ mdp.rewards)
 
 
 @pytest.mark.parametrize("reduction", [Counts, Joint])
-def test_on_reductions(road, reduction):
+def test_on_reductions(dense_up_to, reduction):
     mdp = reduction(machine_replacement(num_arms=3, budget=2)).mdp
     probabilities = random_policy(mdp, 0)
     np.testing.assert_allclose(
-        occupancy_measure(mdp, probabilities), by_series(mdp, probabilities), rtol=1e-8, atol=1e-12
+        occupancy_measure(mdp, probabilities, dense_up_to), by_series(mdp, probabilities), rtol=1e-8, atol=1e-12
     )
 
 
-def test_patience_is_no_obstacle(monkeypatch):
+def test_discounts_near_one():
     mdp = random_mdp(3, num_states=30, discount=0.9999)
     probabilities = random_policy(mdp, 3)
     dense = occupancy_measure(mdp, probabilities)
-    monkeypatch.setattr(module, "DENSE_UP_TO", 0)
-    np.testing.assert_allclose(occupancy_measure(mdp, probabilities), dense, rtol=1e-7)
+    np.testing.assert_allclose(occupancy_measure(mdp, probabilities, dense_up_to=0), dense, rtol=1e-7)
 
 
-def test_states_that_are_never_reached(road):
+def test_states_that_are_never_reached(dense_up_to):
     mdp = random_mdp(1, num_states=2)
     absorbing = TabularMDP(
         mdp.offsets,
@@ -87,7 +85,7 @@ def test_states_that_are_never_reached(road):
         np.array([1.0, 0]),
         Discounted(0.9),
     )
-    measure = occupancy_measure(absorbing, random_policy(absorbing, 0))
+    measure = occupancy_measure(absorbing, random_policy(absorbing, 0), dense_up_to)
     assert not measure[mdp.offsets[1] :].any() and measure.sum() == pytest.approx(10)
 
 
@@ -120,10 +118,10 @@ class TestChecks:
             occupancy_measure(self.mdp, np.ones(self.mdp.num_pairs + 1))
 
     @pytest.mark.parametrize("change", [lambda p: 0.5 * p, lambda p: p + 1e-6, lambda p: np.where(p == p[0], -p, p)])
-    def test_what_is_no_policy_is_refused(self, change):
+    def test_an_invalid_policy_is_refused(self, change):
         with pytest.raises(InvalidInputError, check=mentions(1)):
             occupancy_measure(self.mdp, change(random_policy(self.mdp, 0)))
 
     def test_nan_is_refused(self):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("probabilities")):
             occupancy_measure(self.mdp, np.full(self.mdp.num_pairs, np.nan))

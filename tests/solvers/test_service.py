@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.model import Arm, CoupledMDP
-from evenhand.solvers import best_values, reached, service, worth_of_service
+from evenhand.solvers import best_values, reached, worth_of_service
 
 
 def value_of(arm, policy, criterion, discount):
@@ -100,13 +100,12 @@ def test_budgets_have_room_for_rounding():
     assert CoupledMDP([arm], [0.3], 0.9).affordable.all()
 
 
-def test_what_would_take_too_long_is_not_known(monkeypatch):
-    monkeypatch.setattr(service, "MOST_STEPS", 3)
-    monkeypatch.setattr(service, "MOST_PROGRAMS", 0)
+def test_values_beyond_the_limits_are_nan():
+    limits = {"most_steps": 3, "most_programs": 0}
     stay = Arm([[[1, 0]], [[0, 1]]], [[1], [0]], [[0]])
-    assert np.isnan(best_values(*_asked(stay, "finite:4"))).all()
-    assert not np.isnan(best_values(*_asked(stay, "finite:3"))).any()
-    assert np.isnan(best_values(*_asked(stay, "average"))).all()
+    assert np.isnan(best_values(*_asked(stay, "finite:4"), **limits)).all()
+    assert not np.isnan(best_values(*_asked(stay, "finite:3"), **limits)).any()
+    assert np.isnan(best_values(*_asked(stay, "average"), **limits)).all()
 
 
 def _asked(arm, criterion):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import NotApplicableError, TooLargeError
-from evenhand.kernels import Best, lattice_size, law_of_movers, support_of_movers, type_sweeps
+from evenhand.kernels import Best, lattice_size, movers_distribution, support_of_movers, type_sweeps
 from evenhand.model import Arm, CoupledMDP, Finite
 from evenhand.problems import crew_maintenance
 from evenhand.solvers import (
@@ -134,7 +134,7 @@ def test_compiled_and_numpy_choose_the_same(seed):
     assert np.array_equal(picks, same)  # a tie is one to both: the first is kept
 
 
-def test_of_equal_decisions_the_first_is_kept():
+def test_of_equal_decisions_the_first_is_chosen():
     """Nothing is gained and nothing is worth anything: everybody stays idle, in the cheapest way."""
     problem = crew_maintenance(num_arms=4, num_types=2)
     for kernel in ("numpy", "compiled"):
@@ -216,7 +216,7 @@ class TestMoves:
 
     def test_laws_are_those_of_movers(self):
         moves = plan_types(crew_maintenance(num_arms=7)).types[0]
-        rows, whole = moves.laws(), law_of_movers(moves.movers, moves.rows)
+        rows, whole = moves.laws(), movers_distribution(moves.movers, moves.rows)
         for o, (begin, end) in enumerate(pairwise(rows.starts)):
             assert np.array_equal(np.flatnonzero(whole[o]), np.sort(rows.columns[begin:end]))
             assert rows.weights[begin:end].sum() == pytest.approx(1, abs=1e-14)
@@ -339,7 +339,7 @@ class TestPlans:
         with pytest.raises(TooLargeError):
             plan.check()
 
-    def test_memory_is_told_about_right(self):
+    def test_memory_is_reported_about_right(self):
         """The boxes of values and the laws, counted by hand for one problem."""
         plan = plan_types(crew_maintenance(num_arms=10))
         made = Operators(plan)

@@ -82,8 +82,7 @@ def test_verdicts_against_a_grid_of_charges(seed, num_states, kind, discount):
     result = whittle_indices(transitions, rewards, Finite(6, discount))
     grid = np.array([advantages(transitions[0], rewards[0], discount, 6, c) for c in np.linspace(-6, 6, 481)])
     regains = (np.maximum.accumulate(grid <= 1e-10, axis=0) & (grid > 1e-9)).any()
-    if regains:
-        assert not result.indexable[0]
+    assert not (regains and result.indexable[0])
     if not result.indexable[0]:
         step, state = result.regained_step[0], result.regained[0]
         low, high = (advantages(transitions[0], rewards[0], discount, 6, c)[step, state] for c in result.witnesses[0])

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from evenhand.errors import InvalidInputError
 from evenhand.model import Gini, Utilitarian
 
+from ..conftest import mentions
 from .product_space import gini_weights
 
 VECTORS = st.integers(1, 8).flatmap(
@@ -35,5 +36,5 @@ def test_it_fails_for_weights_that_rise() -> None:
     """Weights that favour the best arm beat the mean; they are no Gini weights, and the library refuses them."""
     values, rising = np.array([1.0, 2.0, 6.0]), np.array([0.1, 0.3, 0.6])
     assert np.sort(values) @ rising > values.mean() + 1.0
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("weights[1]", 0.3, "weights[2]", 0.6)):
         Gini(rising)

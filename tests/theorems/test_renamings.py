@@ -72,7 +72,7 @@ def test_values_are_averaged_within_types(problem: CoupledMDP) -> None:
         np.testing.assert_allclose(space.values(space.induced(averaged)), np.array(means)[problem.type_of_arm])
 
 
-def test_where_nobody_goes_it_is_still_a_policy() -> None:
+def test_unvisited_states_have_a_policy() -> None:
     """Arms that never leave their first state: all other counts have no visits, and yet a law that sums to 1."""
     stay = np.eye(3)[:, None, :].repeat(2, axis=1)
     arm = Arm(stay, np.arange(6.0).reshape(3, 2), [[0.0], [1.0]], [1.0, 0.0, 0.0])

@@ -9,6 +9,8 @@ from evenhand.errors import InvalidInputError, ModelError, OutOfDomainError
 from evenhand.fitting import Dirichlet, Drawn, Named, posterior_path, save_posterior
 from evenhand.uncertainty import compare_scenarios, denoised, draw_scenarios
 
+from ..conftest import mentions
+
 GAMMA, SEEN = 0.9, (6.0, 14.0)  # breaks, and does not
 
 
@@ -98,16 +100,16 @@ def test_the_probability_to_be_better_counts_scenarios_and_halves_ties():
     assert found.probability_better("c", "a") == pytest.approx(wins)
     as_dict = found.to_dict()
     assert as_dict["rows"][0]["better_than"].keys() == {row.policy for row in found.rows[1:]}
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("'e'", "a, b, c, d")):
         found["e"]
 
 
 def test_a_model_without_a_posterior_is_refused(tmp_path):
     problem, known = machine()
     for posterior in (None, tmp_path / "model.toml", 3):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("posterior")):
             draw_scenarios(problem, posterior, 100)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("draws", 20, 3)):
         draw_scenarios(problem, known, 3)
     save_posterior(known, posterior_path(tmp_path / "model.toml"))
     by_file = draw_scenarios(problem, tmp_path / "model.toml", 20)
@@ -115,7 +117,7 @@ def test_a_model_without_a_posterior_is_refused(tmp_path):
     moves = [[[0.5, 0.5]] * 2, [[0, 1]] * 2]
     names = ("press", ("sound", "broken"), ("wait", "look"))
     edited = eh.Arm(moves, problem.arms[0].rewards, [[0], [1]], [1, 0], *names)
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("press", "sound", 0.5, 0.7)):
         draw_scenarios(eh.CoupledMDP([edited], [0], GAMMA), known, 20)
 
 

@@ -24,6 +24,8 @@ from evenhand.uncertainty import (
 )
 from evenhand.uncertainty.value_of_information import value_of_information
 
+from ..conftest import mentions
+
 GAMMA = 0.8
 STATES, ACTIONS = ("good", "bad"), ("wait", "mend")
 
@@ -218,12 +220,12 @@ def test_invalid_requests_are_refused():
     problem, known = fitted()
     scenarios, plan = draw_scenarios(problem, known, 20), eh.solve(problem)
     for share in (0, 1.5):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("robust", share)):
             plan_scenarios(scenarios, plan, share)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("draws", "posterior")):
         draw_scenarios(problem, None, 50)
     floored = eh.CoupledMDP(problem.arms, [1], GAMMA, [1, 2], floors=[0.1, 0])
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("robust", "floors")):
         plan_scenarios(scenarios.with_problem(floored), plan, 0.1)
 
 

@@ -13,6 +13,8 @@ from evenhand.problems import random_coupled
 from evenhand.solvers import Joint, JointTable
 from evenhand.uncertainty import EvaluationBudget, Scenarios, compare_scenarios
 
+from ..conftest import mentions
+
 SIMULATED = EvaluationBudget(max_exact_states=0, arm_steps=4e5)
 
 
@@ -132,7 +134,7 @@ def test_types_are_split_by_group():
 
 def test_other_shapes_are_refused():
     problem = random_coupled(num_arms=2, seed=1)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("transitions")):
         Scenarios(problem, np.zeros((0, *problem.tables.transitions.shape)), np.zeros(1, dtype=np.int64))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("transitions", "state=3", "(2, 1, 2, 2, 2)")):
         Scenarios(problem, np.zeros((2, 1, 2, 2, 2)), np.zeros(1, dtype=np.int64))

@@ -9,6 +9,7 @@ from evenhand.policies import random_feasible, worst_first
 from evenhand.problems import random_coupled
 from evenhand.uncertainty import simulate_scenarios
 
+from ..conftest import mentions
 from ..oracles.stepping import StepByStep
 
 
@@ -50,9 +51,9 @@ def test_rewards_may_differ_between_scenarios(problem):
 
 
 def test_shapes_are_checked(problem):
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("transitions", "(2, 1, 3, 2, 3)")):
         simulate_scenarios(problem, worst_first(problem), drawn(problem, 2)[:, :1])
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, check=mentions("transitions", 0.9)):
         problem.with_transitions(drawn(problem, 1)[0] * 0.9)
 
 

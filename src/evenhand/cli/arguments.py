@@ -4,7 +4,8 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -88,10 +89,11 @@ class ModelSource:
             files = f"There is a file {there[0]}." if there else f"Or give a file ({', '.join(SUFFIXES)})."
             raise InvalidInputError(f"{UnknownNameError('problem', model, names)} {files}")
         if self.format is None and exists and Path(model).suffix.lower() in TABLES:
-            raise InvalidInputError(
-                f"{model}: a table, not a model ({', '.join(SUFFIXES)}). To fit a model to records of arms over time: "
-                f"evenhand fit {model} --arm COLUMN --time COLUMN --state COLUMN --action COLUMN --out MODEL.toml"
+            fault = (
+                f"{model}: a table, not a model ({', '.join(SUFFIXES)}). To fit a model to records of arms over time:"
             )
+            columns = "--arm COLUMN --time COLUMN --state COLUMN --action COLUMN"
+            raise InvalidInputError(f"{fault} evenhand fit {model} {columns} --out MODEL.toml")
         if self.parameters:
             raise InvalidInputError("-p sets parameters of built-in problems; edit the model file instead")
         source = standard_input("MODEL", self.format, FORMATS) if model == DASH else model
@@ -138,9 +140,7 @@ class ModelSource:
             return
         if options is None:
             raise OptionError("--budget", "expected one; `evenhand solve` and `evenhand compare` take several")
-        for option, value in options.items():
-            if value is not None:
-                raise OptionError(option, f"goes with one --budget, got {len(self.budgets)}")
+        refuse_options(f"goes with one --budget, got {len(self.budgets)}", options)
 
     def opened(self, table: str | None = None) -> "StoredArms | None":
         """Return the opened model if MODEL is in Parquet and is treated block by block; None to read it into memory.
@@ -191,18 +191,9 @@ class ModelSource:
             budgets: whether to add the budgets.
         """
         found = [self.model, *(word for parameter in self.parameters for word in ("-p", parameter))]
-        options = {
-            "--welfare": welfare,
-            "--format": self.format,
-            "--criterion": self.criterion,
-            "--over": self.over,
-        }
+        options = {"--welfare": welfare, "--format": self.format, "--criterion": self.criterion, "--over": self.over}
         found += [word for option, value in options.items() if value is not None for word in (option, value)]
         return found + [word for text in self.budgets if budgets for word in ("--budget", text)]
-
-    def with_budgets(self, budgets: Sequence[str]) -> "ModelSource":
-        """Return the same model with other budgets."""
-        return replace(self, budgets=tuple(budgets))
 
 
 def called(name: str) -> str:
@@ -228,11 +219,8 @@ def standard_input(argument: str, format: str | None, formats: Sequence[str]) ->
     if sys.stdin is None or sys.stdin.closed:
         raise OptionError(argument, "- is standard input, and there is none")
     if sys.stdin.isatty():
-        raise OptionError(
-            argument,
-            "- is standard input, and nothing is piped into it; "
-            f"give the name of a file, or pipe one: evenhand ... - --format {format} < FILE",
-        )
+        hint = f"give the name of a file, or pipe one: evenhand ... - --format {format} < FILE"
+        raise OptionError(argument, f"- is standard input, and nothing is piped into it; {hint}")
     context = click.get_current_context(silent=True)
     if context is not None and (taken := context.meta.setdefault(_STANDARD_INPUT, argument)) != argument:
         raise OptionError(argument, f"- is standard input, which {taken} takes already; only one of them can")
@@ -266,8 +254,8 @@ def start_at(problem: "CoupledMDP", initial: str | None) -> "CoupledMDP":
 
 def _arms_by_name(problem: "CoupledMDP") -> Counter[str]:
     numbers: Counter[str] = Counter()
-    for block, count in enumerate(problem.counts.tolist()):
-        name = problem.tables.labels[block][0] if problem.tables.labels else ""
+    names = [label[0] for label in problem.tables.labels] or [""] * len(problem.counts)
+    for name, count in zip(names, problem.counts.tolist(), strict=True):
         numbers[name or "arms"] += count
     return numbers
 
@@ -377,11 +365,9 @@ def _report_numbers(file: str, found: "Policy | StatefulPolicy", problem: "Coupl
         made_for = read_contents(file).problem
     except PolicyError:  # it was trained on a simulator, and carries no problem
         return
-    changes = (
-        [f"{problem.num_arms} arms, made for {made_for.num_arms}"] if problem.num_arms != made_for.num_arms else []
-    )
     amounts = zip(problem.resource_names, problem.budget.tolist(), made_for.budget.tolist(), strict=True)
-    changes += [f"{now:.10g} of {name}, made for {then:.10g}" for name, now, then in amounts if now != then]
+    numbers = [("arms", problem.num_arms, made_for.num_arms), *((f"of {name}", *both) for name, *both in amounts)]
+    changes = [f"{now:.10g} {what}, made for {then:.10g}" for what, now, then in numbers if now != then]
     if changes:
         click.echo(f"note: {file}: a network on counts plays any number of arms; here {'; '.join(changes)}", err=True)
 
@@ -390,13 +376,10 @@ def _load_fitting(policy: str, problem: "CoupledMDP") -> "Policy | StatefulPolic
     """Return a saved policy for the arms of a table: made for just these, or for the same kinds of arms elsewhere."""
     from evenhand.planning.plan import load_plan, load_policy
 
-    try:
+    with suppress(PolicyError):
         return load_policy(Path(policy), problem)
-    except PolicyError:
-        pass
     try:
         return load_plan(policy).fitted(problem)
     except NotApplicableError as error:
-        raise NotApplicableError(
-            f"{error}. Give the name of a policy, or a plan made with the same --initial"
-        ) from None
+        hint = "Give the name of a policy, or a plan made with the same --initial"
+        raise NotApplicableError(f"{error}. {hint}") from None

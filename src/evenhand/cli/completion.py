@@ -1,9 +1,8 @@
 """Completion of the shell: names of problems, policies, welfares, and files.
 
-Click has the machinery: `_EVENHAND_COMPLETE=bash_source evenhand` prints what Bash needs. Here is what may stand in the
-place of each parameter, by its name, so that a new command completes as the others do. A shell completes files by
-itself if a file is allowed there; Bash does so only where nothing else fits, so files of the right kind are
-listed here, too.
+Click has the machinery: `_EVENHAND_COMPLETE=bash_source evenhand` prints what Bash needs. Candidates are found by the
+name of a parameter, so that a new command completes as the others do. A shell completes files by itself if a file is
+allowed there; Bash does so only if nothing else fits, so files of the right kind are listed here, too.
 """
 
 import os
@@ -33,7 +32,7 @@ def _policies(context: click.Context) -> Found:
 
 
 def _parameters(context: click.Context) -> Found:
-    """KEY= of the problem that was typed before; KEY=VALUE where there are choices."""
+    """Return KEY= of the problem that was typed before; KEY=VALUE if there are choices."""
     from evenhand.problems.catalog import CATALOG
 
     # An option whose value is still to come ends Click's reading, and what was read before is left in `args`.
@@ -63,33 +62,27 @@ _METHODS = _listed("auto", "counts", "joint", "count-lp", "joint-lp", "whittle",
 
 
 class Completed(click.types.StringParamType):
-    """A text, and what may be typed for it."""
+    """Text, and the names and files that may be typed for it."""
 
     def __init__(self, names: Callable[[click.Context], Found] | None, files: tuple[str, ...] = (), many: bool = False):
         self.names, self.files, self.many = names, files, many
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the candidates that begin with the typed text; of names separated by commas, the last."""
-        before, last = incomplete.rpartition(",")[::2] if self.many else ("", incomplete)
-        before += "," if before else ""
-        found = [CompletionItem(before + name, help=about or None) for name, about in self._known(ctx, last)]
-        if not self.files or before:
-            return found
-        return [CompletionItem(incomplete, type="file"), *found]  # first: Bash then drops earlier items
-
-    def _known(self, context: click.Context, start: str) -> Found:
-        if self.names is not None:
-            yield from ((name, about) for name, about in self.names(context) if name.startswith(start))
+        before, comma, last = incomplete.rpartition(",") if self.many else ("", "", incomplete)
+        known = [(name, about) for name, about in (self.names(ctx) if self.names else ()) if name.startswith(last)]
         if self.files and os.environ.get("_EVENHAND_COMPLETE", "bash").startswith("bash"):
-            yield from ((name, "") for name in _files(start, self.files))
+            known += [(name, "") for name in _files(last, self.files)]
+        found = [CompletionItem(before + comma + name, help=about or None) for name, about in known]
+        # First: Bash then drops earlier items.
+        return [CompletionItem(incomplete, type="file"), *found] if self.files and not comma else found
 
 
 def _files(start: str, suffixes: tuple[str, ...]) -> list[str]:
-    """Files of some kinds that begin so; hidden ones if the dot was typed."""
+    """Return the files of some kinds that begin with the typed text; hidden ones if the dot was typed."""
     folder, slash, beginning = start.rpartition("/")
-    place = Path(folder + slash)
     try:
-        names = sorted(entry.name for entry in place.iterdir() if entry.is_file())
+        names = sorted(entry.name for entry in Path(folder + slash).iterdir() if entry.is_file())
     except OSError:
         return []
     fitting = [name for name in names if name.startswith(beginning) and name.endswith(suffixes)]
@@ -115,7 +108,7 @@ COMPLETED: "dict[str, click.ParamType[Any]]" = {
     "report": Completed(None, PAGES),
     "tensorboard": click.Path(file_okay=False),
 }
-"""What may stand for parameters of these names, where they are texts."""
+"""Completions of parameters that are texts, by name."""
 
 
 class Commands(click.Group):

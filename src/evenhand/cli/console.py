@@ -6,13 +6,16 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenhand.errors import MissingExtraError
+
 if TYPE_CHECKING:
-    from evenhand.report.summary import Summary
+    from evenhand.report.summary import Summary, Table
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -22,24 +25,18 @@ def print_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(as_json(value), allow_nan=False))
 
 
-def print_summary(summary: "Summary", title: str | None = None) -> None:
-    """Print a summary: its title, facts, tables, text and notes.
-
-    Args:
-        summary: the summary of a result.
-        title: title in place of the summary's own.
-    """
-    title = title or (f"{summary.title}, {summary.aside}" if summary.aside else summary.title)
-    if summary.facts:
-        print_facts(title, summary.facts)
-    elif not summary.tables:
+def print_summary(summary: "Summary") -> None:
+    """Print a summary: its title, facts, tables, text and notes."""
+    title = f"{summary.title}, {summary.aside}" if summary.aside else summary.title
+    if summary.facts or not summary.tables:
         click.echo(f"{title}\n")
+    if summary.facts:
+        width = max(len(name) for name, _ in summary.facts)
+        for name, value in summary.facts:
+            say(f"  {name:{width}}  {value}", width + 4)
+        click.echo()
     for number, table in enumerate(summary.tables):
-        heads = [
-            (head.text, "left" if head.is_text or not place else "right") for place, head in enumerate(table.heads)
-        ]
-        rows = [[row.name, *(cell.text for cell in row.cells)] for row in table.rows]
-        print_table(table.caption if number or summary.facts else title, heads, rows)
+        print_table(table, table.caption if number or summary.facts else title)
         if table.more:
             click.echo(f"... {table.more:,} more; --json has all of them\n")
     if summary.text:
@@ -48,51 +45,33 @@ def print_summary(summary: "Summary", title: str | None = None) -> None:
         say(note)
 
 
-def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
-    """Print terms and their values, line by line."""
-    width = max(len(name) for name, _ in facts)
-    click.echo(f"{title}\n")
-    for name, value in facts:
-        say(f"  {name:{width}}  {value}", width + 4)
-    click.echo()
-
-
-def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table.
-
-    Args:
-        title: line above it.
-        columns: heads, each with its side, "left" or "right".
-        rows: texts.
-    """
+def print_table(table: "Table", title: str) -> None:
+    """Print a table below a title. Words can be wrapped, so only tables of numbers lose columns that do not fit."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     width = _terminal_width() or 160
-    shown = _columns_that_fit(columns, rows, width)
-    table = RichTable(box=SIMPLE_HEAD, pad_edge=False)
-    for number, (heading, side) in enumerate(columns[:shown]):
-        table.add_column(heading, justify="left" if side == "left" else "right", overflow="fold", no_wrap=number == 0)
+    rows = [[row.name, *(cell.text for cell in row.cells)] for row in table.rows]
+    heads = [head.text for head in table.heads]
+    shown = len(heads)
+    if not any(head.is_text for head in table.heads[1:]):
+        widths = [max(map(len, column)) + 3 for column in zip(heads, *rows, strict=True)]
+        shown = max(2, sum(needed <= width for needed in accumulate(widths)))
+    printed = RichTable(box=SIMPLE_HEAD, pad_edge=False)
+    for place, head in enumerate(table.heads[:shown]):
+        side: Any = "left" if head.is_text or not place else "right"
+        printed.add_column(head.text, justify=side, overflow="fold", no_wrap=not place)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row[:shown]))
+        printed.add_row(*map(Text, row[:shown]))
     console = Console(file=io.StringIO(), width=width, force_terminal=bool(_terminal_width()))
     with console.capture() as captured:
-        console.print(table)
+        console.print(printed)
     lines = [*([title] if title else []), *captured.get().strip("\n").splitlines()]
-    if shown < len(columns):
-        lines.append(f"(a wider terminal also shows: {', '.join(heading for heading, _ in columns[shown:])})")
+    if shown < len(heads):
+        lines.append(f"(a wider terminal also shows: {', '.join(heads[shown:])})")
     click.echo("\n".join(line.rstrip() for line in [*lines, ""]))
-
-
-def _columns_that_fit(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], width: int) -> int:
-    """Return the number of columns that fit. Words can be wrapped, so only tables of numbers lose columns."""
-    if any(side == "left" for _, side in columns[1:]):
-        return len(columns)
-    widths = [max(len(cell) for cell in column) for column in zip([h for h, _ in columns], *rows, strict=True)]
-    room = [sum(widths[:number]) + 3 * number for number in range(1, len(columns) + 1)]
-    return max(2, sum(needed <= width for needed in room))
 
 
 def _terminal_width() -> int:
@@ -114,19 +93,11 @@ def say(text: str, indent: int = 2) -> None:
     click.echo(text)
 
 
-def printable(value: Any) -> str:
-    """Return a value as the text of a cell, without control characters, which could move the cursor."""
-    text = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
 def table_bytes(rows: Sequence[dict[str, Any]], name: str) -> bytes:
     """Return rows as a table in the format of a file name: Parquet, JSON, else CSV."""
     suffix = Path(name).suffix.lower()
     if suffix == ".json":
         return json.dumps(list(rows), indent=1, ensure_ascii=False).encode()
-    from evenhand.errors import MissingExtraError
-
     if suffix == ".parquet":
         try:
             import polars

@@ -1,26 +1,16 @@
 """The commands. Each imports what it computes with when it runs, so that --help is quick."""
 
+from importlib import import_module
+
 import click
 
 from evenhand._version import __version__
-from evenhand.cli.commands import (
-    act,
-    backtest,
-    check,
-    compare,
-    evaluate,
-    fairness,
-    fit,
-    import_records,
-    indices,
-    problems,
-    programme,
-    serve,
-    show,
-    solve,
-    train,
-)
+from evenhand.cli.commands.programme import programme
 from evenhand.cli.completion import Commands
+
+COMMANDS = ["problems", "check", "solve", "indices", "compare", "fairness", "train", "evaluate"]
+COMMANDS += ["import_records", "fit", "backtest", "act", "show", "serve"]
+"""Modules of `evenhand.cli.commands`, in the order of the help; each has a `command`."""
 
 HELP = """\
 Fair resource allocation in weakly coupled Markov decision processes.
@@ -48,21 +38,6 @@ def application() -> None:
     """The commands."""
 
 
-for module in (
-    problems,
-    check,
-    solve,
-    indices,
-    compare,
-    fairness,
-    train,
-    evaluate,
-    import_records,
-    fit,
-    backtest,
-    act,
-    show,
-    serve,
-):
-    application.add_command(module.command)
-application.add_command(programme.programme)
+for name in COMMANDS:
+    application.add_command(import_module(f"evenhand.cli.commands.{name}").command)
+application.add_command(programme)

@@ -2,16 +2,16 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import Field, dataclass, fields
-from functools import wraps
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import Field, dataclass, fields, replace
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.arguments import ModelSource
-from evenhand.learning.settings import TrainingSettings
+from evenhand.cli.arguments import ModelSource, check_target
+from evenhand.learning.settings import CHOICES, HELPS, TrainingSettings
 
 if TYPE_CHECKING:
     from evenhand.report.summary import Summary
@@ -22,7 +22,8 @@ Decorator = Callable[[Command], Command]
 
 
 def option(names: str, metavar: str | None, text: str, **details: Any) -> Decorator:
-    """Return an option: its names, such as `-p parameters`, the name of its value, and its help."""
+    """Return an option: its names, such as `-p parameters`, the name of its value, and its help with the default."""
+    details.setdefault("show_default", details.get("default", "") != "")
     return click.option(*names.split(), metavar=metavar, help=text, **details)
 
 
@@ -56,7 +57,7 @@ def gathered(kind: type, argument: str, options: Sequence[Decorator]) -> Decorat
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options that all commands have."""
+    """Options that several commands have; None or a default for those that a command lacks."""
 
     as_json: bool
     """Print one JSON object instead of text."""
@@ -67,55 +68,82 @@ class RunOptions:
     seed: int = 0
     """Random seed."""
 
-    def progress(self) -> "AbstractContextManager[Progress | None]":
-        """Return a context in which progress is shown; it yields the callback, or None if quiet."""
+    welfare: str | None = None
+    """Welfare; by default the model's."""
+
+    draws: int | None = None
+    """Number of scenarios drawn from the posterior."""
+
+    backend: str | None = None
+    """Where work runs."""
+
+    out: str | None = None
+    """File or folder of the result."""
+
+    report: str | None = None
+    """HTML file."""
+
+    def __post_init__(self) -> None:
+        if self.backend is not None:
+            from evenhand.parallel import parse_backend
+
+            parse_backend(self.backend)
+
+    @contextmanager
+    def progress(self) -> "Iterator[Progress]":
+        """Show progress within this context; it yields the callback."""
         from evenhand.cli.progress import progress
 
-        return progress(self.quiet)
+        with progress(self.quiet) as tell:
+            yield tell or (lambda what, share: None)
 
-    def show(self, found: Any, title: str | None = None, **more: Any) -> bool:
-        """Print a result, as JSON or as its summary; return whether it is text, which more lines may follow.
+    def check_targets(self, folders: bool = False) -> None:
+        """Refuse, before any work, files that could not be written; `folders` as in `check_target`."""
+        check_target(self.out, "--out", folders)
+        check_target(self.report, "--report")
+
+    def show(self, found: Any, title: str | None = None, lines: Sequence[str] = (), **more: Any) -> None:
+        """Print a result, as JSON or as its summary.
 
         Args:
             found: the result.
             title: title in place of the summary's own.
+            lines: lines of text that follow the summary.
             **more: further entries of the JSON object.
         """
-        from evenhand.cli.console import print_json, print_summary
-
         if self.as_json:
-            print_json(found.to_dict() | more)
-            return False
+            self.say(found.to_dict() | more, "")
+            return
         from evenhand.report.results import summarise  # it imports all results
 
-        print_summary(summarise(found), title)
-        return True
+        summary = summarise(found)
+        self.say({}, summary if title is None else replace(summary, title=title, aside=""), lines)
 
-    def write_report(self, summary: "Summary", path: str, words: Sequence[str] | None = None) -> None:
-        """Write a page that states the command line.
-
-        Args:
-            summary: the page.
-            path: HTML file.
-            words: the command line; by default as it was typed.
-        """
-        from evenhand.report import write_page
-
-        write_page(summary, path, f"evenhand {shlex.join(sys.argv[1:] if words is None else words)}")
-
-    def say(self, result: dict[str, Any], text: str) -> None:
-        """Print a result that needs no more than a line of text, or its JSON form."""
-        from evenhand.cli.console import print_json
+    def say(self, result: dict[str, Any], text: "str | Summary", lines: Sequence[str] = ()) -> None:
+        """Print the JSON form of a result; or its text or summary, further lines, and the name of the report."""
+        from evenhand.cli.console import print_json, print_summary, say
 
         if self.as_json:
             print_json(result)
-        else:
+            return
+        if isinstance(text, str):
             click.echo(text)
+        else:
+            print_summary(text)
+        for line in [*lines, f"report: {self.report}"] if self.report else lines:
+            say(line)
+
+    def write_report(self, summary: "Summary", words: Sequence[str] | None = None) -> None:
+        """Write a page that states the command line, `words` or as it was typed."""
+        from evenhand.report import write_page
+
+        if self.report is not None:
+            write_page(summary, self.report, f"evenhand {shlex.join(sys.argv[1:] if words is None else words)}")
 
 
 def run_options(seeded: bool = True) -> Decorator:
-    """--json, --quiet, and --seed if there is randomness, as the argument `run`."""
-    seed = option("--seed", None, "Random seed.", default=0, show_default=True, type=click.IntRange(min=0))
+    """--json, --quiet, and --seed if there is randomness; with other options of `RunOptions` as the argument `run`."""
+    seed = option("--seed", None, "Random seed.", default=0, type=click.IntRange(min=0))
     output = [
         option("--json as_json", None, "One JSON object on standard output.", is_flag=True),
         option("--quiet", None, "No progress.", is_flag=True),
@@ -123,50 +151,31 @@ def run_options(seeded: bool = True) -> Decorator:
     return gathered(RunOptions, "run", [*([seed] if seeded else []), *output])
 
 
-def model_options(
-    budgets: int | None = 1, initial: bool = True, criterion: bool = True, over: bool = True
-) -> Decorator:
+def model_options(*without: str, several: bool = False) -> Decorator:
     """MODEL and the options that change it, as the argument `source`.
 
     Args:
-        budgets: 1, or 2 if the command takes several; None without the option.
-        initial: whether initial states can be given.
-        criterion: whether the criterion can be given.
-        over: whether the members of welfare can be given.
+        *without: fields of `ModelSource` that the command has no option for.
+        several: whether the command takes several budgets.
     """
-    more = " Repeated, it gives a table of what each step is worth." if budgets == 2 else ""
+    budget = "Replace the budget: one number per resource (4,4), or some by name (bays=4)."
+    budget += " Repeated, it gives a table of what each step is worth." if several else ""
+    formats = click.Choice(["toml", "json", "npz"])
+    initial = "A table with the columns arm, type and state, as for act: start from where these arms are."
+    criterion = "Criterion: discounted, average or finite:T; by default that of the model."
+    over = "Members of welfare: every arm, or every group by its mean; by default as in the model."
+    file = "What MODEL is, whatever its name; needed if it is -, standard input."
     known = {
         "parameters": option(
             "-p parameters", "KEY=VALUE", "A parameter of a built-in problem; repeatable.", multiple=True
         ),
-        "format": option(
-            "--format",
-            None,
-            "What MODEL is, whatever its name; needed if it is -, standard input.",
-            type=click.Choice(["toml", "json", "npz"]),
-        ),
-        "budgets": option(
-            "--budget budgets",
-            "B",
-            f"Replace the budget: one number per resource (4,4), or some by name (bays=4).{more}",
-            multiple=True,
-        ),
-        "initial": option(
-            "--initial",
-            "STATES",
-            "A table with the columns arm, type and state, as for act: start from where these arms are.",
-        ),
-        "criterion": option(
-            "--criterion", "C", "Criterion: discounted, average or finite:T; by default that of the model."
-        ),
-        "over": option(
-            "--over",
-            "arms|groups",
-            "Members of welfare: every arm, or every group by its mean; by default as in the model.",
-        ),
+        "format": option("--format", None, file, type=formats),
+        "budgets": option("--budget budgets", "B", budget, multiple=True),
+        "initial": option("--initial", "STATES", initial),
+        "criterion": option("--criterion", "C", criterion),
+        "over": option("--over", "arms|groups", over),
     }
-    absent = {"budgets": budgets is None, "initial": not initial, "criterion": not criterion, "over": not over}
-    options = [option for name, option in known.items() if not absent.get(name)]
+    options = [option for name, option in known.items() if name not in without]
     return gathered(ModelSource, "source", [click.argument("model"), *options])
 
 
@@ -189,17 +198,9 @@ report_option = option("--report", "FILE.html", "Also write it as a page with fi
 
 
 def backend_option(what: str) -> Decorator:
-    """Return the option of the place where work runs; it is checked before the command begins."""
+    """Return the option of the place where work runs; `RunOptions` checks it before the command begins."""
     text = f"Where {what}: threads:N, processes:N, ray or ray://HOST:PORT; results do not depend on it."
-    return option("--backend", "BACKEND", text, callback=_checked_backend)
-
-
-def _checked_backend(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        from evenhand.parallel import parse_backend
-
-        parse_backend(value)
-    return value
+    return option("--backend", "BACKEND", text)
 
 
 @dataclass(frozen=True)
@@ -221,28 +222,19 @@ class SimulationOptions:
         return {"num_episodes": self.episodes, "horizon": self.horizon, "rng": seed, "method": method}
 
 
-simulation_options = gathered(
-    SimulationOptions,
-    "simulation",
-    [
-        option("--episodes", None, "Episodes to play.", default=1000, show_default=True, type=click.IntRange(min=1)),
-        option(
-            "--horizon",
-            None,
-            "Steps per episode; by default 300 discounted, 1000 for an average (the first quarter does not "
-            "count), T for finite:T.",
-            type=click.IntRange(min=1),
-        ),
-        option("--monte-carlo", None, "Simulate even if an exact value is possible.", is_flag=True),
-    ],
+_HORIZON = "Steps per episode; by default 300 discounted, 1000 for an average (the first quarter does not count), "
+_HORIZON += "T for finite:T."
+_SIMULATION = (
+    option("--episodes", None, "Episodes to play.", default=1000, type=click.IntRange(min=1)),
+    option("--horizon", None, _HORIZON, type=click.IntRange(min=1)),
+    option("--monte-carlo", None, "Simulate even if an exact value is possible.", is_flag=True),
 )
+simulation_options = gathered(SimulationOptions, "simulation", _SIMULATION)
 
 
 def training_settings(command: Command) -> Command:
-    """An option for each setting of `train`, as it is declared there."""
-    for setting in reversed(fields(TrainingSettings)):
-        command = _option_of(setting)(command)
-    return command
+    """Add an option for each setting of `train`, as it is declared there."""
+    return add_options([_option_of(setting) for setting in fields(TrainingSettings)], command)
 
 
 _WRITTEN: dict[str, dict[str, Any]] = {
@@ -250,32 +242,24 @@ _WRITTEN: dict[str, dict[str, Any]] = {
     "budget": {"metavar": "B|LOW:HIGH", "multiple": True},  # ranges once for each resource
     "hidden": {"metavar": "N,N", "default": ",".join(map(str, TrainingSettings.hidden))},
 }
-"""How settings that are neither a word nor a number are written; `commands.train` reads them."""
+"""Form of settings that are neither a word nor a number; `commands.train` reads them."""
 
 
-def _option_of(setting: Field[Any]) -> Callable[[Command], Command]:
-    """The option of one setting."""
+def _option_of(setting: Field[Any]) -> Decorator:
+    """Return the option of one setting."""
     name = {"architecture": "network"}.get(setting.name, setting.name).replace("_", "-")
-    details: dict[str, Any] = {"default": setting.default, "show_default": True, "help": setting.metadata["help"]}
-    if setting.metadata["choices"]:
-        details["type"] = click.Choice(setting.metadata["choices"])
+    details: dict[str, Any] = {"default": setting.default, "show_default": True, "help": HELPS[setting.name]}
+    if setting.name in CHOICES:
+        details["type"] = click.Choice(CHOICES[setting.name])
     elif setting.type is int:
         details["type"] = click.IntRange(min=0 if setting.name == "seed" else 1)
     details |= _WRITTEN.get(setting.name, {})
     return click.option(f"--{name}", setting.name, **details)
 
 
-def log_columns(command: Command) -> Command:
-    """Options of reading a log."""
-    return add_options(_LOG, command)
-
-
-def fit_options(command: Command) -> Command:
-    """Options of `fit`: arguments of `evenhand.fit` and fields of its `LogOptions` and `ModelOptions`."""
-    return add_options([*_LOG, *_FIT], command)
-
-
 _TIMES = "The column of times: numbers, dates, moments, months (2026-05) or weeks (2026-W05)."
+_GONE = "Arms last seen more than so many steps before the end are not counted: 10 by default, inf for all."
+_PRIOR = "Observations that the other types count for; estimated by default, 0 for maximum likelihood."
 _LAYOUTS = click.Choice(["snapshots", "events", "intervals"])
 
 _LOG = (
@@ -313,19 +297,9 @@ _FIT = (
     option("--criterion", "C", "Criterion: discounted, average or finite:T."),
     option("--welfare", "W", "Welfare, as in solve; written into the model."),
     option("--over", "arms|groups", "Members of welfare; every type is a group by default, or see --group."),
-    option(
-        "--gone-after",
-        "STEPS",
-        "Arms last seen more than so many steps before the end are not counted: 10 by default, inf for all.",
-        type=click.FloatRange(min=0),
-    ),
+    option("--gone-after", "STEPS", _GONE, type=click.FloatRange(min=0)),
     option("--carry-action", None, "An action goes on through missed steps; by default they are idle.", is_flag=True),
-    option(
-        "--prior",
-        "C",
-        "Observations that the other types count for; estimated by default, 0 for maximum likelihood.",
-        type=float,
-    ),
+    option("--prior", "C", _PRIOR, type=float),
     option("--unseen", "idle|forbid|FILE", "Transitions of unobserved pairs: of the idle action, none, or a table's."),
     option("--only-worse", None, "Under the idle action a state never improves, in their order.", is_flag=True),
     option("--allowed", "neighbours|FILE", "The only possible transitions beside staying."),
@@ -333,3 +307,9 @@ _FIT = (
     option("--absorbing", "STATE,...", "Absorbing states."),
     option("--exact", "STATE,...", "States of which every entry is a row, as a death is; irregular times."),
 )
+
+log_columns = partial(add_options, _LOG)
+"""Decorator that adds the options of reading a log."""
+
+fit_options = partial(add_options, [*_LOG, *_FIT])
+"""Decorator that adds the options of `fit`: arguments of `evenhand.fit`, fields of `LogOptions` and `ModelOptions`."""

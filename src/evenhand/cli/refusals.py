@@ -101,9 +101,9 @@ def code_of(error: Exception) -> str:
 
 
 def _fault(fault: Fault, place: str) -> dict[str, Any]:
-    line = {} if fault.line is None else {"line": fault.line}
-    named = {"named": fault.words} if fault.words else {}
-    return {"place": fault.place or place, **named, **line, "message": fault.message, "code": fault.code}
+    found = {"place": fault.place or place, "named": fault.words or None, "line": fault.line}
+    found |= {"message": fault.message, "code": fault.code}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _place(error: Exception) -> str:

@@ -1,6 +1,6 @@
-"""Measure: what a policy is worth, to whom, and how sure we are.
+"""Evaluation: simulation of policies, their values with standard errors, inequality.
 
-evaluate -> Evaluation; exact (by a linear solve) and Monte Carlo; standard errors near kinks; inequality measures.
+evaluate -> Evaluation, exact (by a linear solve) or by Monte Carlo; simulate, simulate_counts -> Rollout.
 """
 
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ from evenhand.evaluation.rollout import Rollout, simulate
 
 if TYPE_CHECKING:
     from evenhand.evaluation.block_evaluation import BlockPolicy, RankedArms, evaluate_blocks
-    from evenhand.evaluation.evaluate import Method
+    from evenhand.evaluation.evaluate import Method, evaluate_within
     from evenhand.evaluation.exact import exact_values, exact_work, independent_values
     from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
     from evenhand.evaluation.rollout import simulate_events
-    from evenhand.evaluation.standard_errors import CONFIDENCE, standard_error, welfare_error
+    from evenhand.evaluation.standard_errors import CONFIDENCE, welfare_error
 
 __getattr__, __dir__ = attach(__name__, __file__)
 

@@ -8,7 +8,7 @@ the model, so states, actions and returns are those of `simulate` in memory, for
 Values are means over episodes per row, because the arms of a row are alike to the policy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from evenhand.checks import as_generator, check_memory, check_positive_int
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.evaluation.evaluate import Evaluation, Strata, UnitReturns, estimate
-from evenhand.evaluation.rollout import Play, Rollout, in_batches, play_by_rank, share_of_budget
+from evenhand.evaluation.evaluate import Evaluation, Strata, estimate, truncation_bound
+from evenhand.evaluation.rollout import Play, Rollout, Sums, in_batches, play_by_rank
 from evenhand.kernels.compilation import work_clock
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import rank_tables
@@ -128,16 +128,22 @@ class RankedArms:
             rows = row, min(row + block_rows, model.num_rows)
             tasks.append((model.row_reader(*rows), None if weights is None else weights[slice(*rows)], *shared))
         parts = pool.map(_score, tasks, [f"rows from {row}" for row in starts])
-        offsets = np.cumsum([0, *(len(part.tables) for part in parts[:-1])]).tolist()
+        tables = [part.tables for part in parts]
+        offsets = np.cumsum([0, *map(len, tables[:-1])]).tolist()
         kinds = [part.kinds + first for part, first in zip(parts, offsets, strict=True)]
         self.model, self.type_of_arm = model, np.concatenate(kinds).astype(np.int32)
-        own, tables = _ranked(parts, ROUNDING if policy.name == "fair-index" else None), [part.tables for part in parts]
+        scores = np.full((sum(map(len, tables)), *np.max([part.scores.shape[1:] for part in parts], axis=0)), -np.inf)
+        preferred = np.zeros(scores.shape, dtype=np.bool_)
+        for first, part in zip(offsets, parts, strict=True):
+            block = (slice(first, first + len(part.tables)), *map(slice, part.scores.shape[1:]))
+            scores[block], preferred[block] = part.scores, part.preferred
         del parts, kinds  # there may be ten million rows
+        ranks = rank_scores(scores, -np.inf, ROUNDING if policy.name == "fair-index" else None)
+        # Cells that are best at the prices precede all others.
+        ranks = np.where((ranks < 0) | preferred, ranks, ranks + int(ranks.max(initial=0)) + 1).astype(np.int32)
+        del scores, preferred
         self.types = ArmTables.stack(tables)
         del tables
-        ranks = np.full(self.types.rewards.shape, -1, dtype=np.int32)
-        for first, block in zip(offsets, own, strict=True):
-            ranks[first : first + len(block), : block.shape[1], : block.shape[2]] = block
         arms = (self.type_of_arm, ranks, self.types.usage, self.types.idle, model.budget * ROOM)
         self.tables = rank_tables(*arms, stop=policy.name == "random")
 
@@ -158,16 +164,14 @@ class RankedArms:
         check_memory(16.0 * num_episodes * arms, what, "Use fewer episodes.")
         world, policy = as_generator(rng).spawn(2)
         keys = draw_keys(world, len(weights) + 1)
-        returns, served = np.zeros((2, num_episodes, arms))
-        used = np.zeros((num_episodes, len(self.model.budget)))
+        sums = Sums.zeros((1, num_episodes, arms), len(self.model.budget))
         for rows, stream, tell in in_batches(num_episodes, arms, policy, progress):
             states = first_states(kinds, types.cumulative_initial, keys[0], rows.start, rows.stop - rows.start)
             first = np.zeros(len(states), dtype=np.int32)
             dynamics = Dynamics(kinds, first, types.cumulative, types.rewards[None], types.served)
-            totals = (returns[None, rows], served[rows], used[rows], np.zeros_like(served[rows]))
-            play_by_rank(dynamics, self.tables, states, totals, Play(weights, keys, rows.start, stream, tell))
-        total = float(weights.sum())
-        return Rollout(returns, share_of_budget(self.model.budget, used, total), served / total, len(weights))
+            play = Play(weights, keys, rows.start, stream, tell)
+            play_by_rank(dynamics, self.tables, states, play, sums.of(rows))
+        return sums.rollout(self.model.budget, weights)
 
     def act(self, states: Indices, rng: Rng) -> tuple[Indices, Floats, int]:
         """(arm,) actions for (arm,) states, the use of each resource, and the number of arms that are served.
@@ -179,16 +183,6 @@ class RankedArms:
         actions = self.tables.serve(states[None], draw_keys(as_generator(rng), 1)[0])[0]
         cells = self.type_of_arm, states, actions
         return actions, np.asarray(self.types.usage[cells].sum(axis=0)), int(self.types.served[cells].sum())
-
-
-def _ranked(parts: Sequence[_Scored], rounding: float | None) -> list[Indices]:
-    """(block,) ranks of the cells of all blocks, as `rank_scores` gives for all of them together."""
-    ranks = rank_scores(np.concatenate([part.scores.ravel() for part in parts]), -np.inf, rounding)
-    first = np.concatenate([part.preferred.ravel() for part in parts])
-    # Cells that are best at the prices precede all others.
-    ranks = np.where((ranks < 0) | first, ranks, ranks + int(ranks.max(initial=0)) + 1).astype(np.int32)
-    ends = np.cumsum([part.scores.size for part in parts])[:-1]
-    return [block.reshape(part.scores.shape) for block, part in zip(np.split(ranks, ends), parts, strict=True)]
 
 
 def evaluate_blocks(
@@ -226,12 +220,13 @@ def evaluate_blocks(
     counts = model.row_counts
     firsts = np.cumsum(counts) - counts
     returns, served = (np.add.reduceat(each, firsts, axis=1) / counts for each in (rollout.returns, rollout.served))
-    units = UnitReturns(objective_of(model, welfare), True, returns, served, np.zeros(len(counts)))
-    strata = Strata((), np.ones(1), np.array([num_episodes]))
-    beyond, largest = model.criterion.beyond(rollout.horizon), float(np.abs(arms.types.rewards).max())
-    bound = None if beyond is None else beyond * largest
+    units = returns, served, np.zeros(len(counts))
+    bound = truncation_bound(model.criterion, rollout.horizon, float(np.abs(arms.types.rewards).max()))
+    facts: Any = {"plug_in_welfare": None, "truncation_bound": bound, "by_type": True}
+    strata, seconds = Strata((), np.ones(1), np.array([num_episodes])), work_clock() - start
     # Every row is a type.
-    found = estimate(model, rollout, units, strata, bound, work_clock() - start)  # type: ignore[arg-type]
+    given: Any = (model, objective_of(model, welfare), strata, rollout, *units)
+    found = estimate(*given, **facts, seconds=seconds)
     return replace(found, returns=None, episode_weights=None)
 
 

@@ -10,17 +10,9 @@ from evenhand import kernels
 from evenhand.checks import as_generator, check_memory, check_positive_int
 from evenhand.display import heard, shows_bar
 from evenhand.errors import NotApplicableError, PolicyError
-from evenhand.evaluation.rollout import (
-    Rollout,
-    as_asked,
-    drift_of,
-    middle_step,
-    share_of_budget,
-    step_weights,
-    summed_rewards,
-)
+from evenhand.evaluation.rollout import Rollout, Sums, is_several, middle_step, step_weights, summed_rewards
 from evenhand.kernels.randomness import draw_keys
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.arm_matching import check_arms
 from evenhand.model.policy import (
     Exchangeable,
     Policy,
@@ -30,7 +22,6 @@ from evenhand.model.policy import (
     check_budget,
     plays_by_counts,
 )
-from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
@@ -51,13 +42,13 @@ def simulate_counts(
     Args:
         problem: the problem.
         policy: what allocates, or starts an actor that does; its allocations are checked at every step.
-        num_episodes: how many independent episodes.
+        num_episodes: number of independent episodes.
         horizon: steps per episode; by default the criterion's own (see `simulate`).
         rng: seed or generator; 0 by default, so that the same call gives the same numbers. None for others each time.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        rewards: (type, state, action) what is summed in place of the arms' own rewards; or several such tables (see
+        progress: True shows a bar; a function is called at intervals with the current task and the completed share.
+        rewards: (type, state, action) rewards in place of the arms' own; or several such tables (see
             `simulate`).
-        keep_paths: whether to keep the counts and allocations of every step.
+        keep_paths: whether to record the counts and allocations of every step.
 
     Returns:
         A Rollout whose returns and shares of time served are (episode, type) means over the arms of each type.
@@ -73,80 +64,69 @@ def simulate_counts(
     if not plays_by_counts(policy):
         check_acts(policy)
     problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
-    check_places(policy, problem, by_counts=True)
+    check_arms(policy, problem, by_counts=True)
     report = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
-    weights = step_weights(problem, horizon)
-    types = problem.types
+    weights, types = step_weights(problem, horizon), problem.types
     path = (num_episodes, len(weights), *types.valid.shape)
-    # Several arrays of the size of an allocation are alive during a step.
+    # Several arrays of the size of an allocation exist during a step.
     size, what, instead = 40.0 * num_episodes * types.valid.size, "counts", "Use fewer episodes."
     if keep_paths:
         size += 16.0 * float(np.prod(path))
         what, instead = f"paths of {len(weights)} steps", "Use fewer episodes or steps, or do not keep the paths."
     check_memory(size, f"{what} of {num_episodes} episodes", instead)
-    paths = (np.zeros(path[:-1], np.int64), np.zeros(path, np.int64)) if keep_paths else None
-    # One stream for the world, one for the policy, as in `simulate`.
+    paths: dict[str, Array] = {}
+    if keep_paths:
+        paths = {"counts": np.zeros(path[:-1], np.int64), "allocations": np.zeros(path, np.int64)}
+    # One stream for the moves, one for the policy, as in `simulate`.
     world_rng, policy_rng = as_generator(rng).spawn(2)
     starts = capabilities(policy).starts
-    # A policy with a memory allocates by its actors.
+    # A stateful policy allocates by its actors.
     actor = capabilities(policy if starts is None else starts.start(num_episodes, policy_rng)).allocates
     if actor is None:
         raise NotApplicableError("this policy does not allocate by counts; use simulate, which follows every arm")
     # A key for the first states, and one for each step.
     keys, gains = draw_keys(world_rng, len(weights) + 1), summed_rewards(problem, rewards)
-    counts = _first_counts(problem, num_episodes, keys[0])
-    returns = np.zeros((len(gains), num_episodes, problem.num_types))
-    served = np.zeros(returns.shape[1:])
-    used = np.zeros((num_episodes, problem.num_resources))
+    counts = first_counts(
+        types.initial, np.broadcast_to(problem.type_counts, (num_episodes, problem.num_types)), keys[0]
+    )
     middle = middle_step(problem, weights)
-    first_half, visits = np.zeros_like(served), np.zeros(types.valid.shape)
+    cells = None if middle is None else types.valid.shape
+    sums = Sums.zeros((len(gains), num_episodes, problem.num_types), problem.num_resources, cells, **paths)
     for t, (key, weight) in enumerate(zip(keys[1:], weights.tolist(), strict=True)):
-        # Checked before anything moves: a broken budget must not earn.
+        # Checked before any arm moves.
         allocation = checked_allocation(problem, actor.allocate(counts, policy_rng), counts)
         # (episode, resource) of all arms together.
         spent = np.einsum("etsa,tsak->ek", allocation, types.usage)
         check_budget(problem, spent, t)
-        if paths is not None:
-            paths[0][:, t], paths[1][:, t] = counts, allocation
-        used += weight * spent
-        if middle is not None and weight > 0:
-            visits += weight * allocation.sum(axis=0)
+        sums.record(t, counts=counts, allocations=allocation)
+        sums.used[:] += weight * spent
+        if sums.visits is not None and weight > 0:
+            sums.visits[:] += weight * allocation.sum(axis=0)
         if t == middle:
-            first_half[:] = returns[0]
-        # Means over arms: what is summed here are values of one arm of each type.
-        for table, sums in zip(gains, returns, strict=True):
-            sums += weight * _mean_over_arms(problem, allocation, table)
-        served += weight * _mean_over_arms(problem, allocation, types.served)
+            sums.first_half[:] = sums.returns[0]
+        # Means over the arms of each type.
+        for table, total in zip((*gains, types.served), (*sums.returns, sums.served), strict=True):
+            total += weight * (np.einsum("etsa,tsa->et", allocation, table) / problem.type_counts)
         counts = kernels.step_crowds(types.transitions, allocation, key, 0)
         if report is not None and t % 16 == 0:
             report("playing", t / len(weights))
-    total = float(weights.sum())
-    return Rollout(
-        returns=as_asked(returns, rewards),
-        used=share_of_budget(problem.budget, used, total),
-        served=served / total,
-        horizon=len(weights),
-        counts=None if paths is None else paths[0],
-        allocations=None if paths is None else paths[1],
-        visits=None if middle is None else visits,
-        drift=None if middle is None else drift_of(returns[0], first_half, weights, middle),
-    )
+    return sums.rollout(problem.budget, weights, is_several(rewards), middle)
 
 
-def _mean_over_arms(problem: CoupledMDP, allocation: Ints, table: Array) -> Floats:
-    """(episode, type) the mean over each type's arms of what a (type, state, action) table says of them."""
-    sums = np.einsum("etsa,tsa->et", allocation, table)
-    return np.asarray(sums / problem.type_counts)
+def first_counts(initial: Floats, numbers: Ints, key: np.uint64) -> Ints:
+    """(episode, type, state) first counts.
 
-
-def _first_counts(problem: CoupledMDP, num_episodes: int, key: np.uint64) -> Ints:
-    """(episode, type, state): all arms start in one place and move once by their initial law."""
-    # A single action, from state 0: the kernel that moves crowds then draws the first states, too.
-    arms = np.zeros((num_episodes, problem.num_types, problem.types.rewards.shape[1], 1), dtype=np.int64)
-    arms[:, :, 0, 0] = problem.type_counts
-    law = np.repeat(problem.types.initial[:, None, None, :], arms.shape[2], axis=1)
-    return kernels.step_crowds(np.ascontiguousarray(law), arms, key, 0)
+    Args:
+        initial: (type, state) initial distributions.
+        numbers: (episode, type) numbers of arms.
+        key: key of the random numbers.
+    """
+    # All arms move once, by a single action, from state 0: the kernel of a step then draws the first states, too.
+    arms = np.zeros((*numbers.shape, initial.shape[1], 1), dtype=np.int64)
+    arms[:, :, 0, 0] = numbers
+    moves = np.repeat(initial[:, None, None, :], initial.shape[1], axis=1)
+    return kernels.step_crowds(np.ascontiguousarray(moves), arms, key, 0)
 
 
 def checked_allocation(problem: Problem, allocation: Ints, counts: Ints) -> Ints:

@@ -24,13 +24,13 @@ the standard errors (`long_run`).
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
 from evenhand.display import heard, shows_bar
-from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, PolicyError, TooLargeError
+from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.count_simulation import simulate_counts
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import LongRun, LongRunLimits, mean_by_type, play_long_run
@@ -38,21 +38,18 @@ from evenhand.evaluation.result import Evaluation
 from evenhand.evaluation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.evaluation.standard_errors import bias_error, standard_errors, welfare_error
 from evenhand.kernels.compilation import work_clock
+from evenhand.model.arm_matching import all_made_for
 from evenhand.model.composite import components_for_good
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import USUAL_AVERAGE_HORIZON
+from evenhand.model.criterion import USUAL_AVERAGE_HORIZON, Criterion
 from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, StatefulPolicy, is_exchangeable, plays_by_counts
-from evenhand.model.same_arms import all_made_for
+from evenhand.model.policy import Policy, StatefulPolicy, check_acts, is_exchangeable, plays_by_counts
 from evenhand.model.simulator import Problem, Simulator, check_problem, needs_tables
 from evenhand.model.welfare import Welfare
 from evenhand.policies.resize import fitted
 from evenhand.typing import Floats, Indices, Ints, Progress, Rng
 
 Method = Literal["auto", "exact", "monte-carlo"]
-
-FOLLOW_ARMS_UP_TO = 3e9
-"""Arm-steps beyond which an exchangeable policy is simulated by counts instead of arm by arm."""
 
 # -- evaluating ------------------------------------------------------------------------------------------------------
 
@@ -95,15 +92,14 @@ def evaluate(
     if method not in ("auto", "exact", "monte-carlo"):
         raise InvalidInputError(f"method: expected 'auto', 'exact' or 'monte-carlo', got {method!r}")
     check_positive_int(num_episodes, "num_episodes")
-    if not isinstance(policy, (Policy, StatefulPolicy)):
-        raise PolicyError(f"policy: {type(policy).__name__} has no method act(states, rng); see check_policy")
+    check_acts(policy)
     check_problem(problem, "evaluate(problem, policy)")
     policy = fitted(policy, problem)
     case = Case.of(policy, problem, welfare)
     requested = problem.criterion.simulated_steps(horizon)
     steps = requested if horizon is not None else problem.criterion.fixed_steps(requested)
     arm_steps = float(num_episodes) * (steps or USUAL_AVERAGE_HORIZON) * problem.num_arms
-    # Exact where that is possible and quick; "auto" falls back on playing, "exact" says why not.
+    # Exact if possible and quick; "auto" falls back on simulation, "exact" reports why not.
     try:
         if method == "exact" or (method == "auto" and _is_quick(case.played, policy, arm_steps)):
             return _exactly(policy, case)
@@ -134,7 +130,7 @@ class Case(NamedTuple):
         """Return the case of a policy.
 
         Args:
-            policy: what acts.
+            policy: the policy.
             evaluated: the problem, with the requested criterion and members.
             welfare: how members' values are weighed.
         """
@@ -207,7 +203,7 @@ def _num_both(one: Problem, other: Problem) -> int:
 def _exactly(policy: object, case: Case) -> Evaluation:
     start = work_clock()
     played = needs_tables(case.played, "exact evaluation")
-    # The law of a policy is over types: these must be those that are played.
+    # The distribution of a policy is over types: these must be those that are simulated.
     case.check_types(policy)
     found = exact_values(played, policy)
     columns, by_type = case.units(found.by_type)
@@ -217,7 +213,7 @@ def _exactly(policy: object, case: Case) -> Evaluation:
     return Evaluation(
         welfare=value,
         plug_in_welfare=value,
-        mean=_mean_member(objective, values),
+        mean=float(objective.members(values) @ objective.sizes / objective.sizes.sum()),
         unit_values=values,
         unit_stderr=np.zeros_like(values),
         unit_served=served,
@@ -236,11 +232,7 @@ def _is_quick(problem: Problem, policy: object, arm_steps: float) -> bool:
     return isinstance(problem, CoupledMDP) and knows_types(problem, policy) and is_quick(problem, policy, arm_steps)
 
 
-def _mean_member(objective: Objective, values: Floats) -> float:
-    return float(objective.members(values) @ objective.sizes / objective.sizes.sum())
-
-
-# -- by playing ------------------------------------------------------------------------------------------------------
+# -- by simulation ---------------------------------------------------------------------------------------------------
 
 
 def evaluate_within(
@@ -257,13 +249,13 @@ def evaluate_within(
 
     Args:
         problem: where the policy acts, with the requested criterion and members.
-        policy: what acts.
+        policy: the policy.
         welfare: welfare of the members' values.
         num_episodes: episodes to play.
         horizon: steps per episode; None for as many as an average takes.
         rng: seed or generator.
-        limits: how long a long run may be.
-        progress: called now and then with what is being done and the share done.
+        limits: limits on long runs.
+        progress: called at intervals with the current task and the completed share.
 
     Raises:
         NotConvergedError: more would be needed.
@@ -271,9 +263,22 @@ def evaluate_within(
     start, case = work_clock(), Case.of(policy, problem, welfare)
     played, pooled = case.played, treats_alike(case.played, policy)
     # By counts a step costs the same for any number of arms, but arms are not followed.
-    many = num_episodes * (horizon or USUAL_AVERAGE_HORIZON) * played.num_arms > FOLLOW_ARMS_UP_TO
+    many = num_episodes * (horizon or USUAL_AVERAGE_HORIZON) * played.num_arms > limits.followed_arm_steps
     # Only crowds of equal arms are counts, and only where matrices are known.
     by_counts = many and pooled and plays_by_counts(policy) and isinstance(played, CoupledMDP)
+
+    def play(part: Policy | StatefulPolicy, number: int, stream: Rng, tell: Progress | None) -> LongRun:
+        if played.criterion.fixed_steps(1) is not None:
+            run = (simulate_counts if by_counts else simulate)(played, part, number, horizon, stream, tell)
+            return LongRun(run, run.returns, np.zeros(run.returns.shape[1]))
+
+        def episodes(steps: float) -> int:
+            # About as much work as requested; at least 40 episodes, to estimate their spread.
+            few = min(number, 40)
+            return number if horizon is not None else int(np.clip(number * USUAL_AVERAGE_HORIZON / steps, few, number))
+
+        return play_long_run(played, part, episodes, stream, by_counts, horizon, tell, limits)
+
     strata = Strata.of(policy, num_episodes)
     # A single part plays with the stream that was given, as `simulate` would. Others have streams of their own: parts
     # are not compared here, and common numbers would correlate their errors.
@@ -281,21 +286,24 @@ def evaluate_within(
     streams, runs = [rng] if number == 1 else as_generator(rng).spawn(number), list[LongRun]()
     for part, size, stream in zip(strata.parts, strata.sizes.tolist(), streams, strict=True):
         tell = None if progress is None else part_of(progress, len(runs), number)
-        runs.append(_play_part(played, part, size, horizon, stream, by_counts, tell, limits))
+        runs.append(play(part, size, stream, tell))
     # An average may take fewer episodes.
     strata = strata._replace(sizes=np.array([len(run.estimates) for run in runs]))
     figures = [(run.estimates, run.rollout.served, run.rollout.returns, run.rollout.used) for run in runs]
-    estimates, served, plain, used = (np.concatenate(parts) for parts in zip(*figures, strict=True))
-    rollout = Rollout(plain, used, served, max(run.rollout.horizon for run in runs))
+    estimates, served, returns, used = (np.concatenate(parts) for parts in zip(*figures, strict=True))
+    rollout = Rollout(returns, used, served, max(run.rollout.horizon for run in runs))
     bias = np.tensordot(strata.shares, [run.bias for run in runs], axes=1)
-    # The paper's figure is of the arms, before anything is pooled.
+    # The paper's figure is of the arms, before types are pooled.
     plug_in = None if by_counts else _plug_in(case.objective(False), strata.mean(estimates))
     if pooled and not by_counts:
         estimates, served, bias = (mean_by_type(played, figures) for figures in (estimates, served, bias))
     columns, by_type = case.units(pooled)
-    units = UnitReturns(case.objective(by_type), by_type, estimates[:, columns], served[:, columns], bias[columns])
-    bound = _truncation_bound(problem, rollout.horizon)
-    return estimate(problem, rollout, units, strata, bound, work_clock() - start, plug_in)
+    units = estimates[:, columns], served[:, columns], bias[columns]
+    # The largest reward of a simulator is not known.
+    largest = np.inf if isinstance(problem, Simulator) else float(np.abs(problem.types.rewards).max())
+    bound = truncation_bound(problem.criterion, rollout.horizon, largest)
+    facts: Any = {"plug_in_welfare": plug_in, "truncation_bound": bound, "by_type": by_type}
+    return estimate(problem, case.objective(by_type), strata, rollout, *units, **facts, seconds=work_clock() - start)
 
 
 class Strata(NamedTuple):
@@ -324,52 +332,23 @@ class Strata(NamedTuple):
         return cls(parts, shares, 2 + np.diff(ends, prepend=0))
 
     @property
-    def starts(self) -> Ints:
-        """(part,) the first episode of each."""
-        return np.cumsum(self.sizes) - self.sizes
-
-    @property
     def weights(self) -> Floats:
-        """(episode,) what each counts for."""
+        """(episode,) weight of each in a mean."""
         return np.repeat(self.shares / self.sizes, self.sizes)
 
     def mean(self, samples: Floats) -> Floats:
         """(...,) the mean of (episode, ...) samples."""
-        # Sums of each part, then parts by their shares.
-        return np.asarray(np.tensordot(self.shares / self.sizes, np.add.reduceat(samples, self.starts), axes=1))
+        return np.asarray(np.tensordot(self.shares, [part.mean(axis=0) for part in self.split(samples)], axes=1))
 
     def split(self, samples: Floats) -> list[Floats]:
-        """The samples of each part."""
-        return np.split(samples, self.starts[1:])
+        """Return the samples of each part."""
+        return np.split(samples, np.cumsum(self.sizes)[:-1])
 
     def errors(self, samples: Floats) -> Floats:
         """(...,) its standard errors: those of the parts, put together."""
         own = [standard_errors(part) for part in self.split(samples)]
         # Parts are independent: variances add up, each by the square of its share.
         return np.asarray(np.sqrt(np.tensordot(self.shares**2, np.square(own), axes=1)))
-
-
-def _play_part(
-    problem: Problem,
-    policy: Policy | StatefulPolicy,
-    number: int,
-    horizon: int | None,
-    rng: Rng,
-    by_counts: bool,
-    progress: Progress | None,
-    limits: LongRunLimits,
-) -> LongRun:
-    if problem.criterion.fixed_steps(1) is not None:
-        play = simulate_counts if by_counts else simulate
-        rollout = play(problem, policy, number, horizon, rng, progress)
-        return LongRun(rollout, rollout.returns, np.zeros(rollout.returns.shape[1]))
-
-    def episodes(steps: float) -> int:
-        # About as much work as requested; at least 40 episodes, to estimate their spread.
-        few = min(number, 40)
-        return number if horizon is not None else int(np.clip(number * USUAL_AVERAGE_HORIZON / steps, few, number))
-
-    return play_long_run(problem, policy, episodes, rng, by_counts, horizon, progress=progress, limits=limits)
 
 
 def _plug_in(objective: Objective, means: Floats) -> float | None:
@@ -379,80 +358,59 @@ def _plug_in(objective: Objective, means: Floats) -> float | None:
         return None
 
 
-class UnitReturns(NamedTuple):
-    """Returns of each unit, per episode."""
-
-    objective: Objective
-    by_type: bool
-
-    returns: Floats
-    """(episode, unit)"""
-
-    served: Floats
-    """(episode, unit)"""
-
-    bias: Floats
-    """(unit,) what a horizon that is too short may have left of the start, under `average`."""
-
-
 def estimate(
     problem: Problem,
-    rollout: Rollout,
-    units: UnitReturns,
+    objective: Objective,
     strata: Strata,
-    truncation_bound: float | None,
-    seconds: float,
-    plug_in: float | None = None,
+    rollout: Rollout,
+    returns: Floats,
+    served: Floats,
+    bias: Floats,
+    **facts: Any,
 ) -> Evaluation:
     """Return the estimates and standard errors of a simulation.
 
     Args:
         problem: the problem, with the requested criterion and members.
-        rollout: the simulation.
-        units: returns per unit.
+        objective: welfare over the units.
         strata: parts of a mixture that was simulated, or one part.
-        truncation_bound: what the time beyond the horizon may change of a value.
-        seconds: run time.
-        plug_in: welfare of the arms' means, if arms were followed.
+        rollout: the simulation.
+        returns: (episode, unit) returns.
+        served: (episode, unit) shares of time served.
+        bias: (unit,) remaining influence of the start under `average`, if the horizon is too short.
+        **facts: further fields of the evaluation.
     """
-    objective, returns = units.objective, units.returns
     values = strata.mean(returns)
     # (episode, member); their means over episodes are the members' values, for members are linear in units.
-    members = objective.members(returns)
-    # (episode,) the mean over members, each counted by its size.
+    members, biases = objective.members(returns), objective.members(bias)
+    # (episode,) the mean over members, each weighted by its size.
     means = members @ objective.sizes / objective.sizes.sum()
-    chance, biases = (
-        welfare_error(objective, values, strata.shares, strata.split(returns)),
-        objective.members(units.bias),
-    )
+    chance = welfare_error(objective, values, strata.shares, strata.split(returns))
     return Evaluation(
         welfare=objective(values),
-        welfare_stderr=math.hypot(chance, bias_error(objective, values, units.bias)),
-        plug_in_welfare=plug_in,
+        welfare_stderr=math.hypot(chance, bias_error(objective, values, bias)),
         mean=float(strata.mean(means)),
         mean_stderr=math.hypot(strata.errors(means), biases @ objective.sizes / objective.sizes.sum()),
         unit_values=values,
-        unit_stderr=np.hypot(strata.errors(returns), units.bias),
-        unit_served=strata.mean(units.served),
-        unit_served_stderr=strata.errors(units.served),
+        unit_stderr=np.hypot(strata.errors(returns), bias),
+        unit_served=strata.mean(served),
+        unit_served_stderr=strata.errors(served),
         member_stderr=np.hypot(strata.errors(members), biases),
-        by_type=units.by_type,
         budget_used=strata.mean(rollout.used),
         exact=False,
-        truncation_bound=truncation_bound,
         num_episodes=len(returns),
         horizon=rollout.horizon,
-        seconds=seconds,
         objective=objective,
         problem=problem,
         returns=rollout.returns,
         episode_weights=strata.weights,
+        **facts,
     )
 
 
-def _truncation_bound(problem: Problem, horizon: int) -> float | None:
-    """Return the largest value of the time beyond the horizon; None if criterion or simulator do not bound it."""
-    beyond = problem.criterion.beyond(horizon)
-    if beyond is None or beyond == 0:
+def truncation_bound(criterion: Criterion, horizon: int, largest: float) -> float | None:
+    """Return the largest value of the time beyond the horizon, by the largest reward; None if it is not bounded."""
+    beyond = criterion.beyond(horizon)
+    if not beyond:
         return beyond
-    return None if isinstance(problem, Simulator) else beyond * float(np.abs(problem.types.rewards).max())
+    return beyond * largest if largest < np.inf else None

@@ -1,10 +1,10 @@
 """Exact values of a policy on the joint or the count space, under every criterion.
 
-A policy given by a table knows its own space. Any other policy whose law on counts is known (`Lawful`) is tabulated
-first: at every count state its possible allocations are the pairs, and their probabilities the policy. Then
+A policy given by a table has its own space. Any other policy whose distribution on counts is known (`Lawful`) is
+tabulated first: at every count state its possible allocations are the pairs, and their probabilities the policy. Then
 
     discounted, average   the occupancy measure of the table, by one linear solve (`solvers.occupancy`)
-    finite:T              forwards from the initial law:  x_{t+1} = P_t^T x_t,   V = sum_{t<T} w_t x_t . r_t
+    finite:T              forwards from the initial distribution:  x_{t+1} = P_t^T x_t,   V = sum_{t<T} w_t x_t . r_t
 
 where the tables of a policy by steps may differ from step to step; one that is shorter than the horizon begins again.
 Choices on the counts of several types, as `solve` gives where these are many, are evaluated without a table: visits are
@@ -16,7 +16,7 @@ Arms that do not compete, each with action shares of its own state, are Markov c
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -36,7 +36,7 @@ from evenhand.model.composite import (
 )
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.policy import Capabilities, Lawful, Space, capabilities, check_budget
+from evenhand.model.policy import Capabilities, Lawful, Space, Tabulated, capabilities, check_budget
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.counts import Moves, Operators, Visits, plan_types
 from evenhand.solvers.counts.reduction import Counts, TypedChoices, num_count_states
@@ -44,7 +44,13 @@ from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.occupancy import occupancy_measure, total_visits
 from evenhand.typing import Floats, Ints
 
-Rule = TypeVar("Rule")
+
+class _HasUnits(Protocol):
+    @property
+    def by_type(self) -> bool: ...
+
+
+Rule = TypeVar("Rule", bound=_HasUnits)
 
 MOST_STATES = 6000
 """Count states up to which a policy that is not a table is tabulated; over all its steps, if they differ."""
@@ -75,26 +81,31 @@ class ExactValues:
     """(unit,) expected share of time in which an arm of the unit is served."""
 
 
-def exact_values(problem: CoupledMDP, policy: object) -> ExactValues:
+def exact_values(problem: CoupledMDP, policy: object, most_states: int = MOST_STATES) -> ExactValues:
     """Evaluate a policy exactly, under the problem's criterion.
 
+    Args:
+        problem: the problem.
+        policy: the policy.
+        most_states: count states, over all distinct steps, up to which a policy that is not a table is tabulated.
+
     Raises:
-        NotApplicableError: the policy's law is not known, or the count space is too large to tabulate it.
+        NotApplicableError: the policy's distribution is not known, or the count space is too large to tabulate it.
         TooLargeError: the tables would not fit.
     """
     if redraw_period(policy) is not None:
-        raise NotApplicableError("a mixture that is drawn anew now and then is only simulated")
+        raise NotApplicableError("a mixture that is redrawn at intervals can only be simulated")
     if is_mixture(policy):
         parts, shares = components(policy)
-        return _mixed([exact_values(problem, part) for part in parts], shares, problem)
-    # Choices on many counts have a way that needs no table; for few states a table is quicker.
+        return _mixed([exact_values(problem, part, most_states) for part in parts], shares, problem)
+    # Choices on many counts need no table; for few states a table is quicker.
     steps = _typed_steps(policy, problem)
-    if steps and num_count_states(problem) * len(steps) > MOST_STATES:
+    if steps and num_count_states(problem) * len(steps) > most_states:
         return _typed_values(steps, problem)
-    return _of_tables(rules_by_step(policy, problem, _Tabulator(problem))[1], problem.criterion)
+    return _of_tables(rules_by_step(policy, problem, _Tabulator(problem, most_states)), problem.criterion)
 
 
-# -- what they cost --------------------------------------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------------------------------
 
 
 def is_quick(problem: CoupledMDP, policy: object, arm_steps: float, quick: float = QUICK) -> bool:
@@ -121,9 +132,7 @@ def exact_work(policy: object, problem: CoupledMDP) -> float:
         return sum(exact_work(part, problem) for part in parts.values())
     can, states = capabilities(policy), num_count_states(problem)
     # A table has been made already; what has none is refused, or of few joint states.
-    if can.law is None or can.tabulates is not None or states > MOST_STATES:
-        return 0.0
-    if can.table is not None and can.table.reduction.problem.with_criterion(problem.criterion) == problem:
+    if can.law is None or can.tabulates is not None or states > MOST_STATES or _own_table(can, problem) is not None:
         return 0.0
     pairs = states * _choices(can, can.law, problem)
     tables, rows = problem.types, 1.0
@@ -149,8 +158,8 @@ def _choices(can: Capabilities, law: Lawful, problem: CoupledMDP) -> float:
 # -- policies as tables ----------------------------------------------------------------------------------------------
 
 
-class _Pairs(NamedTuple):
-    """The pairs of a space, and what each of them does."""
+class _Table(NamedTuple):
+    """A policy as a table over the pairs of a space."""
 
     mdp: TabularMDP
     """Next states and rewards."""
@@ -164,23 +173,17 @@ class _Pairs(NamedTuple):
     by_type: bool
     """True if the units are types."""
 
+    probabilities: Floats
+    """(pair,) they sum to 1 over the pairs of each state."""
 
-_Table = tuple[_Pairs, Floats]
-"""Pairs, and the (pair,) probabilities of a policy, which sum to 1 over the pairs of each state."""
 
-
-def rules_by_step(
-    policy: object, problem: CoupledMDP, write: Callable[[object, int], tuple[bool, Rule]]
-) -> tuple[bool, list[Rule]]:
-    """Return the decision rule of each step, over and over again; a single one where all steps are alike.
+def rules_by_step(policy: object, problem: CoupledMDP, write: Callable[[object, int], Rule]) -> list[Rule]:
+    """Return the decision rule of each step, repeated in turn; a single one if all steps are alike.
 
     Args:
         policy: the policy.
         problem: the problem.
-        write: from a step and the number of different steps to whether its units are types, and its rule.
-
-    Returns:
-        Whether the units are the types, and the rules.
+        write: from a step and the number of different steps to its rule.
     """
     steps = steps_of(policy)
     if is_time_varying(policy):
@@ -192,71 +195,69 @@ def rules_by_step(
     # Steps that are one object are written once.
     distinct = {id(step): step for step in steps}
     written = {key: write(step, len(distinct)) for key, step in distinct.items()}
-    if len({by_type for by_type, _ in written.values()}) > 1:
+    if len({rule.by_type for rule in written.values()}) > 1:
         raise NotApplicableError(
             "the steps of this policy are tables over different spaces, so it can only be simulated"
         )
-    return written[id(steps[0])][0], [written[id(step)][1] for step in steps]
+    return [written[id(step)] for step in steps]
+
+
+def _own_table(can: Capabilities, problem: CoupledMDP) -> Tabulated | None:
+    """Return the table of a policy that is one on the same problem, whatever the criterion."""
+    table = can.table
+    same = table is not None and table.reduction.problem.with_criterion(problem.criterion) == problem
+    return table if same else None
 
 
 class _Tabulator:
-    """Writes policies as tables; what several share is made once."""
+    """Writes policies as tables; tables of one space share its pairs."""
 
-    def __init__(self, problem: CoupledMDP) -> None:
-        self.problem, self.counts = problem, Counts(problem)
+    def __init__(self, problem: CoupledMDP, most_states: int) -> None:
+        self.problem, self.counts, self.most_states = problem, Counts(problem), most_states
         # With the object itself, so that its id stays unique.
-        self.spaces: dict[int, tuple[object, _Pairs]] = {}
+        self.spaces: dict[int, tuple[object, _Table]] = {}
 
-    def __call__(self, policy: object, number: int) -> tuple[bool, _Table]:
-        """Whether the units are types, and the table of one of several steps."""
-        table = self._write(policy, number)
-        return table[0].by_type, table
-
-    def _write(self, policy: object, number: int) -> _Table:
-        problem = self.problem
-        can = capabilities(policy)
-        # A table on the same problem: what it does is the same under any criterion.
-        if can.table is not None and can.table.reduction.problem.with_criterion(problem.criterion) == problem:
-            return self._pairs(can.table.reduction), can.table.probabilities
-        if can.tabulates is not None and num_joint_states(problem) <= MOST_STATES:
-            return self._write(can.tabulates.on(Joint(problem)), number)
-        if can.law is not None:
-            return self._by_law(can, can.law, number)
-        raise NotApplicableError("this policy has no known law on counts, so it can only be simulated")
-
-    def _pairs(self, reduction: Space) -> _Pairs:
-        """The pairs of a reduction, whatever criterion it was made for."""
-        known = self.spaces.get(id(reduction))
-        if known is None:
-            assert isinstance(reduction, (Joint, Counts))
-            # Made anew where it was made under another criterion: the tabular problem carries one.
-            same = reduction if reduction.problem == self.problem else type(reduction)(self.problem)
-            by_type = isinstance(same, Counts)
-            served = same.mean_served(same.allocations) if isinstance(same, Counts) else same.served
-            known = self.spaces[id(reduction)] = reduction, _Pairs(same.mdp, same.usage, served, by_type)
-        return known[1]
-
-    def _by_law(self, can: Capabilities, law: Lawful, number: int) -> _Table:
-        if (states := number * num_count_states(self.problem)) > MOST_STATES:
+    def __call__(self, policy: object, number: int) -> _Table:
+        """Return the table of one of several steps."""
+        problem, can = self.problem, capabilities(policy)
+        if (table := _own_table(can, problem)) is not None:
+            return self._pairs(table.reduction)._replace(probabilities=table.probabilities)
+        if can.tabulates is not None and num_joint_states(problem) <= self.most_states:
+            return self(can.tabulates.on(Joint(problem)), number)
+        if can.law is None:
+            raise NotApplicableError(
+                "the distribution of this policy's allocations is not known, so it can only be simulated"
+            )
+        if (states := number * num_count_states(problem)) > self.most_states:
             steps = "" if number == 1 else f" over {number} steps"
             raise NotApplicableError(
-                f"the count space has {size_in_words(states)} states{steps}; up to {MOST_STATES} are tabulated"
+                f"the count space has {size_in_words(states)} states{steps}; up to {self.most_states} are tabulated"
             )
-        state, allocations, probabilities = write_law(can, law, self.counts)
-        usage = self.counts.usage_of(allocations)
-        check_budget(self.problem, usage, 0)
-        served = self.counts.mean_served(allocations)
-        return _Pairs(self.counts.tabulate(state, allocations), usage, served, True), probabilities
+        state, allocations, probabilities = write_law(can, can.law, self.counts)
+        usage, served = self.counts.usage_of(allocations), self.counts.mean_served(allocations)
+        check_budget(problem, usage, 0)
+        return _Table(self.counts.tabulate(state, allocations), usage, served, True, probabilities)
+
+    def _pairs(self, reduction: Space) -> _Table:
+        """Return the pairs of a reduction, whatever criterion it was made for, without probabilities."""
+        if id(reduction) not in self.spaces:
+            assert isinstance(reduction, (Joint, Counts))
+            # Built again if it was made under another criterion: the tabular problem carries one.
+            same = reduction if reduction.problem == self.problem else type(reduction)(self.problem)
+            served = same.mean_served(same.allocations) if isinstance(same, Counts) else same.served
+            pairs = _Table(same.mdp, same.usage, served, isinstance(same, Counts), np.zeros(0))
+            self.spaces[id(reduction)] = reduction, pairs
+        return self.spaces[id(reduction)][1]
 
 
-# -- their values ----------------------------------------------------------------------------------------------------
+# -- values of tables ----------------------------------------------------------------------------------------------
 
 
 def write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints, Floats]:
-    """The (pair,) count states, (pair, type, state, action) allocations and (pair,) probabilities of a policy.
+    """Return the (pair,) count states, (pair, type, state, action) allocations and (pair,) probabilities of a policy.
 
     Args:
-        can: what the policy can do.
+        can: the policy's capabilities.
         law: the policy.
         space: the counts.
     """
@@ -272,27 +273,27 @@ def write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints
 def _of_tables(tables: Sequence[_Table], criterion: Criterion) -> ExactValues:
     if not criterion.is_stationary:
         return _forwards(tables, criterion.time_weights(criterion.num_layers), criterion.total)
-    pairs, probabilities = tables[0]
-    visits = occupancy_measure(pairs.mdp, probabilities)
+    table = tables[0]
+    visits = occupancy_measure(table.mdp, table.probabilities)
     # Visits sum to the total.
-    served = visits @ pairs.served / criterion.total
-    return ExactValues(visits @ pairs.mdp.rewards, pairs.by_type, visits @ pairs.usage, served)
+    served = visits @ table.served / criterion.total
+    return ExactValues(visits @ table.mdp.rewards, table.by_type, visits @ table.usage, served)
 
 
 def _forwards(tables: Sequence[_Table], weights: Floats, total: float) -> ExactValues:
-    """Sums over steps of what the law of each step earns, uses and serves."""
-    first = tables[0][0]
+    """Sum rewards, usage and service over the steps, by the distribution of states at each step."""
+    first = tables[0]
     values, used, served = (np.zeros(facts.shape[1]) for facts in (first.mdp.rewards, first.usage, first.served))
-    law = first.mdp.initial
+    distribution = first.mdp.initial
     for step, weight in enumerate(weights):
-        (mdp, usage, serves, _), probabilities = tables[step % len(tables)]
-        # Visits of pairs at this step: the law of the state, times the chance of the action.
-        visits = np.repeat(law, np.diff(mdp.offsets)) * probabilities
+        mdp, usage, serves, _, probabilities = tables[step % len(tables)]
+        # Visits of pairs at this step: the distribution of the state, times the probability of the action.
+        visits = np.repeat(distribution, np.diff(mdp.offsets)) * probabilities
         values += weight * (visits @ mdp.rewards)
         used += weight * (visits @ usage)
         served += weight * (visits @ serves)
         # Pairs with the same outcome are put together before they move.
-        law = mdp.kernel.T @ np.bincount(mdp.outcomes, weights=visits, minlength=mdp.kernel.shape[0])
+        distribution = mdp.kernel.T @ np.bincount(mdp.outcomes, weights=visits, minlength=mdp.kernel.shape[0])
     return ExactValues(values, first.by_type, used, served / total)
 
 
@@ -367,7 +368,17 @@ def independent_values(problem: CoupledMDP, shares: Floats) -> ExactValues:
     types = problem.types
     num_types, num_states, num_actions = types.rewards.shape
     check_shape(shares, {"type": num_types, "state": num_states, "action": num_actions}, "shares")
-    visits = np.stack([_visits(problem, t, shares[t]) for t in range(num_types)])
+    visits = np.zeros(types.rewards.shape)
+    for t, (S, A) in enumerate(zip(types.num_states.tolist(), types.num_actions.tolist(), strict=True)):
+        alone = TabularMDP(
+            offsets=np.arange(S + 1, dtype=np.int64) * A,
+            rewards=types.rewards[t, :S, :A].reshape(-1, 1),
+            outcomes=np.arange(S * A, dtype=np.int64),
+            kernel=sparse.csr_array(types.transitions[t, :S, :A, :S].reshape(S * A, S)),
+            initial=types.initial[t, :S],
+            criterion=problem.criterion,
+        )
+        visits[t, :S, :A] = total_visits(occupancy_measure(alone, shares[t, :S, :A].reshape(-1))).reshape(S, A)
     serves = (types.usage > 0).any(axis=-1)
     return ExactValues(
         values=(visits * types.rewards).sum(axis=(1, 2)),
@@ -375,20 +386,3 @@ def independent_values(problem: CoupledMDP, shares: Floats) -> ExactValues:
         used=np.einsum("t,tsa,tsak->k", problem.type_counts, visits, types.usage),
         served=(visits * serves).sum(axis=(1, 2)) / problem.criterion.total,
     )
-
-
-def _visits(problem: CoupledMDP, kind: int, shares: Floats) -> Floats:
-    """(state, action) visits of an arm, by the criterion's weights of time; 0 where there is padding."""
-    types = problem.types
-    s, a = int(types.num_states[kind]), int(types.num_actions[kind])
-    alone = TabularMDP(
-        offsets=np.arange(s + 1, dtype=np.int64) * a,
-        rewards=types.rewards[kind, :s, :a].reshape(-1, 1),
-        outcomes=np.arange(s * a, dtype=np.int64),
-        kernel=sparse.csr_array(types.transitions[kind, :s, :a, :s].reshape(s * a, s)),
-        initial=types.initial[kind, :s],
-        criterion=problem.criterion,
-    )
-    found = np.zeros(types.rewards.shape[1:])
-    found[:s, :a] = total_visits(occupancy_measure(alone, shares[:s, :a].reshape(-1))).reshape(s, a)
-    return found

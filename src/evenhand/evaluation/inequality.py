@@ -27,7 +27,7 @@ def gini_coefficient(values: ArrayLike, counts: ArrayLike | None = None) -> Floa
 
     Args:
         values: (..., arm) values; with counts, (..., type).
-        counts: (type,) how many arms share each value.
+        counts: (type,) number of arms that share each value.
 
     Returns:
         (...) coefficients, a float when `values` has one axis.
@@ -60,7 +60,7 @@ def lorenz_curve(values: ArrayLike, counts: ArrayLike | None = None) -> tuple[Fl
 
     Args:
         values: (arm,) values; with counts, (type,).
-        counts: (type,) how many arms share each value.
+        counts: (type,) number of arms that share each value.
 
     Returns:
         (arm + 1,) shares of arms and (arm + 1,) shares of value, both from 0 at the first point to 1 at the

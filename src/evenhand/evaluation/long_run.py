@@ -9,7 +9,7 @@ which has the closed classes and the long-run shares of P and no periods, are sq
 with g the long-run mean from each state, whatever the classes, and h the relative values. An arm that follows pi has
 forgotten its start after n/2 steps: a run of 2 n steps, of which the first quarter does not count, has it behind it.
 
-A run that is too short is played again, longer, until the chain of its own visits says that it is long enough, and the
+A run that is too short is played again, longer, until by the chain of its own visits it is long enough, and the
 two halves of what counts differ by no more than chance explains: arms compete for the budget, so that all of them
 together may be slower than each by itself. Arms that mostly stay where they are are played from change to change
 (`simulate_events`), whose cost does not grow with how slow they are. A run of more steps per episode, or
@@ -94,33 +94,8 @@ class LongRunLimits(NamedTuple):
     usual: int = USUAL_AVERAGE_HORIZON
     """Steps with which to begin."""
 
-
-class _Player(NamedTuple):
-    """A policy to play."""
-
-    policy: Policy | StatefulPolicy
-    rng: Rng
-    by_counts: bool
-    progress: Progress | None
-
-    def __call__(
-        self, problem: Problem, number: int, steps: int, from_change_to_change: bool, known: Floats | None
-    ) -> Rollout:
-        """One run: by counts, from change to change, or step by step."""
-        rewards, given = None, (number, steps, self.rng, self.progress)
-        if known is not None:
-            assert isinstance(problem, CoupledMDP)
-            rewards = np.stack([known, problem.types.rewards])
-        if not from_change_to_change:
-            play = simulate_counts if self.by_counts else simulate
-            return play(problem, self.policy, *given, rewards=rewards)
-        assert isinstance(problem, CoupledMDP) and isinstance(self.policy, Policy)
-        run = simulate_events(problem, self.policy, *given, rewards)
-        if not self.by_counts:
-            return run
-        assert run.drift is not None
-        returns, served, drift = (mean_by_type(problem, figures) for figures in (run.returns, run.served, run.drift))
-        return replace(run, returns=returns, served=served, drift=drift)
+    followed_arm_steps: float = 3e9
+    """Arm-steps beyond which an exchangeable policy is simulated by counts instead of arm by arm."""
 
 
 def play_long_run(
@@ -137,38 +112,51 @@ def play_long_run(
 
     Args:
         problem: the problem, under `average`.
-        policy: what acts.
-        episodes: how many are played, by the steps that have to be simulated of each.
+        policy: the policy.
+        episodes: number of episodes, by the steps that have to be simulated of each.
         rng: seed or generator.
         by_counts: whether crowds are simulated, rather than arms.
         horizon: steps per episode; as many as are needed by default.
-        progress: called now and then with what is being done and the share done.
-        limits: how long it may be.
+        progress: called at intervals with the current task and the completed share.
+        limits: limits on its length.
 
     Raises:
-        NotConvergedError: more steps would be needed than can be played; says how many.
+        NotConvergedError: more steps would be needed than can be simulated; reports the number.
     """
-    play = _Player(policy, rng, by_counts, progress)
     steps, rate, known, share = horizon or limits.usual, 1.0, None, 1
     width = problem.types.valid.size if by_counts else problem.num_arms
     # A step costs at least as much as 3000 of arms if the policy is called at every step.
     least = 3000.0 if by_counts or compiled_tables(policy, problem) is None else 1.0
+
+    def play(problem: Problem) -> Rollout:
+        """One run: by counts, from change to change, or step by step."""
+        rewards, given = None, (number, steps, rng, progress)
+        if known is not None:
+            rewards = np.stack([known, problem.types.rewards])
+        if rate == 1:
+            return (simulate_counts if by_counts else simulate)(problem, policy, *given, rewards=rewards)
+        assert isinstance(problem, CoupledMDP) and isinstance(policy, Policy)
+        run = simulate_events(problem, policy, *given, rewards)
+        if not by_counts:
+            return run
+        assert run.drift is not None
+        returns, served, drift = (mean_by_type(problem, figures) for figures in (run.returns, run.served, run.drift))
+        return replace(run, returns=returns, served=served, drift=drift)
+
     while True:
         number = episodes(max(share * rate * steps, 1.0))
-        rollout = play(problem, number, steps, rate < 1, known)
+        rollout = play(problem)
         found = _settle(problem, rollout.visits)
         plain = known is None
         needed = 0.0 if found is None else found.plain_steps if plain else found.steps
         needed = max(needed, 2.0 * steps if _is_drifting(rollout) else 0.0)
         if limits.thorough and horizon is None and needed <= steps and found is not None:
             other = _elsewhere(problem, found)
-            if other is not None and _disagree(problem, rollout, play(other, number, steps, rate < 1, known)):
+            if other is not None and _disagree(problem, rollout, play(other)):
                 needed = 2.0 * steps
         given = horizon is not None and (known is not None or found is None)
         if needed <= steps or given:
-            forgotten = found is None or found.plain_steps <= steps
-            run = _reported(problem, rollout, known, needed <= steps, forgotten)
-            return _with_truncation(problem, run, found, plain)
+            return _reported(problem, rollout, known, found, needed <= steps)
         if plain and found is not None and needed <= found.plain_steps:
             needed = max(found.steps, steps)
         known = None if found is None else found.gains
@@ -187,7 +175,7 @@ def plain_steps(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Rng) 
 
     Args:
         problem: the problem, under `average`.
-        policy: what acts.
+        policy: the policy.
         rng: seed or generator.
 
     Raises:
@@ -245,9 +233,9 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
     # Powers of larger chains take too long: there only halves are compared.
     if num_types * float(num_states) ** 2 > 2e7 or float(num_states) ** 3 > 3e8:
         return None
-    law = shares_of(problem, visits)
-    rewards = (law * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)[..., None]
-    chain = np.einsum("tsa,tsaj->tsj", law, types.transitions)
+    chances = shares_of(problem, visits)
+    rewards = (chances * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)[..., None]
+    chain = np.einsum("tsa,tsaj->tsj", chances, types.transitions)
     # States that a type does not have are never left, nor reached.
     chain += np.eye(num_states) * (1 - chain.sum(axis=2, keepdims=True))
     power, sums, number = (np.eye(num_states) + chain) / 2, rewards, 1.0
@@ -267,24 +255,12 @@ def _settle(problem: Problem, visits: Floats | None) -> _Settled | None:
     gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
     # n of a usual run is 512; it need not have 2 n steps to the last one.
     runs = [length / 512 * USUAL_AVERAGE_HORIZON for length in lengths.values()]
-    recurrent = np.einsum("ts,tsj->tj", types.initial, doubled) > RESIDUAL
-    spans = np.where(recurrent, ahead, -np.inf).max(axis=1) - np.where(recurrent, ahead, np.inf).min(axis=1)
-    return _Settled(runs[0], runs[1], gains, spans, _worst_states(types.initial, doubled, ahead))
-
-
-def _worst_states(initial: Floats, limit: Floats, ahead: Floats) -> Indices | None:
-    """(type,) the recurrent state of least relative value; None if the long run depends on the start.
-
-    Args:
-        initial: (type, state) probabilities.
-        limit: (type, state, next_state) probabilities in the long run.
-        ahead: (type, state) relative values.
-    """
-    shares = np.einsum("ts,tsj->tj", initial, limit)
-    reached = np.einsum("ts,tsj->tj", initial, limit + np.eye(limit.shape[1])) > 0
-    if np.abs(np.where(reached[..., None], limit - shares[:, None], 0.0)).max() > FORGOTTEN:
-        return None
-    return np.asarray(np.where(shares > RESIDUAL, ahead, np.inf).argmin(axis=1), dtype=np.int32)
+    shares = np.einsum("ts,tsj->tj", types.initial, doubled)
+    recurrent, reached = shares > RESIDUAL, (shares > 0) | (types.initial > 0)
+    worst = np.where(recurrent, ahead, np.inf)
+    spans = np.where(recurrent, ahead, -np.inf).max(axis=1) - worst.min(axis=1)
+    depends = np.abs(np.where(reached[..., None], doubled - shares[:, None], 0.0)).max() > FORGOTTEN
+    return _Settled(runs[0], runs[1], gains, spans, None if depends else worst.argmin(axis=1).astype(np.int32))
 
 
 def _elsewhere(problem: Problem, found: _Settled) -> CoupledMDP | None:
@@ -336,65 +312,42 @@ def _is_drifting(rollout: Rollout) -> bool:
     return bool((np.abs(drift.mean(axis=0)) > limit * error + left_over).any())
 
 
-def _reported(problem: Problem, rollout: Rollout, known: Floats | None, enough: bool, forgotten: bool) -> LongRun:
-    """The estimates of a run, and the bias that its start may have left.
+def _reported(
+    problem: Problem, rollout: Rollout, known: Floats | None, found: _Settled | None, enough: bool
+) -> LongRun:
+    """Return the estimates of a run, and the bias that its start, truncation and rounding may have left.
 
     Args:
         problem: the problem.
         rollout: the run.
         known: (type, state, action) A, if it was played beside the rewards.
-        enough: whether the run is long enough for A, or for rewards without A.
-        forgotten: whether it is long enough for rewards.
-    """
-    if known is None:
-        drift = 0.0 if enough or rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
-        return LongRun(rollout, rollout.returns, np.broadcast_to(drift, rollout.returns.shape[1:]))
-    played, plain = rollout.returns
-    rollout = replace(rollout, returns=plain)
-    if not enough:
-        drift = 0.0 if rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
-        return LongRun(rollout, played, np.maximum(np.abs((played - plain).mean(axis=0)), drift))
-    if not forgotten:  # rewards would still show the start
-        return LongRun(rollout, played, np.zeros(played.shape[1]))
-    kinds = problem.type_of_arm if played.shape[1] == problem.num_arms else np.arange(problem.num_types)
-    # By types, as a whole: arms of one type are alike, and so is what is reported of them.
-    spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]
-    # Without variance but for rounding A is exact, and rewards may be cut off within a period.
-    least = np.bincount(kinds) * _rounding(played, rollout.horizon) ** 2
-    return LongRun(
-        rollout,
-        np.where((spreads[0] <= np.maximum(spreads[1], least))[kinds], played, plain),
-        np.zeros(played.shape[1]),
-    )
-
-
-def _rounding(estimates: Floats, horizon: int) -> float:
-    """Rounding error of sums over so many steps."""
-    return horizon * float(np.finfo(np.float64).eps) * float(np.abs(estimates).max(initial=0.0))
-
-
-def _with_truncation(problem: Problem, run: LongRun, found: _Settled | None, plain: bool) -> LongRun:
-    """The same with the truncation error, and rounding, as the bias of units without variance over episodes.
-
-    Args:
-        problem: the problem.
-        run: the run.
         found: relative values of single arms, if known.
-        plain: whether rewards were played alone; A has no truncation error.
+        enough: whether the run is long enough for A, or for rewards without A.
     """
-    estimates, horizon = run.estimates, run.rollout.horizon
-    rounding = _rounding(estimates, horizon)
-    if len(estimates) < 2 or not isinstance(problem, CoupledMDP):
-        return run
-    still = estimates.std(axis=0) <= rounding
-    kinds = problem.type_of_arm if estimates.shape[1] == problem.num_arms else np.arange(problem.num_types)
+    horizon, drift = rollout.horizon, 0.0 if rollout.drift is None else np.abs(rollout.drift.mean(axis=0))
+    played, plain = rollout.returns if known is not None else (rollout.returns, rollout.returns)
+    rollout, bias = replace(rollout, returns=plain), np.zeros(plain.shape[1])
+    kinds = problem.type_of_arm if plain.shape[1] == problem.num_arms else np.arange(problem.num_types)
+    rounding = horizon * float(np.finfo(np.float64).eps) * float(np.abs(played).max(initial=0.0))
+    if not enough:
+        bias = np.maximum(np.abs((played - plain).mean(axis=0)), drift)
+    elif found is None or found.plain_steps <= horizon:  # rewards have forgotten the start, too
+        # By types, as a whole: arms of one type are alike, and so are their estimates.
+        spreads = [np.bincount(kinds, each.var(axis=0)) for each in (played, plain)]
+        # Without variance but for rounding A is exact, and rewards may be cut off within a period.
+        least = np.bincount(kinds) * rounding**2
+        played = np.where((spreads[0] <= np.maximum(spreads[1], least))[kinds], played, plain)
+    if len(played) < 2 or not isinstance(problem, CoupledMDP):
+        return LongRun(rollout, played, bias)
+    # The truncation error, and rounding, of units without variance over episodes.
+    still = played.std(axis=0) <= rounding
     rewards = np.where(problem.types.valid, problem.types.rewards, np.nan)
     ranges = (np.nanmax(rewards, axis=(1, 2)) - np.nanmin(rewards, axis=(1, 2)))[kinds]
-    drifts = run.rollout.drift is not None and np.abs(run.rollout.drift).max(axis=0) > rounding
+    drifts = rollout.drift is not None and np.abs(rollout.drift).max(axis=0) > rounding
     # The span of h is by single arms; a drift shows a period that they have only jointly.
     spans = ranges if found is None else np.maximum(found.spans[kinds], np.where(drifts, ranges, 0.0))
-    truncated = spans / (horizon - horizon // WARM_UP) if plain else 0.0
-    return run._replace(bias=np.maximum(run.bias, np.where(still, np.maximum(truncated, rounding), 0.0)))
+    truncated = spans / (horizon - horizon // WARM_UP) if known is None else 0.0  # A has no truncation error
+    return LongRun(rollout, played, np.maximum(bias, np.where(still, np.maximum(truncated, rounding), 0.0)))
 
 
 def mean_by_type(problem: Problem, figures: Floats) -> Floats:

@@ -32,9 +32,6 @@ from evenhand.typing import Indices, Ints, Rng
 BATCHES = (1, 2, 7, 100)
 """Numbers of episodes tried."""
 
-STEPS = 25
-"""Steps that are played to reach states by acting."""
-
 
 def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0) -> None:
     """Try a policy on a problem and raise PolicyError with everything that is wrong with it.
@@ -42,8 +39,8 @@ def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0
     Checked: it acts (or starts an actor that does); actions have the shape of the states, exist, and respect the
     budget, in batches of several sizes, in random states and in states reached by acting; the same seed gives the
     same actions; the states it was given are left as they were. If it also allocates by counts, allocations treat
-    every arm once and respect the budget, and any seed gives the same if it says that it is deterministic; if it knows
-    their law, the law is one and its allocations are feasible. If it resumes, it goes on from what it remembered as if
+    every arm once and respect the budget, and any seed gives the same if it is stated to be deterministic; if their
+    distribution is known, it sums to one over feasible allocations. If it resumes, it continues from its memory as if
     it had not been interrupted.
 
     Args:
@@ -79,7 +76,8 @@ def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0
                 counts = count_states(problem, states)
                 _attempt(faults, f"batch of {size}", _try_allocating, can.allocates, problem, counts, can.deterministic)
     # Then states as they come by acting, not by drawing.
-    _attempt(faults, "played", _try_playing, policy, problem, int(generator.integers(2**63)))
+    short, seed = problem.with_criterion(Finite(25, problem.discount)), int(generator.integers(2**63))
+    _attempt(faults, "played", simulate, short, policy, 3, None, seed)
     if can.starts is not None and can.resumes is not None:
         _attempt(faults, "resumed", _try_resuming, can.starts, can.resumes, _trial_states(problem, 4, generator))
     if can.law is not None:
@@ -118,21 +116,13 @@ def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type:
 def _try_acting(policy: Policy | StatefulPolicy, problem: Problem, states: Indices) -> None:
     given = states.copy()
     # Twice with the same seed, on the same array: it must neither draw elsewhere nor write into it.
-    seen = [checked_shape(_act_once(policy, given, seed), given) for seed in (1, 1)]
+    streams = [np.random.default_rng(1) for _ in range(2)]
+    seen = [checked_shape(begin(policy, len(given), rng).act(given, rng), given) for rng in streams]
     if not np.array_equal(given, states):
         raise PolicyError("act changed the states it was given")
     if not np.array_equal(seen[0], seen[1]):
         raise PolicyError("the same seed gave different actions")
     check_actions(problem, states, seen[0])
-
-
-def _act_once(policy: Policy | StatefulPolicy, states: Indices, seed: int) -> Indices:
-    rng = np.random.default_rng(seed)
-    return begin(policy, len(states), rng).act(states, rng)
-
-
-def _try_playing(policy: Policy | StatefulPolicy, problem: Problem, seed: int) -> None:
-    simulate(problem.with_criterion(Finite(STEPS, problem.discount)), policy, num_episodes=3, rng=seed)
 
 
 def _try_resuming(starts: StatefulPolicy, resumes: Resuming, trials: list[Indices]) -> None:

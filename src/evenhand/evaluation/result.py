@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
-from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve, relative_loss
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report
+from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.coupled import Over
-from evenhand.model.labels import arm_names, told_names
+from evenhand.model.labels import arm_names, own_names
 from evenhand.model.objective import Objective
 from evenhand.model.simulator import Problem
 from evenhand.typing import Floats, Ints
@@ -162,7 +162,7 @@ class Evaluation(Shown):
 
     def plot(self) -> "Figure":
         """A figure: what each type or arm gets, with 95 % error bars."""
-        figure: Figure = told_by("plots", "evaluation_figure")(self)
+        figure: Figure = from_report("plots", "evaluation_figure")(self)
         return figure
 
     @property
@@ -214,7 +214,7 @@ class Evaluation(Shown):
 
     @property
     def floors_missed(self) -> tuple[MissedFloor, ...]:
-        """The units that are served less often than their floor asks for, by more than chance explains."""
+        """The units that are served less often than their floor, by more than chance explains."""
         floors = self.objective.floors
         # Linear programs satisfy constraints to 1e-6; and three standard errors below.
         least = floors * (1 - 1e-6) - 1e-6 - 3 * self.unit_served_stderr
@@ -270,10 +270,6 @@ class Evaluation(Shown):
         """The Lorenz curve: shares of members, poorest first, and the shares of all value that they have."""
         return lorenz_curve(self.members, self.objective.sizes)
 
-    def price_of_fairness(self, reference: "Evaluation") -> float:
-        """The share of the reference's mean value that this policy gives up."""
-        return relative_loss(self.mean, reference.mean)
-
 
 def unit_columns(
     problem: Problem, objective: Objective, by_type: bool, figures: Mapping[str, Floats]
@@ -282,7 +278,7 @@ def unit_columns(
 
     Args:
         problem: whose types or arms the units are.
-        objective: the welfare; it knows how many arms a unit has.
+        objective: the welfare, with the number of arms per unit.
         by_type: whether the units are the types.
         figures: (unit,) figures under their names.
     """
@@ -291,7 +287,7 @@ def unit_columns(
     kinds = np.arange(number) if by_type else problem.type_of_arm
     columns: dict[str, Any] = {"type" if by_type else "arm": np.arange(number)}
     if problem.types.labels:
-        columns["name"] = told_names(problem) if by_type else arm_names(problem)
+        columns["name"] = own_names(problem) if by_type else arm_names(problem)
     if problem.over == "groups":
         columns["group"] = [problem.group_names[group] for group in problem.group_of_type[kinds]]
     if by_type:

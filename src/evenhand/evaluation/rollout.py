@@ -24,10 +24,12 @@ of rewards are the same; the cost is one choice per change instead of one per st
 rank, whose choices are made in compiled loops.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,15 +40,15 @@ from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, fixed
 from evenhand.kernels.stepping import World, first_states
+from evenhand.model.arm_matching import check_arms
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import WARM_UP
 from evenhand.model.policy import Policy, StatefulPolicy, begin, check_acts, check_budget, checked_shape, missing_action
-from evenhand.model.same_arms import check_places
 from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
-    from evenhand.kernels.episodes import Dynamics
+    from evenhand.kernels.episodes import Dynamics, Totals
 
 BATCH = 4_000_000
 """Arms of all episodes that are in memory at once. Part of the result: each batch has a stream of its own."""
@@ -81,10 +83,10 @@ class Rollout:
     """(episode, step, arm) what it then earned, not weighted; of the first table where several are summed."""
 
     counts: Ints | None = None
-    """(episode, step, type, state) how many arms were in each state, of a simulation of counts with recorded paths."""
+    """(episode, step, type, state) number of arms in each state, of a simulation of counts with recorded paths."""
 
     allocations: Ints | None = None
-    """(episode, step, type, state, action) how many of them got each action."""
+    """(episode, step, type, state, action) number of them that got each action."""
 
     visits: Floats | None = None
     """(type, state, action) weighted visits of all arms and episodes, under `average`; None for a simulator."""
@@ -110,20 +112,22 @@ def simulate(
     progress: Progress | bool | None = None,
     rewards: Floats | None = None,
     keep_paths: bool = False,
+    batch_size: int = BATCH,
 ) -> Rollout:
     """Play a policy, every arm on its own, under the problem's criterion.
 
     Args:
         problem: the problem, or a simulator.
-        policy: what acts; its actions are checked at every step.
-        num_episodes: how many independent episodes.
+        policy: the policy; its actions are checked at every step.
+        num_episodes: number of independent episodes.
         horizon: steps per episode; by default the criterion's own: 300 discounted, 1000 for an average, of which the
             first quarter does not count, and the horizon itself where it is finite.
         rng: seed or generator; 0 by default, so that the same call gives the same numbers. None for others each time.
-        progress: True shows a bar; a function is called now and then with what is being done and the share done.
-        rewards: (type, state, action) what is summed in place of the arms' own rewards; or (table, type, state,
+        progress: True shows a bar; a function is called at intervals with the current task and the completed share.
+        rewards: (type, state, action) rewards in place of the arms' own; or (table, type, state,
             action) several such, and then returns are (table, episode, arm). Not for a simulator.
-        keep_paths: whether to keep the states, actions and rewards of every step.
+        keep_paths: whether to record the states, actions and rewards of every step.
+        batch_size: arms, over all episodes of a batch, that are simulated together; each batch has its own stream.
 
     Raises:
         PolicyError: an action does not exist, the budget is broken, or the shape is wrong.
@@ -138,19 +142,22 @@ def simulate(
     """
     check_problem(problem, "simulate(problem, policy)")
     check_acts(policy)
-    check_places(policy, problem)
+    check_arms(policy, problem)
     report = heard(progress)
     check_positive_int(num_episodes, "num_episodes")
-    # Everything is read and checked, and room is made, before the first step.
+    # Everything is read and checked, and memory is reserved, before the first step.
     weights = step_weights(problem, horizon)
     if isinstance(problem, Simulator) and rewards is not None:
         raise NotApplicableError("rewards: a simulator samples its own, and others cannot be summed in their place")
     gains = np.zeros((1, 0, 0, 0)) if isinstance(problem, Simulator) else summed_rewards(problem, rewards)
-    sums = Sums.reserve(problem, len(gains), num_episodes, len(weights), keep_paths)
-    # The split of the head; keys are drawn once, so that the world does not depend on batches.
+    middle = middle_step(problem, weights)
+    paths = _reserve(problem, len(gains), num_episodes, len(weights), keep_paths, batch_size)
+    cells = None if middle is None or isinstance(problem, Simulator) else problem.types.valid.shape
+    sums = Sums.zeros((len(gains), num_episodes, problem.num_arms), problem.num_resources, cells, **paths)
+    # The two streams; keys are drawn once, so that the random numbers of the moves do not depend on batches.
     world_rng, policy_rng = as_generator(rng).spawn(2)
-    keys, middle = draw_keys(world_rng, len(weights) + 1), middle_step(problem, weights)
-    for rows, stream, tell in in_batches(num_episodes, problem.num_arms, policy_rng, report):
+    keys = draw_keys(world_rng, len(weights) + 1)
+    for rows, stream, tell in in_batches(num_episodes, problem.num_arms, policy_rng, report, batch_size):
         own, play = sums.of(rows), Play(weights, keys, rows.start, stream, tell, middle)
         if isinstance(problem, Simulator):
             _play_sampled(problem, policy, play, own)
@@ -159,77 +166,109 @@ def simulate(
             states = first_states(problem.type_of_arm, types.cumulative_initial, keys[0], rows.start, number)
             world = World(problem.type_of_arm, types.cumulative, gains, types.usage, types.real, types.served)
             play_batch(problem, policy, world, states, play, own)
-    total = float(weights.sum())
-    return Rollout(
-        returns=as_asked(sums.returns, rewards),
-        used=share_of_budget(problem.budget, sums.used, total),
-        served=sums.served / total,
-        horizon=len(weights),
-        states=None if sums.paths is None else sums.paths[0],
-        actions=None if sums.paths is None else sums.paths[1],
-        rewards=None if sums.paths is None else sums.paths[2],
-        visits=None if middle is None or isinstance(problem, Simulator) else sums.visits,
-        drift=None if middle is None else drift_of(sums.returns[0], sums.first_half, weights, middle),
-    )
+    return sums.rollout(problem.budget, weights, is_several(rewards), middle)
 
 
-# -- what is summed up, and how a batch is played --------------------------------------------------------------------
+def _reserve(
+    problem: Problem, tables: int, num_episodes: int, steps: int, keep_paths: bool, batch_size: int
+) -> dict[str, Array]:
+    """Return the arrays of paths, if they are recorded; raise TooLargeError if the results do not fit in memory."""
+    arms = problem.num_arms
+    # Returns and shares served of all episodes, and the arrays of one batch.
+    size = 8.0 * (tables + 2) * num_episodes * arms + 40.0 * min(batch_size, num_episodes * arms)
+    what, instead = f"the returns of {num_episodes} episodes of {arms} arms", "Use fewer episodes; "
+    if keep_paths:
+        # Two int32 and a double for each step of each arm.
+        size += 16.0 * num_episodes * steps * arms
+        what = f"the paths of {num_episodes} episodes of {steps} steps of {arms} arms"
+        instead = "Use fewer episodes or steps, or do not keep the paths; "
+    check_memory(size, what, f"{instead}a policy that treats equal arms alike can also be simulated by counts.")
+    kinds = {"states": np.int32, "actions": np.int32, "rewards": np.float64} if keep_paths else {}
+    return {name: np.zeros((num_episodes, steps, arms), kind) for name, kind in kinds.items()}
+
+
+# -- sums over the steps, and batches of episodes --------------------------------------------------------------------
 
 
 class Sums(NamedTuple):
-    """Sums and paths that are recorded while a policy is played."""
+    """Sums and paths that are recorded in a simulation; units are arms, or types for counts."""
 
     returns: Floats
-    """(table, episode, arm)"""
+    """(table, episode, unit)"""
 
     served: Floats
-    """(episode, arm)"""
+    """(episode, unit)"""
 
     used: Floats
     """(episode, resource)"""
 
     first_half: Floats
-    """(episode, arm) returns up to the middle of the steps that count; only of an average."""
+    """(episode, unit) returns up to the middle of the steps that count; of an average only."""
 
-    visits: Floats
-    """(type, state, action) of all episodes; only of an average."""
+    visits: Floats | None = None
+    """(type, state, action) weighted visits of all episodes; of an average only."""
 
-    paths: tuple[Indices, Indices, Floats] | None
-    """(episode, step, arm) states, actions and rewards, if they are recorded."""
+    paths: Mapping[str, Array] = MappingProxyType({})
+    """(episode, step, ...) paths by their names in `Rollout`, if they are recorded."""
 
     @classmethod
-    def reserve(cls, problem: Problem, tables: int, num_episodes: int, steps: int, keep_paths: bool) -> "Sums":
-        """Room for all of it, if there is any."""
-        arms = problem.num_arms
-        # Returns and shares served of all episodes, and what is in flight for one batch.
-        size = 8.0 * (tables + 2) * num_episodes * arms + 40.0 * min(BATCH, num_episodes * arms)
-        what, instead = f"the returns of {num_episodes} episodes of {arms} arms", "Use fewer episodes; "
-        if keep_paths:
-            # Two int32 and a double for each step of each arm.
-            size += 16.0 * num_episodes * steps * arms
-            what = f"the paths of {num_episodes} episodes of {steps} steps of {arms} arms"
-            instead = "Use fewer episodes or steps, or do not keep the paths; "
-        check_memory(size, what, f"{instead}a policy that treats equal arms alike can also be simulated by counts.")
-        path = (num_episodes, steps, arms)
-        return cls(
-            np.zeros((tables, num_episodes, arms)),
-            np.zeros((num_episodes, arms)),
-            np.zeros((num_episodes, problem.num_resources)),
-            np.zeros((num_episodes, arms)),
-            np.zeros(problem.types.valid.shape),
-            (np.zeros(path, np.int32), np.zeros(path, np.int32), np.zeros(path)) if keep_paths else None,
-        )
+    def zeros(
+        cls, shape: tuple[int, int, int], num_resources: int, cells: tuple[int, ...] | None = None, **paths: Array
+    ) -> "Sums":
+        """Return sums of nothing yet.
+
+        Args:
+            shape: number of tables of rewards, of episodes, and of arms or types.
+            num_resources: number of resources.
+            cells: shape of the visits, if they are counted.
+            **paths: arrays of paths, if they are recorded.
+        """
+        served, first_half, used = np.zeros(shape[1:]), np.zeros(shape[1:]), np.zeros((shape[1], num_resources))
+        return cls(np.zeros(shape), served, used, first_half, None if cells is None else np.zeros(cells), paths)
 
     def of(self, rows: slice) -> "Sums":
-        """Those of some episodes; what is written there is written here."""
-        paths = None if self.paths is None else (self.paths[0][rows], self.paths[1][rows], self.paths[2][rows])
+        """Return views of some episodes."""
+        paths = {name: path[rows] for name, path in self.paths.items()}
         own = self.served[rows], self.used[rows], self.first_half[rows]
         return Sums(self.returns[:, rows], *own, self.visits, paths)
 
-    def keep(self, step: int, states: Indices, actions: Indices, rewards: Floats) -> None:
-        """Record a step if paths are recorded; all are (episode, arm)."""
-        if self.paths is not None:
-            self.paths[0][:, step], self.paths[1][:, step], self.paths[2][:, step] = states, actions, rewards
+    def record(self, step: int, **paths: Array | None) -> None:
+        """Record a step if paths are recorded."""
+        for name, path in self.paths.items():
+            path[:, step] = paths[name]
+
+    @contextmanager
+    def totals(self) -> "Iterator[Totals]":
+        """Contiguous copies of the sums for compiled loops, written back at the end."""
+        from evenhand.kernels.episodes import Totals
+
+        totals = Totals(*(np.ascontiguousarray(each) for each in self[:4]))
+        yield totals
+        for each, total in zip(self[:4], totals, strict=True):
+            each[:] = total
+
+    def rollout(self, budget: Floats, weights: Floats, several: bool = False, middle: int | None = None) -> Rollout:
+        """Return the result of a simulation.
+
+        Args:
+            budget: (resource,) the budget.
+            weights: (step,) weights of the steps.
+            several: whether returns of several tables were requested.
+            middle: first step of the second half of an average.
+        """
+        total, drift = float(weights.sum()), None
+        if middle is not None:
+            first = float(weights[:middle].sum())
+            drift = (self.returns[0] - self.first_half) / (total - first) - self.first_half / first
+        return Rollout(
+            returns=self.returns if several else self.returns[0],
+            used=share_of_budget(budget, self.used, total),
+            served=self.served / total,
+            horizon=len(weights),
+            visits=self.visits,
+            drift=drift,
+            **self.paths,
+        )
 
 
 @dataclass(frozen=True)
@@ -281,9 +320,9 @@ def summed_rewards(problem: CoupledMDP, rewards: Floats | None) -> Floats:
     return np.ascontiguousarray(tables, dtype=np.float64)
 
 
-def as_asked(returns: Floats, rewards: Floats | None) -> Floats:
-    """(table, episode, unit) returns, without the first axis unless several tables were requested."""
-    return returns if rewards is not None and rewards.ndim == 4 else returns[0]
+def is_several(rewards: Floats | None) -> bool:
+    """Return whether several tables of rewards were requested, so that returns have an axis for them."""
+    return rewards is not None and rewards.ndim == 4
 
 
 def middle_step(problem: Problem, weights: Floats) -> int | None:
@@ -292,12 +331,6 @@ def middle_step(problem: Problem, weights: Floats) -> int | None:
         return None
     number = int(np.count_nonzero(weights))
     return len(weights) - number // 2 if number > 1 else None
-
-
-def drift_of(returns: Floats, first_half: Floats, weights: Floats, middle: int) -> Floats:
-    """(episode, unit) mean reward of the second half of the steps that count, less that of the first."""
-    first = float(weights[:middle].sum())
-    return np.asarray((returns - first_half) / (float(weights.sum()) - first) - first_half / first)
 
 
 def count_visits(problem: CoupledMDP, states: Indices, actions: Indices, weights: Floats | float) -> Floats:
@@ -309,7 +342,7 @@ def count_visits(problem: CoupledMDP, states: Indices, actions: Indices, weights
 
 
 def in_batches(
-    number: int, width: int, rng: np.random.Generator, progress: Progress | None = None, batch_size: int = 0
+    number: int, width: int, rng: np.random.Generator, progress: Progress | None = None, batch_size: int = BATCH
 ) -> Iterator[tuple[slice, np.random.Generator, Progress | None]]:
     """Yield batches of as many whole episodes as fit, each with a stream of the policy's own, and its progress.
 
@@ -318,9 +351,9 @@ def in_batches(
         width: arms of an episode.
         rng: generator of the policy.
         progress: called with the share of the whole.
-        batch_size: arms of all episodes of a batch; BATCH by default.
+        batch_size: arms of all episodes of a batch.
     """
-    size = max(1, min(number, (batch_size or BATCH) // width))
+    size = max(1, min(number, batch_size // width))
     starts = range(0, number, size)
     for batch, (start, stream) in enumerate(zip(starts, rng.spawn(len(starts)), strict=True)):
         tell = None if progress is None else part_of(progress, batch, len(starts))
@@ -339,7 +372,7 @@ def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTa
     """Tables by which whole episodes of a policy are played in one compiled loop; None if it is called step by step.
 
     Args:
-        policy: what acts.
+        policy: the policy.
         problem: what it plays: tables for other arms or another budget must be checked at every step.
     """
     classes = type(policy).__mro__
@@ -359,35 +392,29 @@ def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTa
     return tables if all(np.array_equal(one, other) for one, other in zip(own, here, strict=True)) else None
 
 
-def play_by_rank(
-    dynamics: "Dynamics", tables: RankTables, states: Indices, totals: Sequence[Floats], play: Play
-) -> Ints:
+def play_by_rank(dynamics: "Dynamics", tables: RankTables, states: Indices, play: Play, sums: Sums) -> None:
     """Play one batch of episodes of a policy that serves by rank: many steps per call of compiled code.
 
     Args:
         dynamics: tables by which arms move and earn.
-        tables: those of the policy.
+        tables: order of service.
         states: (episode, arm) first states; replaced by the last ones.
-        totals: contiguous sums, which are added to: returns (table, episode, arm), shares of time served, usage, and
-            returns up to the middle.
-        play: how it is played.
-
-    Returns:
-        (type, state, action) visits in the steps that count.
+        play: weights, keys and streams.
+        sums: sums that are added to.
     """
     from evenhand.kernels import episodes
 
-    middle, number = -1 if play.middle is None else play.middle, len(states)
-    chunk, visits = max(1, CHUNK // states.size), np.zeros(dynamics.serves.shape, dtype=np.int64)
-    for step in range(0, len(play.weights), chunk):
-        weights, keys = play.weights[step : step + chunk], play.keys[1 + step : 1 + step + chunk]
-        policy_keys = draw_keys(play.rng, len(weights) * tables.keys_per_step).reshape(len(weights), -1)
-        steps = episodes.Steps(weights, keys, policy_keys, step, middle)
-        given = (fixed(dynamics), tables, episodes.Totals(*totals), states, steps, play.first)
-        for part in episodes.in_blocks(partial(episodes.play, *given), number):
-            visits += part
-        play.tell(step)
-    return visits
+    middle, number, chunk = -1 if play.middle is None else play.middle, len(states), max(1, CHUNK // states.size)
+    with sums.totals() as totals:
+        for step in range(0, len(play.weights), chunk):
+            weights, keys = play.weights[step : step + chunk], play.keys[1 + step : 1 + step + chunk]
+            policy_keys = draw_keys(play.rng, len(weights) * tables.keys_per_step).reshape(len(weights), -1)
+            steps = episodes.Steps(weights, keys, policy_keys, step, middle)
+            given = (fixed(dynamics), tables, totals, states, steps, play.first)
+            visits = sum(episodes.in_blocks(partial(episodes.play, *given), number))
+            if sums.visits is not None:
+                sums.visits[:] += play.weights.max() * visits  # under the average all steps that count weigh the same
+            play.tell(step)
 
 
 def play_batch(
@@ -397,86 +424,91 @@ def play_batch(
 
     Args:
         problem: the problem, whose rules actions are held to.
-        policy: what acts.
+        policy: the policy.
         world: tables by which arms move and earn; its rewards are (table, row, state, action), one or several.
         states: (episode, arm) first states; replaced by the last ones.
-        play: how it is played.
-        sums: what is added to.
+        play: weights, keys and streams.
+        sums: sums that are added to.
     """
-    from evenhand.kernels.episodes import Dynamics
+    from evenhand.kernels.episodes import Dynamics, step_arms
 
-    tables = compiled_tables(policy, problem) if sums.paths is None else None
-    if tables is None:
-        _play_steps(problem, policy, world, states, play, sums)
+    tables = None if sums.paths else compiled_tables(policy, problem)
+    if tables is not None:
+        starts = world.starts if len(world.starts) else np.zeros(len(states), dtype=np.int32)
+        dynamics = Dynamics(world.type_of_arm, starts, world.cumulative, world.rewards, problem.types.served)
+        play_by_rank(dynamics, tables, states, play, sums)
         return
-    starts = world.starts if len(world.starts) else np.zeros(len(states), dtype=np.int32)
-    dynamics = Dynamics(world.type_of_arm, starts, world.cumulative, world.rewards, problem.types.served)
-    totals = [np.ascontiguousarray(each) for each in sums[:4]]
-    visits = play_by_rank(dynamics, tables, states, totals, play)
-    for each, total in zip(sums[:4], totals, strict=True):
-        each[:] = total
-    if play.middle is not None:
-        sums.visits[:] += play.weights.max() * visits  # under the average all steps that count weigh the same
-
-
-def _play_steps(
-    problem: CoupledMDP, policy: Policy | StatefulPolicy, world: World, states: Indices, play: Play, sums: Sums
-) -> None:
-    """Play one batch of episodes by matrices, and ask the policy at every step."""
-    from evenhand.kernels.episodes import step_arms
-
     # The step itself sums the first table; others are summed beside it.
     (returns, *others), (rewards, *other_rewards) = sums.returns, world.rewards
     moving = fixed(world._replace(rewards=rewards))
-    actor = begin(policy, len(states), play.rng)
-    for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
-        # The policy sees a copy: what it does with it does not change the world.
-        actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
-        before = states.copy()
-        if t == play.middle:
-            sums.first_half[:] = returns
+
+    def advance(t: int, key: np.uint64, weight: float, states: Indices, actions: Indices) -> tuple[Floats, Array]:
+        cells = world.type_of_arm, states.copy(), actions
         spent, exist = step_arms(moving, states, actions, weight, returns, sums.served, key, play.first)
         # Before the budget: an action that does not exist has no usage.
         if not exist:
-            raise PolicyError(missing_action(problem, before, actions, t, play.first))
+            raise PolicyError(missing_action(problem, cells[1], actions, t, play.first))
         check_budget(problem, spent, t, play.first)
-        sums.used[:] += weight * spent
-        cells = world.type_of_arm, before, actions
-        for table, sums_of_table in zip(other_rewards, others, strict=True):
-            sums_of_table += weight * table[cells]
-        if play.middle is not None and weight > 0:
-            sums.visits[:] += count_visits(problem, before, actions, weight)
-        if sums.paths is not None:
-            sums.keep(t, before, actions, rewards[cells])
-        if t % 16 == 0:
-            play.tell(t)
+        for table, total in zip(other_rewards, others, strict=True):
+            total += weight * table[cells]  # a view of the sums
+        if sums.visits is not None and weight > 0:
+            sums.visits[:] += count_visits(problem, *cells[1:], weight)
+        return spent, rewards[cells] if sums.paths else rewards
+
+    _play_steps(policy, advance, states, play, sums)
 
 
 def _play_sampled(simulator: Simulator, policy: Policy | StatefulPolicy, play: Play, sums: Sums) -> None:
-    """Play one batch of episodes by sampling: all arms of all episodes in one call a step.
+    """Play one batch of episodes by sampling: all arms of all episodes in one call per step.
 
     The sampler of a step draws from a generator of the step's own key, so that policies given the same rng meet the
     same numbers, as far as the sampler draws as many for every state and action.
     """
-    usage, returns = simulator.usage, sums.returns[0]
-    drawn = simulator.begin(returns.size, _stream(play.keys[0], play.first))
-    states, actor = drawn.reshape(returns.shape), begin(policy, len(returns), play.rng)
-    for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
-        actions = checked_shape(actor.act(states.copy(), play.rng), states, t)
+
+    def advance(t: int, key: np.uint64, weight: float, states: Indices, actions: Indices) -> tuple[Floats, Floats]:
         if actions.min() < 0 or actions.max() >= simulator.num_actions:
             raise PolicyError(missing_action(simulator, states, actions, t, play.first))
-        spent = usage[states, actions].sum(axis=1)
+        spent = simulator.usage[states, actions].sum(axis=1)
         check_budget(simulator, spent, t, play.first)
-        # All arms of all episodes at once: arms are independent, and calls are dear.
-        moved, got = simulator.step(states.reshape(-1).copy(), actions.reshape(-1), _stream(key, play.first))
-        rewards = got.reshape(states.shape)
-        if t == play.middle:
-            sums.first_half[:] = returns
-        returns += weight * rewards
         sums.served[:] += weight * simulator.types.served[0][states, actions]
+        # All arms of all episodes at once: arms are independent, and calls are expensive.
+        moved, sampled = simulator.step(states.reshape(-1).copy(), actions.reshape(-1), _stream(key, play.first))
+        rewards = sampled.reshape(states.shape)
+        sums.returns[0] += weight * rewards
+        states[:] = moved.reshape(states.shape)
+        return spent, rewards
+
+    shape = sums.served.shape
+    states = simulator.begin(sums.served.size, _stream(play.keys[0], play.first)).reshape(shape)
+    _play_steps(policy, advance, states, play, sums)
+
+
+def _play_steps(
+    policy: Policy | StatefulPolicy,
+    advance: Callable[[int, np.uint64, float, Indices, Indices], tuple[Floats, Array]],
+    states: Indices,
+    play: Play,
+    sums: Sums,
+) -> None:
+    """Play one batch of episodes, with a call of the policy at every step.
+
+    Args:
+        policy: the policy.
+        advance: from step, key, weight, states and actions to the usage and the rewards: checks the actions, moves the
+            arms in place, and adds to returns and shares of time served.
+        states: (episode, arm) first states; replaced by the last ones.
+        play: weights, keys and streams.
+        sums: sums that are added to.
+    """
+    actor = begin(policy, len(states), play.rng)
+    for t, (key, weight) in enumerate(zip(play.keys[1:], play.weights.tolist(), strict=True)):
+        # The policy gets a copy, which it may change.
+        actions, before = checked_shape(actor.act(states.copy(), play.rng), states, t), states.copy()
+        if t == play.middle:
+            sums.first_half[:] = sums.returns[0]
+        spent, rewards = advance(t, key, weight, states, actions)
         sums.used[:] += weight * spent
-        sums.keep(t, states, actions, rewards)
-        states = moved.reshape(states.shape)
+        sums.record(t, states=before, actions=actions, rewards=rewards)
         if t % 16 == 0:
             play.tell(t)
 
@@ -522,17 +554,19 @@ def simulate_events(
     rng: Rng = 0,
     progress: Progress | None = None,
     rewards: Floats | None = None,
+    batch_size: int = BATCH,
 ) -> Rollout:
     """Play a policy that serves by rank under the criterion `average`, every arm on its own, from change to change.
 
     Args:
         problem: the problem.
-        policy: what acts.
-        num_episodes: how many independent episodes.
+        policy: the policy.
+        num_episodes: number of independent episodes.
         horizon: steps per episode.
         rng: seed or generator.
-        progress: called now and then with what is being done and the share done.
-        rewards: what is summed in place of the arms' own rewards; see `simulate`.
+        progress: called at intervals with the current task and the completed share.
+        rewards: tables of rewards in place of the arms' own; see `simulate`.
+        batch_size: arms, over all episodes of a batch, that are simulated together.
 
     Raises:
         NotApplicableError: the policy does not serve by rank.
@@ -548,33 +582,30 @@ def simulate_events(
         silent = np.log1p(-np.minimum(rates, 1.0))
     cumulative = np.cumsum(_moves(types.transitions) / np.where(rates > 0, rates, 1.0)[:, :, None, None], axis=3)
     world_rng, policy_rng = as_generator(rng).spawn(2)
-    shape = (num_episodes, problem.num_arms)
-    returns, served, drift = np.zeros((len(gains), *shape)), np.zeros(shape), np.zeros(shape)
-    used, visits = np.zeros((num_episodes, problem.num_resources)), np.zeros(types.valid.shape)
-    for rows, stream, tell in in_batches(num_episodes, problem.num_arms, policy_rng, progress):
+    sums = Sums.zeros((len(gains), num_episodes, problem.num_arms), problem.num_resources)
+    visits = np.zeros(types.valid.shape)
+    window = (float(warm), (warm + horizon) / 2, float(horizon))
+    for rows, stream, tell in in_batches(num_episodes, problem.num_arms, policy_rng, progress, batch_size):
         start, number = rows.start, rows.stop - rows.start
-        totals = [np.ascontiguousarray(each) for each in (returns[:, rows], served[rows], used[rows], drift[rows])]
         # A copy: the numbers of an event do not depend on batches.
         world = deepcopy(world_rng)
         states = first_states(kinds, types.cumulative_initial, draw_keys(world, 1)[0], start, number)
         clocks, nowhere = np.zeros(number), np.zeros(number, dtype=np.int32)
         dynamics = fixed(episodes.Dynamics(kinds, nowhere, cumulative, gains, types.served))
         changes = min(max(1, CHUNK // states.size), MOST_CHANGES)
-        while (clocks < horizon).any():
-            keys, policy_keys = draw_keys(world, 2 * changes), draw_keys(stream, changes * tables.keys_per_step)
-            window = (float(warm), (warm + horizon) / 2, float(horizon))
-            steps = episodes.Changes(silent, clocks, keys.reshape(-1, 2), policy_keys.reshape(changes, -1), *window)
-            given = (dynamics, tables, episodes.Totals(*totals), states, steps, start)
-            for part in episodes.in_blocks(partial(episodes.play_changes, *given), number):
-                visits += part
-            if tell is not None:
-                tell("playing", float(clocks.mean()) / horizon)
-        returns[:, rows], served[rows], used[rows], drift[rows] = totals
+        with sums.of(rows).totals() as totals:
+            while (clocks < horizon).any():
+                keys, policy_keys = draw_keys(world, 2 * changes), draw_keys(stream, changes * tables.keys_per_step)
+                steps = episodes.Changes(silent, clocks, keys.reshape(-1, 2), policy_keys.reshape(changes, -1), *window)
+                given = (dynamics, tables, totals, states, steps, start)
+                visits += sum(episodes.in_blocks(partial(episodes.play_changes, *given), number))
+                if tell is not None:
+                    tell("playing", float(clocks.mean()) / horizon)
     return Rollout(
-        returns=as_asked(returns, rewards),
-        used=share_of_budget(problem.budget, used, 1.0),
-        served=served,
+        returns=sums.returns if is_several(rewards) else sums.returns[0],
+        used=share_of_budget(problem.budget, sums.used, 1.0),
+        served=sums.served,
         horizon=horizon,
         visits=visits,
-        drift=drift,
+        drift=sums.first_half,
     )

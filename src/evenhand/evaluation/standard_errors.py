@@ -1,4 +1,4 @@
-"""The error of a welfare of estimated values, also where the welfare has a kink.
+"""Standard error of a welfare of estimated values, also near kinks of the welfare.
 
 Values v are estimated by means over episodes, V = v + D with D nearly normal. Where W is smooth the delta method does:
 W(V) - W(v) is nearly g.D, with g the gradient. A maximin, a leximin or a Gini welfare has kinks, where members are
@@ -69,11 +69,6 @@ def standard_errors(samples: Floats) -> Floats:
     return np.asarray(samples.std(axis=0, ddof=1) / np.sqrt(len(samples)))
 
 
-def standard_error(samples: Floats) -> float:
-    """Return the standard error of the mean of (sample,) numbers."""
-    return float(standard_errors(samples))
-
-
 def welfare_error(objective: Objective, values: Floats, shares: Floats, samples: Sequence[Floats]) -> float:
     """The standard error of the welfare of estimated values; at a kink, what makes its 95 % interval one.
 
@@ -89,12 +84,15 @@ def welfare_error(objective: Objective, values: Floats, shares: Floats, samples:
     # One episode has no known spread.
     if min(map(len, members)) < 2:
         return np.inf
-    noise = np.concatenate([_noise(part, share) for part, share in zip(members, shares.tolist(), strict=True)])
+    # The variance of a mean over M episodes is sum (x - mean)^2 / (M (M - 1)), and of a part counts by share^2.
+    factors = [share / np.sqrt(len(part) * (len(part) - 1)) for part, share in zip(members, shares, strict=True)]
+    noise = np.concatenate([(part - part.mean(axis=0)) * by for part, by in zip(members, factors, strict=True)])
     case, factor = _Estimate(objective.welfare, objective.sizes, objective.members(values), noise).without_nothing()
     # Of very many members the draws would not fit: there the delta method has to do.
+    smooth = case.error(case.members)
     if case.is_smooth or NUM_DRAWS * len(case.members) > 10 * MOST_NUMBERS:
-        return factor * case.smooth_error
-    return factor * max(case.smooth_error, case.error_at_kinks())
+        return factor * smooth
+    return factor * max(smooth, case.error_at_kinks())
 
 
 def bias_error(objective: Objective, values: Floats, bias: Floats) -> float:
@@ -110,18 +108,6 @@ def bias_error(objective: Objective, values: Floats, bias: Floats) -> float:
     # The member estimated worst need not be the worst: at a kink the largest bias counts for all.
     smooth = objective.structure.aversion is not None
     return float(objective.supergradient(values) @ (bias if smooth else np.full_like(bias, bias.max())))
-
-
-def _noise(part: Floats, share: float) -> Floats:
-    """(episode, member) rows whose sum with independent normal factors is distributed like the error of the mean."""
-    number = len(part)
-    # The variance of a mean over M episodes is sum (x - mean)^2 / (M (M - 1)), and of a part counts by share^2.
-    return np.asarray((part - part.mean(axis=0)) * (share / np.sqrt(number * (number - 1))))
-
-
-def _figures(apart: Floats, squares: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """(member,) figures whose sums over some members give their number, mean, variance and mean noise."""
-    return np.ones_like(apart), apart, np.square(apart), squares
 
 
 def _lengths(rows: Floats) -> Floats:
@@ -166,13 +152,8 @@ class _Estimate:
         # Bending, member by member: aversion times relative noise.
         return bool((self.structure.aversion * _lengths(self.noise) <= BENT * np.abs(self.members)).all())
 
-    @cached_property
-    def smooth_error(self) -> float:
-        """se(G)."""
-        return self._error(self.members)
-
-    def _error(self, members: Floats) -> float:
-        """The error of the sum that a supergradient weighs."""
+    def error(self, members: Floats) -> float:
+        """Standard error by the delta method, with a supergradient at (member,) values."""
         return float(_lengths(self.noise @ self.welfare.supergradient(members, self.sizes)))
 
     @cached_property
@@ -188,12 +169,10 @@ class _Estimate:
         middle = float(np.median(values))
         apart = values - middle
         # Running sums over the sorted members, so that each window costs two look-ups, not a pass.
-        sums = [
-            np.concatenate([[0.0], np.cumsum(self.sizes[order] * figures)])
-            for figures in _figures(apart, squares[order])
-        ]
-        # Within each window: how many members, their sum, sum of squares and sum of noise.
-        number, mean, square, noise = (total[end] - total[first] for total in sums)
+        figures = np.stack([np.ones_like(apart), apart, np.square(apart), squares[order]])
+        sums = np.insert(np.cumsum(self.sizes[order] * figures, axis=1), 0, 0.0, axis=1)
+        # Within each window: the number of members, their sum, sum of squares and sum of noise.
+        number, mean, square, noise = sums[:, end] - sums[:, first]
         mean, own = mean / number, self.members - middle
         # t_n^2: what the spread has beyond the noise.
         true = np.maximum(0.0, (square - noise) / number - mean**2)
@@ -214,24 +193,23 @@ class _Estimate:
         slope = self.welfare.supergradient(self.together, self.sizes)
         kink = float(np.quantile(draws @ slope, LOWER_END) - np.quantile(rises, LOWER_END))
         # S <= H.D' holds for every draw, so the difference is negative by rounding only.
-        return self._error(self.together) + max(0.0, kink) / CONFIDENCE
+        return self.error(self.together) + max(0.0, kink) / CONFIDENCE
 
     def _draws(self) -> Floats:
         """(draw, member) D', as far as the welfare is defined there."""
         # A fixed seed: the error is a function of the episodes.
         factors = np.random.default_rng(0).standard_normal((NUM_DRAWS, min(self.noise.shape)))
-        # Many episodes and few members: a root of the covariance has the same law with fewer rows.
-        draws = factors @ (self._root() if len(self.noise) > len(self.members) else self.noise)
+        # Many episodes and few members: a root of the covariance has the same distribution with fewer rows.
+        rows = self.noise
+        if len(rows) > len(self.members):
+            squares, axes = np.linalg.eigh(rows.T @ rows)
+            # Rounding may leave eigenvalues just below 0.
+            rows = (axes * np.sqrt(np.maximum(squares, 0.0))) @ axes.T
+        draws = np.asarray(factors @ rows)
         if self.structure.ranked is not None:
             return draws
         # Draws outside the domain have no welfare; a rank-weighted welfare is defined everywhere.
         return np.asarray(draws[[self._is_defined(self.together + STEP * draw) for draw in draws]])
-
-    def _root(self) -> Floats:
-        """(member, member) the root of the covariance, which has fewer rows than there are episodes."""
-        squares, axes = np.linalg.eigh(self.noise.T @ self.noise)
-        # Rounding may leave eigenvalues just below 0.
-        return np.asarray((axes * np.sqrt(np.maximum(squares, 0.0))) @ axes.T)
 
     def _is_defined(self, members: Floats) -> bool:
         try:

@@ -13,6 +13,7 @@ from evenhand.checks import is_number
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
+from evenhand.fitting.options import listed
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.transition_counts import Moves
 from evenhand.model.places import quoted
@@ -40,14 +41,13 @@ def recovery_notes(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
     if not log.is_ordered or not log.regular or back or number < 20 or mass[t, s] < 0.005:
         return []
     of = f" ({quoted(log.types[t])})" if len(log.types) > 1 else ""
-    return [
-        f"none of {number:,} moves under {log.actions[0]} was back towards {quoted(log.states[0])}, and the model has "
-        f"up to {100 * mass[t, s]:.2g} % of it per step, in {quoted(log.states[s])}{of}. If states only get worse by "
-        "themselves, give `only_worse`; for single impossible transitions, `impossible`"
-    ]
+    seen = f"none of {number:,} moves under {log.actions[0]} was back towards {quoted(log.states[0])}"
+    model = f"the model has up to {100 * mass[t, s]:.2g} % of it per step, in {quoted(log.states[s])}{of}"
+    hint = "If states only get worse by themselves, give `only_worse`; for single impossible transitions, `impossible`"
+    return [f"{seen}, and {model}. {hint}"]
 
 
-def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
+def state_notes(log: Log, absorbing: str | Sequence[str] = ()) -> list[str]:
     """Notes on states that were never left, and on arms that were absent for long.
 
     Args:
@@ -58,7 +58,7 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
     notes = [
         f"no arm was seen to leave {quoted(log.states[state])}: if none can, give it as `absorbing`"
         for state in _never_left(log)
-        if log.states[state] not in absorbing
+        if log.states[state] not in listed(absorbing)
     ]
     steps = np.where(following & log.regular, np.rint(np.diff(log.time)), 0)
     if (long := np.flatnonzero(steps > LONG)).size:

@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     from evenhand.kernels.lattice import (
         lattice_below,
         lattice_index,
-        lattice_neighbours,
         lattice_points,
         lattice_size,
         lattice_tables,
-        multinomial_law,
+        multinomial_probabilities,
         number_points,
     )
-    from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
-    from evenhand.kernels.priorities import priority_law
+    from evenhand.kernels.lattice_distributions import movers_distribution, support_of_movers
+    from evenhand.kernels.priorities import priority_distribution
     from evenhand.kernels.priority_sampling import sample_by_priority
     from evenhand.kernels.products import ActionKernel, ProductKernel, kronecker_rows
     from evenhand.kernels.randomness import bits_at, draw_keys, grid, uniforms_at

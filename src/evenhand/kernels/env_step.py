@@ -25,35 +25,6 @@ SAMPLING = np.uint64(0x5851F42D4C957F2D)  # sets the draws of the allocation apa
 
 
 @njit
-def _serve_one(scores, counts, budget, usage, order, left, room, out):
-    """One copy's greedy allocation: cells by insertion sort, since they are few."""
-    num_states, num_actions = scores.shape
-    cells = num_states * num_actions
-    for c in range(cells):
-        score = scores[c // num_actions, c % num_actions]
-        i = c
-        while i > 0 and scores[order[i - 1] // num_actions, order[i - 1] % num_actions] < score:
-            order[i] = order[i - 1]
-            i -= 1
-        order[i] = c
-    for s in range(num_states):
-        left[s] = counts[s]
-    for k in range(len(room)):
-        room[k] = budget[k]
-    for i in range(cells):
-        s, a = order[i] // num_actions, order[i] % num_actions
-        served = left[s]
-        for k in range(len(room)):
-            need = usage[s, a, k]
-            if served > 0 and need > 0:
-                served = min(served, max(np.int64(np.floor(room[k] / need)), 0))
-        out[s, a] = served
-        left[s] -= served
-        for k in range(len(room)):
-            room[k] -= served * usage[s, a, k]
-
-
-@njit
 def serve_greedily(scores, counts, budget, usage):
     """The greedy allocation of every copy.
 
@@ -66,12 +37,29 @@ def serve_greedily(scores, counts, budget, usage):
     Returns:
         (copy, state, action) numbers of arms, which sum to `counts` over actions.
     """
+    num_actions, cells = scores.shape[2], scores.shape[1] * scores.shape[2]
     allocation = np.zeros(scores.shape, dtype=np.int64)
-    order = np.empty(scores.shape[1] * scores.shape[2], dtype=np.int64)
-    left = np.empty(counts.shape[1], dtype=np.int64)
-    room = np.empty(budget.shape[1])
+    order, left, room = np.empty(cells, dtype=np.int64), counts.astype(np.int64), budget.astype(np.float64)
     for e in range(len(scores)):
-        _serve_one(scores[e], counts[e], budget[e], usage, order, left, room, allocation[e])
+        # Cells by insertion sort, since they are few.
+        for c in range(cells):
+            score = scores[e, c // num_actions, c % num_actions]
+            i = c
+            while i > 0 and scores[e, order[i - 1] // num_actions, order[i - 1] % num_actions] < score:
+                order[i] = order[i - 1]
+                i -= 1
+            order[i] = c
+        for i in range(cells):
+            s, a = order[i] // num_actions, order[i] % num_actions
+            served = left[e, s]
+            for k in range(room.shape[1]):
+                need = usage[s, a, k]
+                if served > 0 and need > 0:
+                    served = min(served, max(np.int64(np.floor(room[e, k] / need)), 0))
+            allocation[e, s, a] = served
+            left[e, s] -= served
+            for k in range(room.shape[1]):
+                room[e, k] -= served * usage[s, a, k]
     return allocation
 
 

@@ -329,7 +329,12 @@ def _cut_blocks(part, parts, curves, blocks, order, spare, settled):
         blocks.uppers[b], blocks.ties[b], blocks.arms[b] = 0, end - begin, 0
         types = order[begin:end]
         if len(types) == 1:
-            settled[types[0]] = _settle_alone(types[0], curves, top)
+            # A type alone moves as one arm at the mean of its weights: m -> G(m) - m c is convex, so it moves whole.
+            arms, v = curves.counts[types[0]], curves.starts[types[0]]
+            weight = (_mass(curves, top + arms) - _mass(curves, top)) / arms
+            while curves.slopes[v] <= weight:
+                v += 1
+            settled[types[0]] = curves.values[v]
             continue
         middle = _middle_vertex(types, curves, low, high)
         level = high if np.isnan(middle) else middle
@@ -381,18 +386,6 @@ def _mass(curves, arms):
     # The last entry is at the number of all arms, perhaps less than a unit beyond the one before.
     width = min(curves.unit, curves.num_arms - place * curves.unit)
     return curves.table[place] + rest / width * (curves.table[place + 1] - curves.table[place])
-
-
-@njit
-def _settle_alone(one, curves, top):
-    """The value of a type that is a block by itself, at the mean weight of its ranks."""
-    arms = curves.counts[one]
-    # A type alone moves as one arm at the mean of its weights: m -> G(m) - m c is convex, so it moves whole.
-    weight = (_mass(curves, top + arms) - _mass(curves, top)) / arms
-    v = curves.starts[one]
-    while curves.slopes[v] <= weight:
-        v += 1
-    return curves.values[v]
 
 
 @njit

@@ -20,17 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.kernels.compilation import njit
-from evenhand.kernels.randomness import GOLDEN, MIX_1, MIX_2, TO_UNIT, Bits
+from evenhand.kernels.randomness import TO_UNIT, Bits, mix_bits
 from evenhand.typing import Floats, Indices, Ints
 
-
-@njit
-def bits_at(key, place):
-    """Random bits at a place (randomness.bits_at)."""
-    z = key + (place + np.uint64(1)) * GOLDEN
-    z = (z ^ (z >> np.uint64(30))) * MIX_1
-    z = (z ^ (z >> np.uint64(27))) * MIX_2
-    return z ^ (z >> np.uint64(31))
+bits_at = njit(mix_bits)
+"""Random bits at a place."""
 
 
 @njit

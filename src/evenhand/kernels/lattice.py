@@ -72,18 +72,8 @@ def list_amounts(
 
 def lattice_index(points: Array) -> Ints:
     """(...,) the number of each (..., state) point in its lattice."""
-    num_states = points.shape[-1]
     totals = points.sum(axis=-1)
-    largest = int(totals.max(initial=0))
-    index = np.zeros(points.shape[:-1], dtype=np.int64)
-    left = totals.copy()
-    for i in range(num_states - 1):
-        behind = num_states - 1 - i
-        table = np.array([comb(r + behind, behind) for r in range(largest + 1)], dtype=np.int64)
-        after = left - points[..., i]
-        index += table[left] - table[after]
-        left = after
-    return index
+    return number_points(points, totals, lattice_tables(int(totals.max(initial=0)), points.shape[-1]))
 
 
 def lattice_tables(num_arms: int, num_states: int) -> Ints:
@@ -95,48 +85,34 @@ def lattice_tables(num_arms: int, num_states: int) -> Ints:
 
 
 def number_points(points: Array, num_arms: Array | np.int64, tables: Ints) -> Ints:
-    """(point,) numbers by tables of binomials; with (point,) numbers of arms, each in the lattice of its own.
+    """(...,) numbers by tables of binomials; with (...,) numbers of arms, each in the lattice of its own.
 
     Args:
-        points: (point, state) points.
+        points: (..., state) points.
         num_arms: how many arms they have.
         tables: (behind, left) binomials (`lattice_tables`).
     """
-    last = points.shape[1] - 1
-    left = np.broadcast_to(num_arms, len(points))
-    index = np.zeros(len(points), dtype=np.int64)
+    last = points.shape[-1] - 1
+    left = np.broadcast_to(num_arms, points.shape[:-1])
+    index = np.zeros(points.shape[:-1], dtype=np.int64)
     for s in range(last):
-        after = left - points[:, s]
+        after = left - points[..., s]
         index += tables[last - s, left] - tables[last - s, after]
         left = after
     return index
 
 
-def lattice_neighbours(points: Ints, source: int, target: int) -> Indices:
-    """(point,) the number of the point with one arm moved from source to target, -1 where there is none to move.
-
-    Args:
-        points: (point, state) the whole lattice.
-        source: the state that an arm leaves.
-        target: the state that it enters; -1 to take it out of the lattice.
-    """
-    moved = points.copy()
-    moved[:, source] -= 1
-    if target >= 0:
-        moved[:, target] += 1
-    whole = moved[:, source] >= 0
-    neighbours = np.full(len(points), -1, dtype=np.int32)
-    neighbours[whole] = lattice_index(moved[whole])
-    return neighbours
-
-
 def lattice_below(num_arms: int, num_states: int) -> Indices:
     """(point, state) the number of each point without an arm of a state, -1 where it has none."""
     points = lattice_points(num_arms, num_states)
-    return np.column_stack([lattice_neighbours(points, state, -1) for state in range(num_states)])
+    below = np.full(points.shape, -1, dtype=np.int32)
+    for state in range(num_states):
+        some = points[:, state] > 0
+        below[some, state] = lattice_index(points[some] - (np.arange(num_states) == state))
+    return below
 
 
-def multinomial_law(points: Array, law: Floats) -> Floats:
+def multinomial_probabilities(points: Array, law: Floats) -> Floats:
     """(point,) probability that independent arms with this law spread like each (point, state) point.
 
     By log-gamma, so it overflows at no number of arms; normalised, since its rounding grows with them.

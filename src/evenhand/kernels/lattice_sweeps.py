@@ -81,7 +81,7 @@ def _sweep(part, parts, values, lines, bands, result):
 # -- distributions ----------------------------------------------------------------------------------------------------
 
 
-def grow_law(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
+def grow_distribution(law: Floats, rows: Floats, leaving: Indices, parent: Indices, below: Indices) -> Floats:
     """The distribution of one arm more.
 
     Args:
@@ -195,48 +195,6 @@ def _climb(part, parts, j, final, cells, steps, tables):
                 better = offer > value[p]
                 value[p] = offer if better else value[p]
                 choice[p] = choice_before[p] + stride if better else choice[p]
-
-
-@njit
-def decode_climb(points, code, gains, sources, landings, base, tables):
-    """(point, cell) amounts of coded choices, their (point,) gains, and the (point,) numbers of the points reached.
-
-    Args:
-        points: (point, state) the whole lattice.
-        code: (point,) amounts as digits, the first cell's last.
-        gains: (cell,) the value of serving one arm.
-        sources: (cell,) the state that it leaves.
-        landings: (cell,) the state that it enters.
-        base: of the digits.
-        tables: (behind, left) binomials (`lattice_tables`) up to the number of arms.
-    """
-    num_points, num_states = points.shape
-    num_cells = len(gains)
-    amounts = np.empty((num_points, num_cells), dtype=np.int32)
-    worth = np.empty(num_points)
-    targets = np.empty(num_points, dtype=np.int64)
-    reached = np.empty(num_states, dtype=np.int64)
-    for p in range(num_points):
-        for s in range(num_states):
-            reached[s] = points[p, s]
-        left, total = np.int64(code[p]), 0.0
-        # Digits of the code, the first cell's last; the last cell takes what is left.
-        for k in range(num_cells):
-            amount = left % base if k < num_cells - 1 else left
-            left //= base
-            amounts[p, k] = amount
-            total += gains[k] * amount
-            reached[sources[k]] -= amount
-            reached[landings[k]] += amount
-        worth[p] = total
-        # The number of the point reached, as in `lattice_index`.
-        left, index = tables.shape[1] - 1, np.int64(0)
-        for s in range(num_states - 1):
-            after = left - reached[s]
-            index += tables[num_states - 1 - s, left] - tables[num_states - 1 - s, after]
-            left = after
-        targets[p] = index
-    return amounts, worth, targets
 
 
 # -- the maximum by a list --------------------------------------------------------------------------------------------

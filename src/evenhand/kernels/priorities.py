@@ -47,15 +47,15 @@ import numpy as np
 from evenhand.errors import TooLargeError
 from evenhand.typing import Bools, Floats, Ints
 
-LARGEST_LAW = 200_000
+LARGEST_DISTRIBUTION = 200_000
 """Allocations, complete or on the way, beyond which an exact law is refused."""
 
 
 # -- the exact law ----------------------------------------------------------------------------------------------------
 
 
-def priority_law(
-    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, largest: int = LARGEST_LAW
+def priority_distribution(
+    priorities: Floats, counts: Ints, spend: Floats, usage: Floats, largest: int = LARGEST_DISTRIBUTION
 ) -> tuple[Ints, Floats]:
     """The exact law of an allocation drawn by priorities.
 

@@ -12,12 +12,14 @@ ActionKernel has one block of S^N outcomes for each joint action, and shares the
 and moving it to the end keeps every product a plain matrix product; after N of them the axes are back in order.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse import linalg
 
 from evenhand.typing import Floats, Ints
 
@@ -93,11 +95,11 @@ class ActionKernel:
         return prod(int((matrix > 0).sum(axis=2).max()) for matrix in self.matrices)
 
     @property
-    def T(self) -> "TransposedActionKernel":  # noqa: N802  # as arrays spell it
+    def T(self) -> linalg.LinearOperator:  # noqa: N802  # as arrays spell it
         """The transpose, which moves measures instead of value functions."""
-        return TransposedActionKernel(self)
+        return linalg.LinearOperator(self.shape[::-1], matvec=self._push, dtype=np.float64)
 
-    def push(self, measure: Floats) -> Floats:
+    def _push(self, measure: Floats) -> Floats:
         """(state,) where a (outcome,) measure goes in one step."""
         blocks = measure.reshape(len(self.actions), -1)
         sizes = [1, *(len(parents) for parents, _ in self._levels)]
@@ -121,18 +123,6 @@ class ActionKernel:
         return kronecker_rows([matrix[choices[:, n], states[n]] for n, matrix in enumerate(self.matrices)])
 
 
-class TransposedActionKernel:
-    """The transpose of an ActionKernel."""
-
-    def __init__(self, kernel: ActionKernel) -> None:
-        self.kernel = kernel
-        self.shape = kernel.shape[::-1]
-
-    def __matmul__(self, measure: Floats) -> Floats:
-        """(state,) where a (outcome,) measure goes in one step."""
-        return self.kernel.push(measure)
-
-
 def _level(actions: Ints, arm: int) -> tuple[Ints, Ints]:
     """For each distinct beginning up to `arm`: the number of the beginning before it, and the arm's action."""
     before = (
@@ -143,27 +133,25 @@ def _level(actions: Ints, arm: int) -> tuple[Ints, Ints]:
     return steps[:, 0], steps[:, 1]
 
 
-def kronecker_rows(rows: list[Floats]) -> sparse.csr_array:
+def kronecker_rows(rows: Sequence[Floats | sparse.csr_array]) -> sparse.csr_array:
     """(row, state) the Kronecker product of the rows of several arms, row by row.
 
     Args:
         rows: for each arm (row, state), all with the same number of rows.
     """
-    number = len(rows[0])
-    data = np.ones((number, 1))
-    columns = np.zeros((number, 1), dtype=np.int64)
-    for row in rows:
-        # As many columns as the widest row needs; shorter rows are filled up with zeros, which go in the end.
-        width = int((row > 0).sum(axis=1).max(initial=1))
-        support = np.argsort(row <= 0, axis=1, kind="stable")[:, :width]
-        weights = np.take_along_axis(row, support, axis=1)
-        wide = data.shape[1] * width
-        data = (data[:, :, None] * weights[:, None, :]).reshape(number, wide)
-        columns = (columns[:, :, None] * row.shape[1] + support[:, None, :]).reshape(number, wide)
-    keep = data > 0
-    indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
-    shape = (number, prod(row.shape[1] for row in rows))
-    return sparse.csr_array((data[keep], columns[keep], indptr), shape=shape)
+    found, *others = (sparse.csr_array(part) for part in rows)
+    for part in others:
+        wide = np.diff(part.indptr)
+        sizes = np.diff(found.indptr) * wide
+        row = np.repeat(np.arange(found.shape[0]), sizes)
+        # The entries of a product row, numbered: the left entry is the quotient, the right one the remainder.
+        place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        i, j = np.divmod(place, wide[row])
+        i, j = i + found.indptr[row], j + part.indptr[row]
+        columns = found.indices[i].astype(np.int64) * part.shape[1] + part.indices[j]
+        shape, starts = (found.shape[0], found.shape[1] * part.shape[1]), np.concatenate([[0], np.cumsum(sizes)])
+        found = sparse.csr_array((found.data[i] * part.data[j], columns, starts), shape=shape)
+    return found
 
 
 def distinct_rows(rows: Floats) -> tuple[Ints, Floats]:

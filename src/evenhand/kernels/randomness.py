@@ -10,6 +10,8 @@ episode does not depend on what others drew, two policies that agree on an arm's
 result does not depend on batches, workers, or on whether NumPy or Numba did the work.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,13 +29,18 @@ def draw_keys(rng: np.random.Generator, number: int) -> Bits:
     return rng.integers(0, 2**64, size=number, dtype=np.uint64)
 
 
+def mix_bits(key: Any, place: Any) -> Any:
+    """Random bits at a place; compiled in `greedy_service`."""
+    z = key + (place + np.uint64(1)) * GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * MIX_1
+    z = (z ^ (z >> np.uint64(27))) * MIX_2
+    return z ^ (z >> np.uint64(31))
+
+
 def bits_at(key: np.uint64, places: Bits) -> Bits:
     """Random bits at the given places, of the same shape."""
     with np.errstate(over="ignore"):
-        z = key + (places + np.uint64(1)) * GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * MIX_1
-        z = (z ^ (z >> np.uint64(27))) * MIX_2
-    return np.asarray(z ^ (z >> np.uint64(31)))
+        return np.asarray(mix_bits(key, places))
 
 
 def uniforms_at(key: np.uint64, places: Bits) -> NDArray[np.float64]:

@@ -27,6 +27,7 @@ The loops over the lattice are compiled (`lattice_sweeps`); here is what they ne
 """
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -95,12 +96,9 @@ def factorise(matrix: Floats) -> tuple[list[Split], Ints] | None:
     left, ends, right = found
     # Splits found from the right act on states, behind the permutation; by the slots that end in those states they can
     # be applied before it, so that the permutation comes last.
-    splits = left + [Split(_slot_of(ends, source), _slot_of(ends, target), p) for source, target, p in reversed(right)]
+    slots = np.argsort(ends).tolist()
+    splits = left + [Split(slots[source], slots[target], p) for source, target, p in reversed(right)]
     return (splits, ends) if product_error(matrix, splits, ends) <= len(matrix) * _ROUNDING else None
-
-
-def _slot_of(ends: Ints, state: int) -> int:
-    return int(np.flatnonzero(ends == state)[0])
 
 
 def product_error(matrix: Floats, splits: list[Split], ends: Ints) -> float:
@@ -146,15 +144,10 @@ def _ends(pattern: Bools) -> Ints:
 
 def _eliminations(matrix: Floats) -> Iterator[tuple[bool, Split, Floats]]:
     """Every split that can be divided out, from the left and then from the right, and the matrix without it."""
-    slots = range(len(matrix))
-    for source in slots:
-        for target in slots:
-            if source != target and (step := _left_step(matrix, source, target)) is not None:
-                yield True, *step
-    for source in slots:
-        for target in slots:
-            if source != target and (step := _right_step(matrix, source, target)) is not None:
-                yield False, *step
+    for from_left, divide in ((True, _left_step), (False, _right_step)):
+        for source, target in permutations(range(len(matrix)), 2):
+            if (step := divide(matrix, source, target)) is not None:
+                yield from_left, *step
 
 
 def _left_step(matrix: Floats, source: int, target: int) -> tuple[Split, Floats] | None:

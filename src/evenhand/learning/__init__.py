@@ -18,7 +18,7 @@ from evenhand.errors import MissingExtraError
 if TYPE_CHECKING:
     from evenhand.learning.environments import ENV_ID, BatchedCounts, BatchedJoint, CountEnv
     from evenhand.learning.learners import LEARNERS, PPOLearner, SACLearner, TD3Learner, from_stable_baselines3
-    from evenhand.learning.loop import Checkpoint, read_checkpoint
+    from evenhand.learning.loop import Checkpoint, read_checkpoint, run_training
     from evenhand.learning.network_evaluation import NetworkJudge, resized
     from evenhand.learning.settings import ALGORITHMS, TrainingRun, TrainingSettings
     from evenhand.learning.training import SeedRow, Training, TrainingRuns, checkpoint_of, train
@@ -45,5 +45,5 @@ def __getattr__(name: str) -> object:
         return _load(name)
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] in ("torch", "stable_baselines3", "gymnasium"):
-            raise MissingExtraError("learning", "rl") from None
+            raise MissingExtraError("training", "rl") from None
         raise

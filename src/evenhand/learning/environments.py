@@ -1,9 +1,9 @@
 """The world as Gymnasium and Stable-Baselines3 see it.
 
     observation   count proportions and budget shares, S + K numbers in [0, 1]
-    action        what the network says, in [-1, 1]: S A scores, and K shares for priority-sampling
+    action        output of the network, in [-1, 1]: S A scores, and K shares for priority-sampling
     reward        the mean reward of the arms
-    info          allocation (state, action): how many arms got each action, and so how many had each reward.
+    info          allocation (state, action): number of arms that got each action, and so each reward.
                   CountEnv, which follows arms, also has (arm,) states, arm_rewards and arm_returns: where each arm
                   is now, what it got in this step, and what it has had so far, discounted
 
@@ -13,7 +13,6 @@ Gymnasium knows CountEnv as `evenhand/CountEnv-v0` once this module is imported,
 CountEnv` does. It has no plugins; `evenhand.learning.environments:evenhand/CountEnv-v0` imports the module by itself.
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,14 +23,14 @@ from gymnasium.spaces import Box, MultiDiscrete, Space
 from stable_baselines3.common.vec_env import VecEnv
 
 from evenhand.checks import check_positive_int
-from evenhand.display import counted, told_by
+from evenhand.display import counted, from_report
 from evenhand.errors import InvalidInputError
-from evenhand.learning.worlds import ArmWorld, Keys, Step, Tasks, sampled, world_of
+from evenhand.learning.worlds import ArmWorld, CountWorld, JointWorld, Step, Tasks, sampled, world_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import num_draws, num_outputs, observe_arms, serve_chosen, usage_of
-from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Singles
+from evenhand.policies.network import num_draws, num_outputs, usage_of
+from evenhand.typing import Array, ArrayLike, Bools, Floats, Ints, Singles
 
 
 def spaces(problem: CoupledMDP | Simulator, rule: AllocationRule) -> tuple[Box, Box]:
@@ -90,13 +89,12 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
     def step(self, action: Singles) -> tuple[Singles, float, bool, bool, dict[str, Any]]:
         """Allocate by the network's output, and move every arm."""
         done = self.world.step(self._checked(action)[None])
-        assert done.arm_rewards is not None
         # Discounted from the start of the episode.
         self.returns = self.returns + self.world.discount**self.age * done.arm_rewards
         self.age += 1
         self.last = done
         info = {
-            "allocation": done.allocation[0],
+            "allocation": done.facts["allocation"][0],
             "states": self.world.states.copy(),
             "arm_rewards": done.arm_rewards,
             "arm_returns": self.returns,
@@ -123,15 +121,15 @@ class CountEnv(gymnasium.Env[Singles, Singles]):
         if self.render_mode is None:
             return None
         scene = Scene.of(self)
-        return scene.as_text() if self.render_mode == "ansi" else told_by("plots", "scene_pixels")(scene)
+        return scene.as_text() if self.render_mode == "ansi" else from_report("plots", "scene_pixels")(scene)
 
 
-# -- what is seen of it ----------------------------------------------------------------------------------------------
+# -- rendering -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Visible state of a copy: how many arms are in each state, and how many got each action at the last step."""
+    """Visible state of a copy: number of arms in each state, and that got each action at the last step."""
 
     title: str
     """The step, the number of arms, the last reward."""
@@ -161,7 +159,7 @@ class Scene:
             list(states) or [f"state {state}" for state in range(num_states)],
             list(actions) or [f"action {action}" for action in range(num_actions)],
             world.counts[0].copy(),
-            np.zeros((num_states, num_actions), dtype=np.int64) if last is None else last.allocation[0],
+            np.zeros((num_states, num_actions), dtype=np.int64) if last is None else last.facts["allocation"][0],
         )
 
     def as_text(self, width: int = 30) -> str:
@@ -193,62 +191,48 @@ class Copies(VecEnv):
 
     render_mode = None
 
-    def __init__(self, num_copies: int, horizon: int, discount: float, observation: Space[Any], action: Space[Any]):
+    def __init__(self, world: CountWorld | ArmWorld | JointWorld, num_copies: int, horizon: int, *spaces: Space[Any]):
         """Prepare the copies.
 
         Args:
+            world: simulation of the copies.
             num_copies: copies to step together.
             horizon: steps until an episode is cut off.
-            discount: of the returns that are reported.
-            observation: space of observations.
-            action: space of actions.
+            *spaces: space of observations, and of actions.
         """
-        self.horizon, self.discount = check_positive_int(horizon, "horizon"), discount
-        self.age, self.played = np.zeros((2, check_positive_int(num_copies, "num_copies")), dtype=np.int64)
+        self.world, self.horizon = world, check_positive_int(horizon, "horizon")
+        self.age, self.played = np.zeros((2, num_copies), dtype=np.int64)
         self.sums = np.zeros((2, num_copies))
         self.outputs: Array = np.zeros(0, dtype=np.float32)
-        super().__init__(num_copies, observation, action)
-
-    @abstractmethod
-    def _seed(self, rng: np.random.Generator) -> None:
-        """Set the seed of all randomness."""
-
-    @abstractmethod
-    def _begin(self, which: Bools) -> None:
-        """Begin an episode in some copies."""
-
-    @abstractmethod
-    def _observe(self) -> Singles:
-        """(copy, input) observations."""
-
-    @abstractmethod
-    def _move(self, outputs: Array) -> tuple[Floats, list[dict[str, Any]]]:
-        """Step every copy: (copy,) mean rewards of the arms, and what else is reported."""
+        super().__init__(num_copies, *spaces)
 
     def reset(self) -> Singles:
         """Begin an episode in every copy."""
         # Seeds given before a reset hold for it alone.
         if self._seeds[0] is not None:
-            self._seed(np.random.default_rng(self._seeds[0]))
+            self.world.seed(np.random.default_rng(self._seeds[0]))
             self._reset_seeds()
-        self._begin(np.ones(self.num_envs, dtype=np.bool_))
+        self.world.restart(np.ones(self.num_envs, dtype=np.bool_))
         # Staggered: otherwise all copies would end at once, and a rollout see beginnings only or ends only.
         self.age = np.arange(self.num_envs) * self.horizon // self.num_envs
         self.played[:], self.sums[:] = 0, 0.0
-        return self._observe()
+        return self.world.observe()
 
     def step_async(self, actions: Array) -> None:
-        """Keep the outputs for `step_wait`."""
-        self.outputs = actions
+        """Store the outputs for `step_wait`."""
+        self.outputs = np.asarray(actions, dtype=self.action_space.dtype)
 
     def step_wait(self) -> tuple[Singles, Singles, Bools, list[dict[str, Any]]]:
         """Step every copy; those that reach the horizon begin anew."""
-        rewards, infos = self._move(self.outputs)
-        # Undiscounted for the log, discounted for who wants to compare with values.
-        self.sums += (rewards, self.discount**self.played * rewards)
+        done = self.world.step(self.outputs)
+        infos: list[dict[str, Any]] = [
+            {name: fact[copy] for name, fact in done.facts.items()} for copy in range(self.num_envs)
+        ]
+        # Undiscounted for the log, discounted to compare with values.
+        self.sums += (done.rewards, self.world.discount**self.played * done.rewards)
         self.age += 1
         self.played += 1
-        observations, over = self._observe(), self.age >= self.horizon
+        observations, over = self.world.observe(), self.age >= self.horizon
         # Final observations are stored for bootstrapping, then the copies begin anew.
         if over.any():
             for copy in np.flatnonzero(over):
@@ -257,10 +241,17 @@ class Copies(VecEnv):
                     "terminal_observation": observations[copy],
                     "episode": {"r": self.sums[0, copy], "l": int(self.played[copy]), "discounted": self.sums[1, copy]},
                 }
-            self._begin(over)
+            self.world.restart(over)
             self.age[over], self.played[over], self.sums[:, over] = 0, 0, 0.0
-            observations = self._observe()
-        return observations, rewards.astype(np.float32), over, infos
+            observations = self.world.observe()
+        return observations, done.rewards.astype(np.float32), over, infos
+
+    def random_moments(self, rng: np.random.Generator) -> tuple[float, float]:
+        """Step by random outputs: the mean of single arms' rewards, and of their squares."""
+        space, size = self.action_space, (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
+        drawn = rng.integers(0, space.nvec[0], size) if isinstance(space, MultiDiscrete) else rng.uniform(-1, 1, size)
+        self.step_async(drawn)
+        return self.world.step(self.outputs).moments
 
     def close(self) -> None:
         """Nothing to close."""
@@ -307,26 +298,9 @@ class BatchedCounts(Copies):
             tasks: ranges of arms and budgets to draw from at every restart; by default the problem itself.
             rng: seed or generator.
         """
-        super().__init__(num_copies, horizon, problem.discount, *spaces(problem, rule))
-        self.world = world_of(problem, num_copies, rule, tasks, rng)
-
-    def _seed(self, rng: np.random.Generator) -> None:
-        self.world.seed(rng)
-
-    def _begin(self, which: Bools) -> None:
-        self.world.restart(which)
-
-    def _observe(self) -> Singles:
-        return self.world.observe()
-
-    def _move(self, outputs: Array) -> tuple[Floats, list[dict[str, Any]]]:
-        done = self.world.step(np.asarray(outputs, dtype=np.float32))
-        return done.rewards, [{"allocation": each} for each in done.allocation]
-
-    def random_moments(self, rng: np.random.Generator) -> tuple[float, float]:
-        """Step by random outputs: the mean of single arms' rewards, and of their squares."""
-        size = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
-        return self.world.moments(self.world.step(rng.uniform(-1, 1, size).astype(np.float32)))
+        check_positive_int(num_copies, "num_copies")
+        world = world_of(problem, num_copies, rule, tasks, rng)
+        super().__init__(world, num_copies, horizon, *spaces(problem, rule))
 
 
 class BatchedJoint(Copies):
@@ -349,41 +323,10 @@ class BatchedJoint(Copies):
             rng: seed or generator.
             idling: whether a unit of the budget may be left.
         """
-        arms, draws = problem.num_arms, num_draws(problem)
-        self.choices = np.full(draws, arms + 1 if idling else arms)
-        observation = Box(0.0, 1.0, (arms,), np.float32)
-        super().__init__(num_copies, horizon, problem.discount, observation, MultiDiscrete(self.choices))
-        self.problem, self.simulator, self.idle = problem, sampled(problem), problem.types.idle[0]
-        self.states = np.zeros((num_copies, arms), dtype=np.int32)
-        self.keys = Keys(rng)
-
-    def _seed(self, rng: np.random.Generator) -> None:
-        self.keys = Keys(rng)
-
-    def _begin(self, which: Bools) -> None:
-        number = int(which.sum())
-        first = self.simulator.begin(number * self.problem.num_arms, self.keys.generator())
-        self.states[which] = first.reshape(number, -1)
-
-    def _observe(self) -> Singles:
-        return observe_arms(self.states, len(self.idle))
-
-    def _serve(self, chosen: Array) -> tuple[Indices, Floats]:
-        """(copy, arm) actions and rewards of one step."""
-        actions = serve_chosen(self.states, np.asarray(chosen, dtype=np.int64), self.idle)
-        following, rewards = self.simulator.step(self.states.reshape(-1), actions.reshape(-1), self.keys.generator())
-        self.states = following.reshape(self.states.shape)
-        return actions, rewards.reshape(self.states.shape)
-
-    def _move(self, outputs: Array) -> tuple[Floats, list[dict[str, Any]]]:
-        actions, rewards = self._serve(outputs)
-        infos = [{"actions": a, "arm_rewards": r} for a, r in zip(actions, rewards, strict=True)]
-        return np.asarray(rewards.mean(axis=1)), infos
-
-    def random_moments(self, rng: np.random.Generator) -> tuple[float, float]:
-        """Step by random choices: the mean of single arms' rewards, and of their squares."""
-        _, rewards = self._serve(rng.integers(0, self.choices[0], (self.num_envs, len(self.choices))))
-        return float(rewards.mean()), float((rewards**2).mean())
+        arms = problem.num_arms
+        choices = MultiDiscrete(np.full(num_draws(problem), arms + 1 if idling else arms))
+        world = JointWorld(problem, num_copies, rng)
+        super().__init__(world, num_copies, horizon, Box(0.0, 1.0, (arms,), np.float32), choices)
 
 
 ENV_ID = "evenhand/CountEnv-v0"

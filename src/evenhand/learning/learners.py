@@ -5,7 +5,7 @@ network, tanh layers of 64 units for the actor and, apart, for the critic. `pyth
 the figures that PPO's settings were chosen by: percent of the optimum on random problems that no table here shows.
 
 A model that was trained elsewhere, on CountEnv or BatchedCounts, becomes a policy by `from_stable_baselines3`. The
-policy asks the model as the environment would: observations go in, the answer of `predict(..., deterministic=True)`
+policy calls the model as the environment would: observations go in, the output of `predict(..., deterministic=True)`
 comes out, and the same rule makes an allocation of it. So it plays what was trained, whatever algorithm and network.
 Which rule it is shows in the number of outputs: S A scores are greedy, S A + K are priority-sampling.
 """
@@ -246,7 +246,7 @@ class ModelAnswers:
 
 
 def from_stable_baselines3(model: Any, problem: CoupledMDP | Simulator) -> CountNetworkPolicy:
-    """A policy that asks a model of Stable-Baselines3; `evaluate`, `compare` and `solve` take it like any other.
+    """Return the policy of a model of Stable-Baselines3; `evaluate`, `compare` and `solve` take it like any other.
 
     It is evaluated exactly where the problem is small, plays at any number of arms, and needs torch while it plays. To
     keep it, save the model; `train` makes policies that are files of their own.

@@ -204,50 +204,50 @@ def own_randomness() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _found(asked: TrainingRun, settings: dict[str, Any]) -> Checkpoint | None:
+def _found(run: TrainingRun, settings: dict[str, Any]) -> Checkpoint | None:
     """Return the checkpoint to resume from, if there is one; raise InvalidInputError if it is of another run."""
-    if not asked.resume or asked.checkpoint is None or not Path(asked.checkpoint).exists():
+    if not run.resume or run.checkpoint is None or not Path(run.checkpoint).exists():
         return None
-    checkpoint = read_checkpoint(Path(asked.checkpoint))
+    checkpoint = read_checkpoint(Path(run.checkpoint))
     before = checkpoint.facts.get("settings", {})
     if differing := [name for name in settings if before.get(name) != settings[name]]:
         details = "; ".join(f"{name} was {before.get(name)}, now {settings[name]}" for name in differing)
         raise InvalidInputError(
-            f"{asked.checkpoint}: belongs to another run ({details}). Resume with the same settings, or remove it."
+            f"{run.checkpoint}: belongs to another run ({details}). Resume with the same settings, or remove it."
         )
     return checkpoint
 
 
-def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
+def run_training(problem: CoupledMDP | Simulator, run: TrainingRun) -> Training:
     """Train; see `training.train`."""
-    if asked.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
+    if run.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
         raise MissingExtraError("writing TensorBoard's logs", "tensorboard")
-    log = None if asked.tensorboard is None else str(asked.tensorboard)
-    learner = find_learner(asked.algorithm)
-    total = max(1, asked.steps // learner.block) * learner.block  # the learner updates after each block
+    log = None if run.tensorboard is None else str(run.tensorboard)
+    learner = find_learner(run.algorithm)
+    total = max(1, run.steps // learner.block) * learner.block  # the learner updates after each block
     with own_randomness():
-        tasks = _tasks_of(problem, learner, asked)
-        settings = as_record(asked, learner, tasks)
+        tasks = _tasks_of(problem, learner, run)
+        settings = as_record(run, learner, tasks)
         known = settings | {"problem": _signature(problem)}
-        checkpoint = _found(asked, json.loads(json.dumps(known)))
-        judge = NetworkJudge(problem, asked.allocation, tasks)
+        checkpoint = _found(run, json.loads(json.dumps(known)))
+        judge = NetworkJudge(problem, run.allocation, tasks)
         # A resumed run continues on other episodes.
-        seed = asked.seed
+        seed = run.seed
         if checkpoint is not None:
-            seed = int(np.random.SeedSequence([asked.seed, checkpoint.facts["steps"]]).generate_state(1)[0])
-        first = _copies(problem, learner, asked, tasks, asked.seed)
+            seed = int(np.random.SeedSequence([run.seed, checkpoint.facts["steps"]]).generate_state(1)[0])
+        first = _copies(problem, learner, run, tasks, run.seed)
         centre, scale = checkpoint.facts["scaling"] if checkpoint is not None else _scaling(first, problem.discount)
-        env = Scaled(_copies(problem, learner, asked, tasks, seed), centre, scale)
-        model = learner.build(env, problem.discount, asked.hidden, seed, log)
+        env = Scaled(_copies(problem, learner, run, tasks, seed), centre, scale)
+        model = learner.build(env, problem.discount, run.hidden, seed, log)
         if log is None:
             model.set_logger(Logger(None, []))  # the default would leave a folder in the system's temporary one
-        monitor = _Monitor(asked, judge, total, {"settings": known, "scaling": [centre, scale]})
+        monitor = _Monitor(run, judge, total, {"settings": known, "scaling": [centre, scale]})
         if checkpoint is not None:
             try:
                 checkpoint.restore(model)
                 monitor.restore(checkpoint)
             except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-                raise InvalidInputError(f"{asked.checkpoint}: not a checkpoint of training ({error!r})") from None
+                raise InvalidInputError(f"{run.checkpoint}: not a checkpoint of training ({error!r})") from None
         if model.num_timesteps < total:
             fresh = model.num_timesteps == 0
             model.learn(
@@ -256,8 +256,8 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
             monitor.evaluate()
         assert monitor.best is not None
     policy: CountNetworkPolicy | JointNetworkPolicy
-    if asked.architecture == "counts":
-        policy = CountNetworkPolicy(problem, monitor.best, asked.allocation)
+    if run.architecture == "counts":
+        policy = CountNetworkPolicy(problem, monitor.best, run.allocation)
     else:
         assert isinstance(problem, CoupledMDP)
         policy = JointNetworkPolicy(problem, monitor.best)
@@ -265,32 +265,32 @@ def run(problem: CoupledMDP | Simulator, asked: TrainingRun) -> Training:
     return Training(policy, float(monitor.score), judge.exact, monitor.curve, steps, monitor.seconds, settings, problem)
 
 
-def _tasks_of(problem: CoupledMDP | Simulator, learner: Learner, asked: TrainingSettings) -> Tasks | None:
+def _tasks_of(problem: CoupledMDP | Simulator, learner: Learner, run: TrainingSettings) -> Tasks | None:
     """Return the ranges of tasks; None for a joint network, which has one task."""
-    if asked.architecture == "counts":
-        return read_tasks(problem, asked.num_arms, asked.budget)
+    if run.architecture == "counts":
+        return read_tasks(problem, run.num_arms, run.budget)
     if isinstance(problem, Simulator):
         raise NotApplicableError("the joint network is trained on a problem with matrices")
-    several = asked.num_arms is not None or asked.budget is not None
-    if learner.name != "ppo" or asked.allocation != "greedy" or several:
+    several = run.num_arms is not None or run.budget is not None
+    if learner.name != "ppo" or run.allocation != "greedy" or several:
         raise NotApplicableError("the joint network is trained by ppo, for one number of arms and one budget")
     return None
 
 
 def _copies(
-    problem: CoupledMDP | Simulator, learner: Learner, asked: TrainingSettings, tasks: Tasks | None, seed: int
+    problem: CoupledMDP | Simulator, learner: Learner, run: TrainingSettings, tasks: Tasks | None, seed: int
 ) -> BatchedCounts | BatchedJoint:
     """Create the copies of the problem to simulate."""
     if tasks is None:
         assert isinstance(problem, CoupledMDP)
-        return BatchedJoint(problem, learner.num_copies, asked.horizon, seed, asked.architecture == "joint-idle")
-    return BatchedCounts(problem, learner.num_copies, asked.horizon, asked.allocation, tasks, seed)
+        return BatchedJoint(problem, learner.num_copies, run.horizon, seed, run.architecture == "joint-idle")
+    return BatchedCounts(problem, learner.num_copies, run.horizon, run.allocation, tasks, seed)
 
 
-def as_record(asked: TrainingSettings, learner: Learner, tasks: Tasks | None) -> dict[str, Any]:
+def as_record(run: TrainingSettings, learner: Learner, tasks: Tasks | None) -> dict[str, Any]:
     """Return the settings for checkpoints and manifests: plain values, with defaults filled in."""
-    found = {setting.name: getattr(asked, setting.name) for setting in dataclasses.fields(TrainingSettings)}
-    found |= {"algorithm": learner.name, "learner": dataclasses.asdict(learner), "hidden": list(asked.hidden)}
+    found = {setting.name: getattr(run, setting.name) for setting in dataclasses.fields(TrainingSettings)}
+    found |= {"algorithm": learner.name, "learner": dataclasses.asdict(learner), "hidden": list(run.hidden)}
     if tasks is None:
         return {name: value for name, value in found.items() if name not in ("allocation", "num_arms", "budget")}
     return found | {"num_arms": list(tasks.num_arms), "budget": [list(ends) for ends in tasks.budget]}

@@ -46,7 +46,7 @@ class NetworkJudge:
     """Identical arms, or a simulator of them."""
 
     rule: AllocationRule
-    """How outputs become an allocation."""
+    """Rule by which outputs become an allocation."""
 
     tasks: Tasks | None
     """Ranges of arms and budgets; None for a joint network, which has one task."""

@@ -11,10 +11,11 @@
 The command line reads this file for its help, so that it loads no numerics.
 """
 
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from evenhand.display import argument_helps
 from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.model.rules import ALLOCATION_RULES, AllocationRule
 
@@ -39,9 +40,12 @@ Budget = Range | tuple[Range, ...]
 """Smallest and largest amount of one resource, or of each."""
 
 
-def _help(help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Metadata of a field: a sentence, and its choices if there are few."""
-    return {"help": help, "choices": choices}
+CHOICES: dict[str, tuple[str, ...]] = {
+    "algorithm": ALGORITHMS,
+    "architecture": ARCHITECTURES,
+    "allocation": ALLOCATION_RULES,
+}
+"""Choices of the settings that have a few."""
 
 
 @dataclass(frozen=True)
@@ -50,49 +54,34 @@ class TrainingSettings:
 
     `algorithm` may also be a learner with settings of its own, `learners.PPOLearner(epochs=10)`; `budget` one range,
     or one for each resource.
+
+    Args:
+        algorithm: Learning algorithm.
+        steps: Simulated steps, over all copies of the problem; rounded down to whole rollouts, at least one (ppo:
+            4000).
+        architecture: counts: one network for any number of arms; joint: the paper's Vanilla-DRL, on the raw joint
+            state, always using the budget; joint-idle: the same, free to idle.
+        allocation: Allocation by scores: the highest first, or the paper's Algorithm 1; for counts.
+        num_arms: Smallest and largest number of arms, drawn per episode (several tasks); for counts.
+        budget: Smallest and largest amount of each resource, drawn per episode; for counts. On the command line
+            amounts, 4,4 or bays=4, replace the model's budget instead.
+        horizon: Steps per episode.
+        hidden: Units of the hidden layers.
+        seed: Seed of all randomness; the same seed gives the same policy.
+        evaluations: Number of evaluations of the network, for the learning curve and the choice of the best one.
     """
 
-    algorithm: "str | Learner" = field(default="ppo", metadata=_help("Learning algorithm.", ALGORITHMS))
-    steps: int = field(
-        default=240_000,
-        metadata=_help(
-            "Simulated steps, over all copies of the problem; rounded down to whole rollouts, at least one (ppo: 4000)."
-        ),
-    )
+    algorithm: "str | Learner" = "ppo"
+    steps: int = 240_000
     _: KW_ONLY
-    architecture: Architecture = field(
-        default="counts",
-        metadata=_help(
-            "counts: one network for any number of arms; joint: the paper's Vanilla-DRL, on the raw joint state, "
-            "always using the budget; joint-idle: the same, free to idle.",
-            ARCHITECTURES,
-        ),
-    )
-    allocation: AllocationRule = field(
-        default="greedy",
-        metadata=_help(
-            "Allocation by scores: the highest first, or the paper's Algorithm 1; for counts.",
-            ALLOCATION_RULES,
-        ),
-    )
-    num_arms: tuple[int, int] | None = field(
-        default=None,
-        metadata=_help("Smallest and largest number of arms, drawn per episode (several tasks); for counts."),
-    )
-    budget: Budget | None = field(
-        default=None,
-        metadata=_help(
-            "Smallest and largest amount of each resource, drawn per episode; for counts. On the command line "
-            "amounts, 4,4 or bays=4, replace the model's budget instead."
-        ),
-    )
-    horizon: int = field(default=300, metadata=_help("Steps per episode."))
-    hidden: tuple[int, ...] = field(default=(64, 64), metadata=_help("Units of the hidden layers."))
-    seed: int = field(default=0, metadata=_help("Seed of all randomness; the same seed gives the same policy."))
-    evaluations: int = field(
-        default=30,
-        metadata=_help("Number of evaluations of the network, for the learning curve and the choice of the best one."),
-    )
+    architecture: Architecture = "counts"
+    allocation: AllocationRule = "greedy"
+    num_arms: tuple[int, int] | None = None
+    budget: Budget | None = None
+    horizon: int = 300
+    hidden: tuple[int, ...] = (64, 64)
+    seed: int = 0
+    evaluations: int = 30
 
     def __post_init__(self) -> None:
         from evenhand.checks import check_positive_int  # it loads NumPy
@@ -104,35 +93,32 @@ class TrainingSettings:
             check_positive_int(units, "hidden")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed <= LARGEST_SEED:
             raise InvalidInputError(f"seed: expected a whole number from 0 to {LARGEST_SEED}, got {self.seed!r}")
-        for name, known in (("architecture", ARCHITECTURES), ("allocation", ALLOCATION_RULES)):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
+        for name in ("architecture", "allocation"):
+            if getattr(self, name) not in CHOICES[name]:
+                expected = ", ".join(CHOICES[name])
+                raise InvalidInputError(f"{name}: expected one of {expected}, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun(TrainingSettings):
-    """Arguments of `train`: the settings of a run, its checkpoint, seeds and progress."""
+    """Arguments of `train`: the settings of a run, its checkpoint, seeds and progress.
 
-    checkpoint: str | Path | None = field(
-        default=None, metadata=_help("File from which the run can be resumed, written at each evaluation.")
-    )
-    resume: bool = field(default=False, metadata=_help("Continue from the checkpoint if it exists."))
-    seeds: "int | Sequence[int] | None" = field(
-        default=None,
-        metadata=_help(
-            "Number of runs with different seeds, from `seed` on, or the seeds; the result is then a TrainingRuns, "
-            "each run with its own checkpoint, FILE.seed-0 and so on."
-        ),
-    )
-    backend: "str | Pool | None" = field(
-        default=None,
-        metadata=_help("Backend of several runs: processes:2, ray, ray://host:port; by default this process."),
-    )
-    tensorboard: str | Path | None = field(default=None, metadata=_help("Folder for TensorBoard's logs."))
-    progress: "Progress | bool | None" = field(
-        default=None,
-        metadata=_help("True shows a bar; a function is called with a text and the finished share."),
-    )
+    Args:
+        checkpoint: File from which the run can be resumed, written at each evaluation.
+        resume: Continue from the checkpoint if it exists.
+        seeds: Number of runs with different seeds, from `seed` on, or the seeds; the result is then a TrainingRuns,
+            each run with its own checkpoint, FILE.seed-0 and so on.
+        backend: Backend of several runs: processes:2, ray, ray://host:port; by default this process.
+        tensorboard: Folder for TensorBoard's logs.
+        progress: True shows a bar; a function is called with a text and the finished share.
+    """
+
+    checkpoint: str | Path | None = None
+    resume: bool = False
+    seeds: "int | Sequence[int] | None" = None
+    backend: "str | Pool | None" = None
+    tensorboard: str | Path | None = None
+    progress: "Progress | bool | None" = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,3 +132,7 @@ def check_names(names: dict[str, Any]) -> None:
     for name in names:
         if name not in known:
             raise UnknownNameError("setting of train", name, known)
+
+
+HELPS = argument_helps(TrainingSettings) | argument_helps(TrainingRun)
+"""Help of each argument of `train`."""

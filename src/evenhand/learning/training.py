@@ -16,15 +16,15 @@ networks are evaluated on the same episodes there.
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from evenhand.checks import check_positive_int
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, telling, told_by
-from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, progress_callback
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.learning.network_evaluation import NetworkJudge
-from evenhand.learning.settings import TrainingRun, check_names
+from evenhand.learning.settings import HELPS, TrainingRun, check_names
 from evenhand.learning.worlds import Tasks
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.simulator import Simulator, check_problem
@@ -72,8 +72,8 @@ class Training(Shown):
 
     def __repr__(self) -> str:
         sure = "exact" if self.exact else "estimated"
-        asked = f"{counted(self.steps, 'step')} of {self.settings.get('algorithm', 'a learner')}"
-        return f"Training(score {self.score:.6g} ({sure}), {asked}, {self.seconds:.1f} s)"
+        learner = f"{counted(self.steps, 'step')} of {self.settings.get('algorithm', 'a learner')}"
+        return f"Training(score {self.score:.6g} ({sure}), {learner}, {self.seconds:.1f} s)"
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """Return the learning curve: one row per evaluation, with its steps and its score.
@@ -99,7 +99,7 @@ class Training(Shown):
 
     def plot(self) -> "Figure":
         """Plot the learning curve."""
-        figure: Figure = told_by("plots", "training_figure")(self)
+        figure: Figure = from_report("plots", "training_figure")(self)
         return figure
 
     def save(self, path: str | Path, command: str = "", more: Mapping[str, Any] | None = None) -> None:
@@ -147,8 +147,10 @@ def train(problem: Problem, *settings: Any, **keywords: Any) -> "Training | Trai
     usage_of(problem)  # refuses arms that are not identical
     if run.seeds is not None:
         return train_runs(problem, run, run.seeds)
-    with telling(run.progress) as tell:
-        return _train_one(problem, replace(run, progress=tell))
+    from evenhand.learning import run_training
+
+    with progress_callback(run.progress) as tell:
+        return run_training(problem, replace(run, progress=tell))
 
 
 # `help`, editors and tests see the fields of the settings, with their types, defaults and help.
@@ -159,20 +161,8 @@ train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     ]
 )
 train.__doc__ = "\n".join(
-    [(train.__doc__ or "").rstrip(), *(f"        {each.name}: {each.metadata['help']}" for each in fields(TrainingRun))]
+    [(train.__doc__ or "").rstrip(), *(f"        {name}: {text}" for name, text in HELPS.items())]
 )
-
-
-def _train_one(problem: Problem, run: TrainingRun) -> Training:
-    """Train with one seed."""
-    try:
-        from evenhand.learning import loop
-    except ModuleNotFoundError as error:
-        # Any other missing module is an error of the installation.
-        if (error.name or "").split(".")[0] in LIBRARIES:
-            raise MissingExtraError("training", "rl") from None
-        raise
-    return loop.run(problem, run)
 
 
 # -- several seeds ---------------------------------------------------------------------------------------------------
@@ -254,18 +244,18 @@ class TrainingRuns(Shown):
         self.best.save(path, command, {"seeds": self.to_dict()})
 
 
-def train_runs(problem: Problem, asked: TrainingRun, seeds: int | Sequence[int]) -> TrainingRuns:
+def train_runs(problem: Problem, base: TrainingRun, seeds: int | Sequence[int]) -> TrainingRuns:
     """Train once per seed; see `training.train`.
 
     Args:
         problem: identical arms, or a simulator of them.
-        asked: settings of the runs.
-        seeds: number of seeds, from `asked.seed` on; or the seeds themselves.
+        base: settings of the runs.
+        seeds: number of seeds, from `base.seed` on; or the seeds themselves.
     """
-    runs = [_run_of(seed, asked) for seed in read_seeds(seeds, asked.seed)]
-    with Pool(asked.backend) as sweep, telling(asked.progress) as tell:
-        sweep.check_picklable({"the problem": problem, "the algorithm": asked.algorithm})
-        if not asked.resume:  # from here on a run whose worker dies continues from its own checkpoint
+    runs = [_run_of(seed, base) for seed in read_seeds(seeds, base.seed)]
+    with Pool(base.backend) as sweep, progress_callback(base.progress) as tell:
+        sweep.check_picklable({"the problem": problem, "the algorithm": base.algorithm})
+        if not base.resume:  # from here on a run whose worker dies continues from its own checkpoint
             for run in runs:
                 if run.checkpoint is not None:
                     Path(run.checkpoint).unlink(missing_ok=True)
@@ -298,18 +288,20 @@ def checkpoint_of(checkpoint: str | Path, seed: int) -> Path:
     return Path(f"{checkpoint}.seed-{seed}")
 
 
-def _run_of(seed: int, asked: TrainingRun) -> TrainingRun:
+def _run_of(seed: int, base: TrainingRun) -> TrainingRun:
     """Return the settings of one run."""
-    checkpoint = None if asked.checkpoint is None else checkpoint_of(asked.checkpoint, seed)
-    logs = None if asked.tensorboard is None else Path(asked.tensorboard) / f"seed-{seed}"
-    alone = replace(asked, seeds=None, backend=None, progress=None)
+    checkpoint = None if base.checkpoint is None else checkpoint_of(base.checkpoint, seed)
+    logs = None if base.tensorboard is None else Path(base.tensorboard) / f"seed-{seed}"
+    alone = replace(base, seeds=None, backend=None, progress=None)
     return replace(alone, seed=seed, checkpoint=checkpoint, tensorboard=logs, resume=checkpoint is not None)
 
 
 def _train_task(cell: tuple[Problem, TrainingRun], progress: Progress | None = None) -> tuple[Training, float, float]:
     """Return one run, and the value of its network on held-out episodes with its error."""
+    from evenhand.learning import run_training
+
     problem, run = cell
-    training = _train_one(problem, replace(run, progress=progress))
+    training = run_training(problem, replace(run, progress=progress))
     policy, known = training.policy, training.settings
     tasks = None
     if isinstance(policy, CountNetworkPolicy):

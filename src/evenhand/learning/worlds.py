@@ -2,25 +2,27 @@
 
     CountWorld   the arms' matrices are known to the world (not to the learner): copies are counts, and one compiled
                  call steps all of them, at a cost that does not depend on the number of arms
-    ArmWorld     every arm is followed: a user's own simulator, or the matrices where each arm's reward is wanted
+    ArmWorld     every arm is followed: a user's own simulator, or the matrices if each arm's reward is needed
+    JointWorld   every arm is followed, and is served by itself rather than by the counts of its state
 
-Both draw a *task* for every copy at the start of every episode: the number of arms and the budget, from given ranges.
-Everything random comes from `Keys`.
+The first two draw a *task* for every copy at the start of every episode: the number of arms and the budget, from given
+ranges. Everything random comes from `Keys`.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from evenhand import kernels
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInputError
+from evenhand.evaluation.count_simulation import first_counts
 from evenhand.kernels.randomness import bits_at, draw_keys
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
-from evenhand.policies.network import allocated, observe, read_priorities, read_scores, usage_of
+from evenhand.policies import network
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Singles
 
 Seed: TypeAlias = np.random.Generator | int | None
@@ -77,18 +79,25 @@ class Tasks:
 # -- copies ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One step of all copies."""
 
     rewards: Floats
     """(copy,) mean reward of the arms."""
 
-    allocation: Ints
-    """(copy, state, action) how many arms got each action."""
+    facts: dict[str, Array]
+    """(copy, ...) `allocation`, arms of each state that got each action; for joint states `actions` and
+    `arm_rewards`."""
 
-    arm_rewards: Floats | None = None
-    """(arm of all copies,) each arm's reward, where arms are followed."""
+    moments: tuple[float, float]
+    """Mean of the single arms' rewards, and of their squares."""
+
+    arm_rewards: Floats = np.zeros(0)
+    """(arm of all copies,) each arm's reward, if arms are followed."""
+
+
+def _moments(rewards: Floats) -> tuple[float, float]:
+    return float(rewards.mean()), float((rewards**2).mean())
 
 
 class Keys:
@@ -113,7 +122,7 @@ class _Copies:
     def __init__(
         self, problem: CoupledMDP | Simulator, num_copies: int, rule: AllocationRule, tasks: Tasks | None, rng: Seed
     ) -> None:
-        usage, tasks = usage_of(problem), tasks or Tasks.of(problem)
+        usage, tasks = network.usage_of(problem), tasks or Tasks.of(problem)
         self.usage = np.ascontiguousarray(usage)
         self.discount, self.num_copies, self.rule, self.tasks = problem.discount, num_copies, rule, tasks
         if len(tasks.budget) != usage.shape[2]:
@@ -135,7 +144,7 @@ class _Copies:
 
     def observe(self) -> Singles:
         """(copy, state + resource) count proportions and budget shares."""
-        return observe(self.counts, self.num_arms, self.budget, self.usage)
+        return network.observe(self.counts, self.num_arms, self.budget, self.usage)
 
     @property
     def limit(self) -> Floats:
@@ -157,36 +166,29 @@ class CountWorld(_Copies):
         super().__init__(problem, num_copies, rule, tasks, rng)
         types = problem.types
         self.transitions, self.rewards = np.ascontiguousarray(types.transitions[0]), types.rewards[0].copy()
-        self.initial = types.initial[0]
+        self.initial = types.initial
 
     def restart(self, which: Bools) -> None:
         """Draw tasks and first counts."""
         self.draw_tasks(which)
-        crowd = np.zeros((int(which.sum()), 1, len(self.usage), 1), dtype=np.int64)
-        # All arms in state 0 move once by the initial law, as in `simulation.counts`.
-        crowd[:, 0, 0, 0] = self.num_arms[which]
-        law = np.repeat(self.initial[None, None, None], len(self.usage), axis=1)
-        self.counts[which] = kernels.step_crowds(np.ascontiguousarray(law), crowd, self.keys.next(), 0)[:, 0]
+        self.counts[which] = first_counts(self.initial, self.num_arms[which][:, None], self.keys.next())[:, 0]
 
     def step(self, outputs: Singles) -> Step:
         """Allocate, pay and move, all copies at once."""
         tables = self.transitions, self.rewards, self.usage
         if self.rule == "greedy":
-            scores = read_scores(outputs, self.usage)
+            scores = network.read_scores(outputs, self.usage)
             allocation, earned, counts = kernels.step_greedily(
                 *tables, scores, self.counts, self.limit, self.keys.next()
             )
         else:
-            priorities, spend = read_priorities(outputs, self.limit, self.usage)
+            priorities, spend = network.read_priorities(outputs, self.limit, self.usage)
             allocation, earned, counts = kernels.step_sampled(*tables, priorities, spend, self.counts, self.keys.next())
         self.counts = counts
-        return Step(earned, allocation)
-
-    def moments(self, step: Step) -> tuple[float, float]:
-        """Mean of the single arms' rewards in a step, and of their squares."""
         # Arms are alike: shares of cells weigh the rewards of single arms.
-        shares = step.allocation.sum(axis=0) / step.allocation.sum()
-        return float((shares * self.rewards).sum()), float((shares * self.rewards**2).sum())
+        shares = allocation.sum(axis=0) / allocation.sum()
+        moments = float((shares * self.rewards).sum()), float((shares * self.rewards**2).sum())
+        return Step(earned, {"allocation": allocation}, moments)
 
 
 class ArmWorld(_Copies):
@@ -210,11 +212,11 @@ class ArmWorld(_Copies):
     def restart(self, which: Bools) -> None:
         """Draw tasks and first states; the arms of other copies stay as they are."""
         # Arms of copies that go on do not change.
-        kept = ~which[self.copy_of_arm]
+        ongoing = ~which[self.copy_of_arm]
         rng = self.draw_tasks(which)
         fresh = np.repeat(np.flatnonzero(which), self.num_arms[which])
-        copies = np.concatenate([self.copy_of_arm[kept], fresh])
-        states = np.concatenate([self.states[kept], self.simulator.begin(len(fresh), rng)])
+        copies = np.concatenate([self.copy_of_arm[ongoing], fresh])
+        states = np.concatenate([self.states[ongoing], self.simulator.begin(len(fresh), rng)])
         # Arms of one copy stand together; stable, so that those of others keep their order.
         order = np.argsort(copies, kind="stable")
         self.copy_of_arm, self.states = copies[order], states[order]
@@ -226,19 +228,43 @@ class ArmWorld(_Copies):
 
     def step(self, outputs: Singles) -> Step:
         """Allocate by counts, draw who gets what, and let the simulator move every arm."""
-        allocation = allocated(self.rule, outputs, self.counts, self.limit, self.usage, self.keys.next())
+        allocation = network.allocated(self.rule, outputs, self.counts, self.limit, self.usage, self.keys.next())
         # Who within a state gets an action, and what happens to it, is of one generator.
         rng = self.keys.generator()
         actions = assign_arms(self.copy_of_arm, self.states, allocation, rng)
         self.states, arm_rewards = self.simulator.step(self.states, actions, rng)
         self._count()
         sums = np.bincount(self.copy_of_arm, weights=arm_rewards, minlength=self.num_copies)
-        return Step(sums / self.num_arms, allocation, arm_rewards)
+        return Step(sums / self.num_arms, {"allocation": allocation}, _moments(arm_rewards), arm_rewards)
 
-    def moments(self, step: Step) -> tuple[float, float]:
-        """Mean of the single arms' rewards in a step, and of their squares."""
-        assert step.arm_rewards is not None
-        return float(step.arm_rewards.mean()), float((step.arm_rewards**2).mean())
+
+class JointWorld:
+    """Copies in joint states, for networks that choose the arms to serve (the paper's Vanilla-DRL)."""
+
+    def __init__(self, problem: CoupledMDP, num_copies: int, rng: Seed) -> None:
+        self.simulator, self.idle, self.discount = sampled(problem), problem.types.idle[0], problem.discount
+        self.states = np.zeros((num_copies, problem.num_arms), dtype=np.int32)
+        self.seed(rng)
+
+    def seed(self, rng: Seed) -> None:
+        """Set the seed of all randomness."""
+        self.keys = Keys(rng)
+
+    def restart(self, which: Bools) -> None:
+        """Draw first states."""
+        chosen = self.states[which]
+        self.states[which] = self.simulator.begin(chosen.size, self.keys.generator()).reshape(chosen.shape)
+
+    def observe(self) -> Singles:
+        """(copy, arm) scaled states."""
+        return network.observe_arms(self.states, len(self.idle))
+
+    def step(self, outputs: Array) -> Step:
+        """Serve the (copy, unit of the budget) chosen arms, and move every arm."""
+        actions = network.serve_chosen(self.states, np.asarray(outputs, dtype=np.int64), self.idle)
+        following, rewards = self.simulator.step(self.states.reshape(-1), actions.reshape(-1), self.keys.generator())
+        self.states, each = following.reshape(self.states.shape), rewards.reshape(self.states.shape)
+        return Step(np.asarray(each.mean(axis=1)), {"actions": actions, "arm_rewards": each}, _moments(each))
 
 
 def world_of(
@@ -262,7 +288,7 @@ def assign_arms(copy_of_arm: Ints, states: Indices, allocation: Ints, rng: np.ra
 
 def sampled(problem: CoupledMDP) -> Simulator:
     """A simulator made of a problem's matrices, which follows every arm."""
-    usage_of(problem)  # refuses arms that are not identical
+    network.usage_of(problem)  # refuses arms that are not identical
     types = problem.types
     cumulative, initial = types.cumulative[0], types.cumulative_initial[0]
 

@@ -7,7 +7,7 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -29,7 +29,7 @@ from evenhand.checks import (
     nearly,
     read_names,
     read_numbers,
-    tell_normalised,
+    report_normalised,
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, ModelError
@@ -48,6 +48,12 @@ def frozen(array: Array) -> Array:
     """Make an array read-only, and return it."""
     array.flags.writeable = False
     return array
+
+
+def set_fields(instance: object, values: Mapping[str, Any]) -> None:
+    """Set fields of a frozen dataclass; arrays become read-only."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, frozen(value) if isinstance(value, np.ndarray) else value)
 
 
 def usable_amount(budget: float, uses: Floats) -> float:
@@ -132,10 +138,8 @@ class Arm(Shown):
         if faults:
             raise ModelError(with_words_of_arm(faults.found, Names.of(self)))
         if rows := [row for key in ("transitions", "initial") for row in nearly(arrays[key], key)]:
-            tell_normalised(with_words_of_arm(rows, Names.of(self)), stacklevel=3)
-        arrays |= {key: normalised(arrays[key]) for key in ("transitions", "initial")}
-        for key, value in {**arrays, **labels}.items():
-            object.__setattr__(self, key, frozen(value) if isinstance(value, np.ndarray) else value)
+            report_normalised(with_words_of_arm(rows, Names.of(self)), stacklevel=3)
+        set_fields(self, arrays | {key: normalised(arrays[key]) for key in ("transitions", "initial")} | labels)
 
     @property
     def num_states(self) -> int:
@@ -256,11 +260,11 @@ class ArmTables(Sequence[Arm]):
     initial: Floats
     """(arm, state) distributions of the first state."""
 
-    num_states: Indices
-    """(arm,) number of real states."""
+    num_states: Indices = None  # type: ignore[assignment]  # filled in below
+    """(arm,) number of real states; by default all."""
 
-    num_actions: Indices
-    """(arm,) number of real actions."""
+    num_actions: Indices = None  # type: ignore[assignment]  # filled in below
+    """(arm,) number of real actions; by default all."""
 
     labels: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     """(name, states, actions) of each arm, or empty if no arm has any."""
@@ -298,9 +302,12 @@ class ArmTables(Sequence[Arm]):
         )
 
     def __post_init__(self) -> None:
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        for name, size in zip(("num_states", "num_actions"), self.rewards.shape[1:], strict=True):
+            if arrays[name] is None:
+                arrays[name] = np.full(len(self), size, dtype=np.int32)
         # Contiguous, as kernels and fingerprints read them; read-only, as problems share them.
-        for name in _ARRAYS:
-            object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name))))
+        set_fields(self, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -383,6 +390,12 @@ class ArmTables(Sequence[Arm]):
     def served(self) -> Bools:
         """(arm, state, action) whether an action uses anything, that is, serves the arm."""
         return np.asarray(frozen((self.usage > 0).any(axis=-1) & self.real))
+
+    @property
+    def usage_by_state(self) -> Bools:
+        """(arm,) whether usage depends on the state, to the last bit: -0.0 differs from 0.0."""
+        bits = self.usage.view(np.int64)
+        return np.asarray(((bits != bits[:, :1]) & self.real[..., None]).any(axis=(1, 2, 3)))
 
     @cached_property
     def cumulative(self) -> Floats:

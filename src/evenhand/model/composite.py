@@ -24,9 +24,9 @@ from evenhand.model.explanations import ServiceOrder
 from evenhand.model.policy import (
     Policy,
     Remembers,
+    Resuming,
     StatefulPolicy,
     begin,
-    capabilities,
     check_acts,
     check_arrays,
     described,
@@ -45,6 +45,11 @@ class CompositePolicy(RememberingPolicy):
 
     parts: tuple[Policy | StatefulPolicy, ...]
     """The policies that it is made of."""
+
+    def _set_parts(self, parts: Sequence[Policy | StatefulPolicy]) -> None:
+        self.parts = tuple(parts)
+        self.exchangeable = all(is_exchangeable(part) for part in parts)
+        self.plays_by_counts = all(plays_by_counts(part) for part in parts)
 
     @abstractmethod
     def with_parts(self, parts: Sequence[Policy | StatefulPolicy]) -> "CompositePolicy":
@@ -66,6 +71,13 @@ class CompositePolicy(RememberingPolicy):
         return self.with_parts([described(part).resized(problem, types) for part in self.parts])
 
 
+def _check_parts(parts: Sequence[object]) -> None:
+    if not len(parts):
+        raise InvalidInputError("parts: expected at least one policy, got none")
+    for number, part in enumerate(parts):
+        check_acts(part, f"parts[{number}]")
+
+
 class TimeVaryingPolicy(CompositePolicy):
     """One policy for each step; after the last it begins again."""
 
@@ -73,21 +85,16 @@ class TimeVaryingPolicy(CompositePolicy):
     depends_on_step = True
 
     def __init__(self, parts: Sequence[Policy]) -> None:
-        """Keep the parts.
+        """Store the parts.
 
         Args:
             parts: (step,) a policy without a memory for each step.
         """
-        if not len(parts):
-            raise InvalidInputError("parts: expected a policy for each step, got none")
         # Each part plays one step in T and would be called out of turn: it has nothing to remember.
         if any(isinstance(part, StatefulPolicy) for part in parts):
             raise InvalidInputError("parts: a policy that remembers cannot be one step of another")
-        for number, part in enumerate(parts):
-            check_acts(part, f"parts[{number}]")
-        self.parts: tuple[Policy, ...] = tuple(parts)
-        self.exchangeable = all(is_exchangeable(part) for part in parts)
-        self.plays_by_counts = all(plays_by_counts(part) for part in parts)
+        _check_parts(parts)
+        self._set_parts(parts)
 
     @property
     def decides(self) -> str:
@@ -134,10 +141,10 @@ class TimeVaryingPolicy(CompositePolicy):
         return _Steps(self, num_episodes, 0)
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
-        """An actor that goes on where another one was; its memory is `episodes` and `step`.
+        """Return an actor that continues where another one was; its memory is `episodes` and `step`.
 
         Args:
-            memory: how many episodes and how many steps were played.
+            memory: numbers of episodes and of played steps.
         """
         read = read_memory(memory, {"episodes": Remembered((), MOST, 1), "step": Remembered((), MOST)})
         return _Steps(self, int(read["episodes"]), int(read["step"]))
@@ -153,7 +160,7 @@ class _Steps(Actor):
             self.allocate = partial(self._play, "allocate")
 
     def memory(self) -> Memory:
-        """`episodes` and `step`, how many were played."""
+        """`episodes` and `step`, the number of played ones."""
         return {"episodes": np.array(self.num_episodes), "step": np.array(self.step)}
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
@@ -167,15 +174,15 @@ class _Steps(Actor):
         return answer
 
     def skip_to(self, step: int) -> None:
-        """Go on at this step."""
+        """Continue at this step."""
         self.step = step
 
 
-# -- one part an episode ---------------------------------------------------------------------------------------------
+# -- one part per episode ---------------------------------------------------------------------------------------------
 
 
 class MixturePolicy(CompositePolicy):
-    """Draws one policy at the start of an episode, by its share, and keeps it; or draws again every few steps.
+    """Draws one policy at the start of an episode, by its share; or draws again every few steps.
 
     Its values are the values of its parts, mixed by their shares: so a mixture can be fairer than each of its parts.
 
@@ -199,10 +206,7 @@ class MixturePolicy(CompositePolicy):
             shares: (part,) not negative; they sum to 1.
             redraw_every: steps after which a part is drawn again; by default never.
         """
-        if not len(parts):
-            raise InvalidInputError("parts: expected at least one policy, got none")
-        for number, part in enumerate(parts):
-            check_acts(part, f"parts[{number}]")
+        _check_parts(parts)
         given = as_numbers(shares, "shares")
         check_shape(given, {"part": len(parts)}, "shares")
         # Shares come from solvers of linear programs, whose sums are 1 only to their tolerance.
@@ -210,11 +214,9 @@ class MixturePolicy(CompositePolicy):
             raise InvalidInputError("shares: expected none negative, and a sum of 1")
         # Parts without a share are dropped here, so that they cost no actor and no capability.
         positive = given > 0
-        self.parts = tuple(part for part, keep in zip(parts, positive, strict=True) if keep)
+        self._set_parts([part for part, has_share in zip(parts, positive, strict=True) if has_share])
         self.shares: Floats = given[positive] / given[positive].sum()
         self.redraw_every = None if redraw_every is None else check_positive_int(redraw_every, "redraw_every")
-        self.exchangeable = all(is_exchangeable(part) for part in self.parts)
-        self.plays_by_counts = all(plays_by_counts(part) for part in self.parts)
 
     def with_parts(self, parts: Sequence[Policy | StatefulPolicy]) -> "MixturePolicy":
         """Return a mixture of other parts with the same shares."""
@@ -239,10 +241,10 @@ class MixturePolicy(CompositePolicy):
         return f"{counted(len(self.parts), 'part')} with shares {shares}{more}{every}"
 
     def with_redraw_every(self, every: int | None) -> "MixturePolicy":
-        """The same parts and shares, drawn anew every so many steps; once and for all where that is None.
+        """Return the same parts and shares, drawn again after other numbers of steps.
 
         Args:
-            every: steps, or None.
+            every: steps; None for never.
         """
         return MixturePolicy(self.parts, self.shares, every)
 
@@ -251,47 +253,38 @@ class MixturePolicy(CompositePolicy):
         return _Mixed(self, num_episodes, self.draw(num_episodes, as_generator(rng)), 0)
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
-        """An actor that goes on where another one was; its memory is `step`, `part`, and that of the parts.
+        """Return an actor that continues where another one was; its memory is `step`, `part`, and that of the parts.
 
         Args:
-            memory: how many steps were played, (episode,) the part of each, and `0.order` and the like: what part 0
-                remembers.
+            memory: number of played steps, (episode,) the part of each, and `0.order` and the like: the memory of
+                part 0.
         """
-        # Own entries have plain names; those of the parts carry a number and a point before theirs.
+        # Own entries have plain names; those of the parts begin with their number and a point.
         own = {name: value for name, value in memory.items() if "." not in name}
         like = {"step": Remembered((), MOST), "part": Remembered(("episode",), len(self.parts))}
         read = read_memory(own, like)
         # Only parts that play some episode have an actor, and so a memory.
         playing, known = [], set(own)
         for number in np.unique(read["part"]).tolist():
-            rows = np.flatnonzero(read["part"] == number)
-            inner = {
-                name.partition(".")[2]: value
-                for name, value in memory.items()
-                if name.startswith(f"{number}.") and isinstance(self.parts[number], StatefulPolicy)
-            }
+            rows, part = np.flatnonzero(read["part"] == number), self.parts[number]
+            if not isinstance(part, StatefulPolicy):
+                playing.append(_Playing(number, rows, part))
+                continue
+            if not isinstance(part, Resuming):
+                raise NotApplicableError(_cannot_be_stored(number, part))
+            inner = {name.partition(".")[2]: memory[name] for name in memory if name.startswith(f"{number}.")}
             known |= {f"{number}.{name}" for name in inner}
-            playing.append(_Playing(number, rows, self._resumed(number, len(rows), inner)))
+            try:
+                actor = part.resume(inner)
+            except PolicyError as error:
+                raise PolicyError(f"part {number} of the mixture: {error}") from None
+            if getattr(actor, "num_episodes", len(rows)) != len(rows):
+                raise PolicyError(f"memory: part {number} plays {len(rows)} episodes, and its memory is of others")
+            playing.append(_Playing(number, rows, actor))
         # An entry of no part is an error: it may be the memory of another mixture.
         if strange := sorted(set(memory) - known):
-            raise PolicyError(f"memory: {strange[0]!r} is nothing that this policy remembers")
+            raise PolicyError(f"memory: {strange[0]!r} is not part of this policy's memory")
         return _Mixed(self, len(read["part"]), playing, int(read["step"]))
-
-    def _resumed(self, number: int, num_episodes: int, memory: Mapping[str, ArrayLike]) -> Policy:
-        """The actor of one part, as it was."""
-        part, can = self.parts[number], capabilities(self.parts[number])
-        # A part without a memory acts for itself, as it did before.
-        if can.starts is None and can.acts is not None:
-            return can.acts
-        if can.resumes is None:
-            raise NotApplicableError(_cannot_be_stored(number, part))
-        try:
-            actor = can.resumes.resume(memory)
-        except PolicyError as error:
-            raise PolicyError(f"part {number} of the mixture: {error}") from None
-        if getattr(actor, "num_episodes", num_episodes) != num_episodes:
-            raise PolicyError(f"memory: part {number} plays {num_episodes} episodes, and remembers another number")
-        return actor
 
     def draw(self, num_episodes: int, rng: np.random.Generator) -> "list[_Playing]":
         """The episodes that each part plays from now on, with its actor at its first step."""
@@ -301,7 +294,7 @@ class MixturePolicy(CompositePolicy):
         ends[-1] = 1.0
         drawn = np.searchsorted(ends, rng.random(num_episodes), side="right")
         playing = []
-        # One actor a part, for all of its episodes together: parts act on batches.
+        # One actor per part, for all of its episodes together: parts act on batches.
         for number in np.unique(drawn).tolist():
             rows = np.flatnonzero(drawn == number)
             playing.append(_Playing(number, rows, begin(self.parts[number], len(rows), rng)))
@@ -349,7 +342,7 @@ class _Playing(NamedTuple):
     """A part of a mixture and the episodes that it plays."""
 
     number: int
-    """Which part."""
+    """Number of the part."""
 
     rows: Ints
     """The episodes."""
@@ -368,7 +361,7 @@ class _Mixed(Actor):
             self.allocate = partial(self._play, "allocate")
 
     def memory(self) -> Memory:
-        """`step`, (episode,) `part`, and under `0.` and so on what the actors of the parts remember."""
+        """`step`, (episode,) `part`, and under `0.` and so on the memories of the actors of the parts."""
         part = np.zeros(self.num_episodes, dtype=np.int64)
         found: Memory = {"step": np.array(self.step), "part": part}
         for number, rows, actor in self.playing:
@@ -384,7 +377,7 @@ class _Mixed(Actor):
         return self._play("act", states, rng)
 
     def skip_to(self, step: int) -> None:
-        """Go on at this step, with all parts."""
+        """Continue at this step, with all parts."""
         self.step = step
         for _, _, actor in self.playing:
             if (skip := getattr(actor, "skip_to", None)) is not None:

@@ -24,12 +24,12 @@ from evenhand.checks import (
     plain,
     read_names,
     read_numbers,
-    tell_normalised,
+    report_normalised,
     whole_fault,
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, nearest
-from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, usable_amount
+from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, set_fields, usable_amount
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import AXES, Names, called, with_words
 from evenhand.model.welfare import parse_welfare
@@ -152,9 +152,8 @@ class CoupledMDP(SharedResources):
         faults.raise_if_any()
         # An Arm reports this itself when it is created.
         if isinstance(self.arms, ArmTables):
-            tell_normalised(self.arms.nearly(), stacklevel=3)
-        for name, value in read.items():
-            object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+            report_normalised(self.arms.nearly(), stacklevel=3)
+        set_fields(self, read)
 
     # -- the same problem, changed -----------------------------------------------------------------------------------
 
@@ -181,8 +180,7 @@ class CoupledMDP(SharedResources):
         same = copy.copy(self)
         for known in forgotten:
             same.__dict__.pop(known, None)
-        for name, value in fields.items():
-            object.__setattr__(same, name, value)
+        set_fields(same, fields)
         return same
 
     def with_initial_states(self, states: Any) -> "CoupledMDP":
@@ -215,7 +213,7 @@ class CoupledMDP(SharedResources):
         amounts = self._other_budget(budget)
         if np.array_equal(amounts, self.budget):
             return self
-        return self._changed(("usable_budget", "types", "signature"), budget=frozen(amounts))
+        return self._changed(("usable_budget", "types", "signature"), budget=amounts)
 
     def with_transitions(self, transitions: Floats) -> "CoupledMDP":
         """Return the problem with other transition probabilities.
@@ -430,10 +428,18 @@ def read_fields(
         # Over groups: each named group once, and every block without one for itself.
         num_groups = len(set(groups) - {""}) + groups.count("") if groups else num_blocks
         num_members = num_groups if given["over"] == "groups" else int(counts.sum())
-    read_welfare_text(given["welfare"], num_members, faults)
+    welfare = given["welfare"]
+    if welfare is not None and not isinstance(welfare, str):
+        faults.add("welfare", f"expected text such as 'gini:2', got {reprlib.repr(welfare)}")
+    elif welfare is not None and (num_members is not None or "," not in welfare):  # weights are as many as members
+        try:
+            parse_welfare(welfare, num_members or 1)
+        except InvalidInputError as error:
+            faults.add("welfare", str(error))
     budget = read_budget(given["budget"], num_resources, faults)
-    floors = [0.0] * (num_blocks or 1) if given["floors"] is None else given["floors"]
-    floors = _read_entries(floors, num_blocks, "floors", lambda entry: number_fault(entry, most=1.0), faults)
+    floors = given["floors"]
+    if floors is not None:
+        floors = _read_entries(floors, num_blocks, "floors", lambda entry: number_fault(entry, most=1.0), faults)
     return {
         "counts": counts,
         "budget": budget,
@@ -489,12 +495,13 @@ def _read_entries(
 
 def read_counts(value: object, num_blocks: int | None, faults: Faults) -> Ints:
     """(block,) arms per block, each an integer of at least 1, in all at most MOST_ARMS; 1 by default."""
-    number = num_blocks or 1
-    given = [1] * number if value is None else value
-    entries = _read_entries(given, num_blocks, "counts", lambda entry: whole_fault(entry, most=MOST_ARMS), faults)
-    if entries is not None and (total := sum(map(int, entries))) > MOST_ARMS:
+    entries = None
+    if value is not None:
+        entries = _read_entries(value, num_blocks, "counts", lambda entry: whole_fault(entry, most=MOST_ARMS), faults)
+    counts = [1] * (num_blocks or 1) if entries is None else [int(entry) for entry in entries]
+    if (total := sum(counts)) > MOST_ARMS:
         faults.add("arms", f"{total} arms in all; at most {MOST_ARMS} are supported")
-    return np.array([1] * number if entries is None else [int(entry) for entry in entries], dtype=np.int64)
+    return np.array(counts, dtype=np.int64)
 
 
 def read_budget(value: object, num_resources: int | None, faults: Faults) -> Floats:
@@ -572,24 +579,11 @@ def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple
     return number, read
 
 
-def read_welfare_text(value: object, number: int | None, faults: Faults) -> None:
-    """Check a welfare as text for a number of members; explicit weights only if that number is known."""
-    if value is None or (number is None and isinstance(value, str) and "," in value):
-        return
-    if not isinstance(value, str):
-        faults.add("welfare", f"expected text such as 'gini:2', got {reprlib.repr(value)}")
-        return
-    try:
-        parse_welfare(value, number or 1)
-    except InvalidInputError as error:
-        faults.add("welfare", str(error))
-
-
 def _read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[str, ...]:
     """(block,) a name or "" each; empty if no block has one."""
+    if not isinstance(value, (list, tuple)):
+        faults.add("groups", f"expected a list of names, got {reprlib.repr(value)}")
     if not isinstance(value, (list, tuple)) or not value:
-        if not isinstance(value, (list, tuple)):
-            faults.add("groups", f"expected a list of names, got {reprlib.repr(value)}")
         return ()
     found = _read_entries(
         value, num_blocks, "groups", lambda name: "" if isinstance(name, str) else "expected text", faults

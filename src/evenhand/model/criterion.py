@@ -82,6 +82,12 @@ class Criterion(ABC):
     def total(self) -> float:
         """Value of a reward of 1 at every step."""
 
+    lasts = False
+    """True if the last step lasts for ever, discounted as before."""
+
+    is_average = False
+    """True if the value is that of the long run."""
+
     @property
     def num_steps(self) -> int | None:
         """Number of distinct steps, after which all ends unless the last one `lasts`; None if steps do not differ."""
@@ -122,11 +128,6 @@ class Criterion(ABC):
         """True if Bellman's operator is one stationary contraction: its factor is below 1."""
         return self.is_stationary and self.factor < 1
 
-    @property
-    def lasts(self) -> bool:
-        """True if the last step lasts for ever, discounted as before."""
-        return False
-
     def following(self, ahead: Floats) -> Floats:
         """(arm, step, state) values of the next step: after the last one nothing, or the same again if it lasts.
 
@@ -135,11 +136,6 @@ class Criterion(ABC):
         """
         last = ahead[:, -1:] if self.lasts else np.zeros_like(ahead[:, -1:])
         return np.concatenate([ahead[:, 1:], last], axis=1)
-
-    @property
-    def is_average(self) -> bool:
-        """True if the value is that of the long run."""
-        return False
 
     @abstractmethod
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
@@ -154,13 +150,13 @@ class Criterion(ABC):
             A lower bound on the value of the greedy policy, and an upper bound on that of every policy.
         """
 
-    @abstractmethod
     def simulated_steps(self, horizon: int | None) -> int:
         """Number of steps to simulate.
 
         Args:
             horizon: requested number; None for the default.
         """
+        return USUAL_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
 
     def fixed_steps(self, steps: int) -> int | None:
         """Return a number of steps, or None if it is determined during the simulation."""
@@ -170,13 +166,13 @@ class Criterion(ABC):
     def judging_steps(self, share: float = JUDGED) -> int:
         """Number of steps after which the remaining time weighs less than a share of the total."""
 
-    @abstractmethod
     def time_weights(self, horizon: int) -> Floats:
-        """(step,) weight of the reward of each simulated step.
+        """(step,) weight of the reward of each simulated step, by default a power of the factor.
 
         Args:
             horizon: number of simulated steps.
         """
+        return np.asarray(self.factor ** np.arange(horizon, dtype=np.float64))
 
     @abstractmethod
     def beyond(self, horizon: int) -> float | None:
@@ -190,16 +186,13 @@ class Criterion(ABC):
 class Discounted(Criterion):
     """Discounted sum of rewards over an infinite horizon."""
 
+    name = "discounted"
+
     discount: float
     """In [0, 1)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "discount", check_fraction(self.discount, "discount", below_one=True))
-
-    @property
-    def name(self) -> str:
-        """`discounted`."""
-        return "discounted"
 
     @property
     def description(self) -> str:
@@ -227,14 +220,6 @@ class Discounted(Criterion):
         ahead = self.discount / self.rate
         return now + ahead * least, now + ahead * most
 
-    def simulated_steps(self, horizon: int | None) -> int:
-        """The requested number."""
-        return USUAL_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
-
-    def time_weights(self, horizon: int) -> Floats:
-        """gamma^t."""
-        return _powers(self.discount, horizon)
-
     def beyond(self, horizon: int) -> float:
         """gamma^horizon / (1 - gamma)."""
         return float(self.discount**horizon / self.rate)
@@ -251,6 +236,8 @@ class Discounted(Criterion):
 class Opening(Discounted):
     """Discounted time whose first steps are distinct; all later ones are one more step, which lasts."""
 
+    lasts = True
+
     steps: int
     """Number of distinct first steps."""
 
@@ -258,11 +245,6 @@ class Opening(Discounted):
     def num_steps(self) -> int:
         """The first steps, and the one that lasts."""
         return self.steps + 1
-
-    @property
-    def lasts(self) -> bool:
-        """True."""
-        return True
 
     @property
     def flow(self) -> "tuple[sparse.csr_array, Floats]":
@@ -275,7 +257,7 @@ class Opening(Discounted):
 
     def time_weights(self, horizon: int) -> Floats:
         """gamma^t, and the remaining weight for the step that lasts."""
-        first = _powers(self.discount, min(horizon, self.steps))
+        first = super().time_weights(min(horizon, self.steps))
         # The weights sum to the total.
         return first if horizon <= self.steps else np.append(first, self.beyond(self.steps))
 
@@ -287,30 +269,10 @@ class Opening(Discounted):
 class Average(Criterion):
     """Mean reward per step in the long run."""
 
-    @property
-    def name(self) -> str:
-        """`average`."""
-        return "average"
-
-    @property
-    def description(self) -> str:
-        """Long-run mean."""
-        return "the expected reward per step in the long run, whatever the initial state"
-
-    @property
-    def factor(self) -> float:
-        """1: no discount."""
-        return 1.0
-
-    @property
-    def total(self) -> float:
-        """1: a mean."""
-        return 1.0
-
-    @property
-    def is_average(self) -> bool:
-        """True."""
-        return True
+    name = "average"
+    description = "the expected reward per step in the long run, whatever the initial state"
+    factor = total = 1.0
+    is_average = True
 
     def bracket(self, now: float, least: float, most: float) -> tuple[float, float]:
         """Odoni's bounds: the span of the change."""
@@ -318,7 +280,7 @@ class Average(Criterion):
 
     def simulated_steps(self, horizon: int | None) -> int:
         """The requested number."""
-        return USUAL_AVERAGE_HORIZON if horizon is None else check_positive_int(horizon, "horizon")
+        return super().simulated_steps(USUAL_AVERAGE_HORIZON if horizon is None else horizon)
 
     def fixed_steps(self, steps: int) -> None:
         """None: the simulation runs until the initial state is forgotten."""
@@ -376,7 +338,7 @@ class Finite(Criterion):
     def total(self) -> float:
         """The sum of gamma^t over the steps."""
         # `fsum`: the total multiplies bounds, and of a million powers a plain sum would lose digits.
-        return math.fsum(_powers(self.discount, self.steps))
+        return math.fsum(self.time_weights(self.steps))
 
     @property
     def num_steps(self) -> int:
@@ -400,18 +362,10 @@ class Finite(Criterion):
         """The whole horizon."""
         return self.steps
 
-    def time_weights(self, horizon: int) -> Floats:
-        """gamma^t."""
-        return _powers(self.discount, horizon)
-
     def beyond(self, horizon: int) -> float:
         """Weight of the steps after the simulated ones."""
         # Rounding of two sums may leave a little below 0.
-        return max(0.0, self.total - math.fsum(_powers(self.discount, min(horizon, self.steps))))
-
-
-def _powers(base: float, number: int) -> Floats:
-    return np.asarray(base ** np.arange(number, dtype=np.float64))
+        return max(0.0, self.total - math.fsum(self.time_weights(min(horizon, self.steps))))
 
 
 # -- text forms ------------------------------------------------------------------------------------------------------
@@ -428,7 +382,10 @@ def parse_criterion(text: str, discount: float) -> Criterion:
     if kind not in ("discounted", "average", "finite"):
         raise UnknownNameError("criterion", kind, ["discounted", "average", "finite"])
     if kind == "finite":
-        return Finite(_read_steps(rest, text), discount)
+        if not rest.strip().isdecimal() or not 1 <= int(rest) <= MOST_STEPS:
+            expected = f"a number of steps from 1 to {MOST_STEPS}, as in finite:50"
+            raise InvalidInputError(f"criterion '{text}': expected {expected}")
+        return Finite(int(rest), discount)
     if colon:
         raise InvalidInputError(f"criterion '{text}': {kind} takes no number")
     if kind == "average":
@@ -439,15 +396,6 @@ def parse_criterion(text: str, discount: float) -> Criterion:
             "a discount of 1 goes with the criteria average and finite:T"
         )
     return Discounted(discount)
-
-
-def _read_steps(text: str, whole: str) -> int:
-    try:
-        return check_positive_int(int(text), "steps", MOST_STEPS)
-    except ValueError:
-        raise InvalidInputError(
-            f"criterion '{whole}': expected a number of steps from 1 to {MOST_STEPS}, as in finite:50"
-        ) from None
 
 
 def as_criterion(criterion: str | Criterion, discount: float) -> Criterion:

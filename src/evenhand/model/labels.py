@@ -130,7 +130,7 @@ def base_names(problem: Problem, most: int = 3) -> list[str]:
     return [", ".join(list(own)[:most]) + (", …" if len(own) > most else "") for own in blocks]
 
 
-def told_names(problem: Problem) -> list[str]:
+def own_names(problem: Problem) -> list[str]:
     """(type,) names that distinguish types, as `Ford from poor`; empty if there is none.
 
     Args:
@@ -153,7 +153,7 @@ def type_names(problem: Problem) -> list[str]:
     Args:
         problem: the problem.
     """
-    names = [name or f"type {kind}" for kind, name in enumerate(told_names(problem))]
+    names = [name or f"type {kind}" for kind, name in enumerate(own_names(problem))]
     times = Counter(names)  # a block may be called "type 2"
     return [name if times[name] == 1 else f"{name} ({kind})" for kind, name in enumerate(names)]
 

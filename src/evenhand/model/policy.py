@@ -62,38 +62,34 @@ class Policy(Protocol):
         Returns:
             (episode, arm) actions that together respect the budget in every episode.
         """
-        ...
 
 
 @runtime_checkable
 class StatefulPolicy(Protocol):
-    """A policy that remembers; each batch of episodes begins with a fresh actor."""
+    """A stateful policy; each batch of episodes begins with a fresh actor."""
 
     def start(self, num_episodes: int, rng: np.random.Generator) -> Policy:
         """An actor for `num_episodes` episodes, at their first step."""
-        ...
 
 
 @runtime_checkable
 class Remembers(Protocol):
-    """An actor that can say what it remembers."""
+    """An actor whose memory can be stored."""
 
     def memory(self) -> Mapping[str, ArrayLike]:
-        """Arrays under names, for the `resume` of its policy; they do not change when it goes on."""
-        ...
+        """Arrays under names, for the `resume` of its policy; copies that do not change later."""
 
 
 @runtime_checkable
 class Resuming(Protocol):
-    """A policy that remembers, and can go on from what an actor of it remembered; its actors have `memory()`."""
+    """A stateful policy that can continue from the memory of an actor; its actors have `memory()`."""
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> Policy:
-        """An actor that goes on where the other one was.
+        """Return an actor that continues where the other one was.
 
         Args:
-            memory: arrays under names, as `memory()` of an actor gave them; or the same as lists.
+            memory: arrays under names, from `memory()` of an actor; or the same as lists.
         """
-        ...
 
 
 @runtime_checkable
@@ -110,15 +106,14 @@ class Exchangeable(Protocol):
         Returns:
             (episode, type, state, action) numbers of arms, which sum to `counts` over actions.
         """
-        ...
 
 
 @runtime_checkable
 class Lawful(Protocol):
-    """An exchangeable policy whose choice has a known law."""
+    """An exchangeable policy whose allocation has a known distribution."""
 
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
-        """The law of `allocate`.
+        """Return the distribution of `allocate`.
 
         Args:
             counts: (type, state) arms in each state.
@@ -126,7 +121,6 @@ class Lawful(Protocol):
         Returns:
             (choice, type, state, action) possible allocations and their (choice,) probabilities.
         """
-        ...
 
 
 @runtime_checkable
@@ -136,11 +130,9 @@ class Savable(Protocol):
     @property
     def kind(self) -> str:
         """Name of its class in files, such as `first-worn-out`."""
-        ...
 
     def to_arrays(self) -> Mapping[str, Array]:
         """Return all that it consists of, beside the problem: arrays of numbers by name."""
-        ...
 
 
 @runtime_checkable
@@ -157,7 +149,6 @@ class SavableKind(Protocol):
             problem: the problem that it was made for.
             arrays: the arrays of `to_arrays()`.
         """
-        ...
 
 
 class Space(Protocol):
@@ -166,17 +157,14 @@ class Space(Protocol):
     @property
     def problem(self) -> CoupledMDP:
         """The problem that was reduced."""
-        ...
 
     @property
     def mdp(self) -> TabularMDP:
         """The problem on this space; its pairs are the rows of a table."""
-        ...
 
     @property
     def usage(self) -> Floats:
-        """(pair, resource) what pairs use."""
-        ...
+        """(pair, resource) use of each pair."""
 
 
 @runtime_checkable
@@ -186,12 +174,10 @@ class Tabulated(Protocol):
     @property
     def reduction(self) -> Space:
         """The space."""
-        ...
 
     @property
     def probabilities(self) -> Floats:
-        """(pair,) how likely an action is in its state."""
-        ...
+        """(pair,) probability of the action in its state."""
 
 
 @runtime_checkable
@@ -200,10 +186,9 @@ class Tabulable(Protocol):
 
     def on(self, space: Any) -> Tabulated:
         """The same policy as a table over the joint states of a problem."""
-        ...
 
 
-# -- asking for all of them at once ----------------------------------------------------------------------------------
+# -- all capabilities at once ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -214,16 +199,16 @@ class Capabilities:
     """It acts on the states of all arms."""
 
     starts: StatefulPolicy | None
-    """It remembers, and starts actors."""
+    """It is stateful, and starts actors."""
 
     resumes: Resuming | None
-    """It remembers, and what its actors remember can be saved and taken up again."""
+    """It is stateful, and the memory of its actors can be saved and resumed."""
 
     allocates: Exchangeable | None
     """It says how many arms of a state get each action."""
 
     law: Lawful | None
-    """It knows the law of that."""
+    """The distribution of its allocation is known."""
 
     table: Tabulated | None
     """It is a table."""
@@ -251,7 +236,7 @@ def capabilities(policy: object) -> Capabilities:
         # `is True`: a stand-in object that answers every attribute with something truthy says nothing.
         return getattr(policy, fact, False) is True
 
-    # What allocates by counts cannot tell equal arms apart, so it is exchangeable without saying so.
+    # A policy that allocates by counts cannot distinguish equal arms, so it is exchangeable without stating so.
     allocates = policy if isinstance(policy, Exchangeable) else None
     by_counts = allocates is not None or says("plays_by_counts")
     return Capabilities(
@@ -306,7 +291,7 @@ def plays_by_counts(policy: object) -> bool:
 
 
 def begin(policy: Policy | StatefulPolicy, num_episodes: int, rng: np.random.Generator) -> Policy:
-    """The actor for a batch of episodes: a fresh one where the policy has a memory, else the policy itself."""
+    """Return the actor for a batch of episodes: a fresh one of a stateful policy, else the policy itself."""
     return policy.start(num_episodes, rng) if isinstance(policy, StatefulPolicy) else policy
 
 
@@ -317,14 +302,21 @@ class BasePolicy(ShownPolicy):
     """Defaults of a policy that is neither resized nor has an order of service."""
 
     @property
+    def _described(self) -> object:
+        """The policy behind the defaults."""
+        return self
+
+    @property
     def decides(self) -> str:
         """Description of how it decides."""
-        return f"by the rule of {type(self).__name__}"
+        return f"by the rule of {type(self._described).__name__}"
 
     @property
     def depends_on_step(self) -> bool:
         """True if its decisions depend on the step, and not on the states alone."""
-        return _has_horizon(self)
+        problem = getattr(self._described, "problem", None)
+        finite = isinstance(problem, CoupledMDP) and problem.criterion.num_steps is not None
+        return finite and isinstance(self._described, StatefulPolicy)
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
         """Return the same policy for other numbers of the same types of arms.
@@ -344,7 +336,7 @@ class BasePolicy(ShownPolicy):
 
     def explain(self, decision: "DecisionStep") -> list[str]:
         """(arm,) the reason for each action."""
-        name = type(self).__name__
+        name = type(self._described).__name__
         return decision.each(f"chosen by the policy ({name})", f"not chosen by the policy ({name})")
 
     def ranks_at(self, decision: "DecisionStep") -> Indices | None:
@@ -361,39 +353,13 @@ class _Described(BasePolicy):
 
     def __init__(self, policy: object) -> None:
         self.policy = policy
+        for method in ("resized", "explain"):
+            if hasattr(policy, method):
+                setattr(self, method, getattr(policy, method))
 
     @property
-    def decides(self) -> str:
-        """Name of the rule."""
-        return f"by the rule of {type(self.policy).__name__}"
-
-    @property
-    def depends_on_step(self) -> bool:
-        """Whether actions depend on the step."""
-        return _has_horizon(self.policy)
-
-    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
-        """Return the policy for other numbers of arms, by its own method if it has one."""
-        method = getattr(self.policy, "resized", super().resized)
-        resized: Policy | StatefulPolicy = method(problem, types)
-        return resized
-
-    def explain(self, decision: "DecisionStep") -> list[str]:
-        """Return a reason per arm, by the policy's own method if it has one."""
-        name = type(self.policy).__name__
-        if (method := getattr(self.policy, "explain", None)) is not None:
-            return list(method(decision))
-        return decision.each(f"chosen by the policy ({name})", f"not chosen by the policy ({name})")
-
-
-def _has_horizon(policy: object) -> bool:
-    """True if a stateful policy was made for a finite horizon."""
-    problem = getattr(policy, "problem", None)
-    return (
-        isinstance(policy, StatefulPolicy)
-        and isinstance(problem, CoupledMDP)
-        and problem.criterion.num_steps is not None
-    )
+    def _described(self) -> object:
+        return self.policy
 
 
 def described(policy: object) -> BasePolicy:
@@ -423,12 +389,12 @@ def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indi
     """The actions as an array of indices, if they are one for each arm of each episode.
 
     Args:
-        actions: what a policy answered.
+        actions: result of a policy.
         states: (episode, arm) states for which it acted.
         step: the step, for messages; None if it is not known.
     """
     actions = np.asarray(actions)
-    if actions.dtype == np.bool_:  # a mask of who is served is a natural answer where there are two actions
+    if actions.dtype == np.bool_:  # a mask of served arms is a natural result if there are two actions
         actions = actions.astype(np.int32)
     if actions.shape != states.shape or actions.dtype.kind not in "iu":
         raise PolicyError(
@@ -441,12 +407,12 @@ def checked_shape(actions: Array, states: Indices, step: int | None = 0) -> Indi
 
 
 def check_actions(problem: Problem, states: Indices, actions: Indices, step: int | None = 0) -> None:
-    """Raise PolicyError if some action does not exist in its arm's state, or an episode used more than there is.
+    """Raise PolicyError if some action does not exist in its arm's state, or an episode exceeds the budget.
 
     Args:
         problem: the problem.
-        states: (episode, arm) where the arms are.
-        actions: (episode, arm) what was chosen.
+        states: (episode, arm) states.
+        actions: (episode, arm) chosen actions.
         step: the step, for messages; None if it is not known.
     """
     kinds, types = problem.type_of_arm, problem.types
@@ -456,13 +422,13 @@ def check_actions(problem: Problem, states: Indices, actions: Indices, step: int
 
 
 def missing_action(problem: Problem, states: Indices, actions: Indices, step: int | None, first: int = 0) -> str:
-    """Words for the first action that does not exist.
+    """Return the message for the first action that does not exist.
 
     Args:
         problem: the problem.
-        states: (episode, arm) where the arms are.
-        actions: (episode, arm) what was chosen.
-        step: when; None where that is not known.
+        states: (episode, arm) states.
+        actions: (episode, arm) chosen actions.
+        step: the step; None if it is not known.
         first: the number of the first episode.
     """
     known = problem.types.num_actions[problem.type_of_arm]
@@ -478,8 +444,8 @@ def check_budget(problem: Problem, spent: Floats, step: int | None, first: int =
 
     Args:
         problem: the problem.
-        spent: (episode, resource) what was used.
-        step: when; None where that is not known.
+        spent: (episode, resource) use.
+        step: the step; None if it is not known.
         first: the number of the first episode.
     """
     # Sums in another order may differ in the last bits from those the policy made.

@@ -3,8 +3,8 @@
     greedy              cells are served by falling score, as many arms as fit (`kernels.env_step`)
     priority-sampling   the paper's Algorithm 1: arms are drawn by priority (`kernels.priorities`)
 
-In code an `allocation` is the resulting array, the number of arms of a state get each action, and the rule is a
-`rule`. To people, as a setting of training and in files, the rule is the kind of `allocation` they ask for.
+In code an `allocation` is the resulting array, the number of arms of a state that get each action, and the rule is a
+`rule`. As a setting of training and in files, the rule is called `allocation`.
 """
 
 from typing import Literal, get_args

@@ -1,7 +1,8 @@
 """Identical arms that can only be sampled: a user's own simulator, without matrices.
 
-What is known of it has the names that a `CoupledMDP` has (`types`, `type_of_arm`, `under`, ...), so that policies that
-look at usage alone, simulation and evaluation treat both as a `Problem`. What needs more asks `needs_tables`.
+It has the attributes of a `CoupledMDP` that do not need transitions (`types`, `type_of_arm`, `with_criterion`, ...), so
+that simulation, evaluation and policies that depend on usage alone treat both as a `Problem`. Functions that need
+transitions call `needs_tables`.
 """
 
 import copy
@@ -14,10 +15,10 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from evenhand.checks import Faults, check_amounts, check_memory, check_over, read_numbers, whole_fault
+from evenhand.checks import Faults, as_numbers, check_amounts, check_memory, check_over, read_numbers, whole_fault
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.model.arm import ArmTables, check_idle, frozen
+from evenhand.model.arm import ArmTables, check_idle, frozen, set_fields
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_budget, read_criterion
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.places import AXES, depth_of
@@ -58,7 +59,7 @@ class Simulator(SharedResources):
     """A function (number, rng) -> (number,) first states, drawn."""
 
     usage: Floats
-    """(action, resource) or (state, action, resource) what an action uses; one action uses nothing in every state."""
+    """(action, resource) or (state, action, resource) use of each resource; in every state one action uses nothing."""
 
     num_states: int
     """States of an arm, numbered from 0."""
@@ -67,10 +68,10 @@ class Simulator(SharedResources):
     """Number of arms."""
 
     budget: Floats
-    """(resource,) what is available of each resource at every step."""
+    """(resource,) amount of each resource available per step."""
 
     discount: float
-    """In [0, 1]: what a reward one step later is worth; 1 only where the criterion is not `discounted`."""
+    """Discount in [0, 1]; 1 only if the criterion is not `discounted`."""
 
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
     """Value of rewards over time; may be given as text."""
@@ -95,9 +96,7 @@ class Simulator(SharedResources):
         assert usage is not None
         # The same in every state: repeated, so that usage has one form everywhere.
         usage = np.repeat(usage[None], self.num_states, axis=0) if by_action else usage
-        read = {"usage": frozen(usage), "budget": frozen(budget), "discount": discount, "criterion": criterion}
-        for name, value in read.items():
-            object.__setattr__(self, name, value)
+        set_fields(self, {"usage": usage, "budget": budget, "discount": discount, "criterion": criterion})
 
     def __repr__(self) -> str:
         sizes = f"{counted(self.num_states, 'state')}, {counted(self.num_actions, 'action')}"
@@ -128,9 +127,9 @@ class Simulator(SharedResources):
     @cached_property
     def types(self) -> ArmTables:
         """The one type of arm, by its usage; it has no transitions and rewards."""
-        (S, A, _), sizes = self.usage.shape, np.array(self.usage.shape[:2], dtype=np.int32)
+        S, A, _ = self.usage.shape
         nothing = np.zeros((1, S, A, 0)), np.zeros((1, S, A))
-        return ArmTables(*nothing, self.usage[None], np.zeros((1, S)), sizes[:1], sizes[1:]).within(self.budget)
+        return ArmTables(*nothing, self.usage[None], np.zeros((1, S))).within(self.budget)
 
     @property
     def tables(self) -> ArmTables:
@@ -168,23 +167,21 @@ class Simulator(SharedResources):
     # -- the same arms, otherwise; and their steps -------------------------------------------------------------------
 
     def with_criterion(self, criterion: str | Criterion | None = None, over: str | None = None) -> "Simulator":
-        """The same arms and budget under another criterion.
+        """Return the same arms and budget under another criterion.
 
         Args:
             criterion: `discounted`, `average`, `finite:T`, or an object with its own discount; by default unchanged.
             over: `arms`; a simulator has no groups.
         """
-        # Criteria are the only thing that may change; there are no groups to weigh.
         check_over(over)
         if over == "groups":
             raise NotApplicableError("the arms of a simulator are identical and in no groups: welfare is over arms")
         chosen = self.criterion if criterion is None else as_criterion(criterion, self.discount)
-        # The same object, so that what is cached of it stays.
+        # The same object, so that its cached properties stay.
         if chosen == self.criterion:
             return self
         same = copy.copy(self)
-        object.__setattr__(same, "criterion", chosen)
-        object.__setattr__(same, "discount", getattr(chosen, "discount", self.discount))
+        set_fields(same, {"criterion": chosen, "discount": getattr(chosen, "discount", self.discount)})
         return same
 
     def begin(self, number: int, rng: np.random.Generator) -> Indices:
@@ -197,24 +194,15 @@ class Simulator(SharedResources):
         # The function is a user's: its result is checked before arrays are combined.
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise InvalidInputError(f"sample: expected (next states, rewards), got {reprlib.repr(answer)}")
-        following = answer[0]
-        try:
-            # A user's function may give lists, or whole numbers.
-            rewards = np.asarray(answer[1], dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError("sample: rewards must be numbers, one an arm") from None
+        rewards = as_numbers(answer[1], "sample: rewards")
         if rewards.shape != states.shape:
-            raise InvalidInputError(
-                f"sample: expected {len(states)} rewards, one an arm, got an array of shape {rewards.shape}"
-            )
-        # The first bad arm is shown with what led to it, so that the user can call `sample` on it alone.
+            raise InvalidInputError(f"sample: expected {len(states)} rewards, one per arm, got shape {rewards.shape}")
+        # The first invalid arm is reported with what led to it, so that the user can call `sample` on it alone.
         if (bad := np.flatnonzero(~np.isfinite(rewards))).size:
             arm = int(bad[0])
-            raise InvalidInputError(
-                f"sample: rewards must be finite, and rewards[{arm}] is {rewards[arm]}, in state {states[arm]} under "
-                f"action {actions[arm]}" + (f"; so are {len(bad) - 1} more" if len(bad) > 1 else "")
-            )
-        return self._checked(following, len(states), "sample"), rewards
+            where = f"in state {states[arm]} under action {actions[arm]}"
+            raise InvalidInputError(f"sample: rewards must be finite, and rewards[{arm}] is {rewards[arm]}, {where}")
+        return self._checked(answer[0], len(states), "sample"), rewards
 
     def _checked(self, states: Array, number: int, source: str) -> Indices:
         states = np.asarray(states)
@@ -229,7 +217,7 @@ class Simulator(SharedResources):
         return states.astype(np.int32)
 
 
-# -- who asks for what -----------------------------------------------------------------------------------------------
+# -- checks of arguments -----------------------------------------------------------------------------------------------
 
 Problem: TypeAlias = CoupledMDP | Simulator
 """A problem on which policies can be simulated."""
@@ -240,7 +228,7 @@ def check_problem(problem: object, order: str = "") -> None:
 
     Args:
         problem: the argument.
-        order: the call as it is meant, to be shown where a policy came.
+        order: the expected call, shown if a policy was given.
     """
     if isinstance(problem, (CoupledMDP, Simulator)):
         return
@@ -254,12 +242,12 @@ def check_problem(problem: object, order: str = "") -> None:
 
 
 def needs_tables(problem: Problem, what: str, instead: str = "") -> CoupledMDP:
-    """The problem, if its transitions and rewards are known.
+    """Return the problem if its transitions and rewards are known.
 
     Args:
         problem: a problem, or a simulator.
-        what: who asks, to begin a sentence.
-        instead: what to do, a sentence.
+        what: caller, as the beginning of a sentence.
+        instead: advice, a sentence.
 
     Raises:
         InvalidInputError: the argument is not a problem.

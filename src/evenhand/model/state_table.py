@@ -65,8 +65,9 @@ def find_arms(problem: CoupledMDP, given: Any) -> ObservedStates:
     Raises:
         TableError: with every fault and its row.
     """
-    if (plain := _plain_states(given)) is not None:
-        return _in_order(problem, plain)
+    listed = isinstance(given, (list, tuple)) and all(isinstance(entry, numbers.Integral) for entry in given)
+    if (listed or isinstance(given, np.ndarray)) and len(given):
+        return _in_order(problem, given)
     table = as_table(given)
     reader = _Reader(problem, table)
     # A missing column is one fault, not one per row.
@@ -76,25 +77,13 @@ def find_arms(problem: CoupledMDP, given: Any) -> ObservedStates:
     return ObservedStates(names, np.array(blocks, dtype=np.int64), np.array(states, dtype=np.int32), table.file)
 
 
-def _plain_states(given: Any) -> Ints | None:
-    """(arm,) state numbers; None for a table."""
-    if isinstance(given, (list, tuple)) and not all(isinstance(entry, numbers.Integral) for entry in given):
-        return None
-    if not isinstance(given, (list, tuple, np.ndarray)) or not len(given):
-        return None
+def _in_order(problem: CoupledMDP, given: Any) -> ObservedStates:
+    """States of all arms, from (arm,) or (1, arm) state numbers in the order of the problem's arms."""
     states = np.asarray(given)
-    if states.ndim == 2 and len(states) == 1:
-        states = states[0]
-    if states.ndim != 1 or states.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"states: expected whole numbers, one per arm, got {states.dtype} of shape {states.shape}"
-        )
-    return states.astype(np.int64)
-
-
-def _in_order(problem: CoupledMDP, states: Ints) -> ObservedStates:
-    if len(states) != problem.num_arms:
-        raise InvalidInputError(f"states: expected one state for each of {problem.num_arms} arms, got {len(states)}")
+    states = states[0] if states.ndim == 2 and len(states) == 1 else states
+    if states.shape != (problem.num_arms,) or states.dtype.kind not in "iu":
+        expected = f"expected whole numbers, one for each of {problem.num_arms} arms"
+        raise InvalidInputError(f"states: {expected}, got {states.dtype} of shape {states.shape}")
     blocks = np.repeat(np.arange(len(problem.counts)), problem.counts)
     most = problem.tables.num_states[blocks]
     wrong = np.flatnonzero((states < 0) | (states >= most))

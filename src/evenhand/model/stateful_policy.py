@@ -6,13 +6,13 @@ lists; rng is a generator, or a seed, which stands for a fresh generator at each
 A policy that remembers starts *actors*, one for each batch of episodes, and an actor is where a memory is:
 
     actor = policy.start(num_episodes, rng)     at the first step; simulation starts one for every batch
-    actor.act(states, rng)                      goes on by one step
+    actor.act(states, rng)                      plays the next step
     actor.memory()                              what it remembers, as arrays of whole numbers under names
-    policy.resume(memory)                       an actor that goes on where that one was, exactly
+    policy.resume(memory)                       an actor that continues exactly there
 
-Called directly, `policy.act`, such a policy starts its own actor at the first call and goes on with it: one run of
+Called directly, `policy.act`, such a policy starts its own actor at the first call and continues with it: one run of
 steps, until `forget` is called. A memory is arrays only, and lists are accepted in their place, so it can be stored as
-JSON. The generator belongs to the caller, who keeps `rng.bit_generator.state` beside it.
+JSON. The generator belongs to the caller, who stores `rng.bit_generator.state` beside it.
 """
 
 from abc import ABC, abstractmethod
@@ -37,26 +37,29 @@ Own = TypeVar("Own")
 LARGEST = np.iinfo(np.int32).max
 
 
-# -- asking: states of any form, checked -----------------------------------------------------------------------------
+# -- calls: states of any form, checked -----------------------------------------------------------------------------
 
 
 def on_batches(
     act: Callable[[Own, Indices, np.random.Generator], Indices],
 ) -> Callable[[Own, ArrayLike, Rng], Indices]:
-    """Lets a method that takes (episode, arm) states and a generator take one episode, lists and seeds as well."""
+    """Let a method that takes (episode, arm) states and a generator take one episode, lists and seeds as well."""
 
-    def ask(self: Own, states: ArrayLike, rng: Rng) -> Indices:
+    def called(self: Own, states: ArrayLike, rng: Rng) -> Indices:
         array = _as_batch(states)
         batch = array if array.ndim == 2 else array[None]
-        # Only library policies know their problem; one of a user's own is trusted with what it is given.
-        if (problem := _made_for(self)) is not None:
-            check_states(problem, batch, getattr(self, "any_number", False) is True)
+        # A lifted policy has a reduction, and an actor its policy; either has the problem. A user's own has none.
+        owners = (self, getattr(self, "reduction", None), getattr(self, "policy", None))
+        for problem in (getattr(owner, "problem", None) for owner in owners):
+            if isinstance(problem, (CoupledMDP, Simulator)):
+                check_states(problem, batch, getattr(self, "any_number", False) is True)
+                break
         actions = act(self, batch, as_generator(rng))
         return actions if array.ndim == 2 else actions[0]
 
     # Not functools.wraps: the signature that help() shows is the wider one.
-    ask.__name__, ask.__qualname__, ask.__doc__ = act.__name__, act.__qualname__, act.__doc__
-    return ask
+    called.__name__, called.__qualname__, called.__doc__ = act.__name__, act.__qualname__, act.__doc__
+    return called
 
 
 def _as_batch(states: ArrayLike) -> Indices:
@@ -73,28 +76,17 @@ def _as_batch(states: ArrayLike) -> Indices:
         )
     # An int32 cannot exceed the largest, so its maximum need not be looked for.
     if array.min() < 0 or (array.itemsize > 4 and array.max() > LARGEST):
-        raise InvalidInputError("states: expected numbers of states, from 0, and some are no such number")
+        raise InvalidInputError("states: expected numbers of states, from 0, and some are negative or too large")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
-def _made_for(policy: object) -> Problem | None:
-    """The problem whose arms a policy acts on, where it knows."""
-    # A lifted policy knows its reduction, and an actor its policy; either leads to the problem.
-    of_parts = (getattr(policy, name, None) for name in ("reduction", "policy"))
-    for owner in (policy, *of_parts):
-        found = getattr(owner, "problem", None)
-        if isinstance(found, (CoupledMDP, Simulator)):
-            return found
-    return None
-
-
 def check_states(problem: Problem, states: Indices, any_number: bool = False) -> None:
-    """Raise InvalidInputError where arms are in states that they do not have: compiled code looks up what it is given.
+    """Raise InvalidInputError if arms are in states that they do not have: compiled code does not check indices.
 
     Args:
-        problem: whose arms they are.
+        problem: the problem of the arms.
         states: (episode, arm) states.
-        any_number: whether there may be more or fewer arms than the problem has; they must be of one type then.
+        any_number: True if there may be more or fewer arms than the problem has; they must be of one type then.
     """
     arms, sizes = states.shape[1], problem.types.num_states
     if arms != problem.num_arms and not any_number:
@@ -115,9 +107,8 @@ def check_states(problem: Problem, states: Indices, any_number: bool = False) ->
 class Actor(ABC):
     """Plays one batch of episodes for a policy that remembers.
 
-    Two optional methods serve `act` at a later step of a plan: `skip_to(step)` if the memory is the step alone, and
-    `advance(states, steps, rng)`, which plays steps as if the arms stayed in their states. By default they are played
-    one by one.
+    The optional method `skip_to(step)` serves `act` at a later step of a plan, if the memory is the step alone. By
+    default steps are played one by one, as if the arms stayed in their states.
     """
 
     def __init__(self, num_episodes: int) -> None:
@@ -129,14 +120,14 @@ class Actor(ABC):
         if len(states) != self.num_episodes:
             raise PolicyError(
                 f"it remembers {self.num_episodes} episode{'s' if self.num_episodes > 1 else ''}, and here are "
-                f"{len(states)}. Ask it for as many at each step; start(num_episodes, rng) gives an actor for others, "
-                "and forget() lets a policy that is asked directly begin anew"
+                f"{len(states)}. Call it with as many at each step; start(num_episodes, rng) returns an actor for "
+                "others, and forget() lets a policy that is called directly begin anew"
             )
         return self.choose(states, rng)
 
     @abstractmethod
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
-        """(episode, arm) actions; what they change in its memory is changed."""
+        """Return (episode, arm) actions, and update the memory."""
 
     @abstractmethod
     def memory(self) -> Memory:
@@ -154,16 +145,16 @@ class RememberingPolicy(BasePolicy, ABC):
         """An actor at the first step of `num_episodes` episodes.
 
         Args:
-            num_episodes: how many it plays.
-            rng: generator or seed of what is drawn at the start.
+            num_episodes: number of episodes.
+            rng: generator or seed of draws at the start.
         """
 
     @abstractmethod
     def resume(self, memory: Mapping[str, ArrayLike]) -> Actor:
-        """An actor that goes on where another one of this policy was.
+        """Return an actor that continues where another one of this policy was.
 
         Args:
-            memory: what its `memory` gave; lists will do in place of arrays.
+            memory: result of its `memory`; lists are accepted in place of arrays.
         """
 
     @on_batches
@@ -177,7 +168,7 @@ class RememberingPolicy(BasePolicy, ABC):
     def memory(self) -> Memory:
         """Return the memory since the first direct call; see `Actor.memory`."""
         if self._own is None:
-            raise PolicyError("there is nothing to remember yet: this policy has not been asked to act")
+            raise PolicyError("this policy has no memory yet: it has not acted")
         return self._own.memory()
 
     def forget(self) -> None:
@@ -185,7 +176,7 @@ class RememberingPolicy(BasePolicy, ABC):
         self._own = None
 
 
-# -- memories that come from elsewhere -------------------------------------------------------------------------------
+# -- stored memories -------------------------------------------------------------------------------
 
 
 class Remembered(NamedTuple):
@@ -198,7 +189,7 @@ class Remembered(NamedTuple):
     """Its numbers are less than this."""
 
     least: int = 0
-    """And no less than this."""
+    """Its numbers are at least this."""
 
 
 MOST = 2**62
@@ -208,33 +199,32 @@ MOST = 2**62
 def read_memory(
     memory: Mapping[str, ArrayLike], expected: Mapping[str, Remembered], sizes: Mapping[str, int] | None = None
 ) -> Memory:
-    """The arrays of a memory that comes from elsewhere, or all that is wrong with it.
+    """Return the arrays of a stored memory; raises PolicyError with every fault.
 
     Args:
         memory: names and arrays, or lists.
-        expected: what each is like.
+        expected: specification of each.
         sizes: lengths of axes that are known; others must agree among each other.
     """
     if not isinstance(memory, Mapping):
         raise PolicyError(f"memory: expected arrays under names, as memory() gives them, got {type(memory).__name__}")
-    faults = [f"memory: {name!r} is missing" for name in expected if name not in memory]
-    faults += [f"memory: {name!r} is nothing that this policy remembers" for name in memory if name not in expected]
-    # Lengths that the caller does not know are learned from the first array that has the axis.
+    faults = [f"{name!r} is missing" for name in expected if name not in memory]
+    faults += [f"{name!r} is not part of this policy's memory" for name in memory if name not in expected]
+    # Lengths that the caller does not know are those of the first array that has the axis.
     known, read = dict(sizes or {}), {}
-    for name, like in expected.items():
+    for name, like in expected.items() if not faults else ():
         try:
-            array = np.array(memory.get(name, ()))
+            array = np.array(memory[name])
         except ValueError:  # lists of different lengths
             array = np.zeros(0)
-        lengths = dict(zip(like.axes, array.shape, strict=False))
         valid = array.ndim == len(like.axes) and array.size and array.dtype.kind in "iu"
+        lengths = dict(zip(like.axes, array.shape, strict=False))
         valid = valid and all(known.setdefault(axis, length) == length for axis, length in lengths.items())
-        if name in memory and not (valid and like.least <= array.min() <= array.max() < like.below):
+        if not (valid and like.least <= array.min() <= array.max() < like.below):
             axes = ", ".join(f"{axis}={known.get(axis, 'any')}" for axis in like.axes)
             numbers = f"whole numbers from {like.least} to {like.below - 1} of the axes ({axes})"
-            faults.append(f"memory: {name!r} should be {numbers}, and is {array.dtype} of shape {array.shape}")
-        else:
-            read[name] = array.astype(np.int64)
+            faults.append(f"{name!r} must be {numbers}, and is {array.dtype} of shape {array.shape}")
+        read[name] = array
     if faults:
-        raise PolicyError("\n".join(faults))
-    return read
+        raise PolicyError("\n".join(f"memory: {fault}" for fault in faults))
+    return {name: array.astype(np.int64) for name, array in read.items()}

@@ -22,7 +22,7 @@ from evenhand.typing import Bools, Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class TabularMDP:
-    """A finite MDP with vector rewards, one objective an arm or type.
+    """A finite MDP with vector rewards, one objective per arm or type.
 
     Under a criterion with a number of steps the best action depends on the step: policies, choices and visits then
     have a leading axis (step, ...), and the tables here are those of every step.

@@ -1,4 +1,4 @@
-"""Backtest: the policy of the records in the model that was fitted to them, beside what really came.
+"""Backtest: the policy of the records in the model that was fitted to them, beside the recorded outcomes.
 
 The policy is the shares of actions by type and state (`fitting.transition_counts`). `trajectory_forecast` follows every
 arm under it from where it was first seen, exactly, and compares the expected with the recorded figures. Then the same
@@ -18,17 +18,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from evenhand.checks import check_fraction
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report
 from evenhand.errors import InvalidInputError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.evaluation.exact import independent_values
+from evenhand.evaluation.rollout import share_of_budget
 from evenhand.fitting.log import Log
 from evenhand.fitting.result import FitResult
 from evenhand.fitting.transition_counts import BehaviourPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.places import quoted
-from evenhand.model.welfare import Welfare
+from evenhand.model import CoupledMDP, Objective, Welfare, quoted
 from evenhand.planning.compare import EvaluateOptions
 from evenhand.planning.policy_registry import NamedPolicy, Several, read_policies
 from evenhand.planning.trajectory_forecast import Course, Forecast, follow
@@ -49,7 +47,7 @@ class Worth:
     """Of the values of the arms, or of the groups."""
 
     welfare_stderr: float
-    """Its standard error; 0 where it is exact."""
+    """Its standard error; 0 if it is exact."""
 
     values: dict[str, float]
     """The mean value of the arms of each type, under its name."""
@@ -130,7 +128,7 @@ class Backtest(Shown):
         return np.asarray((self.used > self.problem.budget_limit).sum(axis=0))
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row a step: arms, and how many got each action, seen and expected, with its interval.
+        """Return one row per step: arms, and how many got each action, recorded and expected, with its interval.
 
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
@@ -144,12 +142,12 @@ class Backtest(Shown):
         return as_frame(columns, library)
 
     def plot(self) -> "Figure":
-        """A figure: how often each action was taken so far, as it came and as it was to be expected."""
-        figure: Figure = told_by("fit_plots", "backtest_figure")(self)
+        """Return a figure: how often each action was taken so far, recorded and expected."""
+        figure: Figure = from_report("fit_plots", "backtest_figure")(self)
         return figure
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "types": list(self.types),
             "states": list(self.states),
@@ -293,9 +291,7 @@ def _worth_of_records(evaluated: CoupledMDP, course: Course, welfare: str | Welf
         shares[t, states] = 0.0
         shares[t][np.ix_(states, actions)] = course.shares.shares[kind]
     found, objective = independent_values(evaluated, shares), Objective.of_types(evaluated, welfare)
-    # The use is over all time, the budget is a step's; a resource without a budget counts as unused.
-    budget = evaluated.budget * evaluated.criterion.total
-    used = np.divide(found.used, budget, out=np.zeros(len(budget)), where=budget > 0)
+    used = share_of_budget(evaluated.budget, found.used, evaluated.criterion.total)
     members = objective.members(found.values).tolist()
     return Worth(
         "records",

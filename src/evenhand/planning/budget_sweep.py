@@ -16,20 +16,18 @@ up as if they were independent, which overstates the error of a step.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from evenhand.display import Shown, counted, in_turn
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective, read_welfare
+from evenhand.model import CoupledMDP, Objective, Welfare, read_welfare
 from evenhand.model.policy import Policy, StatefulPolicy, described
-from evenhand.model.welfare import Welfare
-from evenhand.planning.compare import Comparison
+from evenhand.planning.compare import Comparison, compare
 from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
 from evenhand.planning.solution import Solution
@@ -53,7 +51,7 @@ class Step:
     """The difference in welfare."""
 
     stderr: float
-    """Its standard error; 0 where both are exact, or the plan is the same."""
+    """Its standard error; 0 if both are exact, or the plan is the same."""
 
     since: dict[str, float]
     """The budget that it is measured from: the amount of each resource, under its name."""
@@ -193,7 +191,7 @@ def solve_budgets(
 def compare_budgets(
     evaluated: CoupledMDP,
     budgets: Sequence[Budget],
-    compare_one: Callable[[CoupledMDP, Progress | None], Comparison],
+    arguments: Mapping[str, Any],
     progress: Progress | None,
 ) -> BudgetSweep[BudgetComparison]:
     """Compare policies under several budgets; see `compare`.
@@ -204,7 +202,7 @@ def compare_budgets(
     Args:
         evaluated: the problem.
         budgets: as of `CoupledMDP.with_budget`.
-        compare_one: comparison under one budget.
+        arguments: arguments of `compare`.
         progress: called with the current task and the share done.
     """
     problems, order = _read(evaluated, budgets)
@@ -212,7 +210,7 @@ def compare_budgets(
     best: dict[int, tuple[str, Evaluation]] = {}
     for turn, number in enumerate(order):
         tell = in_turn(progress, f"budget {budget_in_words(problems[number])}", turn, len(order))
-        found[number] = compare_one(problems[number], tell)
+        found[number] = cast(Comparison, compare(problems[number], progress=tell, **arguments))
         # Rows are sorted: the first is the best of this budget.
         first = found[number].rows[0]
         best[number] = first.policy, first.evaluation
@@ -235,7 +233,7 @@ def budget_in_words(problem: CoupledMDP) -> str:
 
 
 def _read(evaluated: CoupledMDP, budgets: Sequence[Budget]) -> tuple[list[CoupledMDP], list[int]]:
-    """The problem under each budget, and an order in which no budget comes before one that it contains."""
+    """Return the problem under each budget, and an order in which no budget comes before one that it contains."""
     if isinstance(budgets, (str, Mapping)) or not isinstance(budgets, (Sequence, np.ndarray)) or not len(budgets):
         raise InvalidInputError(f"budgets: expected a list of budgets, as in [[3, 5], [4, 5]], got {budgets!r}")
     problems = [evaluated.with_budget(budget) for budget in budgets]
@@ -249,7 +247,7 @@ def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
 
 
 def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare | None, seed: int) -> Solution:
-    """A known plan as a solution for its own budget, under the criterion and welfare in question.
+    """Return a known plan as a solution for its own budget, under the criterion and welfare in question.
 
     Args:
         plan: from `solve` or `load_plan`.
@@ -310,7 +308,7 @@ def _candidates(
 
 
 def _no_worse(own: Solution, rivals: Sequence[Rival], bound: float) -> tuple[Solution, CoupledMDP | None]:
-    """The own plan, or a rival if it is the same or came out better; and the problem that the rival was made for."""
+    """Return the own plan, or a rival that is the same or better; and the problem that the rival was made for."""
     proved = bound - AS_GOOD * abs(bound)
     # A solution of one part may be a candidate under its name: then it is that plan, and keeps the figures that it has.
     names = {f"plan for {budget_in_words(made_for)}": (made_for, other) for made_for, other in rivals}
@@ -337,21 +335,17 @@ def _step_to(
     problems: Sequence[CoupledMDP], number: int, found: Mapping[int, Solution] | Mapping[int, Evaluation]
 ) -> Step | None:
     """Return the gain over the largest budget in a row above that is nowhere larger; None if there is none."""
-    since: int | None = None
-    for row in range(number):
-        # The largest below: a later row replaces an earlier one unless it is contained in it.
-        inside = (
-            since is not None and _fits(problems[row], problems[since]) and not _fits(problems[since], problems[row])
-        )
-        if _fits(problems[row], problems[number]) and not inside:
-            since = row
-    if since is None:
-        return None
-    return _step(found[since], found[number], problems[since])
+    below = [row for row in range(number) if _fits(problems[row], problems[number])]
+    largest = [
+        row
+        for row in below
+        if all(_fits(problems[other], problems[row]) or not _fits(problems[row], problems[other]) for other in below)
+    ]
+    return _step(found[largest[-1]], found[number], problems[largest[-1]]) if largest else None
 
 
 def _step(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:
-    """The change from one plan to another; of one plan, or two that do the same in the same world, exactly 0."""
+    """Return the change from one plan to another; exactly 0 if their values are the same."""
     same = np.array_equal(before.unit_values, after.unit_values)
     error = 0.0 if same else float(np.hypot(before.welfare_stderr, after.welfare_stderr))
     difference = after.welfare - before.welfare

@@ -16,7 +16,14 @@ import numpy as np
 
 from evenhand.checks import plain
 from evenhand.display import Shown, counted
-from evenhand.errors import InfeasibleError, InvalidInputError, NotApplicableError, NotConvergedError, TooLargeError
+from evenhand.errors import (
+    Fault,
+    InfeasibleError,
+    InvalidInputError,
+    NotApplicableError,
+    NotConvergedError,
+    TooLargeError,
+)
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import Loaded, Location, load_noting
 from evenhand.model.labels import block_names
@@ -115,25 +122,44 @@ class Check(Shown):
     """The file or the name of the problem; empty for a problem made in Python."""
 
     problem: CoupledMDP
-    """The problem itself."""
-
-    types: tuple[TypeFacts, ...]
-    """The types of arms."""
-
-    resources: tuple[ResourceFacts, ...]
-    """The shared resources."""
-
-    groups: dict[str, int]
-    """Arms per group; empty if no block names one."""
+    """The problem itself, under its criterion."""
 
     welfare: Welfare
     """The welfare."""
 
-    weight_of_worst: tuple[int, float] | None
-    """Size of the worst-off tenth and its share of the weight; None if the welfare has no weights."""
+    normalised: tuple[Fault, ...] = ()
+    """Rows whose probabilities were divided by their sum."""
 
-    notes: tuple[Note, ...]
-    """Findings of the lint rules, each with its location."""
+    @cached_property
+    def types(self) -> tuple[TypeFacts, ...]:
+        """The types of arms."""
+        return tuple(self._type_facts(t) for t in range(self.problem.num_types))
+
+    @cached_property
+    def resources(self) -> tuple[ResourceFacts, ...]:
+        """The shared resources."""
+        used = np.minimum(self.most_used, self.problem.budget).tolist()
+        return tuple(map(ResourceFacts, self.problem.resource_names, self.problem.budget.tolist(), used))
+
+    @cached_property
+    def groups(self) -> dict[str, int]:
+        """Arms per group; empty if no block names one."""
+        # Blocks, not types: under `over = arms` a type may have arms in several groups.
+        sizes = np.bincount(self.problem.group_of_block, weights=self.problem.counts).astype(int).tolist()
+        return dict(zip(self.problem.group_names, sizes, strict=True)) if self.problem.groups else {}
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """Findings of the lint rules, each with its location."""
+        notes = defaultdict(list)
+        for rule in RULES:
+            for note in rule(self):
+                notes[note.kind].append(note)
+        for kind, found in notes.items():
+            if more := found[SHOWN:]:
+                places = tuple(place for note in more for place in note.places)
+                found[SHOWN:] = [Note(kind, f"... and {len(more)} more such", places)]
+        return tuple(note for found in notes.values() for note in found)
 
     @cached_property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -149,8 +175,7 @@ class Check(Shown):
             welfare += (
                 f"; the worst-off {f'{few} of them have' if few > 1 else 'one has'} {_percent(share)} of the weight"
             )
-        times = Counter(one.name for one in self.types)
-        never = [called(one.name, one.block, times[one.name] > 1) for one in self.types if not one.served_by]
+        never = [self.arm(one.block) for one in self.types if not one.served_by]
         served = f"all but {listed(never)}" if never else "every arm"
         return (
             ("arms", f"{problem.num_arms}, {'all alike' if problem.is_symmetric else f'of {problem.num_types} types'}"),
@@ -202,6 +227,91 @@ class Check(Shown):
             "types": [asdict(facts) for facts in self.types],
             "notes": [asdict(note) for note in self.notes],
         }
+
+    # -- derived figures, computed on first use
+
+    @cached_property
+    def blocks(self) -> Ints:
+        """(type,) the first block of each type."""
+        return np.unique(self.problem.type_of_block, return_index=True)[1]
+
+    @cached_property
+    def reached(self) -> Bools:
+        """(type, state) states that an arm can reach with the whole budget."""
+        return reached(self.problem.types, self.problem.affordable, self.problem.criterion)
+
+    @cached_property
+    def open_pairs(self) -> Bools:
+        """(type, state, action) pairs that an arm can reach within the budget."""
+        return np.asarray(self.problem.affordable & self.reached[..., None])
+
+    @cached_property
+    def servable(self) -> Bools:
+        """(type, action) whether an arm can ever be served by the action."""
+        return np.asarray((self.problem.types.served & self.open_pairs).any(axis=1))
+
+    @cached_property
+    def worth(self) -> Floats:
+        """(type,) the most that service can add to the value of an arm; not a number if unknown."""
+        return worth_of_service(self.problem)
+
+    @cached_property
+    def most_used(self) -> Floats:
+        """(resource,) the most that all arms together can use in a step."""
+        most = np.where(self.open_pairs[..., None], self.problem.types.usage, 0.0).max(axis=(1, 2))
+        return np.asarray(self.problem.type_counts @ most)
+
+    @cached_property
+    def weight_of_worst(self) -> tuple[int, float] | None:
+        """Size of the worst-off tenth and its share of the weight; None if the welfare has no weights."""
+        return weight_of_worst(self.welfare, 0.1, num_members(self.problem))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """(block,) names of the blocks, or empty; blocks that a table of states has cut, by their first states."""
+        if self.problem.arm_names:
+            return block_names(self.problem)
+        labels = self.problem.tables.labels
+        return [label[0] for label in labels] if labels else [""] * len(self.problem.tables)
+
+    @cached_property
+    def times(self) -> Counter[str]:
+        """Number of blocks of each name."""
+        return Counter(self.names)
+
+    def arm(self, block: int) -> str:
+        """A block in words."""
+        return called(self.names[block], block, self.times[self.names[block]] > 1)
+
+    def label(self, kind: str, block: int, index: int) -> str:
+        """`state "poor"`, or `state 2`."""
+        labels = self.problem.tables.labels
+        known = labels[block][1 if kind == "state" else 2] if labels else ()
+        return f"{kind} {quoted(known[index]) if known else index}"
+
+    def states(self, block: int, states: Iterable[int]) -> str:
+        """Return several states in words."""
+        return listed([self.label("state", block, int(state)) for state in states])
+
+    def _type_facts(self, t: int) -> TypeFacts:
+        """Return the facts of a type."""
+        problem, types, block = self.problem, self.problem.types, int(self.blocks[t])
+        s, a = int(types.num_states[t]), int(types.num_actions[t])
+        _, states, actions = types.labels[t] if types.labels else ("", (), ())
+        states, actions = states or tuple(map(str, range(s))), actions or tuple(map(str, range(a)))
+        return TypeFacts(
+            name=self.names[block],
+            block=block,
+            count=int(problem.type_counts[t]),
+            states=states,
+            actions=actions,
+            starts_in=_where(states, types.initial[t, :s] > 0),
+            unreached=_where(states, ~self.reached[t, :s]),
+            served_by=_where(actions, self.servable[t, :a]),
+            service_worth=None if np.isnan(self.worth[t]) else float(self.worth[t]),
+            group=problem.group_names[problem.group_of_block[block]],
+            floor=float(problem.type_floors[t]),
+        )
 
 
 def listed(labels: Sequence[str]) -> str:
@@ -272,129 +382,8 @@ def check_loaded(loaded: Loaded, welfare: str | Welfare | None = None) -> Check:
         loaded: a problem, with its file.
         welfare: the welfare; by default as in `solve`.
     """
-    problem = loaded.problem
-    context = LintContext(problem, read_welfare(problem, welfare))
-    notes = defaultdict(list)
-    for row in loaded.rows:  # normalised rows come first: they change numbers that the user wrote
-        text = f"{row.words or row.place}: {row.message.removesuffix(', not 1')}, and were divided by that"
-        notes["normalised"].append(Note("normalised", text, (row.place,)))
-    for rule in RULES:
-        for note in rule(context):
-            notes[note.kind].append(note)
-    for kind, found in notes.items():
-        if more := found[SHOWN:]:
-            places = tuple(place for note in more for place in note.places)
-            found[SHOWN:] = [Note(kind, f"... and {len(more)} more such", places)]
-    # Blocks, not types: under `over = arms` a type may have arms in several groups.
-    sizes = np.bincount(problem.group_of_block, weights=problem.counts).astype(int).tolist()
-    used = np.minimum(context.most_used, problem.budget)
-    return Check(
-        source=loaded.name,
-        problem=problem,
-        types=tuple(context.type_facts(t) for t in range(problem.num_types)),
-        resources=tuple(map(ResourceFacts, problem.resource_names, problem.budget.tolist(), used.tolist())),
-        groups=dict(zip(problem.group_names, sizes, strict=True)) if problem.groups else {},
-        welfare=context.welfare,
-        weight_of_worst=context.weight_of_worst,
-        notes=tuple(note for found in notes.values() for note in found),
-    )
-
-
-# -- derived figures, computed on first use --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LintContext:
-    """A problem, and figures that several rules use."""
-
-    problem: CoupledMDP
-    """The problem, under its criterion."""
-
-    welfare: Welfare
-    """The welfare."""
-
-    @cached_property
-    def blocks(self) -> Ints:
-        """(type,) the first block of each type."""
-        return np.unique(self.problem.type_of_block, return_index=True)[1]
-
-    @cached_property
-    def reached(self) -> Bools:
-        """(type, state) states that an arm can reach with the whole budget."""
-        return reached(self.problem.types, self.problem.affordable, self.problem.criterion)
-
-    @cached_property
-    def open_pairs(self) -> Bools:
-        """(type, state, action) pairs that an arm can reach within the budget."""
-        return np.asarray(self.problem.affordable & self.reached[..., None])
-
-    @cached_property
-    def servable(self) -> Bools:
-        """(type, action) whether an arm can ever be served by the action."""
-        return np.asarray((self.problem.types.served & self.open_pairs).any(axis=1))
-
-    @cached_property
-    def worth(self) -> Floats:
-        """(type,) the most that service can add to the value of an arm; not a number if unknown."""
-        return worth_of_service(self.problem)
-
-    @cached_property
-    def most_used(self) -> Floats:
-        """(resource,) the most that all arms together can use in a step."""
-        most = np.where(self.open_pairs[..., None], self.problem.types.usage, 0.0).max(axis=(1, 2))
-        return np.asarray(self.problem.type_counts @ most)
-
-    @cached_property
-    def weight_of_worst(self) -> tuple[int, float] | None:
-        """Size of the worst-off tenth and its share of the weight; None if the welfare has no weights."""
-        return weight_of_worst(self.welfare, 0.1, num_members(self.problem))
-
-    @cached_property
-    def names(self) -> list[str]:
-        """(block,) names of the blocks, or empty; blocks that a table of states has cut, by their first states."""
-        if self.problem.arm_names:
-            return block_names(self.problem)
-        labels = self.problem.tables.labels
-        return [label[0] for label in labels] if labels else [""] * len(self.problem.tables)
-
-    @cached_property
-    def times(self) -> Counter[str]:
-        """Number of blocks of each name."""
-        return Counter(self.names)
-
-    def arm(self, block: int) -> str:
-        """A block in words."""
-        return called(self.names[block], block, self.times[self.names[block]] > 1)
-
-    def label(self, kind: str, block: int, index: int) -> str:
-        """`state "poor"`, or `state 2`."""
-        labels = self.problem.tables.labels
-        known = labels[block][1 if kind == "state" else 2] if labels else ()
-        return f"{kind} {quoted(known[index]) if known else index}"
-
-    def states(self, block: int, states: Iterable[int]) -> str:
-        """Return several states in words."""
-        return listed([self.label("state", block, int(state)) for state in states])
-
-    def type_facts(self, t: int) -> TypeFacts:
-        """Return the facts of a type."""
-        problem, types, block = self.problem, self.problem.types, int(self.blocks[t])
-        s, a = int(types.num_states[t]), int(types.num_actions[t])
-        _, states, actions = types.labels[t] if types.labels else ("", (), ())
-        states, actions = states or tuple(map(str, range(s))), actions or tuple(map(str, range(a)))
-        return TypeFacts(
-            name=self.names[block],
-            block=block,
-            count=int(problem.type_counts[t]),
-            states=states,
-            actions=actions,
-            starts_in=_where(states, types.initial[t, :s] > 0),
-            unreached=_where(states, ~self.reached[t, :s]),
-            served_by=_where(actions, self.servable[t, :a]),
-            service_worth=None if np.isnan(self.worth[t]) else float(self.worth[t]),
-            group=problem.group_names[problem.group_of_block[block]],
-            floor=float(problem.type_floors[t]),
-        )
+    welfare = read_welfare(loaded.problem, welfare)
+    return Check(loaded.name, loaded.problem, welfare, tuple(loaded.rows))
 
 
 def _where(labels: Sequence[str], wanted: Bools) -> tuple[str, ...]:
@@ -404,7 +393,13 @@ def _where(labels: Sequence[str], wanted: Bools) -> tuple[str, ...]:
 # -- rules -----------------------------------------------------------------------------------------------------------
 
 
-def _same_names(context: LintContext) -> Iterator[Note]:
+def _normalised(context: Check) -> Iterator[Note]:
+    for row in context.normalised:
+        text = f"{row.words or row.place}: {row.message.removesuffix(', not 1')}, and were divided by that"
+        yield Note("normalised", text, (row.place,))
+
+
+def _same_names(context: Check) -> Iterator[Note]:
     problem, by_name = context.problem, defaultdict(list)
     for block, name in enumerate(context.names):
         by_name[name].append(block)
@@ -417,7 +412,7 @@ def _same_names(context: LintContext) -> Iterator[Note]:
             yield Note("same-name", f"{text}: an arm found by name may be mistaken for the other", places)
 
 
-def _identical_blocks(context: LintContext) -> Iterator[Note]:
+def _identical_blocks(context: Check) -> Iterator[Note]:
     same = defaultdict(list)
     for block, kind in enumerate(context.problem.type_of_block.tolist()):
         same[kind].append(block)
@@ -428,7 +423,7 @@ def _identical_blocks(context: LintContext) -> Iterator[Note]:
             yield Note("identical-blocks", f"{names} are the same in every number: they count as one type", places)
 
 
-def _alike_groups(context: LintContext) -> Iterator[Note]:
+def _alike_groups(context: Check) -> Iterator[Note]:
     groups = list(context.problem.groups)
     names = list(dict.fromkeys(group for group in groups if group))
     for number, name in enumerate(names if len(names) <= MOST_GROUPS else []):
@@ -461,7 +456,7 @@ def look_alike(one: str, other: str) -> bool:
     return max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])
 
 
-def _no_group(context: LintContext) -> Iterator[Note]:
+def _no_group(context: Check) -> Iterator[Note]:
     own = [i for i, group in enumerate(context.problem.groups) if not group]
     if context.problem.over == "groups" and own:
         names = listed([context.arm(i) for i in own])
@@ -469,7 +464,7 @@ def _no_group(context: LintContext) -> Iterator[Note]:
         yield Note("no-group", text, tuple(f"arms[{i}]" for i in own))
 
 
-def _budgets(context: LintContext) -> Iterator[Note]:
+def _budgets(context: Check) -> Iterator[Note]:
     problem = context.problem
     for k, amount in enumerate(problem.budget):
         name, place, most = _resource(problem, k), (f"budget[{k}]",), context.most_used[k]
@@ -486,7 +481,7 @@ def _resource(problem: CoupledMDP, index: int) -> str:
     return quoted(problem.resources[index]) if problem.resources else f"resource {index}"
 
 
-def _over_budget(context: LintContext) -> Iterator[Note]:
+def _over_budget(context: Check) -> Iterator[Note]:
     """Actions that no budget ever allows, though there is something of what they use."""
     problem, types = context.problem, context.problem.types
     too_much = (types.usage > problem.budget_limit) & (problem.budget > 0)  # (type, state, action, resource)
@@ -507,7 +502,7 @@ def _over_budget(context: LintContext) -> Iterator[Note]:
         yield Note("over-budget", text, (f"arms[{block}].usage{by_state}[{a}]",))
 
 
-def _never_served(context: LintContext) -> Iterator[Note]:
+def _never_served(context: Check) -> Iterator[Note]:
     served = context.problem.types.served
     for t in np.flatnonzero(~context.servable.any(axis=1)).tolist():
         block = int(context.blocks[t])
@@ -519,7 +514,7 @@ def _never_served(context: LintContext) -> Iterator[Note]:
         yield Note("never-served", f"{context.arm(block)} can never be served: {why}", (f"arms[{block}]",))
 
 
-def _never_helped(context: LintContext) -> Iterator[Note]:
+def _never_helped(context: Check) -> Iterator[Note]:
     """Arms that can be served and gain nothing by it."""
     types, total = context.problem.types, context.problem.criterion.total
     high = np.where(types.valid, types.rewards, -np.inf).max(axis=(1, 2))
@@ -532,7 +527,7 @@ def _never_helped(context: LintContext) -> Iterator[Note]:
         yield Note("never-helped", text, (f"arms[{block}]",))
 
 
-def _unreached(context: LintContext) -> Iterator[Note]:
+def _unreached(context: Check) -> Iterator[Note]:
     types, criterion = context.problem.types, context.problem.criterion
     lost = (np.arange(types.rewards.shape[1]) < types.num_states[:, None]) & ~context.reached  # padding is not a state
     within = "" if criterion.is_stationary else f" within {criterion.num_layers} steps"
@@ -543,14 +538,14 @@ def _unreached(context: LintContext) -> Iterator[Note]:
         yield Note("unreached", text, (f"arms[{block}].initial",))
 
 
-def _discount(context: LintContext) -> Iterator[Note]:
+def _discount(context: Check) -> Iterator[Note]:
     criterion, discount = context.problem.criterion, context.problem.discount
     if criterion.name == "discounted" and discount >= 0.999:
         ahead = f"the discount {plain(discount)} looks {criterion.total:,.0f} steps ahead, and makes solving slow"
         yield Note("discount", f"{ahead}; the criterion average may be what is meant", ("discount",))
 
 
-def _nearly_maximin(context: LintContext) -> Iterator[Note]:
+def _nearly_maximin(context: Check) -> Iterator[Note]:
     problem, welfare, members = context.problem, context.welfare, num_members(context.problem)
     says_so = structure(welfare, members).lexicographic or welfare.name.startswith("maximin")
     if context.weight_of_worst is None or says_so or members < 10 or context.weight_of_worst[1] < 0.9:
@@ -564,7 +559,7 @@ def _nearly_maximin(context: LintContext) -> Iterator[Note]:
     )
 
 
-def _floors(context: LintContext) -> Iterator[Note]:
+def _floors(context: Check) -> Iterator[Note]:
     if not context.problem.has_floors:
         return
     from evenhand.solvers.fluid import model_of  # few models have floors, and these load HiGHS
@@ -580,6 +575,7 @@ def _floors(context: LintContext) -> Iterator[Note]:
 
 
 RULES = (
+    _normalised,  # first: they change numbers that the user wrote
     _same_names,
     _identical_blocks,
     _alike_groups,

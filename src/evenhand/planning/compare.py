@@ -1,41 +1,26 @@
 """Evaluation of one policy by name, and comparison of several on common random numbers with the best known bound."""
 
 import contextlib
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from evenhand import evaluation
 from evenhand.checks import as_seed
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar, told_by
-from evenhand.errors import (
-    EvenhandError,
-    Fault,
-    InfeasibleError,
-    InvalidInputError,
-    NotApplicableError,
-    NotConvergedError,
-    OutOfDomainError,
-    TooLargeError,
-)
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, heard, shows_bar
+from evenhand.errors import EvenhandError, Fault, InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, Method
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion
+from evenhand.model import CoupledMDP, Criterion, Policy, StatefulPolicy, Welfare, read_welfare
 from evenhand.model.io import Location
-from evenhand.model.objective import read_welfare
 from evenhand.model.parquet import StoredArms
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, check_problem, needs_tables
-from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
-from evenhand.planning.policy_registry import Chosen, NamedPolicy, Several, read_policies, read_policy
+from evenhand.planning.policy_registry import Chosen, NamedPolicy, Several, make_policy, read_policies
 from evenhand.planning.relaxation import tightest
 from evenhand.planning.solution import check_bound
 from evenhand.planning.solve import solve
-from evenhand.planning.task import SolveMethod, current_effort
+from evenhand.planning.task import FAILURES, SolveMethod, current_effort
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.joint import num_joint_states
 from evenhand.typing import Progress, Rng
@@ -58,50 +43,39 @@ MAKING, BOUNDING = 0.05, 0.15
 # -- one policy ------------------------------------------------------------------------------------------------------
 
 
-def _by_name(function: Callable[..., Evaluation]) -> Callable[..., Evaluation]:
-    """Extend a function of a problem and a policy to names and files of policies."""
-    signature = inspect.signature(function)
+def evaluate(
+    problem: Problem | StoredArms,
+    policy: "Chosen",
+    welfare: str | Welfare | None = None,
+    num_episodes: int = 1000,
+    horizon: int | None = None,
+    rng: Rng = 0,
+    method: Method = "auto",
+    progress: Progress | bool | None = None,
+    *,
+    criterion: str | Criterion | None = None,
+    over: Any = None,
+    backend: str | Pool | None = None,
+) -> Evaluation:
+    """Evaluate a policy by name, file or object; the docstring is that of `evaluation.evaluate`."""
+    if isinstance(problem, StoredArms):
+        model = problem.with_criterion(criterion, over)
+        if model.is_large:
+            from evenhand.planning.stored_models import evaluate_stored
 
-    @wraps(function)
-    def called(
-        problem: Problem,
-        policy: "Chosen",
-        *arguments: Any,
-        criterion: str | Criterion | None = None,
-        over: Any = None,
-        backend: Any = None,
-        **keywords: Any,
-    ) -> Evaluation:
-        bound = signature.bind(problem, policy, *arguments, **keywords)
-        bound.apply_defaults()
-        given = bound.arguments
-        if isinstance(problem, StoredArms):
-            model = problem.with_criterion(criterion, over)
-            if model.is_large:
-                from evenhand.planning.stored_models import evaluate_stored
-
-                report = given["progress"] if callable(given["progress"]) else None
-                chosen = {name: given[name] for name in ("welfare", "num_episodes", "horizon", "rng")}
-                return evaluate_stored(model, policy, progress=report, backend=backend, **chosen)
-            problem = model.problem()
-        if backend is not None:
-            raise InvalidInputError(
-                "backend: for large opened models; one policy in memory is evaluated in this process"
-            )
-        check_problem(problem, f"{function.__name__}(problem, policy)")
-        # Named policies are made for the criterion of the evaluation.
-        problem = problem.with_criterion(criterion, over)
-        actor = read_policy(policy, problem, given["welfare"])
-        return function(problem, actor, *arguments, **keywords)
-
-    own = inspect.signature(called, follow_wrapped=False).parameters.values()
-    more = [each for each in own if each.kind is each.KEYWORD_ONLY]
-    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])  # type: ignore[attr-defined]
-    return called
+            report = progress if callable(progress) else None
+            return evaluate_stored(model, policy, welfare, num_episodes, horizon, rng, report, backend)
+        problem = model.problem()
+    if backend is not None:
+        raise InvalidInputError("backend: for large opened models; one policy in memory is evaluated in this process")
+    check_problem(problem, "evaluate(problem, policy)")
+    # Named policies are made for the criterion of the evaluation.
+    evaluated = problem.with_criterion(criterion, over)
+    actor = make_policy(evaluated, policy, welfare)
+    return evaluation.evaluate(evaluated, actor, welfare, num_episodes, horizon, rng, method, progress)
 
 
-evaluate = _by_name(evaluation.evaluate)
-"""`evaluation.evaluate`, by name or file, too."""
+evaluate.__doc__ = evaluation.evaluate.__doc__
 
 # -- what a comparison is --------------------------------------------------------------------------------------------
 
@@ -167,12 +141,8 @@ class Comparison(Shown):
 
     def as_shown(self) -> "Comparison":
         """Return the comparison to show: estimates above the bound are at the bound."""
-        rows = [
-            Row(row.policy, replace(row.evaluation, welfare=self.shown_welfare(row)))
-            if self.is_above_bound(row)
-            else row
-            for row in self.rows
-        ]
+        shown = [replace(row.evaluation, welfare=self.shown_welfare(row)) for row in self.rows]
+        rows = [Row(row.policy, found) for row, found in zip(self.rows, shown, strict=True)]
         return replace(self, rows=tuple(rows))
 
     def __repr__(self) -> str:
@@ -181,7 +151,7 @@ class Comparison(Shown):
         return f"Comparison({counted(len(self.rows), 'policy', 'policies')} by {self.welfare.name}{best}{bound})"
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row a policy, best first: welfare, mean, worst, with their errors, and how they were measured.
+        """Return one row per policy, best first: welfare, mean, worst, with their errors, and how they were measured.
 
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
@@ -215,14 +185,14 @@ class Comparison(Shown):
         }
 
     def plot(self, kind: Literal["welfare", "spread", "lorenz"] = "welfare") -> "Figure":
-        """A figure of the report.
+        """Return a figure of the report.
 
         Args:
             kind: `welfare` (bars with 95 % error bars, under the bound), `spread` (the values of the arms under each
                 policy) or `lorenz` (how evenly values are shared, by the best, the most equal and the most unequal
                 policy).
         """
-        figure: Figure = told_by("plots", "comparison_figure")(self, kind)
+        figure: Figure = from_report("plots", "comparison_figure")(self, kind)
         return figure
 
     def report(self, path: Location, title: str | None = None, seed: int | None = None) -> None:
@@ -233,7 +203,7 @@ class Comparison(Shown):
             title: heading; generated by default.
             seed: random seed, stated on the page.
         """
-        told_by("html", "write_page")(told_by("comparison", "comparison_report")(self, title, seed), path)
+        from_report("html", "write_page")(from_report("comparison", "comparison_report")(self, title, seed), path)
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------
@@ -303,12 +273,8 @@ def compare(
     if budgets is not None:
         from evenhand.planning.budget_sweep import compare_budgets  # it imports this module
 
-        def under_budget(budgeted: CoupledMDP, tell: Progress | None) -> Comparison:
-            found = compare(budgeted, policies, weighed_by, progress=tell, backend=backend, **options)
-            assert isinstance(found, Comparison)
-            return found
-
-        return compare_budgets(needs_tables(evaluated, "several budgets"), budgets, under_budget, report)
+        arguments = {"policies": policies, "welfare": weighed_by, "backend": backend, **options}
+        return compare_budgets(needs_tables(evaluated, "several budgets"), budgets, arguments, report)
     chosen, left_out = _build(evaluated, weighed_by, policies, _share_of(report, 0.0, MAKING))
     bound, bound_name, best = _bound(evaluated, weighed_by, left_out, _share_of(report, MAKING, BOUNDING))
     # The bound computation found it already.
@@ -339,12 +305,12 @@ def _evaluate_one(
     problem, policy, arguments = cell
     try:
         return evaluation.evaluate(problem, policy, progress=tell, **arguments)
-    except (NotApplicableError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
+    except FAILURES as error:
         return error
 
 
 def _check_bound(rows: Sequence[Row], bound: float | None) -> None:
-    """Raise Contradiction if a policy has more than no policy has, by more than chance explains."""
+    """Raise ContradictionError if a policy has more than no policy has, by more than chance explains."""
     for found in (row.evaluation for row in rows):
         # What lies beyond the horizon may be lost.
         least = found.unit_values - (found.truncation_bound or 0.0)
@@ -401,7 +367,7 @@ def _bound(
         if progress is not None:
             progress("upper bound: fluid relaxation", 0.5)
         return tightest(problem, welfare).upper_bound, "fluid bound", None
-    except (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
+    except FAILURES as error:
         left_out[NO_BOUND] = str(error)
         return None, "", None
 
@@ -429,7 +395,7 @@ def _build(
             progress(f"making {name}", number / len(wanted))
         try:
             chosen[name] = policy.build(problem, welfare)
-        except (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError) as error:
+        except FAILURES as error:
             refused[name] = error
     if refused and not chosen:
         raise _none_applies(refused)

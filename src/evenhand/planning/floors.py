@@ -24,11 +24,10 @@ from scipy import sparse
 
 from evenhand.errors import InfeasibleError, NotConvergedError
 from evenhand.evaluation.long_run import mean_by_type
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.welfare import Welfare
-from evenhand.planning.policy_scoring import PolicyScorer, ScoredPolicy, choice_of
+from evenhand.model import CoupledMDP, Welfare
+from evenhand.planning.policy_scoring import PolicyScorer, ScoredPolicy
 from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy
-from evenhand.policies.fluid import fair_index
+from evenhand.policies.fluid import choice_of, fair_index
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_model
 from evenhand.solvers.highs import LinearProgram, solve_program
 from evenhand.typing import Floats
@@ -58,15 +57,19 @@ def floor_columns(
     """
     _check_servable(problem)
     added = _raise_floors(problem, relaxed, welfare, scorer)
-    master = _FloorMaster(problem, relaxed, scorer.by_type)
-    # ScoredPolicy generation: the master says what service should be paid, and a policy that is paid so joins.
+    weights = problem.type_counts * relaxed.weights
+    # Of the size of what values can differ by; it is raised for as long as something is lacking.
+    size = np.abs(problem.types.rewards).max() * problem.criterion.total
+    penalty = 10.0 * float(weights.max() * size) or 1.0
+    # Column generation: the master says what service should be paid, and a policy that is paid so joins.
     while len(added) < MOST_COLUMNS:
         try:
-            pay, lacking = master.solve([*columns, *added])
+            pay, lacking = _service_pay(problem, scorer.by_type, weights, penalty, [*columns, *added])
         except NotConvergedError:  # the penalty has grown beyond what a program can weigh against values
             break
         if not lacking:
             return added
+        penalty *= 4.0
         policy = fair_index(problem, relaxed.weights, relaxed.prices, pay)
         added.append(
             scorer(f"fair-index, paid for service {len(added)}", policy, choice_of(problem, relaxed.occupancy))
@@ -78,7 +81,7 @@ def floor_columns(
 
 
 def _check_servable(problem: CoupledMDP) -> None:
-    """Raise Infeasible where the budget of a step never allows to serve an arm with a floor, not even it alone.
+    """Raise InfeasibleError if the budget of a step never allows service of an arm with a floor, not even alone.
 
     The relaxation cannot tell: its budget holds in expectation, so half of a service that takes twice the budget fits.
     """
@@ -129,45 +132,37 @@ def _by_types(problem: CoupledMDP, by_type: bool, column: ScoredPolicy) -> tuple
     return least, np.maximum.reduceat(column.served_error[order], starts)
 
 
-class _FloorMaster:
-    """The program over shares of policies."""
+def _service_pay(
+    problem: CoupledMDP, by_type: bool, weights: Floats, penalty: float, columns: Sequence[ScoredPolicy]
+) -> tuple[Floats, bool]:
+    """Solve the program over shares of policies; return the (type,) pay for service, and whether a floor is missed.
 
-    def __init__(self, problem: CoupledMDP, relaxed: FluidSolution, by_type: bool) -> None:
-        self.problem, self.by_type = problem, by_type
-        self.floored = np.flatnonzero(problem.type_floors)
-        self.weights = problem.type_counts * relaxed.weights
-        # Of the size of what values can differ by; it is raised for as long as something is lacking.
-        rewards = np.abs(problem.types.rewards).max() * problem.criterion.total
-        self.penalty = 10.0 * float(self.weights.max() * rewards) or 1.0
-
-    def solve(self, columns: list[ScoredPolicy]) -> tuple[Floats, bool]:
-        """(type,) the pay for being served, and whether some floor is not met.
-
-        As long as some is not, the penalty for it, and so the pay, rises.
-        """
-        # Variables: the share of each policy, then the lack of each floor. Rows: the floors, then that shares sum to 1.
-        number, rows, floored = len(columns), len(self.floored), self.floored
-        served = np.zeros((rows, number))
-        for place, column in enumerate(columns):
-            share, error = _by_types(self.problem, self.by_type, column)
-            served[:, place] = (share - MARGIN * error)[floored]
-        values = [one.values if self.by_type else mean_by_type(self.problem, one.values) for one in columns]
-        ones = np.append(np.ones(number), np.zeros(rows))
-        optimum = solve_program(
-            LinearProgram(
-                gains=np.append(np.array(values) @ self.weights, np.full(rows, -self.penalty)),
-                matrix=sparse.csc_array(np.vstack([np.hstack([served, np.eye(rows)]), ones])),
-                row_lower=np.append(self.problem.type_floors[floored], 1.0),
-                row_upper=np.append(np.full(rows, np.inf), 1.0),
-                lower=np.zeros(number + rows),
-                upper=np.full(number + rows, np.inf),
-            )
+    Args:
+        problem: the problem.
+        by_type: whether the units of the columns are types.
+        weights: (type,) weights of the values.
+        penalty: penalty per unit of a share of time that is lacking.
+        columns: the policies.
+    """
+    # Variables: the share of each policy, then the lack of each floor. Rows: the floors, then that shares sum to 1.
+    floored = np.flatnonzero(problem.type_floors)
+    number, rows = len(columns), len(floored)
+    shares = [_by_types(problem, by_type, column) for column in columns]
+    served = np.column_stack([(share - MARGIN * error)[floored] for share, error in shares])
+    values = [one.values if by_type else mean_by_type(problem, one.values) for one in columns]
+    ones = np.append(np.ones(number), np.zeros(rows))
+    optimum = solve_program(
+        LinearProgram(
+            gains=np.append(np.array(values) @ weights, np.full(rows, -penalty)),
+            matrix=sparse.csc_array(np.vstack([np.hstack([served, np.eye(rows)]), ones])),
+            row_lower=np.append(problem.type_floors[floored], 1.0),
+            row_upper=np.append(np.full(rows, np.inf), 1.0),
+            lower=np.zeros(number + rows),
+            upper=np.full(number + rows, np.inf),
         )
-        pay = np.zeros(self.problem.num_types)
-        # A higher floor costs welfare, so its dual is not positive; the pay is that cost.
-        pay[floored] = np.maximum(-optimum.duals[:rows], 0.0)
-        lacking = bool((optimum.primal[number:] > 1e-9).any())
-        if lacking:
-            self.penalty *= 4.0
-        # From a type's share of time to one weighted step of one arm, which is what arms are paid for.
-        return pay / (self.problem.type_counts * self.problem.criterion.total), lacking
+    )
+    pay = np.zeros(problem.num_types)
+    # A higher floor costs welfare, so its dual is not positive; the pay is that cost.
+    pay[floored] = np.maximum(-optimum.duals[:rows], 0.0)
+    # From a type's share of time to one weighted step of one arm, which is what arms are paid for.
+    return pay / (problem.type_counts * problem.criterion.total), bool((optimum.primal[number:] > 1e-9).any())

@@ -19,21 +19,17 @@ from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedErr
 from evenhand.evaluation.evaluate import Evaluation, evaluate_within
 from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.composite import MixturePolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.tabular import TabularMDP
-from evenhand.model.welfare import Utilitarian
+from evenhand.model import MixturePolicy, Objective, Policy, StatefulPolicy, TabularMDP, Utilitarian
 from evenhand.planning.mixture_search import Blend, find_mixture, report_parts
-from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, choice_of, mix
+from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, mix
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution, rounding
 from evenhand.planning.task import Stopwatch, Task, gap_share
+from evenhand.policies.fluid import choice_of
 from evenhand.policies.index import whittle
 from evenhand.solvers.closed_classes import one_long_run
 from evenhand.solvers.column_generation import best_mixture
-from evenhand.solvers.counts import SMALL, CountPlan, TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
+from evenhand.solvers.counts import TypedPlan, TypedPricing, plan_counts, plan_types, solve_counts
 from evenhand.solvers.counts.reduction import Counts, count_policy, num_count_states, typed_policy
 from evenhand.solvers.dynamic_programming import start_matters
 from evenhand.solvers.fluid import FluidSolution
@@ -60,55 +56,35 @@ def by_counts(task: Task) -> Solution:
         except (NotApplicableError, NotConvergedError):  # the start matters, or the long run is slow: tables can tell
             if num_count_states(task.problem) > task.effort.tabulated_states:
                 raise
-    watch, report = Stopwatch(), _PricingProgress(task)
-    report.tell("listing the allocations")
-    plan = task.typed_plan or plan_types(task.problem)
+    watch = Stopwatch()
+    task.tell("counts: listing the allocations", 0.0)
+    plan = plan_types(task.problem)
     if plan.num_pairs * task.problem.criterion.num_layers > task.effort.tabulated_pairs:
         try:
-            return _by_types(task, plan, report, watch)
+            return _by_types(task, plan, watch)
         except (NotApplicableError, NotConvergedError):  # the same
             if plan.num_states > task.effort.tabulated_states:
                 raise
     return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
 
 
-def plan_lattice(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
-    """The dynamic program of identical arms on counts, not yet begun.
-
-    Args:
-        problem: with identical arms.
-        small: entries of explicit tables up to which they are used.
-    """
-    types = problem.types
-    return plan_counts(
-        transitions=types.transitions[0],
-        rewards=types.rewards[0],
-        usage=types.usage[0],
-        limit=problem.budget_limit,
-        num_arms=problem.num_arms,
-        criterion=problem.criterion,
-        small=small,
-    )
-
-
 def by_joint(task: Task) -> Solution:
-    """ScoredPolicy generation over the product space."""
+    """Column generation over the product space."""
     return _by_mixture(task, "joint", Joint(task.problem), task.by_arms, Stopwatch())
 
 
 def _by_lattice(task: Task) -> Solution:
-    """A symmetric problem: the mean is all that matters."""
+    """Solve a symmetric problem, where only the mean matters."""
     watch, problem = Stopwatch(), task.problem
-    # Planned already where it was planned to choose the method.
-    plan = task.plan or plan_lattice(problem)
+    plan = plan_counts(problem)
     watch.lap("build")
-    best = solve_counts(plan, problem.types.initial[0], task.tolerance, task.tell_gap("counts"))
+    best = solve_counts(plan, problem.types.initial[0], task.method.tolerance, task.tell_gap("counts"))
     # What is proved of the policy, from below; evaluating it would cost as much as solving.
     objective, values = task.by_types, np.array([best.lower_bound])
     objective.check_domain(values)
     policy = count_policy(problem, best.cells, best.base, best.choices)
     bound = objective(np.array([best.upper_bound]))
-    return _reached(_solution(task, "counts", objective, values, bound, policy, watch), task.tolerance)
+    return _reached(_solution(task, "counts", objective, values, bound, policy, watch), task.method.tolerance)
 
 
 def _solution(
@@ -138,7 +114,7 @@ def _solution(
 
 
 def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solution:
-    """The solution, if its gap is within the requested tolerance, or within the loosest one that its method may leave.
+    """Return the solution if its gap is within the requested tolerance, or the loosest that its method may leave.
 
     Raises:
         NotConvergedError: the gap is wider, by more than rounding.
@@ -157,48 +133,41 @@ def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solu
     return solution
 
 
-def _by_types(task: Task, plan: TypedPlan, report: "_PricingProgress", watch: Stopwatch) -> Solution:
-    """Several types: column generation, where each weighted sum is solved type by type."""
-    problem, objective = task.problem, task.by_types
-    pricing = TypedPricing(plan, objective, report.tell)
+def _by_types(task: Task, plan: TypedPlan, watch: Stopwatch) -> Solution:
+    """Solve several types by column generation, where each weighted sum is solved type by type."""
+    problem, objective, share = task.problem, task.by_types, 0.0
+
+    def tell_gap(rounds: int, gap: float) -> None:
+        nonlocal share
+        share = gap_share(gap, task.method.tolerance)
+        task.tell(f"counts, policy {rounds + 1}, gap {gap:.0e}", share)
+
+    pricing = TypedPricing(plan, objective, lambda what: task.tell(f"counts: {what}", share))
     watch.lap("build")
     sizes, floors = objective.sizes, pricing.floors
-    mixture = best_mixture(pricing, objective.welfare, sizes, task.tolerance, report.tell_gap, floors)
+    mixture = best_mixture(pricing, objective.welfare, sizes, task.method.tolerance, tell_gap, floors)
     # Parts without a share are left out.
     used = np.flatnonzero(mixture.shares > 0)
     values = sum(mixture.shares[i] * pricing.type_values[i] for i in used)
     allocations = [moves.allocations for moves in plan.types]
     parts = [typed_policy(problem, allocations, pricing.picks[i]) for i in used]
     policy = parts[0] if len(parts) == 1 else MixturePolicy(parts, mixture.shares[used])
-    return _reached(_solution(task, "counts", objective, values, mixture.upper_bound, policy, watch), task.tolerance)
-
-
-class _PricingProgress:
-    """Progress of column generation: the current policy, task and gap."""
-
-    def __init__(self, task: Task) -> None:
-        self.task, self.share, self.words = task, 0.0, "counts"
-
-    def tell(self, what: str) -> None:
-        """Pass on what is being done."""
-        self.task.tell(f"{self.words}: {what}", self.share)
-
-    def tell_gap(self, rounds: int, gap: float) -> None:
-        """Remember how far it is, and pass it on."""
-        self.share = gap_share(gap, self.task.tolerance)
-        self.words = f"counts, policy {rounds + 1}, gap {gap:.0e}"
-        self.task.tell(self.words, self.share)
+    return _reached(
+        _solution(task, "counts", objective, values, mixture.upper_bound, policy, watch), task.method.tolerance
+    )
 
 
 def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objective, watch: Stopwatch) -> Solution:
-    """ScoredPolicy generation, and the policy of the best mixture, evaluated once more."""
+    """Column generation, and the policy of the best mixture, evaluated once more."""
     task.tell(f"{method}: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)
     pricing = TabularPricing(mdp)
     watch.lap("build")
-    mixture = best_mixture(pricing, objective.welfare, objective.sizes, task.tolerance, task.tell_gap(method), floors)
+    mixture = best_mixture(
+        pricing, objective.welfare, objective.sizes, task.method.tolerance, task.tell_gap(method), floors
+    )
     parts, bound = pricing.mixed_parts(mixture.shares), mixture.upper_bound
-    return _reached(_of_parts(task, method, space, objective, parts, bound, watch), task.tolerance)
+    return _reached(_of_parts(task, method, space, objective, parts, bound, watch), task.method.tolerance)
 
 
 def _of_parts(
@@ -210,13 +179,13 @@ def _of_parts(
     upper_bound: float,
     watch: Stopwatch,
 ) -> Solution:
-    """A solution whose welfare is that of the returned policy, evaluated exactly."""
+    """Return a solution whose welfare is that of the returned policy, evaluated exactly."""
     values, visits = values_of_parts(space.mdp, parts)
     lifted = [space.lift(table) for _, table in parts]
     policy = lifted[0] if len(parts) == 1 else MixturePolicy(lifted, [share for share, _ in parts])
     solution = _solution(task, method, objective, values, upper_bound, policy, watch)
     if objective.criterion.is_average:
-        _check_start(solution, space.mdp, visits, max(LOOSE, 10 * task.tolerance))
+        _check_start(solution, space.mdp, visits, max(LOOSE, 10 * task.method.tolerance))
     return solution
 
 
@@ -296,7 +265,7 @@ def _by_program(
     if method == "count-lp":  # members are equal, as identical arms are: the bound on the mean is one on every welfare
         bound = float(task.welfare(np.full(len(objective.sizes), bound), objective.sizes))
     solution = _of_parts(task, method, space, objective, solved.parts, bound, watch)
-    return _reached(solution, task.tolerance, max(LOOSE, 10 * task.tolerance))
+    return _reached(solution, task.method.tolerance, max(LOOSE, 10 * task.method.tolerance))
 
 
 # -- methods that simulate ------------------------------------------------------------
@@ -332,30 +301,30 @@ def by_fluid(task: Task) -> Solution:
 
 def _relaxed(task: Task, watch: Stopwatch) -> FluidSolution:
     task.tell("fluid relaxation", 0.0)
-    relaxed = relax(task.problem, task.welfare, max(task.tolerance, FLUID_TOLERANCE))
+    relaxed = relax(task.problem, task.welfare, max(task.method.tolerance, FLUID_TOLERANCE))
     watch.lap("solve")
     return relaxed
 
 
 def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: FluidSolution, watch: Stopwatch) -> Solution:
-    """A plan as it is reported: on episodes that no choice has seen."""
+    """Return a plan as reported: on episodes on which nothing was chosen."""
     upper_bound = plan.upper_bound
     if upper_bound is None:
         upper_bound = tightest(task.problem, task.welfare, relaxed).upper_bound
     watch.lap("solve")
-    given = np.inf if task.seconds is None else task.seconds * plan.pace  # steps of arms
+    given = np.inf if task.method.seconds is None else task.method.seconds * plan.pace  # steps of arms
     by_type = plan.columns[0].returns.shape[1] == task.problem.num_types
     objective = task.by_types if by_type else task.by_arms
-    found = report_parts(task, plan.columns, plan.shares, objective, 0.2 * given)
+    values, samples = report_parts(task, plan.columns, plan.shares, objective, 0.2 * given)
     policy = mix(plan.columns, plan.shares)
-    values, welfare, error, without_redraw = found.values, found.welfare, found.stderr, None
-    errors = found.samples.errors()
+    reported = welfare = objective(values)
+    error, errors, without_redraw = samples.error(objective, values), samples.errors(), None
     if rotates := task.method.redraw_every is not None and isinstance(policy, MixturePolicy):
         policy = policy.with_redraw_every(task.method.redraw_every)
     seen: Evaluation | None = None
     if rotates:
         seen = _play(task, policy, task.effort.report_steps, 0.2 * given, thorough=True)
-        values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, found.welfare
+        values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, reported
         errors, objective, by_type = seen.unit_stderr, seen.objective, seen.by_type
     else:
         with contextlib.suppress(NotConvergedError):  # the values are known, only how they vary between arms is not
@@ -376,9 +345,9 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
         problem=task.problem,
         seconds=watch.seconds,
         parts=tuple(Part(plan.columns[i].name, float(plan.shares[i])) for i in order),
-        selection_bias=None if np.isnan(plan.welfare) else plan.welfare - found.welfare,
+        selection_bias=None if np.isnan(plan.welfare) else plan.welfare - reported,
         welfare_without_redraw=without_redraw,
-        samples=None if rotates else found.samples,
+        samples=None if rotates else samples,
         realised_gini=None if seen is None else seen.realised_gini_coefficient,
         realised_gini_stderr=None if seen is None else seen.realised_gini_stderr,
         stopped=plan.stopped,
@@ -389,7 +358,7 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
 def _play(
     task: Task, policy: Policy | StatefulPolicy, arm_steps: float, most: float, thorough: bool = False
 ) -> Evaluation:
-    """Evaluate a policy arm by arm; on no more steps of arms than there is time for, but a fraction of a second."""
+    """Evaluate a policy arm by arm, within the time limit apart from a fraction of a second."""
     horizon, most = task.problem.criterion.judging_steps(), max(most, 1e5)
     size = task.problem.num_arms * horizon
     episodes = int(max(2, min(np.clip(arm_steps / size, 20, 2000), most / size)))

@@ -27,7 +27,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,11 +35,10 @@ from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedErr
 from evenhand.evaluation import simulate
 from evenhand.evaluation.evaluate import treats_alike
 from evenhand.kernels.compilation import work_clock
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP, Gini, Welfare, as_welfare
 from evenhand.model.criterion import JUDGED
 from evenhand.model.objective import Objective, num_members
 from evenhand.model.policy import Policy, StatefulPolicy, described
-from evenhand.model.welfare import Gini, Welfare, as_welfare
 from evenhand.parallel import Pool
 from evenhand.planning.floors import MARGIN, floor_columns
 from evenhand.planning.policy_registry import REGISTRY
@@ -48,14 +46,13 @@ from evenhand.planning.policy_scoring import (
     Candidate,
     PolicyScorer,
     ScoredPolicy,
-    choice_of,
     score_all,
     score_settled,
 )
 from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_policy, relax, tightest
 from evenhand.planning.solution import Samples
-from evenhand.planning.task import Task
-from evenhand.policies.fluid import LEAST_WEIGHT, fair_index, occupancy_priority
+from evenhand.planning.task import FAILURES, Task
+from evenhand.policies.fluid import LEAST_WEIGHT, choice_of, fair_index, occupancy_priority
 from evenhand.solvers.column_generation import Mixture, Priced, Round, best_shares, improve
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.typing import Floats, Progress, Rng
@@ -106,22 +103,6 @@ class Blend:
     """Upper bound, if there was time to find it."""
 
 
-class Reported(NamedTuple):
-    """Values of a plan, on separate episodes."""
-
-    values: Floats
-    """(unit,)"""
-
-    welfare: float
-    """Of these values."""
-
-    stderr: float
-    """Its standard error; 0 where all parts are evaluated exactly."""
-
-    samples: Samples
-    """Episodes behind the error."""
-
-
 @dataclass
 class WeightedIndices:
     """The oracle: policies of single arms at given weights; remembers all columns."""
@@ -132,7 +113,7 @@ class WeightedIndices:
     sweep: Pool = field(default_factory=Pool)
     memory: float = 0.25
     columns: list[ScoredPolicy] = field(default_factory=list)
-    asked: int = 0
+    rounds: int = 0
     unsettled: NotConvergedError | None = None
 
     def __post_init__(self) -> None:
@@ -151,21 +132,18 @@ class WeightedIndices:
             relaxed = solve_weighted(self.model, per_arm, pay, FLUID_TOLERANCE)
         except NotConvergedError:
             return Priced(np.zeros((rows, 0)), np.inf)
-        before, number = len(self.columns), self.asked + 1
+        before, scale = len(self.columns), PRICE_SCALES[self.rounds % len(PRICE_SCALES)]
+        self.rounds += 1
+        made: dict[str, Policy | StatefulPolicy] = {
+            "fair-index": fair_index(self.problem, per_arm, scale * relaxed.prices, pay)
+        }
+        if self.problem.num_arms <= MOST_FOLLOWED:
+            arguments = relaxed.occupancy, per_arm, relaxed.prices, pay
+            made["occupancy-priority"] = occupancy_priority(self.problem, *arguments)
         choice = choice_of(self.problem, relaxed.occupancy)
-        made = self._policies(relaxed, per_arm, pay)
-        self.add([Candidate(f"{name}, round {number}", policy, choice) for name, policy in made])
+        self.add([Candidate(f"{name}, round {self.rounds}", policy, choice) for name, policy in made.items()])
         found = [self.vector(column) for column in self.columns[before:]]
         return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound + slack)
-
-    def _policies(
-        self, relaxed: FluidSolution, weights: Floats, pay: Floats | None
-    ) -> Iterator[tuple[str, Policy | StatefulPolicy]]:
-        prices, scale = relaxed.prices, PRICE_SCALES[self.asked % len(PRICE_SCALES)]
-        self.asked += 1
-        yield "fair-index", fair_index(self.problem, weights, scale * prices, pay)
-        if self.problem.num_arms <= MOST_FOLLOWED:
-            yield "occupancy-priority", occupancy_priority(self.problem, relaxed.occupancy, weights, prices, pay)
 
     def _of_types(self, weights: Floats) -> tuple[Floats, Floats | None, float]:
         """(type,) what a unit of one arm's value is worth, and of its time served; from weights of the objectives.
@@ -184,11 +162,11 @@ class WeightedIndices:
         pay = np.bincount(kinds[self.floored], weights=weights[number:], minlength=self.problem.num_types)
         return per_arm, pay / (self.problem.type_counts * self.problem.criterion.total), slack
 
-    def add(self, asked: Sequence[Candidate], progress: Progress | None = None) -> None:
+    def add(self, candidates: Sequence[Candidate], progress: Progress | None = None) -> None:
         """Evaluate policies, except those that surely do the same as an earlier one."""
         new: list[Candidate] = []
         known = [column.policy for column in self.columns]
-        for one in asked:
+        for one in candidates:
             if not any(described(one.policy).does_same(other) for other in known):
                 new.append(one)
                 known.append(one.policy)
@@ -199,10 +177,10 @@ class WeightedIndices:
                 self.unsettled = found
 
     def add_until(
-        self, enough: Callable[[], bool], asked: Iterable[Candidate], at_once: int, progress: Progress
+        self, enough: Callable[[], bool], candidates: Iterable[Candidate], at_once: int, progress: Progress
     ) -> None:
         """Add policies until there are enough, as many at a time as the memory allows."""
-        coming = iter(asked)
+        coming = iter(candidates)
         while not enough() and (some := list(islice(coming, max(1, min(at_once, self.room))))):
             self.add(some, progress)
 
@@ -216,11 +194,7 @@ class WeightedIndices:
     @property
     def is_defined(self) -> bool:
         """True if the welfare of equal shares of all columns is defined: else that of no mixture may be."""
-        try:
-            self.objective.check_domain(np.mean([column.values for column in self.columns], axis=0))
-        except OutOfDomainError:
-            return False
-        return True
+        return _welfare_of(self.objective, np.mean([column.values for column in self.columns], axis=0)) > -np.inf
 
     def vector(self, column: ScoredPolicy) -> Floats:
         """(objective,) the members of welfare, then the shares of time that floors are for, with a margin."""
@@ -229,14 +203,10 @@ class WeightedIndices:
 
     @property
     def units(self) -> Floats:
-        """(objective,) how large each objective can be at most, in magnitude."""
+        """(objective,) largest magnitude of each objective."""
         largest = float(np.abs(self.problem.types.rewards[self.problem.types.valid]).max())
         values = np.full(len(self.objective.sizes), largest * self.problem.criterion.total)
         return np.concatenate([values, np.ones(len(self.floored))])
-
-    def error(self, shares: Floats, weights: Floats) -> float:
-        """The standard error of a mixture's weighted sum: (policy,) shares of the columns, (member,) weights."""
-        return _error(self.objective, self.columns, shares, weights)
 
 
 def _error(objective: Objective, columns: Sequence[ScoredPolicy], shares: Floats, weights: Floats) -> float:
@@ -246,10 +216,10 @@ def _error(objective: Objective, columns: Sequence[ScoredPolicy], shares: Floats
 
 
 def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None) -> Blend:
-    """The best mixture of policies of single arms, chosen on episodes of its own.
+    """Find the best mixture of policies of single arms, chosen on separate episodes.
 
     Args:
-        task: what is to be solved.
+        task: problem, welfare and settings.
         relaxed: its relaxation.
         begin: when the time given began, by `work_clock`; now by default.
 
@@ -258,19 +228,19 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
     """
     choosing, polishing = np.random.default_rng(task.rng).spawn(3)[:2]
     problem, effort, clock = task.problem, task.effort, Clock(task, begin)
-    by_type = all(treats_alike(problem, policy) for policy in task.candidates.values())
+    by_type = all(treats_alike(problem, policy) for policy in task.method.candidates.values())
     objective = task.by_types if by_type else task.by_arms
     # With a finite horizon rewards are played as they are: more and shorter episodes.
     most = 500 if problem.criterion.is_stationary else 4000
     scorer = PolicyScorer(problem, by_type, effort.arm_steps, int(choosing.integers(2**63)), most_episodes=most)
     named = list(_named_policies(task, relaxed))
-    if task.seconds is not None:
-        scorer = clock.hurried(scorer, named[0].policy, len(task.candidates) + len(named))
+    if task.method.seconds is not None:
+        scorer = clock.hurried(scorer, named[0].policy, len(task.method.candidates) + len(named))
     oracle = WeightedIndices(problem, objective, scorer, task.sweep, effort.memory)
     # Candidates were requested, and the first named policy is a plan: both are independent of the time. None of the
     # other named ones may be better than the plan, unless they are too large for the time.
     own = choice_of(problem, relaxed.occupancy)
-    requested = [Candidate(name, policy, own) for name, policy in task.candidates.items()]
+    requested = [Candidate(name, policy, own) for name, policy in task.method.candidates.items()]
     oracle.add([*requested, named[0]], clock.trying)
     is_large = scorer.work > HASTE * effort.arm_steps
 
@@ -278,7 +248,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
         over = oracle.room < 1 or (is_large and clock.is_over)
         return bool(oracle.columns) and over and oracle.is_defined
 
-    at_once = 10**6 if task.seconds is None else task.sweep.num_workers
+    at_once = 10**6 if task.method.seconds is None else task.sweep.num_workers
     oracle.add_until(enough, named[1:], at_once if is_large else 10**6, clock.trying)
     others = _policies_for_others(task, clock)
     oracle.add_until(lambda: clock.is_over or oracle.room < 1, others, at_once, clock.trying)
@@ -317,17 +287,17 @@ class Clock:
         self.pace = np.inf  # steps of arms in a second
 
     def trying(self, what: str, share: float) -> None:
-        """Policies are tried before the first mixture is made."""
+        """Report the trial of policies before the first mixture."""
         self.task.tell(f"trying {what}", 0.05 + 0.05 * share)
 
     @property
     def is_over(self) -> bool:
         """True if half of the time is over."""
-        return self.task.seconds is not None and work_clock() - self.begin > 0.5 * self.task.seconds
+        return self.task.method.seconds is not None and work_clock() - self.begin > 0.5 * self.task.method.seconds
 
     def steps(self, share: float) -> float:
         """Steps of arms in a share of the time; infinite without a time limit."""
-        return np.inf if self.task.seconds is None else share * self.task.seconds * self.pace
+        return np.inf if self.task.method.seconds is None else share * self.task.method.seconds * self.pace
 
     def hurried(self, scorer: PolicyScorer, policy: Policy | StatefulPolicy, number: int) -> PolicyScorer:
         """Return a scorer of so few steps that this many policies take a quarter of the time, by the pace of one."""
@@ -358,9 +328,7 @@ def _policies_for_others(task: Task, clock: Clock) -> Iterator[Candidate]:
     for welfare in other_welfares(problem):
         if clock.is_over:
             return
-        with contextlib.suppress(
-            NotApplicableError, TooLargeError, NotConvergedError, OutOfDomainError, InfeasibleError
-        ):
+        with contextlib.suppress(*FAILURES):
             other = relax(problem, welfare)
             choice = choice_of(problem, other.occupancy)
             for name in ("fair-index", "occupancy-priority"):
@@ -383,8 +351,11 @@ def other_welfares(problem: CoupledMDP) -> list[Welfare]:
 def _improve(
     oracle: WeightedIndices, objective: Objective, upper: float, clock: Clock
 ) -> tuple[Mixture, list[tuple[int, float]]]:
-    """ScoredPolicy generation from the columns so far."""
+    """Column generation from the columns so far."""
     effort, history = clock.task.effort, list[tuple[int, float]]()
+
+    def error(shares: Floats, weights: Floats) -> float:
+        return _error(objective, oracle.columns, shares, weights)
 
     def go_on(now: Round) -> bool:
         history.append((len(oracle.columns), now.welfare))
@@ -400,11 +371,11 @@ def _improve(
         upper_bound=upper,
         tolerance=effort.least_gap,
         least_gain=lambda shares, support: max(
-            0.2 * oracle.error(shares, support.weights[: len(objective.sizes)]), effort.least_gain * abs(upper)
+            0.2 * error(shares, support.weights[: len(objective.sizes)]), effort.least_gain * abs(upper)
         ),
         most_rounds=effort.rounds,
         go_on=go_on,
-        error=oracle.error,
+        error=error,
     )
     return mixture, history
 
@@ -419,7 +390,7 @@ def _polish(
     # may well meet the floors.
     if len(floors):
         served = [i for i, one in enumerate(oracle.columns) if (one.shares_served[oracle.floored] >= floors).all()]
-        used |= {max(served, key=lambda i: _welfare_of(objective, oracle.columns[i]))} if served else set()
+        used |= {max(served, key=lambda i: _welfare_of(objective, oracle.columns[i].values))} if served else set()
     places = sorted(used)  # in the order in which they were tried, the plainest first
     steps = [oracle.scorer.arm_steps * max(effort.polish * float(shares[i]), 0.5) for i in places]
     parts, settled = [oracle.columns[i] for i in places], shares[places]
@@ -428,7 +399,7 @@ def _polish(
             replace(oracle.scorer, seed=seed, arm_steps=number).limited(clock.steps(0.15) * number / sum(steps))
             for number in steps
         ]
-        again = score_all(oracle.sweep, scorers, [_asked(part) for part in parts])
+        again = score_all(oracle.sweep, scorers, [_candidate(part) for part in parts])
         parts = [part.pooled(column) for part, column in zip(parts, again, strict=True)]
     while True:
         settled = _settle(oracle, objective, parts, settled / settled.sum())
@@ -452,17 +423,18 @@ def _is_as_good(objective: Objective, part: ScoredPolicy, reached: Floats) -> bo
         short = objective.members(reached) - objective.members(part.values)
         return bool((short <= AS_GOOD * np.abs(reached).max()).all())
     most = objective(reached)
-    return _welfare_of(objective, part) >= most - AS_GOOD * abs(most)
+    return _welfare_of(objective, part.values) >= most - AS_GOOD * abs(most)
 
 
-def _welfare_of(objective: Objective, column: ScoredPolicy) -> float:
+def _welfare_of(objective: Objective, values: Floats) -> float:
+    """Return the welfare of (unit,) values; -inf outside its domain."""
     try:
-        return objective(column.values)
+        return objective(values)
     except OutOfDomainError:
         return -np.inf
 
 
-def _asked(column: ScoredPolicy, rng: Rng = None) -> Candidate:
+def _candidate(column: ScoredPolicy, rng: Rng = None) -> Candidate:
     return Candidate(column.name, column.policy, column.choice, rng)
 
 
@@ -483,13 +455,13 @@ def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[Score
 
 def report_parts(
     task: Task, columns: Sequence[ScoredPolicy], shares: Floats, objective: Objective, most: float = np.inf
-) -> Reported:
-    """Return the values of a mixture, on episodes that no choice has seen.
+) -> tuple[Floats, Samples]:
+    """Return the (unit,) values of a mixture on separate episodes, and the episodes behind their errors.
 
     What lies beyond the horizon of a discount very near 1 is in the value, and the whole of it in the error.
 
     Args:
-        task: what was solved.
+        task: problem, welfare and settings.
         columns: the parts.
         shares: (part,) their shares.
         objective: by types or by arms, as the columns are.
@@ -505,8 +477,10 @@ def report_parts(
         )
         for share in shares.tolist()
     ]
-    asked = [_asked(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]
-    found = score_all(task.sweep, scorers, asked, lambda what, done: task.tell(f"playing {what}", 0.8 + 0.2 * done))
+    candidates = [_candidate(column, own) for column, own in zip(columns, stream.spawn(len(columns)), strict=True)]
+    found = score_all(
+        task.sweep, scorers, candidates, lambda what, done: task.tell(f"playing {what}", 0.8 + 0.2 * done)
+    )
     values = np.zeros(objective.num_values)
     for share, part in zip(shares.tolist(), found, strict=True):
         values += share * part.returns.mean(axis=0)
@@ -514,4 +488,4 @@ def report_parts(
     parts = zip(shares.tolist(), found, strict=True)
     beyond = sum((share * part.beyond for share, part in parts if part.beyond is not None), np.zeros(len(values)))
     samples = Samples(shares[noisy], tuple(found[number].returns for number in noisy), beyond)
-    return Reported(values, objective(values), samples.error(objective, values), samples)
+    return values, samples

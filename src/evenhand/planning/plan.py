@@ -22,13 +22,13 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
 from evenhand.errors import InvalidInputError, NotApplicableError
+from evenhand.model.arm_matching import subproblem
 from evenhand.model.composite import components, is_mixture, is_time_varying, redraw_period, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, policy_family, queue_places, served_places
 from evenhand.model.io import is_stored
 from evenhand.model.labels import Labels, amount_of, quantity
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin, described
-from evenhand.model.same_arms import subproblem
 from evenhand.model.simulator import Problem
 from evenhand.model.state_table import ObservedStates, find_arms, in_order
 from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, save_policy
@@ -65,8 +65,8 @@ class Decision(NamedTuple):
     """True if the action uses any resource."""
 
 
-class DrawnPart(NamedTuple):
-    """The part of a mixture that acts."""
+class PlanPart(NamedTuple):
+    """One part of a plan."""
 
     number: int
     """From 1, the largest share first."""
@@ -77,18 +77,15 @@ class DrawnPart(NamedTuple):
     name: str
     """Name of its policy, such as fair-index; may be empty."""
 
-
-class PlanPart(NamedTuple):
-    """One part of a plan."""
-
-    drawn: DrawnPart
-    """Number, share and name."""
-
     place: int
     """Its place among the parts of the policy."""
 
     policy: Policy | StatefulPolicy
     """The policy."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form: number, share and name."""
+        return {"number": self.number, "share": self.share, "name": self.name}
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +104,7 @@ class Decisions(Shown):
     step: int | None
     """The step, if decisions depend on it."""
 
-    part: DrawnPart | None
+    part: PlanPart | None
     """The part that was drawn, if the plan is a mixture."""
 
     note: str = ""
@@ -147,7 +144,7 @@ class Decisions(Shown):
             "used": {name: quantity(amount) for name, amount in self.used.items()},
             "budget": {name: quantity(amount) for name, amount in self.budget.items()},
             "step": self.step,
-            "part": None if self.part is None else self.part._asdict(),
+            "part": None if self.part is None else self.part.to_dict(),
         }
         return facts | ({"note": self.note} if self.note else {})
 
@@ -312,7 +309,7 @@ class Plan(Shown):
         parts = components(placed.policy)[0]
         steps = steps_of(parts[chosen.place])
         policy = steps[step % len(steps)]
-        decision = _decide(policy, placed, (starting, acting), step, chosen.drawn.name)
+        decision = _decide(policy, placed, (starting, acting), step, chosen.name)
         usage = decision.problem.types.usage[decision.types, decision.states, decision.actions]
         ranks = described(policy).ranks_at(decision)
         line, priority = queue_places(decision, ranks), served_places(decision, ranks)
@@ -326,7 +323,7 @@ class Plan(Shown):
             used=dict(zip(self.problem.resource_names, np.round(usage.sum(axis=0), 9).tolist(), strict=True)),
             budget=dict(zip(self.problem.resource_names, given.tolist(), strict=True)),
             step=step if depends_on_step else None,
-            part=chosen.drawn if self.is_mixture else None,
+            part=chosen if self.is_mixture else None,
             note=note,
             # From the order of the problem back to the rows of the table.
             line=tuple(line[place] for place in placed.places.tolist()),
@@ -366,7 +363,7 @@ class Plan(Shown):
             # A plan of one policy is known by its method; the parts of a mixture are not.
             named = [""] * len(order) if self.is_mixture else [str(self.about.get("method", ""))]
         return tuple(
-            PlanPart(DrawnPart(number + 1, float(shares[place]), named[number]), place, policies[place])
+            PlanPart(number + 1, float(shares[place]), named[number], place, policies[place])
             for number, place in enumerate(order)
         )
 
@@ -375,19 +372,19 @@ class Plan(Shown):
         """True if one of several policies is drawn."""
         return is_mixture(self.policy)
 
-    def _choose_part(self, asked: int | None, rng: np.random.Generator, step: int) -> PlanPart:
+    def _choose_part(self, number: int | None, rng: np.random.Generator, step: int) -> PlanPart:
         """The requested part, or one that is drawn."""
         parts = self.parts
         if not self.is_mixture:
-            if asked is not None:
+            if number is not None:
                 raise InvalidInputError("part: this plan is one policy, not a mixture of several", argument="part")
             return parts[0]
-        if asked is not None:
-            if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)) or not 1 <= asked <= len(parts):
+        if number is not None:
+            if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 1 <= number <= len(parts):
                 raise InvalidInputError(
-                    f"part: expected a number from 1 to {len(parts)}, got {asked!r}", argument="part"
+                    f"part: expected a number from 1 to {len(parts)}, got {number!r}", argument="part"
                 )
-            return parts[int(asked) - 1]
+            return parts[int(number) - 1]
         # One draw per period; a mixture that is never drawn again has one period.
         draw = _nth_draw(rng, step // (redraw_period(self.policy) or step + 1))
         ends = np.cumsum(components(self.policy)[1])
@@ -432,7 +429,7 @@ class _PlacedArms:
         same_numbers = np.array_equal(counts, made_for.type_counts)
         self.problem, self.policy = made_for, plan.policy
         self.types = list(range(made_for.num_types))
-        self.note = "; ".join([*_changed_numbers(made_for, counts), *_changed_budget(made_for, budget)])
+        self.note = _changes(made_for, counts, budget)
         if not (same_numbers and np.array_equal(budget, made_for.budget)):
             present = np.flatnonzero(counts).tolist()
             problem = subproblem(made_for, present, counts[present], budget.tolist())
@@ -474,17 +471,15 @@ class _PlacedArms:
         return states
 
 
-def _changed_numbers(made_for: CoupledMDP, counts: Ints) -> list[str]:
+def _changes(made_for: CoupledMDP, counts: Ints, budget: Floats) -> str:
+    """Return differences in the numbers of arms and in the budget; empty if there are none."""
     labels, changed = Labels(made_for), np.flatnonzero(counts != made_for.type_counts).tolist()
     shown = changed[:MOST_CHANGED_TYPES]
     texts = [f"{counts[kind]} {labels.type(kind)}, planned for {made_for.type_counts[kind]}" for kind in shown]
-    more = len(changed) - len(shown)
-    return texts + ([f"{more} more types in other numbers"] if more else [])
-
-
-def _changed_budget(made_for: CoupledMDP, budget: Floats) -> list[str]:
+    texts += [f"{len(changed) - len(shown)} more types in other numbers"] if len(changed) > len(shown) else []
     rows = zip(made_for.resource_names, budget.tolist(), made_for.budget.tolist(), strict=True)
-    return [f"{amount_of(name, now)}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+    texts += [f"{amount_of(name, now)}, planned for {quantity(then)}" for name, now, then in rows if now != then]
+    return "; ".join(texts)
 
 
 # -- one decision ----------------------------------------------------------------------------------------------------
@@ -502,8 +497,6 @@ def _decide(
     actor = begin(policy, 1, starting)
     if (skip := getattr(actor, "skip_to", None)) is not None:
         skip(step)
-    elif (advance := getattr(actor, "advance", None)) is not None:
-        advance(states[None], step, rng)
     elif isinstance(policy, StatefulPolicy):
         if step > 100_000:
             raise InvalidInputError(f"step: {type(policy).__name__} plays all steps before it; expected at most 100000")

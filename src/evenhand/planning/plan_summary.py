@@ -22,13 +22,12 @@ import numpy as np
 from evenhand.display import counted
 from evenhand.evaluation import simulate, simulate_counts
 from evenhand.evaluation.standard_errors import CONFIDENCE
+from evenhand.model import CoupledMDP, Finite
 from evenhand.model.composite import is_time_varying, redraw_period
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Finite
 from evenhand.model.explanations import ServedCondition, ServiceOrder
 from evenhand.model.labels import Labels, amount_of, listed, one_more, quantity
 from evenhand.model.policy import Policy, StatefulPolicy, described, plays_by_counts
-from evenhand.planning.plan import Plan
+from evenhand.planning.plan import Plan, PlanPart
 
 ARM_STEPS, STEPS = 2e4, 60
 """Steps of arms, and steps of an episode, for which a policy without ranks is simulated."""
@@ -152,14 +151,8 @@ def short_words(order: ServiceOrder, labels: Labels, skip: int = 0) -> str:
 class PartWords(NamedTuple):
     """Description of one part of a plan."""
 
-    number: int
-    """From 1, the largest share first."""
-
-    share: float
-    """Probability of the part."""
-
-    name: str
-    """Name of its policy, such as fair-index; may be empty."""
+    part: PlanPart
+    """The part."""
 
     words: str
     """Conditions that it serves first, after those common to all parts."""
@@ -180,8 +173,7 @@ def parts_of(plan: Plan, step: int = 0) -> tuple[list[PartWords], list[str]]:
     texts = [short_words(order, labels, len(common)) for order in orders]
     if plan.is_mixture:
         texts = [f"{text}; {order.how}" if order.rows else text for text, order in zip(texts, orders, strict=True)]
-    rows = zip(parts, texts, orders, strict=True)
-    return [PartWords(*part.drawn, text, order) for part, text, order in rows], common
+    return list(map(PartWords, parts, texts, orders)), common
 
 
 def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: float) -> list[str]:
@@ -251,13 +243,14 @@ def show_plan(plan: Plan, step: int = 0) -> str:
         if common:
             beginning = listed(common[:LONG]) + (" ..." if len(common) > LONG else "")
             lines += _wrapped(f"all of them serve first {beginning}; then", "  ", "    ")
-        for part, times in zip(parts, part_frequencies(plan), strict=True):
-            lines += _wrapped(f"{part.number}. {times}: {part.words}", "  ", "     ")
+        for one, times in zip(parts, part_frequencies(plan), strict=True):
+            lines += _wrapped(f"{one.part.number}. {times}: {one.words}", "  ", "     ")
     seen: dict[tuple[str, ...], int] = {}
-    for part in parts[:SHORT]:
-        drawn = tuple(picture(part.order, plan.problem) or _list_of_levels(part.order, Labels(plan.problem)))
+    for one in parts[:SHORT]:
+        drawn = tuple(picture(one.order, plan.problem) or _list_of_levels(one.order, Labels(plan.problem)))
         # A picture that was drawn for an earlier part is not repeated.
-        lines += ["", *_part_lines(plan, part, step, drawn, seen.setdefault(drawn or (part.order.how,), part.number))]
+        first = seen.setdefault(drawn or (one.order.how,), one.part.number)
+        lines += ["", *_part_lines(plan, one, step, drawn, first)]
     if len(parts) > SHORT:
         lines += ["", f"... and {counted(len(parts) - SHORT, 'part')} of smaller shares"]
     if more := worth_of_more(plan.problem, _prices(plan), _number(plan.about.get("value"))):
@@ -317,17 +310,17 @@ def drawn_words(plan: Plan) -> str:
 def part_frequencies(plan: Plan) -> list[str]:
     """(part,) how often each part of a mixture is drawn, the largest share first."""
     what = "starts" if redraw_period(plan.policy) is None else "times"
-    return often_each([part.drawn.share for part in plan.parts], what)
+    return often_each([part.share for part in plan.parts], what)
 
 
-def _part_lines(plan: Plan, part: PartWords, step: int, drawn: Sequence[str], like: int) -> list[str]:
+def _part_lines(plan: Plan, one: PartWords, step: int, drawn: Sequence[str], like: int) -> list[str]:
     """The heading and the picture of a part; `like` is the first part with the same picture."""
-    order = part.order
-    of = f", part {part.number}" if plan.is_mixture else ""
+    order, number = one.order, one.part.number
+    of = f", part {number}" if plan.is_mixture else ""
     when = f" at step {step}" if order.ranked and varies_by_step(plan) else ""
     if not order.rows:
         return [f"Who comes first{of}{when}: {order.how}"]
-    if like != part.number:
+    if like != number:
         return [f"Who comes first{of}{when}: as in part {like} ({order.how})"]
     if order.ranked:
         left = ", * of what is left of the budget" if any(row.share == 0 for row in order.rows) else ""
@@ -373,10 +366,8 @@ def plan_facts(plan: Plan, step: int = 0) -> dict[str, Any]:
     """Return the summary as a JSON value."""
     problem, about, labels = plan.problem, plan.about, Labels(plan.problem)
     parts, common = parts_of(plan, step)
-    prices = _prices(plan)
-    welfare = {"name": about.get("welfare")} | {
-        key: about.get(key) for key in ("value", "upper_bound", "gap", "stderr")
-    }
+    prices, figures = _prices(plan), ("value", "upper_bound", "gap", "stderr")
+    welfare = {"name": about.get("welfare")} | {key: about.get(key) for key in figures}
     return {
         "method": about.get("method"),
         "welfare": welfare,
@@ -395,8 +386,8 @@ def plan_facts(plan: Plan, step: int = 0) -> dict[str, Any]:
     }
 
 
-def _part_facts(part: PartWords, labels: Labels) -> dict[str, Any]:
-    order = part.order
+def _part_facts(one: PartWords, labels: Labels) -> dict[str, Any]:
+    part, words, order = one
     rows = [
         {
             "place": order.place(row),
@@ -407,5 +398,5 @@ def _part_facts(part: PartWords, labels: Labels) -> dict[str, Any]:
         }
         for row in order.rows
     ]
-    facts = {"number": part.number, "share": part.share, "policy": part.name, "words": part.words, "how": order.how}
+    facts = {"number": part.number, "share": part.share, "policy": part.name, "words": words, "how": order.how}
     return facts | {"order": rows}

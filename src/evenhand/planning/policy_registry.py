@@ -56,7 +56,7 @@ class NamedPolicy:
     """The paper's name, also accepted."""
 
     summary: str
-    """One line for people."""
+    """Description in one line."""
 
     maker: str
     """Function of (problem), or of (problem, welfare, name) if it depends on the welfare: `module:name` here."""
@@ -127,25 +127,6 @@ def is_file(policy: str) -> bool:
 
 
 # -- the argument `policy` -------------------------------------------------------------------------------------------
-
-
-def read_policy(policy: "Chosen", problem: "Problem", welfare: "str | Welfare | None") -> "Policy | StatefulPolicy":
-    """Return the policy of an argument, for a problem.
-
-    Args:
-        policy: a name, a file, a policy, or what has one.
-        problem: what it is for, under its criterion.
-        welfare: welfare for which named policies are made; by default the problem's own.
-
-    Raises:
-        UnknownNameError: no policy has this name.
-        PolicyError: it is not a policy, its file is not sound, or it was made for other arms.
-        NotApplicableError: the policy of this name cannot treat this problem.
-    """
-    from evenhand.policies.resize import fitted
-
-    found = _find(policy, problem)
-    return found.build(problem, welfare) if isinstance(found, NamedPolicy) else fitted(found, problem)
 
 
 def read_policies(policies: "Several | None", problem: "Problem") -> "dict[str, NamedPolicy | Policy | StatefulPolicy]":
@@ -256,6 +237,7 @@ def make_policy(
 
     Raises:
         UnknownNameError: no policy has this name; says which there are.
+        PolicyError: it is not a policy, its file is damaged, or it was made for other arms.
         NotApplicableError: the policy of this name cannot treat this problem.
 
     Example:
@@ -266,6 +248,9 @@ def make_policy(
         Rollout(10 episodes of 50 steps)
     """
     from evenhand.model.simulator import check_problem
+    from evenhand.policies.resize import fitted
 
     check_problem(problem, "make_policy(problem, policy)")
-    return read_policy(policy, problem.with_criterion(criterion, over), welfare)
+    problem = problem.with_criterion(criterion, over)
+    found = _find(policy, problem)
+    return found.build(problem, welfare) if isinstance(found, NamedPolicy) else fitted(found, problem)

@@ -36,9 +36,8 @@ from evenhand.evaluation.evaluate import knows_types, treats_alike
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_run
 from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.model import ArmTables, CoupledMDP, Policy, StatefulPolicy, plays_by_counts
 from evenhand.model.composite import MixturePolicy, components_for_good
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, StatefulPolicy, plays_by_counts
 from evenhand.parallel import Pool
 from evenhand.planning.task import current_effort
 from evenhand.solvers.counts.reduction import num_count_states
@@ -55,10 +54,10 @@ LENGTHENED = 20.0
 
 @dataclass(frozen=True, eq=False)
 class ScoredPolicy:
-    """A policy with what it is worth to each unit: the types, or the arms."""
+    """A policy with its value to each unit: the types, or the arms."""
 
     name: str
-    """For people."""
+    """Name in reports."""
 
     policy: Policy | StatefulPolicy
     """The policy."""
@@ -67,7 +66,7 @@ class ScoredPolicy:
     """(type, state, action) the relaxation's choice that it follows more or less; or with a step in front."""
 
     returns: Floats
-    """(episode, unit) unbiased estimates of the value; one row where it is exact."""
+    """(episode, unit) unbiased estimates of the value; one row if it is exact."""
 
     served: Floats
     """(episode, unit) shares of time served."""
@@ -76,7 +75,7 @@ class ScoredPolicy:
     """True if the values are exact."""
 
     beyond: Floats | None = None
-    """(unit,) how much of the values is not played, but taken to go on as before; None where nothing is."""
+    """(unit,) how much of the values is not played, but taken to go on as before; None if nothing is."""
 
     @cached_property
     def values(self) -> Floats:
@@ -105,10 +104,8 @@ class ScoredPolicy:
         """The same policy with the episodes of both."""
         if self.exact or other.exact:
             return self if self.exact else other
-        returns, served = (
-            np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("returns", "served")
-        )
-        return ScoredPolicy(self.name, self.policy, self.choice, returns, served)
+        returns, served = np.concatenate([self.returns, other.returns]), np.concatenate([self.served, other.served])
+        return replace(self, returns=returns, served=served, beyond=None)
 
 
 def _settled(values: Floats) -> Floats:
@@ -180,13 +177,15 @@ class PolicyScorer:
         """Evaluate a policy.
 
         Args:
-            name: for people.
+            name: name in reports.
             policy: what acts.
             choice: (type, state, action) what it does, more or less; or (type, step, state, action).
             rng: seed or generator; by default that of all policies.
         """
         native, alike = knows_types(self.problem, policy), treats_alike(self.problem, policy)
-        small = native and self._is_small and is_quick(self.problem, policy, self.arm_steps, 1e6)
+        states = num_count_states(self.problem) * self.problem.criterion.num_layers
+        is_small = states <= current_effort().exact_states
+        small = native and is_small and is_quick(self.problem, policy, self.arm_steps, 1e6)
         if small and (found := self._exactly(name, policy, choice)) is not None:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
@@ -209,14 +208,14 @@ class PolicyScorer:
         beyond = (1 - 1 / more) * np.abs(played.mean(axis=0))
         return ScoredPolicy(name, policy, choice, played + known, served, beyond=beyond)
 
-    def _in_the_long_run(self, asked: "Candidate", by_counts: bool, pools: bool) -> ScoredPolicy:
+    def _in_the_long_run(self, candidate: "Candidate", by_counts: bool, pools: bool) -> ScoredPolicy:
         """The same of an average."""
-        seed = self.seed if asked.rng is None else asked.rng
+        seed = self.seed if candidate.rng is None else candidate.rng
         # A tenth of a second is always allowed.
         most_work = max((2.0 if self.hurried else LENGTHENED) * max(self.arm_steps, self.work), 2e6)
         run = play_long_run(
             self.problem,
-            asked.policy,
+            candidate.policy,
             lambda steps: self.episodes(by_counts, steps),
             seed,
             by_counts,
@@ -226,11 +225,7 @@ class PolicyScorer:
         returns, served = run.estimates, run.rollout.served
         if pools:
             returns, served = (self._of_units(mean_by_type(self.problem, figures)) for figures in (returns, served))
-        return ScoredPolicy(asked.name, asked.policy, asked.choice, returns, served)
-
-    @cached_property
-    def _is_small(self) -> bool:
-        return num_count_states(self.problem) * self.problem.criterion.num_layers <= current_effort().exact_states
+        return ScoredPolicy(candidate.name, candidate.policy, candidate.choice, returns, served)
 
     def _exactly(self, name: str, policy: Policy | StatefulPolicy, choice: Floats) -> ScoredPolicy | None:
         """Exact values, if the distribution of the policy's actions is known."""
@@ -238,12 +233,10 @@ class PolicyScorer:
             found = exact_values(self.problem, policy)
         except (NotApplicableError, TooLargeError):
             return None
-        if found.by_type == self.by_type:
-            return ScoredPolicy(name, policy, choice, found.values[None], found.served[None], exact=True)
-        if self.by_type:
+        if self.by_type and not found.by_type:
             return None
-        kinds = self.problem.type_of_arm
-        return ScoredPolicy(name, policy, choice, found.values[None, kinds], found.served[None, kinds], exact=True)
+        units = slice(None) if found.by_type == self.by_type else self.problem.type_of_arm
+        return ScoredPolicy(name, policy, choice, found.values[None, units], found.served[None, units], exact=True)
 
     def _of_units(self, figures: Floats) -> Floats:
         """(..., unit) of (..., type) figures."""
@@ -254,11 +247,12 @@ class PolicyScorer:
         problem, criterion = self.problem, self.problem.criterion
         if not criterion.is_stationary:
             return problem.types.rewards[None], np.zeros((1, problem.num_types))
-        usual = _values_of(problem, choice, criterion.factor)
+        types, factor = problem.types, criterion.factor
+        usual = values_alone(types, types.transitions, choice, factor)
         # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.
         whole = (criterion.beyond(self.horizon) or 0.0) <= self.left_out * criterion.total
         both = episodes >= self.slope_episodes and whole
-        found = [_telescoped(problem, ahead) for ahead in ([usual, self._free] if both else [usual])]
+        found = [telescoped(types, types.transitions, h, factor) for h in ([usual, self._free] if both else [usual])]
         return np.stack([gains for gains, _ in found]), np.stack([start for _, start in found])
 
     @cached_property
@@ -272,10 +266,10 @@ class PolicyScorer:
 
 
 class Candidate(NamedTuple):
-    """A policy that is to be evaluated."""
+    """A policy to evaluate."""
 
     name: str
-    """For people."""
+    """Name in reports."""
 
     policy: Policy | StatefulPolicy
     """The policy."""
@@ -292,20 +286,20 @@ _Seen = tuple[Floats, Floats, bool, Floats | None]
 
 
 def score_all(
-    sweep: Pool, scorers: Sequence[PolicyScorer], asked: Sequence[Candidate], progress: Progress | None = None
+    sweep: Pool, scorers: Sequence[PolicyScorer], candidates: Sequence[Candidate], progress: Progress | None = None
 ) -> list[ScoredPolicy]:
     """Evaluate policies, several at a time.
 
     Args:
         sweep: where they are evaluated.
-        scorers: (policy,) by whom.
-        asked: (policy,) the policies.
+        scorers: (policy,) their scorers.
+        candidates: (policy,) the policies.
         progress: called with the current task and the share done.
 
     Raises:
         NotConvergedError: some policy takes too long to reach its long run.
     """
-    found = score_settled(sweep, scorers, asked, progress)
+    found = score_settled(sweep, scorers, candidates, progress)
     for column in found:
         if isinstance(column, NotConvergedError):
             raise column
@@ -313,33 +307,39 @@ def score_all(
 
 
 def score_settled(
-    sweep: Pool, scorers: Sequence[PolicyScorer], asked: Sequence[Candidate], progress: Progress | None = None
+    sweep: Pool, scorers: Sequence[PolicyScorer], candidates: Sequence[Candidate], progress: Progress | None = None
 ) -> list[ScoredPolicy | NotConvergedError]:
     """The same, with the error in place of the column of a policy that takes too long to reach its long run."""
-    names = [one.name for one in asked]
-    found = sweep.map(_score, list(zip(scorers, asked, strict=True)), names, progress)
+    names = [one.name for one in candidates]
+    found = sweep.map(_score, list(zip(scorers, candidates, strict=True)), names, progress)
     return [
         seen if isinstance(seen, NotConvergedError) else ScoredPolicy(one.name, one.policy, one.choice, *seen)
-        for one, seen in zip(asked, found, strict=True)
+        for one, seen in zip(candidates, found, strict=True)
     ]
 
 
 def _score(cell: tuple[PolicyScorer, Candidate], progress: Progress | None = None) -> _Seen | NotConvergedError:
     """One policy: a cell; what travels back is what was not known before."""
-    scorer, asked = cell
+    scorer, candidate = cell
     try:
-        column = scorer(*asked)
+        column = scorer(*candidate)
     except NotConvergedError as error:
         return error
     return column.returns, column.served, column.exact, column.beyond
 
 
-def _telescoped(problem: CoupledMDP, ahead: Floats) -> tuple[Floats, Floats]:
-    """(type, state, action) the A of an h, and (type,) mu.h."""
-    types = problem.types
-    moved = problem.criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, ahead)
-    gains = np.where(types.valid, types.rewards + moved - ahead[:, :, None], 0.0)
-    return gains, (types.initial * ahead).sum(axis=1)
+def telescoped(types: ArmTables, transitions: Floats, ahead: Floats, factor: float) -> tuple[Floats, Floats]:
+    """Return the control variate of arms: (..., type, state, action) A of an h, and (..., type) mu.h.
+
+    Args:
+        types: rewards and first states.
+        transitions: (..., type, state, action, next_state) probabilities.
+        ahead: (..., type, state) h.
+        factor: factor of Bellman's equation.
+    """
+    moved = factor * np.einsum("...tsaj,...tj->...tsa", transitions, ahead)
+    gains = np.where(types.valid, types.rewards + moved - ahead[..., None], 0.0)
+    return gains, (types.initial * ahead).sum(axis=-1)
 
 
 def _mixed(tables: Floats, slopes: Floats) -> Floats:
@@ -348,7 +348,7 @@ def _mixed(tables: Floats, slopes: Floats) -> Floats:
 
 
 def _slopes(returns: Floats) -> Floats:
-    """(unit,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least; 0 where there is one table."""
+    """(unit,) b in [0, 1], in tenths, such that (1 - b) usual + b free varies least; 0 if there is one table."""
     usual, free = returns[0], returns[-1]
     difference = free - usual
     difference = difference - difference.mean(axis=0)
@@ -357,33 +357,22 @@ def _slopes(returns: Floats) -> Floats:
     return np.asarray(np.round(np.clip(along / np.where(spread > 0, spread, np.inf), 0.0, 1.0), 1))
 
 
-def _values_of(problem: CoupledMDP, choice: Floats, factor: float) -> Floats:
-    """(type, state) the values of arms that follow a choice on their own."""
-    types = problem.types
-    rewards = (choice * np.where(types.valid, types.rewards, 0.0)).sum(axis=2)
-    moves = np.einsum("tsa,tsaj->tsj", choice, types.transitions)
-    systems = np.eye(moves.shape[1]) - factor * moves
-    return np.asarray(np.linalg.solve(systems, rewards[..., None])[..., 0])
-
-
-def choice_of(problem: CoupledMDP, occupancy: Floats) -> Floats:
-    """The choice of an occupancy measure, idling where it never goes; (type, state, action), or with a step.
+def values_alone(types: ArmTables, transitions: Floats, choice: Floats, factor: float) -> Floats:
+    """Return the (..., type, state) values of arms that follow a (type, state, action) choice on their own.
 
     Args:
-        problem: the problem.
-        occupancy: (type, state, action), or (type, step, state, action): visits.
+        types: rewards.
+        transitions: (..., type, state, action, next_state) probabilities.
+        choice: (type, state, action) probabilities.
+        factor: factor of Bellman's equation.
     """
-    types = problem.types
-    visits = np.maximum(occupancy, 0.0)
-    sums = visits.sum(axis=-1, keepdims=True)
-    idle = np.arange(types.valid.shape[2]) == types.idle[:, :, None]
-    idle = idle if occupancy.ndim == 3 else idle[:, None]
-    seen = sums > 1e-12 * problem.criterion.total
-    return np.where(seen, visits / np.where(seen, sums, 1.0), idle)
+    rewards = (choice * np.where(types.valid, types.rewards, 0.0)).sum(axis=-1)
+    moves = np.einsum("tsa,...tsaj->...tsj", choice, transitions)
+    return np.asarray(np.linalg.solve(np.eye(moves.shape[-1]) - factor * moves, rewards[..., None])[..., 0])
 
 
 def mix(columns: Sequence[ScoredPolicy], shares: Floats) -> Policy | StatefulPolicy:
-    """One policy of columns and shares; parts that are mixtures themselves are taken apart.
+    """Return one policy of columns and shares; parts that are mixtures themselves are flattened.
 
     Args:
         columns: the parts.

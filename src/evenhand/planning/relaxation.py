@@ -10,14 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion, Opening
-from evenhand.model.objective import Objective, read_welfare
+from evenhand.errors import NotApplicableError
+from evenhand.model import CoupledMDP, Criterion, Objective, Opening, Policy, StatefulPolicy, read_welfare
 from evenhand.model.parquet import StoredArms
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
+from evenhand.planning.task import FAILURES
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
 from evenhand.solvers.service import best_values
@@ -37,7 +35,7 @@ _tightest: deque[tuple[FluidSolution, FluidSolution]] = deque(maxlen=REMEMBERED)
 
 
 def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float = FLUID_TOLERANCE) -> FluidSolution:
-    """The fair fluid relaxation of a problem; the last few are remembered, since several policies are made of one.
+    """Solve the fair fluid relaxation of a problem; the last few are remembered, since several policies use one.
 
     Args:
         problem: the problem.
@@ -47,7 +45,9 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
     weighed_by = read_welfare(problem, welfare)
     # A tuple: another thread may add to the memory meanwhile.
     for known, stored, at, solution in tuple(_memory):
-        if known is problem and at == tolerance and _is_same(stored, weighed_by):
+        # Named welfares are equal by value, others are the same object.
+        same = stored is weighed_by or (is_named(stored) and bool(stored == weighed_by))
+        if known is problem and at == tolerance and same:
             return solution
     check_sound(problem, weighed_by)
     solution = solve_fluid(problem, weighed_by, tolerance)
@@ -87,7 +87,7 @@ def bound(
 
 
 def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
-    """Refuse a welfare of one's own that is not what bounds rest on, at values that the arms can have.
+    """Refuse a custom welfare without the properties that bounds need, at values that the arms can have.
 
     Args:
         problem: whose arms they are.
@@ -113,13 +113,8 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
         check_welfare(welfare, number, np.repeat(low, sizes), np.repeat(high, sizes)).raise_if_any()
 
 
-def _is_same(first: Welfare, second: Welfare) -> bool:
-    """Return whether two welfares are one: the same object, or equal ones of a structure that knows equality."""
-    return first is second or (is_named(first) and bool(first == second))
-
-
 def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidSolution | None = None) -> FluidSolution:
-    """The solution with the least bound: of the relaxation, or of that whose budget holds in each of the first steps.
+    """Return the solution with the least bound: plain, or with a budget that holds in each of the first steps.
 
     Args:
         problem: the problem.
@@ -131,7 +126,7 @@ def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidS
         if known is plain:
             return found
     found = plain
-    with contextlib.suppress(NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError, InfeasibleError):
+    with contextlib.suppress(*FAILURES):
         weighed_by = read_welfare(problem, welfare)
         opening = solve_opening(problem, weighed_by, plain, FLUID_TOLERANCE)
         found = opening if opening is not None and opening.upper_bound < plain.upper_bound else plain
@@ -151,7 +146,7 @@ def resource_prices(problem: CoupledMDP, welfare: str | Welfare | None) -> dict[
     """
     try:
         worth = budget_worth(problem, tightest(problem, welfare))
-    except (NotApplicableError, NotConvergedError, OutOfDomainError, TooLargeError, InfeasibleError):
+    except FAILURES:
         return None
     return dict(zip(problem.resource_names, worth.tolist(), strict=True))
 
@@ -172,7 +167,7 @@ def budget_worth(problem: CoupledMDP, relaxed: FluidSolution) -> Floats:
 
 
 def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | StatefulPolicy:
-    """One policy of the relaxation.
+    """Return one policy of the relaxation.
 
     Args:
         problem: the problem.
@@ -187,7 +182,7 @@ def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> 
 
 
 def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Policy | StatefulPolicy:
-    """One policy of a solution of the relaxation.
+    """Return one policy of a solution of the relaxation.
 
     Args:
         problem: the problem.

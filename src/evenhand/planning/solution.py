@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
-from evenhand.display import FrameLibrary, Shown, as_frame, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, from_report
 from evenhand.errors import ContradictionError
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.evaluation.result import per_arm, unit_columns
 from evenhand.evaluation.standard_errors import CONFIDENCE, bias_error, standard_errors, welfare_error
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP, Policy, StatefulPolicy, weight_of_worst
 from evenhand.model.objective import Objective, num_members
-from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.welfare import weight_of_worst
 from evenhand.planning.relaxation import resource_prices
 from evenhand.typing import Floats
 
@@ -41,7 +39,7 @@ def rounding(problem: CoupledMDP) -> float:
 
 
 def check_bound(problem: CoupledMDP, welfare: float, stderr: float, num_episodes: int | None, bound: float) -> None:
-    """Raise Contradiction if a welfare lies above its bound by more than chance and rounding explain.
+    """Raise ContradictionError if a welfare lies above its bound by more than chance and rounding explain.
 
     Args:
         problem: the problem.
@@ -77,7 +75,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The episodes on which a plan was reported: what is known of the errors of its values."""
+    """Episodes on which a plan was reported, for the errors of its values."""
 
     shares: Floats
     """(part,) of those parts whose values are estimated; none where all of it is exact."""
@@ -89,7 +87,7 @@ class Samples:
     """(unit,) how much of the values is not played, but taken to go on as before."""
 
     def error(self, objective: Objective, values: Floats) -> float:
-        """The standard error of the welfare of the values, whatever the welfare; 0 where they are exact.
+        """The standard error of the welfare of the values, whatever the welfare; 0 if they are exact.
 
         Args:
             objective: the welfare.
@@ -100,7 +98,7 @@ class Samples:
         return float(np.hypot(error, bias_error(objective, values, self.beyond)))
 
     def errors(self, of: Callable[[Floats], Floats] = lambda values: values) -> Floats:
-        """Standard errors of linear figures of the values; 0 where they are exact.
+        """Standard errors of linear figures of the values; 0 if they are exact.
 
         Args:
             of: (..., unit) values to (..., figure); by default the values themselves.
@@ -152,7 +150,7 @@ class Solution(Shown):
     to be made ready, which happens once on a machine."""
 
     welfare_stderr: float = 0.0
-    """Standard error of the welfare: 0 where it is exact, positive where the policy was simulated."""
+    """Standard error of the welfare: 0 if it is exact, positive if the policy was simulated."""
 
     parts: tuple[Part, ...] = ()
     """The policies that were chosen by playing, the largest share first; empty for exact methods."""
@@ -164,14 +162,14 @@ class Solution(Shown):
     """Welfare of the mixture if it is drawn only once, for a policy that is redrawn."""
 
     realised_gini: float | None = None
-    """The Gini coefficient of what arms, or groups, really get within an episode, on average; None where it was not
+    """The Gini coefficient of what arms, or groups, really get within an episode, on average; None if it was not
     played."""
 
     realised_gini_stderr: float | None = None
     """Its standard error."""
 
     unit_stderr: Floats | None = None
-    """(unit,) standard errors of the values, where the policy was simulated; None where they are exact."""
+    """(unit,) standard errors of the values, where the policy was simulated; None if they are exact."""
 
     samples: Samples | None = field(default=None, repr=False)
     """The episodes on which it was reported; None for exact methods, and where a mixture is drawn anew."""
@@ -195,7 +193,7 @@ class Solution(Shown):
         )
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row a type, or an arm where arms of a type differ: its name, group, number of arms and value.
+        """Return one row per type, or per arm if arms of a type differ: its name, group, number of arms and value.
 
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
@@ -243,13 +241,13 @@ class Solution(Shown):
         return found
 
     def plot(self, kind: Literal["values", "history"] = "values") -> "Figure":
-        """A figure.
+        """Return a figure.
 
         Args:
-            kind: `values` (what each type or arm gets) or `history` (how the search went on; only where the policy is
+            kind: `values` (what each type or arm gets) or `history` (how the search went on; only if the policy is
                 a mixture found by playing).
         """
-        figure: Figure = told_by("plots", "solution_figure")(self, kind)
+        figure: Figure = from_report("plots", "solution_figure")(self, kind)
         return figure
 
     @property
@@ -268,7 +266,7 @@ class Solution(Shown):
 
     @property
     def welfare_interval(self) -> tuple[float, float]:
-        """A 95 % confidence interval of the welfare; a point where it is exact."""
+        """A 95 % confidence interval of the welfare; a point if it is exact."""
         half = CONFIDENCE * self.welfare_stderr
         return self.welfare - half, self.welfare + half
 
@@ -305,7 +303,7 @@ class Solution(Shown):
 
     @property
     def group_stderr(self) -> Floats | None:
-        """(group,) standard errors of the values of groups; None where they are exact, or nothing is known of them."""
+        """(group,) standard errors of the values of groups; None if they are exact, or nothing is known of them."""
         # Episodes of a redrawn mixture are not stored.
         if not self.groups or self.unit_stderr is None or self.samples is None:
             return None

@@ -17,7 +17,7 @@ count space is small).
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -31,21 +31,16 @@ from evenhand.errors import (
     TooLargeError,
     UnknownNameError,
 )
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion
-from evenhand.model.labels import type_names
-from evenhand.model.objective import read_welfare
+from evenhand.model import CoupledMDP, Criterion, Policy, StatefulPolicy, Welfare, read_welfare, type_names
 from evenhand.model.parquet import StoredArms
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import Problem, needs_tables
-from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
 from evenhand.planning import methods
 from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import SolveMethod, Task, current_effort
-from evenhand.solvers.counts import CountPlan, TypedPlan, plan_types
-from evenhand.solvers.counts.plan import MOST_OPERATIONS as REFUSED
+from evenhand.solvers.counts import CountPlan, TypedPlan, plan_counts, plan_types
+from evenhand.solvers.counts.cost_estimate import MOST_OPERATIONS as REFUSED
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values
@@ -210,38 +205,23 @@ def _check_positive(task: Task) -> None:
 
 def _solve(task: Task) -> Solution:
     name = task.method.name
-    if task.candidates:
+    if task.method.candidates:
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if name != "auto":
         if name not in METHODS:
             raise UnknownNameError("method", name, ["auto", *METHODS])
         return METHODS[name](task)
-    chosen = _choose(task.problem)
-    ready = replace(task, reason=chosen.reason, plan=chosen.plan, typed_plan=chosen.typed_plan)
+    name, reason = choose_method(task.problem)
     try:
-        return METHODS[chosen.method](ready)
+        return METHODS[name](replace(task, reason=reason))
     except NotConvergedError as error:
-        if chosen.method == "fluid":
+        if name == "fluid":
             raise
-        reason = f"{chosen.reason}, but {chosen.method} did not converge ({str(error).partition('. ')[0]})"
+        reason = f"{reason}, but {name} did not converge ({str(error).partition('. ')[0]})"
         return METHODS["fluid"](replace(task, reason=reason))
 
 
 # -- choosing a method -----------------------------------------------------------------------------------------------
-
-
-class _Choice(NamedTuple):
-    """The method that fits."""
-
-    method: str
-    reason: str
-    plan: CountPlan | None = None
-    typed_plan: TypedPlan | None = None
-
-
-def choose_method(problem: CoupledMDP) -> tuple[str, str]:
-    """The exact method that fits this problem and machine, else the fluid policies; and why."""
-    return _choose(problem)[:2]
 
 
 def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> Policy | StatefulPolicy:
@@ -262,42 +242,41 @@ def optimal_policy(problem: Problem, welfare: str | Welfare | None, name: str) -
     return solve(known, welfare, method).policy
 
 
-def _choose(problem: CoupledMDP) -> _Choice:
+def choose_method(problem: CoupledMDP) -> tuple[str, str]:
+    """Return the exact method that fits this problem and machine, else fluid; and the reason."""
     # By sizes, and by plans that are not begun: nothing is built to choose.
     effort, counts, joint = current_effort(), num_count_states(problem), num_joint_states(problem)
     steps = problem.criterion.num_layers
     sizes = f"the count space has {size_in_words(counts)} states; the product space has {size_in_words(joint)} states"
     if steps > 1:
         sizes += f"; each for {steps} steps"
-    # A finite horizon is one sweep a step, an endless one takes about SWEEPS of them.
+    # A finite horizon is one sweep per step, an infinite one takes about SWEEPS of them.
     work = max(1.0, steps / SWEEPS)
     # Identical arms: one lattice for all of them, which reaches far more states than tables do.
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"
         try:
-            plan, limit = _fitting_plan(lambda: methods.plan_lattice(problem))
-            if plan is not None:
-                return _Choice("counts", f"{alike}, and the count space has {size_in_words(counts)} states", plan)
-            return _Choice("fluid", f"{alike}, but {sizes}: too many for an exact method ({limit})")
+            limit = _exceeded_limit(lambda: plan_counts(problem))
         except NotApplicableError:  # the long run may depend on the start: tables can tell
             if work * counts > effort.count_states:
                 raise
-            return _Choice("counts", f"{alike}, and {sizes}")
+            return "counts", f"{alike}, and {sizes}"
+        if limit:
+            return "fluid", f"{alike}, but {sizes}: too many for an exact method ({limit})"
+        return "counts", f"{alike}, and the count space has {size_in_words(counts)} states"
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
     # Several types: by counts, unless the arms are so few that their product space is smaller still.
     limit = "counts: no fewer states than joint"
-    if counts <= joint:
-        typed, limit = _fitting_plan(lambda: plan_types(problem), 200.0 * counts)
-        if typed is not None:
-            return _Choice("counts", f"{kinds}, and {sizes}", typed_plan=typed)
+    if counts <= joint and not (limit := _exceeded_limit(lambda: plan_types(problem), 200.0 * counts)):
+        return "counts", f"{kinds}, and {sizes}"
     refused = Joint.accepts(problem)
     if refused is None:
         if work * joint <= effort.joint_states:
-            return _Choice("joint", f"{kinds}, and the product space has {size_in_words(joint)} states")
+            return "joint", f"{kinds}, and the product space has {size_in_words(joint)} states"
         times = "" if work == 1 else f", each counted {work:.3g} times for {steps} steps"
         refused = f"{size_in_words(joint)} states{times}, above {effort.joint_states}{_lifted('joint')}"
     why = f"too many for an exact method in reasonable time ({limit}; joint: {refused})"
-    return _Choice("fluid", f"{kinds}, and {sizes}: {why}")
+    return "fluid", f"{kinds}, and {sizes}: {why}"
 
 
 def _lifted(method: str) -> str:
@@ -305,23 +284,19 @@ def _lifted(method: str) -> str:
     return f", a limit that method '{method}' lifts"
 
 
-Plan = TypeVar("Plan", CountPlan, TypedPlan)
-
-
-def _fitting_plan(make: Callable[[], Plan], least_bytes: float = 0.0) -> tuple[Plan | None, str]:
-    """A dynamic program, if it fits in memory and in reasonable time; else the limit that it exceeds."""
+def _exceeded_limit(make: Callable[[], CountPlan | TypedPlan], least_bytes: float = 0.0) -> str:
+    """Return the limit of memory or time that a dynamic program on counts exceeds; empty if it fits."""
     need, allowed, plan = least_bytes, 1.0, None
     if fits_in_memory(need, allowed):  # else it is not even worth a plan
         try:
             plan = make()
         except TooLargeError as error:
-            return None, f"counts: {str(error).partition('. ')[0]}"
+            return f"counts: {str(error).partition('. ')[0]}"
         need, allowed = plan.size_in_bytes, 0.5  # the tables are not all that a run needs
     if plan is None or not fits_in_memory(need, allowed):
         lifted = _lifted("counts") if fits_in_memory(need) else ""
         free = human_bytes(available_memory())
-        return None, f"counts: {human_bytes(need)} of memory, above {allowed:.0%} of the {free} that are free{lifted}"
-    if plan.operations >= current_effort().operations:
-        lifted = _lifted("counts") if plan.operations <= REFUSED else ""
-        return None, f"counts: {plan.operations:.1g} operations, above {current_effort().operations:.1g}{lifted}"
-    return plan, ""
+        return f"counts: {human_bytes(need)} of memory, above {allowed:.0%} of the {free} that are free{lifted}"
+    most = current_effort().operations
+    lifted = _lifted("counts") if plan.operations <= REFUSED else ""
+    return "" if plan.operations < most else f"counts: {plan.operations:.1g} operations, above {most:.1g}{lifted}"

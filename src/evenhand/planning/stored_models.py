@@ -12,7 +12,7 @@ the value of each row) define the index policy `fair-index`. A plan is a table w
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from evenhand.model.parquet import (
 )
 from evenhand.model.welfare import Welfare, check_welfare, is_named
 from evenhand.parallel import Pool, Report
+from evenhand.planning.check import ResourceFacts
 from evenhand.planning.policy_registry import find_policy
 from evenhand.planning.task import SolveMethod, gap_share
 from evenhand.policies.index import RowIndices
@@ -246,23 +247,17 @@ class StoredCheck(Shown):
     rewards: tuple[float, float]
     """Lowest and highest reward."""
 
-    most_used: Floats
-    """(resource,) most that all arms together can use per step."""
+    resources: tuple[ResourceFacts, ...]
+    """Budget and largest possible use of each resource."""
 
     num_unserved: int
     """Arms that no action within the budget serves."""
 
-    num_normalised: int
-    """Rows whose probabilities did not quite sum to 1 and are divided by their sums."""
+    notes: tuple[str, ...]
+    """Oddities."""
 
     def __repr__(self) -> str:
         return f"StoredCheck({counted(self.model.num_arms, 'arm')}, sound)"
-
-    @property
-    def resources(self) -> list[dict[str, Any]]:
-        """Name, budget and largest use of each resource."""
-        rows = zip(self.model.resource_names, self.model.budget.tolist(), self.most_used.tolist(), strict=True)
-        return [dict(zip(("name", "budget", "most_used"), row, strict=True)) for row in rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -278,25 +273,10 @@ class StoredCheck(Shown):
             "states": list(self.states),
             "actions": list(self.actions),
             "rewards": list(self.rewards),
-            "resources": self.resources,
+            "resources": [asdict(resource) for resource in self.resources],
             "unserved": self.num_unserved,
             "notes": [{"message": note} for note in self.notes],
         }
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Oddities."""
-        found = []
-        if self.num_unserved:
-            found.append(f"{counted(self.num_unserved, 'arm')} can never be served within the budget")
-        for one in self.resources:
-            if one["most_used"] <= one["budget"] * ROOM:
-                use = f"all arms together use at most {one['most_used']:g}"
-                found.append(f"{one['name']}: the budget never binds; {use}")
-        if self.num_normalised:
-            rows = counted(self.num_normalised, "row")
-            found.append(f"{rows} with probabilities that did not quite sum to 1 were divided by their sums")
-        return tuple(found)
 
 
 def check_stored(model: StoredArms, progress: Report | None = None, backend: str | Pool | None = None) -> StoredCheck:
@@ -320,15 +300,19 @@ def check_stored(model: StoredArms, progress: Report | None = None, backend: str
         raise TableError(faults, model.path)
     lows, highs, used, unserved, normalised = zip(*parts, strict=True)
     low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-    return StoredCheck(
-        model=model,
-        states=(int(low[0]), int(high[0])),
-        actions=(int(low[1]), int(high[1])),
-        rewards=(float(low[2]), float(high[2])),
-        most_used=np.sum(used, axis=0),
-        num_unserved=sum(unserved),
-        num_normalised=sum(normalised),
-    )
+    resources = tuple(map(ResourceFacts, model.resource_names, model.budget.tolist(), np.sum(used, axis=0).tolist()))
+    notes = [
+        f"{one.name}: the budget never binds; all arms together use at most {one.most_used:g}"
+        for one in resources
+        if one.most_used <= one.budget * ROOM
+    ]
+    if num_unserved := sum(unserved):
+        notes.insert(0, f"{counted(num_unserved, 'arm')} can never be served within the budget")
+    if number := sum(normalised):
+        rows = counted(number, "row")
+        notes.append(f"{rows} with probabilities that did not quite sum to 1 were divided by their sums")
+    sizes = [(int(low[i]), int(high[i])) for i in range(2)]
+    return StoredCheck(model, sizes[0], sizes[1], (low[2], high[2]), resources, num_unserved, tuple(notes))
 
 
 def _facts(task: tuple[RowRange, Floats], progress: Report | None = None) -> Any:
@@ -559,4 +543,4 @@ def _write_actions(out: Location, model: StoredArms, places: Indices, actions: I
         columns[key] = pa.array(np.array(labels, dtype=object)[numbers], pa.string()) if labels else pa.array(numbers)
     with TableWriter(out) as writer:
         for start in range(0, len(places), BATCH_ROWS):
-            writer.write({key: column[start : start + BATCH_ROWS] for key, column in columns.items()})
+            writer.write_columns({key: column[start : start + BATCH_ROWS] for key, column in columns.items()})

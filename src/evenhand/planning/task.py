@@ -9,17 +9,23 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import check_positive_int, is_number
-from evenhand.errors import InvalidInputError
+from evenhand.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotApplicableError,
+    NotConvergedError,
+    OutOfDomainError,
+    TooLargeError,
+)
 from evenhand.kernels.compilation import seconds_getting_ready, work_clock
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.objective import Objective
-from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.welfare import Welfare
+from evenhand.model import CoupledMDP, Objective, Policy, StatefulPolicy, Welfare
 from evenhand.parallel import Pool
-from evenhand.solvers.counts import CountPlan, TypedPlan
 from evenhand.typing import Progress, Rng
 
-WORTH_TELLING = 0.01
+FAILURES = (NotApplicableError, InfeasibleError, TooLargeError, OutOfDomainError, NotConvergedError)
+"""Errors by which a method has no plan or bound for a problem."""
+
+REPORTED = 0.01
 """Seconds of compilation, or of loading compiled code, from which they are reported as a stage."""
 
 
@@ -174,12 +180,6 @@ class Task:
     rng: Rng = 0
     """Of the simulations that some methods need."""
 
-    plan: CountPlan | None = None
-    """The dynamic program of identical arms, if it was planned to choose the method."""
-
-    typed_plan: TypedPlan | None = None
-    """The same for several types."""
-
     sweep: Pool = field(default_factory=Pool)
     """Backend on which policies are tried."""
 
@@ -187,40 +187,25 @@ class Task:
     """Limits of simulation and search."""
 
     @property
-    def tolerance(self) -> float:
-        """Relative gap to stop at."""
-        return self.method.tolerance
-
-    @property
-    def seconds(self) -> float | None:
-        """Time limit of the method fluid; None if there is none."""
-        return self.method.seconds
-
-    @property
-    def candidates(self) -> Mapping[str, Policy | StatefulPolicy]:
-        """Policies that compete with those of the method fluid."""
-        return self.method.candidates
-
-    @property
     def by_types(self) -> Objective:
-        """The objective with one value a type."""
+        """The objective with one value per type."""
         return Objective.of_types(self.problem, self.welfare)
 
     @property
     def by_arms(self) -> Objective:
-        """The objective with one value an arm."""
+        """The objective with one value per arm."""
         return Objective.of_arms(self.problem, self.welfare)
 
     def tell(self, what: str, share: float) -> None:
-        """Pass on what is being done."""
+        """Report the current task and the share done."""
         if self.progress is not None:
             self.progress(what, share)
 
     def tell_gap(self, what: str) -> Callable[[int, float], None]:
-        """A callback that passes on a gap, on a logarithmic scale from 1 to the tolerance."""
+        """Return a callback that passes on a gap, on a logarithmic scale from 1 to the tolerance."""
 
         def tell(rounds: int, gap: float) -> None:
-            self.tell(f"{what}, round {rounds}", gap_share(gap, self.tolerance))
+            self.tell(f"{what}, round {rounds}", gap_share(gap, self.method.tolerance))
 
         return tell
 
@@ -231,16 +216,16 @@ def gap_share(gap: float, tolerance: float) -> float:
 
 
 class Stopwatch:
-    """Splits the time since it was made among the stages that are named; compiling is a stage of its own."""
+    """Time by stage since it was made; compilation is a stage of its own."""
 
     def __init__(self) -> None:
         self._last, self._ready = work_clock(), seconds_getting_ready()
         self.seconds: dict[str, float] = {"build": 0.0, "solve": 0.0}
 
     def lap(self, stage: str) -> None:
-        """The time since the last lap was spent on this stage."""
+        """Assign the time since the last lap to a stage."""
         now, ready = work_clock(), seconds_getting_ready()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
-        if ready - self._ready >= WORTH_TELLING:
+        if ready - self._ready >= REPORTED:
             self.seconds["compile"] = self.seconds.get("compile", 0.0) + ready - self._ready
         self._last, self._ready = now, ready

@@ -37,8 +37,7 @@ from evenhand.checks import Faults, check_memory
 from evenhand.errors import InvalidInputError, TableError
 from evenhand.fitting.log import Log
 from evenhand.fitting.transition_counts import decisions_of, recorded_shares
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.places import quoted
+from evenhand.model import CoupledMDP, quoted
 from evenhand.typing import Bools, Floats, Ints
 
 EXACT_UP_TO = 2000
@@ -331,12 +330,8 @@ class _Recorded:
     def __init__(self, course: Course) -> None:
         log, rows, later = course.log, course.is_decision, ~course.begins
         steps, T, A = course.length, len(log.types), len(log.actions)
-        kind, state, action, time = (
-            course.type[course.arm_of_row[rows]],
-            log.state[rows],
-            log.action[rows],
-            course.time[rows],
-        )
+        kind, time = course.type[course.arm_of_row[rows]], course.time[rows]
+        state, action = log.state[rows], log.action[rows]
         self.served = np.zeros((steps, T, A))
         np.add.at(self.served, (time, kind, action), 1.0)
         self.occupied = np.zeros((steps, len(log.states)))

@@ -27,8 +27,7 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import InvalidInputError
-from evenhand.model.composite import TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model import CoupledMDP, TimeVaryingPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import NOISE, ExchangeablePriority, PriorityPolicy, value_noise
 from evenhand.solvers.closed_classes import means_and_biases
@@ -115,7 +114,7 @@ def _in_the_long_run(problem: CoupledMDP, means: Floats, biases: Floats) -> list
 
 
 def _without_noise(values: Floats, there: Bools, noise: float) -> Floats:
-    """The values, made equal where they differ by rounding alone; 0 where there are none."""
+    """The values, made equal where they differ by rounding alone; 0 if there are none."""
     # Values of one number are one value but for rounding: the least of them stands for all.
     number = _dense_order(values, there, noise).astype(np.int64)
     least = np.full(number.max() + 1, np.inf)

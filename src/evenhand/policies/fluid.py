@@ -16,7 +16,7 @@ at these (`solvers.single_arm`), relative ones under the average, by step with a
                          off a table of V over a grid of prices, so its cost depends on types, not on arms. Under the
                          average it looks LOOK_AHEAD steps ahead, H rho + h in place of V.
 
-With a finite horizon each of these has one table a step. A floor holds in the relaxation, in expectation; these
+With a finite horizon each of these has one table per step. A floor holds in the relaxation, in expectation; these
 policies only lean towards it. `planning.mixture_search` finds mixtures that satisfy it (`planning.floors`).
 """
 
@@ -31,11 +31,11 @@ from evenhand.checks import as_numbers, check_memory, check_positive_int, check_
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys, grid, uniforms_at
 from evenhand.kernels.rank_tables import RankTables, rank_tables
+from evenhand.model.arm_matching import matched_types, table_rows
 from evenhand.model.composite import TimeVaryingPolicy, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
 from evenhand.model.policy import BasePolicy, check_arrays
-from evenhand.model.same_arms import matched_types, table_rows
 from evenhand.model.stateful_policy import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
 from evenhand.policies.priority import (
     NOISE,
@@ -98,7 +98,7 @@ def _service(
 ) -> list[tuple[Floats, Bools]]:
     """(type, state, action) scores of each step, and where the action is the best at the prices and gains something.
 
-    Scores are whole numbers in the order of service, 0 where nothing is gained. The actions that are best at the prices
+    Scores are whole numbers in the order of service, 0 if nothing is gained. The actions that are best at the prices
     come before all others; within each kind worth per price decides. Only the order matters, so worth of any size, down
     to arms of hardly any weight, is distinguished. At the relaxation's own prices some actions are worth exactly their
     price: best but for rounding is best, worth equal but for rounding is equal.
@@ -175,7 +175,7 @@ def fair_worth(
 
 
 def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: Floats | None) -> Floats:
-    """(type, state, action) what acting is worth over idling, before it is paid for; 0 where that is nothing.
+    """(type, state, action) what acting is worth over idling, before it is paid for; 0 if that is nothing.
 
     Written as a difference of rewards and of moves, not of action values: prices, which may be far larger than the
     gain of an arm of little weight, do not enter.
@@ -228,7 +228,7 @@ def occupancy_priority(
     service = _service(problem, weights, prices, floor_prices)
     # Where the relaxation never goes it says nothing: the preferred action stands in.
     parts = [
-        OccupancyPriority(problem, _laws(problem, own, preferred), scores)
+        OccupancyPriority(problem, choice_of(problem, own, preferred), scores)
         for own, (scores, preferred) in zip(visits, service, strict=True)
     ]
     return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
@@ -354,16 +354,24 @@ class OccupancyPriority(BasePolicy):
         return drawn, order
 
 
-def _laws(problem: CoupledMDP, occupancy: Floats, preferred: Bools) -> Floats:
-    """(type, state, action) the relaxation's choice; where it never goes, the best action at the prices."""
+def choice_of(problem: CoupledMDP, occupancy: Floats, preferred: Bools | None = None) -> Floats:
+    """Return the choice of an occupancy measure: (type, state, action) probabilities, or with a step.
+
+    Args:
+        problem: the problem.
+        occupancy: (type, state, action), or (type, step, state, action): visits.
+        preferred: (type, state, action) the action where it never goes is the first of these; idling by default.
+    """
     types = problem.types
-    visits = occupancy.sum(axis=-1, keepdims=True)
-    # Nothing preferred means that idling is best.
-    choice = np.where(preferred.any(axis=2), preferred.argmax(axis=2), types.idle)
-    otherwise = np.arange(preferred.shape[2]) == choice[:, :, None]
+    visits = np.maximum(occupancy, 0.0)
+    sums = visits.sum(axis=-1, keepdims=True)
+    otherwise = types.idle
+    if preferred is not None:  # nothing preferred means that idling is best
+        otherwise = np.where(preferred.any(axis=2), preferred.argmax(axis=2), otherwise)
+    chosen = np.arange(types.valid.shape[2]) == otherwise[:, :, None]
     # Solvers leave traces of visits where there are none.
-    seen = visits > 1e-12 * problem.criterion.total
-    return np.where(seen, np.maximum(occupancy, 0.0) / np.where(seen, visits, 1.0), otherwise)
+    seen = sums > 1e-12 * problem.criterion.total
+    return np.where(seen, visits / np.where(seen, sums, 1.0), chosen if occupancy.ndim == 3 else chosen[:, None])
 
 
 # -- re-solving: prices that follow the arms -------------------------------------------------------------------------
@@ -404,7 +412,7 @@ class Resolving(RememberingPolicy):
             )
         # The grid is a product: with two resources as many points in all, unless that would be too coarse.
         each = points if problem.num_resources == 1 else max(9, int(points**0.5))
-        # With a price a step, the largest stands for all of them in the grid.
+        # With a price per step, the largest stands for all of them in the grid.
         largest = prices.reshape(-1, problem.num_resources).max(axis=0)
         self.grid = np.array(list(product(*(_price_grid(price, each) for price in largest))))
         types, steps = problem.types, problem.criterion.num_layers
@@ -478,11 +486,11 @@ class Resolving(RememberingPolicy):
         return part
 
     def start(self, num_episodes: int, rng: Rng = None) -> "ResolvingActor":
-        """An actor at the first step of `num_episodes` episodes."""
+        """Return an actor at the first step of `num_episodes` episodes."""
         return ResolvingActor(self, np.full(num_episodes, -1, dtype=np.int32))
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> "ResolvingActor":
-        """An actor that goes on where another one was; its memory is `step` and `place`.
+        """Return an actor that continues where another one was; its memory is `step` and `place`.
 
         Args:
             memory: how many steps were played, and (episode,) where the prices of each are in the grid.
@@ -558,7 +566,7 @@ class ResolvingActor(Actor):
         return actions
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
-        """The same for crowds."""
+        """Return the allocation of counts, at the same prices."""
         allocation = np.empty((*counts.shape, self.policy.problem.types.valid.shape[2]), dtype=np.int64)
         for rows, policy in self._turn(lambda: counts):
             allocation[rows] = policy.allocate(counts[rows], rng)
@@ -574,7 +582,7 @@ class ResolvingActor(Actor):
             yield np.flatnonzero(self.place == place), self.policy.policy_at(int(place), step)
 
     def skip_to(self, step: int) -> None:
-        """Go on at this step."""
+        """Continue at this step."""
         self.step = step
 
 

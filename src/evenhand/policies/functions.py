@@ -1,4 +1,4 @@
-"""Any function as a policy, held to the rules at every call."""
+"""Functions as policies, whose actions are checked at every call."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -21,11 +21,11 @@ class FunctionPolicy(BasePolicy):
     def __init__(
         self, function: Choose, problem: Problem, *, exchangeable: bool = False, one_by_one: bool = False
     ) -> None:
-        """Keep the function.
+        """Store the function.
 
         Args:
             function: (states, rng) -> actions.
-            problem: whose rules it is held to.
+            problem: problem against which actions are checked.
             exchangeable: whether it treats arms of one type alike, which then have equal values.
             one_by_one: whether it takes one episode at a time.
         """
@@ -55,7 +55,7 @@ class FunctionPolicy(BasePolicy):
 def from_function(
     problem: Problem, function: Choose, *, exchangeable: bool = False, one_by_one: bool = False
 ) -> FunctionPolicy:
-    """A policy made of a function; `evaluate`, `compare`, `simulate` and `solve` take it like any other.
+    """Return a policy made of a function; `evaluate`, `compare`, `simulate` and `solve` take it like any other.
 
     Every answer is checked: an action for each arm, that exists in its state, within the budget. `check_policy` tries
     it in many states at once.

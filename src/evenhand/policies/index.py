@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, told_by
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report
 from evenhand.errors import NotApplicableError
-from evenhand.model.composite import TimeVaryingPolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Criterion
-from evenhand.model.labels import told_names
+from evenhand.model import CoupledMDP, Criterion, TimeVaryingPolicy, own_names
 from evenhand.model.parquet import BATCH_ROWS, RowRange, StoredArms
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.parallel import Pool, Report
@@ -65,15 +62,15 @@ class TypeIndices(_Indices):
 
     @cached_property
     def names(self) -> list[str]:
-        """(type,) what the types are called; empty where they have no name."""
-        return told_names(self.problem)
+        """(type,) what the types are called; empty if they have no name."""
+        return own_names(self.problem)
 
     def __repr__(self) -> str:
         sound = int(self.indexable.sum())
         return f"TypeIndices({counted(len(self.indexable), 'type')}, {sound} indexable, {self.problem.criterion.name})"
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row a type and state, for a finite horizon also a step: labels where there are any, and the index.
+        """Return one row per type and state, with a finite horizon also per step: labels, if any, and the index.
 
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
@@ -110,8 +107,8 @@ class TypeIndices(_Indices):
         }
 
     def plot(self) -> "Figure":
-        """A figure: the index of each state; for a finite horizon by the steps that are left."""
-        figure: Figure = told_by("plots", "indices_figure")(self)
+        """Return a figure: the index of each state; for a finite horizon by the steps that are left."""
+        figure: Figure = from_report("plots", "indices_figure")(self)
         return figure
 
 
@@ -261,7 +258,7 @@ def whittle(
     Ties are broken at random; budget is spent on positive indices only.
 
     Args:
-        problem: two actions an arm, one resource.
+        problem: two actions per arm, one resource.
         paper_compat: read indices as the paper's truncated search gives them: those outside [-2, 2] count as 0, and
             indices of 0 are served. Explains the published WIP column; not advised for anything else.
         allow_not_indexable: treat arms without an index as if all their indices were 0, instead of refusing them.
@@ -300,7 +297,7 @@ def whittle(
 
 
 def _by_index(problem: CoupledMDP, indices: Floats, active: Indices, threshold: float) -> ExchangeablePriority:
-    """The highest indices first, by (type, state)."""
+    """Return the policy of (type, state) indices, the highest first."""
     scores = np.zeros(problem.types.valid.shape)
     # Scores stand at the active action; idle ones are not used.
     kinds, states = np.indices(active.shape)
@@ -316,7 +313,7 @@ def _active_use(problem: CoupledMDP, active: Indices) -> Floats:
     # Where only idling is possible, nothing is priced.
     priced = types.real.any(axis=2) & (active != types.idle)
     most = np.where(priced, use, 0.0).max(axis=1)
-    # The price of a unit must be one number a type, or indices of its states would not compare.
+    # The price of a unit must be one number per type, or indices of its states would not compare.
     if (priced & ((use != most[:, None]) | (use <= 0))).any():
         raise NotApplicableError(
             "Whittle indices need an active action that uses the same positive amount in every state"

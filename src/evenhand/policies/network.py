@@ -17,7 +17,7 @@ amount by equal intervals: with m = floor(b / unit) units, the unit being the sm
 so that spending nothing, one unit, ..., everything are equally wide, and the only unit of b = 1 can be spent.
 
 Joint policy (the paper's Vanilla-DRL). The input is the raw state of every arm, s / (S - 1); the output has one logit
-an arm for each of the b draws, and the arm with the largest logit of a draw is served. With N logits a draw, as the
+per arm for each of the b draws, and the arm with the largest logit of a draw is served. With N logits per draw, as the
 paper has it, the budget is always spent; with N + 1 the last one stands for no arm.
 """
 
@@ -30,7 +30,7 @@ import numpy as np
 
 from evenhand import kernels
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError
-from evenhand.kernels.priorities import priority_law
+from evenhand.kernels.priorities import priority_distribution
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, explain_by_rank
@@ -57,10 +57,10 @@ class Network:
     """Fully connected layers with tanh between them."""
 
     weights: Sequence[Singles]
-    """One (input, output) matrix a layer."""
+    """One (input, output) matrix per layer."""
 
     biases: Sequence[Singles]
-    """One (output,) vector a layer."""
+    """One (output,) vector per layer."""
 
     squash: bool = False
     """True if the output goes through tanh too."""
@@ -209,7 +209,7 @@ def read_priorities(outputs: Singles, budget: Floats, usage: Floats) -> tuple[Fl
     # From [-1, 1] to [0, 1]; a network without tanh at its end may lie beyond.
     unit = np.clip((outputs.astype(np.float64) + 1) / 2, 0.0, 1.0)
     cells = num_states * num_actions
-    # Priorities first, then one share a resource.
+    # Priorities first, then one share per resource.
     priorities = np.maximum(unit[:, :cells], LEAST_PRIORITY).reshape(-1, num_states, num_actions)
     return np.ascontiguousarray(priorities), spend_amounts(unit[:, cells:], budget, usage)
 
@@ -286,12 +286,8 @@ class CountNetworkPolicy(BasePolicy):
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Allocate by counts, and draw who within a state gets an action."""
-        num_states = len(self.usage)
-        # Each episode has its own row of counts in one long `bincount`.
-        places = states + num_states * np.arange(len(states))[:, None]
-        counts = np.bincount(places.reshape(-1), minlength=num_states * len(states)).reshape(-1, 1, num_states)
-        kinds = np.zeros(states.shape[1], dtype=np.int32)
-        return assign(kinds, states, self.allocate(counts, rng), rng)
+        counts = count_states(self.problem, states)
+        return assign(self.problem.type_of_arm, states, self.allocate(counts, rng), rng)
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """(episode, 1, state, action) numbers of arms."""
@@ -306,7 +302,7 @@ class CountNetworkPolicy(BasePolicy):
         if self.rule == "greedy":
             return allocated(self.rule, outputs, counts, limit, self.usage, np.uint64(0))[:, None], np.ones(1)
         priorities, spend = read_priorities(outputs, limit, self.usage)
-        allocations, chances = priority_law(priorities[0], counts[0], spend[0], self.usage)
+        allocations, chances = priority_distribution(priorities[0], counts[0], spend[0], self.usage)
         return allocations[:, None], chances
 
     def outputs(self, counts: Ints) -> Singles:
@@ -409,7 +405,7 @@ class JointNetworkPolicy(BasePolicy):
         return cls(needs_tables(problem, "a joint network"), Network.from_arrays(arrays))
 
     def on(self, space: Joint) -> JointTable:
-        """The same policy as a table over the product space, for exact evaluation."""
+        """Return the policy as a table over the product space, for exact evaluation."""
         # (pair,) the state of each pair; the table puts all probability on the pair that is wanted.
         state = np.repeat(np.arange(space.num_states), np.diff(space.mdp.offsets))
         wanted = self.act(space.states.astype(np.int32), np.random.default_rng(0))

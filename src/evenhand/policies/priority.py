@@ -19,14 +19,13 @@ import numpy as np
 
 from evenhand.checks import check_shape
 from evenhand.errors import InvalidInputError, TooLargeError
-from evenhand.kernels.priorities import LARGEST_LAW
+from evenhand.kernels.priorities import LARGEST_DISTRIBUTION
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, rank_tables
-from evenhand.model.coupled import MOST_ARMS, CoupledMDP
-from evenhand.model.criterion import Criterion
+from evenhand.model import MOST_ARMS, CoupledMDP, Criterion
+from evenhand.model.arm_matching import table_rows
 from evenhand.model.explanations import DecisionStep, ServiceOrder, explain_by_rank, order_by_rank
 from evenhand.model.policy import BasePolicy, check_arrays
-from evenhand.model.same_arms import table_rows
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.stateful_policy import on_batches
 from evenhand.typing import Array, Floats, Indices, Ints
@@ -96,7 +95,8 @@ class PriorityPolicy(BasePolicy):
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "PriorityPolicy":
         """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
-        return PriorityPolicy(problem, self.scores[table_rows(self.problem, problem, types)], self.threshold)
+        scores = self.scores[table_rows(self.problem, problem, types)]
+        return self.from_arrays(problem, self.to_arrays() | {"scores": scores})
 
 
 # -- equal scores in random order: by counts, and their law ----------------------------------------------------------
@@ -116,11 +116,11 @@ class ExchangeablePriority(PriorityPolicy):
             problem: the problem, or a simulator: only usage is used.
             scores: (type, state, action) scores; those of idle actions do not matter.
             threshold: cells with a score at or below it are never served.
-            stop: whether stopping competes as one more candidate; only where all scores are equal.
+            stop: whether stopping competes as one more candidate; only if all scores are equal.
         """
         super().__init__(problem, scores, threshold)
         if stop and self.ranks.max() > 0:
-            raise InvalidInputError("stop: stopping can compete only where all scores are equal")
+            raise InvalidInputError("stop: stopping can compete only if all scores are equal")
         self.stop = stop
 
     def to_arrays(self) -> dict[str, Array]:
@@ -132,11 +132,6 @@ class ExchangeablePriority(PriorityPolicy):
         """Return the policy of these scores."""
         check_arrays(arrays, scores="f3", threshold="f0", stop="b0")
         return cls(problem, arrays["scores"], float(arrays["threshold"]), bool(arrays["stop"]))
-
-    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "ExchangeablePriority":
-        """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
-        scores = self.scores[table_rows(self.problem, problem, types)]
-        return ExchangeablePriority(problem, scores, self.threshold, self.stop)
 
     def explain(self, decision: DecisionStep) -> list[str]:
         """(arm,) the reason for each action, by rank."""
@@ -215,7 +210,7 @@ class ExchangeablePriority(PriorityPolicy):
         self, group: Ints, usage: Floats, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator
     ) -> None:
         """Unequal usage: draw arm after arm, all episodes at once."""
-        most = int(min(left.sum(axis=(1, 2)).max(), _most_served(usage, self.problem.budget_limit)))
+        most = int(min(left.sum(axis=(1, 2)).max(), _room(usage, self.problem.budget_limit).max()))
         if most > MOST_DRAWS:
             raise TooLargeError(
                 f"up to {most} arms would have to be drawn one by one, since equal scores use different amounts. "
@@ -244,10 +239,10 @@ class ExchangeablePriority(PriorityPolicy):
         """The allocations that may be drawn at one count state, at the most, roughly: those within one rank."""
         most = 1.0
         for group, usage, equal in self._groups:
-            served = min(float(self.problem.num_arms), _most_served(usage, self.problem.budget_limit))
+            served = min(self.problem.num_arms, int(_room(usage, self.problem.budget_limit).max()))
             # Ways to spread so many units over the cells; over one cell more if not all need be spent.
             cells = len(group) - (equal and not self.stop)
-            most = max(most, float(comb(int(served) + cells, cells)))
+            most = max(most, float(comb(served + cells, cells)))
         return most
 
     def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
@@ -287,8 +282,10 @@ class ExchangeablePriority(PriorityPolicy):
                     name = after.tobytes()
                     share = float(crowd[cell]) / (total + self.stop)
                     following[name] = following.get(name, 0.0) + chance * share
-            if len(following) + len(done) > LARGEST_LAW:
-                raise TooLargeError(f"the law of one allocation has over {LARGEST_LAW} values. Use simulation.")
+            if len(following) + len(done) > LARGEST_DISTRIBUTION:
+                raise TooLargeError(
+                    f"the law of one allocation has over {LARGEST_DISTRIBUTION} values. Use simulation."
+                )
             law = following
         return done
 
@@ -352,18 +349,12 @@ def value_noise(criterion: Criterion) -> float:
     return max(NOISE, 1e3 * float(np.finfo(np.float64).eps) * criterion.total)
 
 
-def _room(need: Floats, budget: Floats) -> Ints:
-    """(episode,) how many uses fit."""
+def _room(usage: Floats, budget: Floats) -> Ints:
+    """(...,) how many uses of (..., resource) amounts fit."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(need > 0, np.floor(budget / need), np.inf).min(axis=1)
+        room = np.where(usage > 0, np.floor(budget / usage), np.inf).min(axis=-1)
     # More than any number of arms, and still a whole number of 64 bits.
     return np.asarray(np.minimum(room, 2.0**62), dtype=np.int64)
-
-
-def _most_served(usage: Floats, budget: Floats) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(usage > 0, budget / usage, np.inf).min(axis=1)
-    return float(np.floor(each.max()))
 
 
 def _hypergeometric(good: Ints, bad: Ints, draws: Ints, rng: np.random.Generator) -> Ints:

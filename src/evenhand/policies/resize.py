@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import NotApplicableError, PolicyError
+from evenhand.model.arm_matching import all_made_for, has_same_arms, matched_types
 from evenhand.model.composite import CompositePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import BasePolicy, Policy, StatefulPolicy, capabilities, described, is_exchangeable
-from evenhand.model.same_arms import all_made_for, match_types, same_places
 from evenhand.model.simulator import Problem
 from evenhand.model.stateful_policy import on_batches
 from evenhand.typing import Floats, Indices, Ints
@@ -39,7 +39,7 @@ def fitted(policy: Policy | StatefulPolicy, problem: Problem) -> Policy | Statef
     for made_for in all_made_for(policy):
         # Under its own criterion, as it was made; it is evaluated under any.
         here = problem.with_criterion(made_for.criterion, made_for.over)
-        if getattr(policy, "any_number", False) is True or same_places(made_for, here):
+        if getattr(policy, "any_number", False) is True or has_same_arms(made_for, here):
             continue
         numbers = f"the policy was made for {made_for.num_arms} arms, and here are {problem.num_arms}"
         numbers = numbers if made_for.num_arms != problem.num_arms else "the policy was made for other arms"
@@ -65,7 +65,7 @@ def resized_or_reordered(
     Raises:
         NotApplicableError: it is a table for other numbers or more budget, or does not know some of the arms.
     """
-    types = match_types(made_for, problem)
+    types = matched_types(made_for, problem).tolist()
     try:
         return described(policy).resized(problem, types)
     except NotApplicableError:

@@ -61,12 +61,12 @@ class RoundRobin(RememberingPolicy):
         return ServiceOrder((), "every arm in turn, whatever its state", ranked=True)
 
     def start(self, num_episodes: int, rng: Rng = None) -> "RoundRobinActor":
-        """An actor at the first step of `num_episodes` episodes."""
+        """Return an actor at the first step of `num_episodes` episodes."""
         order = np.argsort(as_generator(rng).random((num_episodes, self.problem.num_arms)), axis=1)
         return RoundRobinActor(self, order, np.zeros(num_episodes, dtype=np.int64))
 
     def resume(self, memory: Mapping[str, ArrayLike]) -> "RoundRobinActor":
-        """An actor that goes on where another one was; its memory is `order` and `head`.
+        """Return an actor that continues where another one was; its memory is `order` and `head`.
 
         Args:
             memory: (episode, arm) the order of the arms in each episode, and (episode,) who comes next in it.
@@ -89,25 +89,6 @@ class RoundRobinActor(Actor):
     def memory(self) -> Memory:
         """(episode, arm) `order` of the arms, and (episode,) `head`, who comes next in it."""
         return {"order": self.order.copy(), "head": self.head.copy()}
-
-    def advance(self, states: Indices, steps: int, rng: np.random.Generator) -> None:
-        """Play a number of steps as if the arms of one episode stayed in their states.
-
-        The head of the order decides the next one, so after at most as many steps as there are arms it goes in cycles;
-        whole cycles are skipped.
-        """
-        seen: dict[int, int] = {}
-        number = 0
-        while number < steps:
-            head = int(self.head[0])
-            if head in seen:
-                cycle = number - seen[head]
-                number, seen = number + (steps - number) // cycle * cycle, {}
-                if number >= steps:
-                    break
-            seen[head] = number
-            self.act(states, rng)
-            number += 1
 
     def choose(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Serve the next arms of every episode."""

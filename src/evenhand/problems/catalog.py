@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from evenhand.checks import Faults
+from evenhand.display import argument_helps
 from evenhand.errors import ModelError, TooLargeError, UnknownNameError, nearest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.crew_and_parts import crew_maintenance
@@ -80,7 +81,7 @@ class Entry:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in the order of the factory's signature."""
-        hints, helps = get_type_hints(self.factory), _argument_helps(self.factory)
+        hints, helps = get_type_hints(self.factory), argument_helps(self.factory)
         return tuple(
             Parameter(name, *_kind(hints[name], argument.default), help=helps.get(name, ""))
             for name, argument in inspect.signature(self.factory).parameters.items()
@@ -195,12 +196,3 @@ def _kind(annotation: Any, default: object) -> tuple[type, object, tuple[object,
     (kind,) = (option for option in options if option is not type(None))
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     return type(choices[0]) if choices else kind, default, choices, len(options) > 1
-
-
-def _argument_helps(factory: Callable[..., CoupledMDP]) -> dict[str, str]:
-    """The Args of a Google-style docstring, each as one line."""
-    section = re.search(r"^Args:\n((?:(?: .*)?\n?)*)", inspect.getdoc(factory) or "", re.MULTILINE)
-    if section is None:
-        return {}
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section[1], re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}

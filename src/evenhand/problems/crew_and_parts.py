@@ -32,7 +32,7 @@ from evenhand.typing import Floats
 
 _ACTIONS = ("operate", "repair", "replace")
 _USAGE = ((0.0, 0.0), (2.0, 1.0), (1.0, 3.0))  # (crew hours, parts)
-_OUTPUT_KEPT = (1.0, 0.5, 0.0)
+_OUTPUT_SHARE = (1.0, 0.5, 0.0)
 
 
 def crew_maintenance(
@@ -47,15 +47,15 @@ def crew_maintenance(
     """Machines are repaired or replaced by one crew from one store: three actions that share two resources.
 
     Args:
-        num_arms: how many machines there are, spread evenly over the types.
-        num_states: how many conditions a machine can be in, the last one failed.
-        num_types: how many types, which differ in wear and in the worth of output; 1 makes them all alike.
-        crew_hours: hours in a step (a repair takes 2, a replacement 1); 0.4 a machine when absent, and at
+        num_arms: number of machines, spread evenly over the types.
+        num_states: number of conditions of a machine, the last one failed.
+        num_types: number of types, which differ in wear and in the worth of output; 1 makes them all alike.
+        crew_hours: hours in a step (a repair takes 2, a replacement 1); by default 0.4 per machine, and at
             least what one repair takes.
-        parts: parts in a step (a repair takes 1, a replacement 3); 0.3 a machine when absent, and at least
+        parts: parts in a step (a repair takes 1, a replacement 3); by default 0.3 per machine, and at least
             what one replacement takes.
         repair_success: chance that a repair makes a machine one state better.
-        discount: what a reward one step later is worth.
+        discount: value of a reward one step later.
 
     Example:
         >>> import evenhand as eh
@@ -89,7 +89,7 @@ def crew_maintenance(
 
 
 def _machines(num_types: int, num_states: int, repair_success: float) -> ArmTables:
-    """One arm a type."""
+    """One arm per type."""
     position = np.linspace(0, 1, num_types) if num_types > 1 else np.array([0.5])
     wear = 0.15 + 0.2 * position
     stakes = 0.6 + 0.4 * position if num_types > 1 else np.ones(1)
@@ -97,11 +97,9 @@ def _machines(num_types: int, num_states: int, repair_success: float) -> ArmTabl
     states = ("as new", *(f"worn {step}" for step in range(1, num_states - 1)), "failed")
     return ArmTables(
         transitions=_transitions(wear, num_states, repair_success),
-        rewards=stakes[:, None, None] * output[None, :, None] * np.array(_OUTPUT_KEPT),
+        rewards=stakes[:, None, None] * output[None, :, None] * np.array(_OUTPUT_SHARE),
         usage=np.tile(np.array(_USAGE), (num_types, num_states, 1, 1)),
         initial=np.full((num_types, num_states), 1 / num_states),
-        num_states=np.full(num_types, num_states, dtype=np.int32),
-        num_actions=np.full(num_types, len(_ACTIONS), dtype=np.int32),
         labels=tuple((f"type {index}", states, _ACTIONS) for index in range(1, num_types + 1)),
     )
 

@@ -61,13 +61,13 @@ def health_outreach(
     The groups' dynamics are illustrative, drawn from plausible ranges; they are no programme's data.
 
     Args:
-        num_arms: how many people there are, spread evenly over the groups.
-        budget: units of worker time in a step (a call takes 1, a visit 3); a tenth of num_arms when absent,
+        num_arms: number of people, spread evenly over the groups.
+        budget: units of worker time in a step (a call takes 1, a visit 3); by default a tenth of num_arms,
             and at least what one contact takes.
-        discount: what a reward one step later is worth.
+        discount: value of a reward one step later.
         num_states: 2 is engaged and lapsed, with calls; 3 adds wavering, and visits.
-        num_groups: how many groups of people with different dynamics.
-        seed: where the groups' random numbers start.
+        num_groups: number of groups of people with different dynamics.
+        seed: seed of the random numbers of the groups.
 
     Example:
         >>> import evenhand as eh
@@ -96,7 +96,7 @@ def health_outreach(
 
 
 def _groups(rng: np.random.Generator, num_groups: int, num_states: NumStates) -> ArmTables:
-    """One arm a group."""
+    """One arm per group."""
     transitions = _transitions(_drift(rng, num_groups, num_states), _landing(rng, num_groups, num_states))
     num_actions = transitions.shape[2]
     labels = (_STATES[num_states], _ACTIONS[num_states])
@@ -107,8 +107,6 @@ def _groups(rng: np.random.Generator, num_groups: int, num_states: NumStates) ->
         rewards=np.repeat(rewards[None], num_groups, axis=0),
         usage=np.repeat(usage[None], num_groups, axis=0),
         initial=np.repeat(np.array([_INITIAL[num_states]]), num_groups, axis=0),
-        num_states=np.full(num_groups, num_states, dtype=np.int32),
-        num_actions=np.full(num_groups, num_actions, dtype=np.int32),
         labels=tuple((f"group {group}", *labels) for group in range(1, num_groups + 1)),
     )
 

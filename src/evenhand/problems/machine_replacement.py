@@ -71,18 +71,18 @@ def machine_replacement(
     """Identical machines wear out, and at most `budget` of them are replaced in a step.
 
     Args:
-        num_arms: how many machines there are.
-        num_states: how many states of wear a machine has.
-        operating_cost: how the cost of operating depends on the state.
-        replacement_cost: how the cost of replacing depends on the state.
-        budget: how many machines may be replaced in a step.
-        discount: what a reward one step later is worth.
+        num_arms: number of machines.
+        num_states: number of states of wear.
+        operating_cost: cost of operating as a function of the state.
+        replacement_cost: cost of replacing as a function of the state.
+        budget: number of machines that may be replaced per step.
+        discount: value of a reward one step later.
         stay_probability: chance that an operated machine does not wear in a step.
         reset_probability: chance that a replacement succeeds; else the machine deteriorates as if operated.
-        reset: whether a new machine deteriorates in the step in which it comes.
+        reset: deterioration of a new machine in the step of its replacement.
         replacement_cost_ratio: cost rccc, as a multiple of the largest quadratic cost.
         preset: the costs of the paper's tables, in place of operating_cost and replacement_cost.
-        seed: where random costs start; without them it changes nothing.
+        seed: seed of random costs; without effect otherwise.
 
     Example:
         >>> import evenhand as eh
@@ -134,11 +134,11 @@ def heterogeneous_machine_replacement(
     divided by its own largest one. A new machine deteriorates in the step in which it comes.
 
     Args:
-        num_arms: how many machines there are.
-        budget: how many machines may be replaced in a step; a tenth of them (at least 1) when absent.
-        discount: what a reward one step later is worth.
-        num_states: how many states of wear a machine has.
-        seed: where the random numbers start.
+        num_arms: number of machines.
+        budget: number of machines that may be replaced per step; by default a tenth of them, at least 1.
+        discount: value of a reward one step later.
+        num_states: number of states of wear.
+        seed: seed of the random numbers.
 
     Example:
         >>> import evenhand as eh
@@ -232,8 +232,6 @@ def _machines(costs: Floats, stay: Floats, reset_probability: float, reset: Rese
         rewards=1 - costs / costs.max(axis=(1, 2), keepdims=True),
         usage=usage.copy(),
         initial=np.full((num_arms, num_states), 1 / num_states),
-        num_states=np.full(num_arms, num_states, dtype=np.int32),
-        num_actions=np.full(num_arms, 2, dtype=np.int32),
         labels=tuple(labels[name] for name in names),
     )
 

@@ -31,17 +31,17 @@ def random_coupled(
     """Arms with random transitions, rewards and usage; the same seed gives the same problem.
 
     Args:
-        num_arms: how many arms there are.
-        num_states: how many states an arm has.
-        num_actions: how many actions an arm has; the first is idle.
-        num_resources: how many resources the arms share.
-        num_types: how many different arms; 1 makes them all alike, num_arms makes them all different.
-        budget: what there is of each resource; a third of what all arms could use when absent.
+        num_arms: number of arms.
+        num_states: number of states of an arm.
+        num_actions: number of actions of an arm; the first is idle.
+        num_resources: number of shared resources.
+        num_types: number of different arms; 1 makes them all alike, num_arms makes them all different.
+        budget: amount of each resource; by default a third of what all arms could use.
         sparsity: share of the transitions that are impossible; at 1 an action leads to one state surely.
-        discount: what a reward one step later is worth.
-        seed: where the random numbers start.
-        integer_usage: whether an action uses 1, 2 or 3 of a resource; else any amount from 0.5 to 3.
-        state_dependent_usage: whether an action's usage depends on the state.
+        discount: value of a reward one step later.
+        seed: seed of the random numbers.
+        integer_usage: an action uses 1, 2 or 3 of a resource; otherwise any amount from 0.5 to 3.
+        state_dependent_usage: usage of an action depends on the state.
 
     Example:
         >>> import evenhand as eh
@@ -72,8 +72,6 @@ def random_coupled(
         rewards=rng.random(shape),
         usage=_usage(rng, shape, num_resources, integer_usage, state_dependent_usage),
         initial=_dirichlet(rng, (num_types, num_states)),
-        num_states=np.full(num_types, num_states, dtype=np.int32),
-        num_actions=np.full(num_types, num_actions, dtype=np.int32),
     )
     counts = even_split(num_arms, num_types)
     amounts = _third(arms.usage, counts, integer_usage) if budget is None else np.full(num_resources, float(budget))
@@ -99,8 +97,8 @@ def _transitions(rng: np.random.Generator, shape: tuple[int, int, int], sparsity
     weights = rng.standard_exponential((*shape, shape[1]))
     if sparsity > 0:
         draws = rng.random(weights.shape)
-        kept = (draws >= sparsity) | (draws == draws.max(axis=-1, keepdims=True))
-        weights *= kept
+        possible = (draws >= sparsity) | (draws == draws.max(axis=-1, keepdims=True))
+        weights *= possible
     weights /= weights.sum(axis=-1, keepdims=True)
     return weights
 
@@ -125,7 +123,7 @@ def _third(usage: Floats, counts: Ints, integer: bool) -> Floats:
 
     Args:
         usage: (type, state, action, resource) usage.
-        counts: (type,) how many arms there are of each type.
+        counts: (type,) number of arms of each type.
         integer: whether to round down to whole units.
     """
     third = counts @ usage.max(axis=(1, 2)) / 3

@@ -15,7 +15,9 @@ criterion, as the value of the planned action minus that of the accepted one, if
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,14 +30,13 @@ from evenhand.errors import NotConvergedError
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
 from evenhand.programme import expectations, roster, schema
-from evenhand.programme.audit_window import Models, OverrideRow, Span, count_waits, read_span
+from evenhand.programme.audit_window import Models, Span, count_waits, read_span
 from evenhand.programme.belief import ALIKE, decided_between
 from evenhand.programme.decisions import PlanRow
-from evenhand.programme.expectations import STRENGTHS, SUMS, Account, Continuation, Tested
+from evenhand.programme.expectations import SUMS, Account, Continuation
 from evenhand.programme.ledger import Result
 from evenhand.programme.library import Cache, Library
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import present_step
 from evenhand.typing import Bools, Floats, Ints
 
 LEVEL = 0.95
@@ -127,6 +128,21 @@ class MemberRow:
 
 
 @dataclass(frozen=True)
+class OverrideRow:
+    """An override and its cost."""
+
+    step: int
+    arm: str
+    group: str
+    planned: str
+    accepted: str
+    who: str
+    why: str
+    cost: float
+    """Value of the planned action minus that of the accepted one."""
+
+
+@dataclass(frozen=True)
 class Inequality:
     """Inequality of a quantity among arms or groups."""
 
@@ -137,30 +153,6 @@ class Inequality:
     worst_off: str
     """Its first owner; among arms, one that took part for at least half of the longest time."""
     mean: float
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """Missing information, counted in steps of arms unless noted."""
-
-    steps: int
-    """All of them."""
-    unseen: int
-    """Without an observation: the state distribution was propagated."""
-    late: int
-    """Observed after the plan was accepted."""
-    corrected: int
-    """Reported otherwise at first."""
-    never_seen: int
-    """Arms without any observation."""
-    unconfirmed: int
-    """Without a record of the action: taken as accepted."""
-    without_reward: int
-    """Without a recorded reward: the model's was taken."""
-    impossible: int
-    """Transitions of probability 0."""
-    undone: int
-    """Another action was done than accepted."""
 
 
 @dataclass(frozen=True)
@@ -186,12 +178,13 @@ class Audit(Result):
     group_value: Inequality
     """Of realised rewards, among groups."""
     overrides: tuple[OverrideRow, ...]
-    unknown: Unknown
+    unknown: dict[str, int]
+    """Missing information, counted in steps of arms unless noted (`UNKNOWN`)."""
     continuation: str
     """Welfare of the relaxation by which arms continue."""
     models: int
     """Number of models in use, one after the other."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...]
 
     @property
     def override_cost(self) -> float:
@@ -260,30 +253,22 @@ class Books:
             level: probability of intervals.
         """
         self.span, self.models, self.welfare, self.level = span, models, welfare, level
-        self._continuations: dict[str, Continuation] = {}
+        self.continuation = cache(self._continuation)
         self.groups = sorted({arm.group for arm in span.arms})
         self.types = sorted({arm.type for arm in span.arms})
         self.group = np.array([self.groups.index(arm.group) for arm in span.arms], dtype=np.int64)
         self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
-        self.override_cells = []
-        for place, one in span.overrides:
-            words, arm = models(span.digests[one.step - span.since])[1], span.arms[place]
-            block = words.blocks[arm.type, arm.group]
-            actions = [words.action_number(block, name) for name in (one.planned, one.accepted)]
-            self.override_cells.append((block, actions))
 
-    def continuation(self, digest: str) -> Continuation:
+    def _continuation(self, digest: str) -> Continuation:
         """Return the continuation under a model, by the relaxation of the arms present at first, kind by kind.
 
         The average roster would not do: arms may leave or join because of how they fared.
         """
-        if digest not in self._continuations:
-            model, words = self.models(digest)
-            there = np.zeros((len(model.tables), self.span.horizon), dtype=np.int64)
-            np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
-            counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
-            self._continuations[digest] = expectations.continue_by(model, counts, self.welfare)
-        return self._continuations[digest]
+        model, words = self.models[digest]
+        there = np.zeros((len(model.tables), self.span.horizon), dtype=np.int64)
+        np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
+        counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
+        return expectations.continue_by(model, counts, self.welfare)
 
     def between(self, first: int, last: int) -> Account:
         """Return the accounts of some steps, each until the model changes, which ends a promise.
@@ -301,7 +286,7 @@ class Books:
 
     def _run(self, first: int, last: int, digest: str) -> Account:
         continuation = self.continuation(digest)
-        arms = self.span.trajectories(self.models(digest)[1], first, last)
+        arms = self.span.trajectories(self.models[digest][1], first, last)
         strengths = expectations.choose_strengths(continuation, arms, self.group, len(self.groups), 1 - self.level)
         found = expectations.decompose(continuation, arms, strengths)
         likely = found["probabilities"]
@@ -323,11 +308,6 @@ class Books:
         promised = (total["expected"] + total["plans"]) / steps
         parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
         return Earned(total["realised"] / steps, promised, promised - reach, promised + reach, **parts)
-
-    def tested(self, sums: Account) -> list[Tested]:
-        """Return the test of each group's shortfall."""
-        own = [sums["evidence"][self.group == number].sum(axis=0) for number in range(len(self.groups))]
-        return expectations.holm(expectations.p_values([one if one.size else np.zeros(len(STRENGTHS)) for one in own]))
 
 
 @dataclass(frozen=True)
@@ -369,12 +349,31 @@ def audit_of(books: Books) -> Audit:
     span = books.span
     sums = books.between(span.first, span.last)
     waits = count_waits(span.present, sums["served"], sums["need"])
-    tested = books.tested(sums)
-    rows = tuple(_arm_row(books, sums, waits, number) for number in range(len(span.arms)))
-    types = [_member(books, sums, waits, name, books.type == number) for number, name in enumerate(books.types)]
+
+    def figures(arms: Bools | Ints) -> tuple[ServiceStats, Earned]:
+        steps = int(sums["steps"][arms].sum())
+        served, needs, delay = (int(waits[name][arms].sum()) for name in ("served", "needs", "delay"))
+        longest, late = (int(waits[name][arms].max(initial=0)) for name in ("longest_wait", "longest_delay"))
+        mean = delay / needs if needs else None
+        return ServiceStats(steps, served, served / max(steps, 1), longest, needs, mean, late), books.earned(sums, arms)
+
+    seen = (_given(span.texts["state"][:, span.columns]) & span.present).sum(axis=1)
+    rows = []
+    for n, arm in enumerate(span.arms):
+        about = (arm.name, arm.type, arm.group, arm.joined_step, arm.left_step)
+        counts = (int(seen[n]), int(waits["waiting"][n]), int(waits["in_need"][n]))
+        rows.append(ArmRow(*about, *counts, *figures(np.array([n]))))
+    of_type, of_group = ([kind == n for n in range(kind.max() + 1)] for kind in (books.type, books.group))
+    types = [
+        MemberRow(name, int(own.sum()), *figures(own), None, None, behind=False)
+        for name, own in zip(books.types, of_type, strict=True)
+    ]
+    found = expectations.p_values([sums["evidence"][own].sum(axis=0) for own in of_group])
     groups = [
-        _member(books, sums, waits, name, books.group == number, tested[number])
-        for number, name in enumerate(books.groups)
+        MemberRow(name, int(own.sum()), *figures(own), p, corrected, behind=corrected <= 1 - books.level + 1e-12)
+        for name, own, p, corrected in zip(
+            books.groups, of_group, found.tolist(), expectations.holm(found).tolist(), strict=True
+        )
     ]
     digests = list(dict.fromkeys(digest for _, _, digest in span.runs()))
     names, steps = [arm.name for arm in span.arms], sums["steps"]
@@ -383,7 +382,7 @@ def audit_of(books: Books) -> Audit:
         last=span.last,
         event=span.event,
         level=books.level,
-        arms=rows,
+        arms=tuple(rows),
         types=tuple(types),
         groups=tuple(groups),
         service=_inequality(np.array([row.service.share for row in rows]), names, steps),
@@ -397,31 +396,6 @@ def audit_of(books: Books) -> Audit:
     )
 
 
-def _figures(books: Books, sums: Account, waits: dict[str, Ints], arms: Bools | Ints) -> tuple[ServiceStats, Earned]:
-    """Service and rewards of some arms."""
-    steps = int(sums["steps"][arms].sum())
-    served, needs, delay = (int(waits[name][arms].sum()) for name in ("served", "needs", "delay"))
-    longest, late = (int(waits[name][arms].max(initial=0)) for name in ("longest_wait", "longest_delay"))
-    mean = delay / needs if needs else None
-    return ServiceStats(steps, served, served / max(steps, 1), longest, needs, mean, late), books.earned(sums, arms)
-
-
-def _arm_row(books: Books, sums: Account, waits: dict[str, Ints], number: int) -> ArmRow:
-    span, arm = books.span, books.span.arms[number]
-    seen = int((_given(span.texts["state"][number, span.columns]) & span.present[number]).sum())
-    ends = (int(waits["waiting"][number]), int(waits["in_need"][number]))
-    figures = _figures(books, sums, waits, np.array([number]))
-    return ArmRow(arm.name, arm.type, arm.group, arm.joined_step, arm.left_step, seen, *ends, *figures)
-
-
-def _member(
-    books: Books, sums: Account, waits: dict[str, Ints], name: str, own: Bools, tested: Tested | None = None
-) -> MemberRow:
-    p_value, corrected = (None, None) if tested is None else tested
-    behind = corrected is not None and corrected <= 1 - books.level + 1e-12
-    return MemberRow(name, int(own.sum()), *_figures(books, sums, waits, own), p_value, corrected, behind)
-
-
 def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = None) -> Inequality:
     coefficient = float(gini_coefficient(values))
     there = np.ones(len(values), bool) if steps is None else 2 * steps >= steps.max()
@@ -433,14 +407,18 @@ def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = Non
 def _overrides(books: Books, sums: Account) -> tuple[OverrideRow, ...]:
     span, rows = books.span, []
     values = {digest: books.continuation(digest).long_run() for digest in dict.fromkeys(span.digests) if digest}
-    for (place, one), (block, actions) in zip(span.overrides, books.override_cells, strict=True):
-        state = sums["mode"][place, one.step - span.first]
-        planned, accepted = values[span.digests[one.step - span.since]][block, state, actions]
-        rows.append(replace(one, cost=float(planned - accepted)))
+    for place, one in span.overrides:
+        arm, digest = span.arms[place], span.digests[one.step - span.since]
+        words = books.models[digest][1]
+        block, state = words.blocks[arm.type, arm.group], sums["mode"][place, one.step - span.first]
+        actions = [words.action_number(block, name) for name in (one.planned, one.accepted)]
+        planned, accepted = values[digest][block, state, actions]
+        texts = (one.planned, one.accepted, one.who or "", one.why or "")
+        rows.append(OverrideRow(one.step, arm.name, arm.group, *texts, cost=float(planned - accepted)))
     return tuple(rows)
 
 
-def _unknown(span: Span, sums: Account) -> Unknown:
+def _unknown(span: Span, sums: Account) -> dict[str, int]:
     there = span.present
     done, accepted = (span.texts[name][:, span.columns] for name in ("done", "accepted"))
     seen, said = _given(span.texts["state"]), _given(done)
@@ -448,18 +426,30 @@ def _unknown(span: Span, sums: Account) -> Unknown:
     def count(cells: Bools) -> int:
         return int((cells & there).sum())
 
-    return Unknown(
-        steps=int(there.sum()),
-        unseen=count(~seen[:, span.columns]),
-        late=count(span.late[:, span.columns]),
-        corrected=count(span.corrected[:, span.columns]),
-        never_seen=int((~seen).all(axis=1).sum()),
-        unconfirmed=count(~said),
-        without_reward=count(np.isnan(span.reward[:, span.columns])),
-        impossible=int(sums["impossible"].sum()),
-        undone=count(said & (done != accepted)),
-    )
+    return {
+        "steps": int(there.sum()),
+        "unseen": count(~seen[:, span.columns]),
+        "late": count(span.late[:, span.columns]),
+        "corrected": count(span.corrected[:, span.columns]),
+        "never_seen": int((~seen).all(axis=1).sum()),
+        "unconfirmed": count(~said),
+        "undone": count(said & (done != accepted)),
+        "without_reward": count(np.isnan(span.reward[:, span.columns])),
+        "impossible": int(sums["impossible"].sum()),
+    }
 
+
+UNKNOWN = {
+    "unseen": ("Unobserved", "states: replaced by the belief from earlier reports and actions"),
+    "late": ("Reported late", "states, after the plan was accepted"),
+    "corrected": ("Corrected", "states: the last report counts here"),
+    "never_seen": ("Never observed", "arms: they start as in the model"),
+    "unconfirmed": ("Unconfirmed", "actions without a record: taken as accepted"),
+    "undone": ("Done otherwise", "actions recorded as other than accepted"),
+    "without_reward": ("Without a reward", "steps of arms: the model's reward is taken"),
+    "impossible": ("Impossible", "moves that have probability 0 in the model: it is wrong, or the reports are"),
+}
+"""Title and meaning of each count of `Audit.unknown` but `steps`, the number of all steps of arms."""
 
 _given = np.vectorize(lambda text: text is not None, otypes=[bool])
 """(arm, step) whether there is a text."""
@@ -486,7 +476,7 @@ class Audits:
     def __init__(self, library: Library) -> None:
         """Use the store, models and policies of a programme."""
         self._library = library
-        self._needs: Cache[tuple[Bools | None]] = Cache()
+        self._needs: Cache[list[Bools]] = Cache()  # empty without a relaxation
 
     def audit(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
@@ -522,7 +512,7 @@ class Audits:
             models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
             for _, words in models.values():  # here, so that unknown names are reported as damage
                 words.blocks_of(span.arms)
-            return Books(span, models.__getitem__, welfare, wanted)
+            return Books(span, models, welfare, wanted)
 
     def in_need(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int] | None:
         """Return for how many steps arms of a plan have been in need and not served, this one included, by number.
@@ -556,16 +546,14 @@ class Audits:
     def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
         """(block, state) states of need, by the fair relaxation of the arms that take part now, if any; remembered."""
         row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
-        arms = roster.taking_part(tx, present_step(tx))
+        arms = roster.taking_part(tx, roster.present_step(tx))
         if not arms:
             return np.zeros(words.model.tables.rewards.shape[:2], dtype=bool)
         counts = np.bincount(words.blocks_of(arms), minlength=len(words.model.tables))
         key = row.model, tuple(counts.tolist())
-        known = self._needs.get(key)
-        if known is None:
-            try:
-                known = (expectations.continue_by(words.model, counts, row.welfare).needs,)
-            except NotConvergedError:
-                known = (None,)
-            self._needs.add(key, known)
-        return known[0]
+        if (known := self._needs.get(key)) is None:
+            found: list[Bools] = []
+            with suppress(NotConvergedError):
+                found = [expectations.continue_by(words.model, counts, row.welfare).needs]
+            known = self._needs.add(key, found)
+        return known[0] if known else None

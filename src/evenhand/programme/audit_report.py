@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.programme.audit import Audit, Books, Earned, MemberRow, WindowPart, fairness_over_time
+from evenhand.programme.audit import UNKNOWN, Audit, Books, Earned, MemberRow, WindowPart, fairness_over_time
 from evenhand.report.format import capitalised, fixed, listed, number, percent, shortened
 from evenhand.report.summary import Figure, Section, Summary, Table, table
 
@@ -104,18 +104,8 @@ def unknown_facts(found: Audit) -> list[tuple[str, str]]:
     Args:
         found: the audit.
     """
-    it = found.unknown
-    rows = [
-        ("Unobserved", it.unseen, f"of {it.steps} states: replaced by the belief from earlier reports and actions"),
-        ("Reported late", it.late, "states, after the plan was accepted"),
-        ("Corrected", it.corrected, "states: the last report counts here"),
-        ("Never observed", it.never_seen, "arms: they start as in the model"),
-        ("Unconfirmed", it.unconfirmed, f"of {it.steps} actions without a record: taken as accepted"),
-        ("Done otherwise", it.undone, "actions recorded as other than accepted"),
-        ("Without a reward", it.without_reward, "steps of arms: the model's reward is taken"),
-        ("Impossible", it.impossible, "moves that have probability 0 in the model: it is wrong, or the reports are"),
-    ]
-    return [(name, f"{count} {text}") for name, count, text in rows]
+    total = dict.fromkeys(("unseen", "unconfirmed"), f"of {found.unknown['steps']} ")
+    return [(title, f"{found.unknown[name]} {total.get(name, '')}{text}") for name, (title, text) in UNKNOWN.items()]
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -165,7 +155,7 @@ def _lead(found: Audit) -> list[str]:
 
 def _cards(found: Audit) -> list[tuple[str, str, str]]:
     served = sum(row.service.served for row in found.groups)
-    cards = [("Served", str(served), f"times, {percent(served / max(found.unknown.steps, 1))} of steps")]
+    cards = [("Served", str(served), f"times, {percent(served / max(found.unknown['steps'], 1))} of steps")]
     for name, own in (("service", found.service), ("value", found.value)):
         gini = "undefined" if own.gini_coefficient is None else number(own.gini_coefficient, 3)
         cards.append((f"Gini of {name}", gini, f"worst-off: {own.worst_off}"))
@@ -194,29 +184,27 @@ def _over_time_svg(parts: Sequence[WindowPart], groups: Sequence[str]) -> str:
     """Return one panel per group: outcome, expectation and its interval."""
     from evenhand.report.plots import Plot, svg
 
-    texts = "; ".join(f"{group}: {_ends(parts, group)}" for group in groups)
-    plot = Plot(0.75 + 1.15 * len(groups), lambda figure: _draw_parts(figure, parts, groups))
-    return svg("over-time", f"Value of a step over time. {texts}", plot)
+    present = {group: [part for part in parts if group in part.groups] for group in groups}
+
+    def draw(figure: "Drawing") -> None:
+        panels = figure.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, group in zip(panels, groups, strict=True):
+            _draw_group(axes, present[group], group)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
+        panels[-1].xaxis.get_major_locator().set_params(integer=True)
+        panels[-1].set_xlabel("step")
+
+    texts = []
+    for group, there in present.items():
+        ends = [number(part.groups[group].realised, 3) for part in there]
+        texts.append(f"{group}: from {ends[0]} to {ends[-1]}" if ends else f"{group}: absent")
+    label = f"Value of a step over time. {'; '.join(texts)}"
+    return svg("over-time", label, Plot(0.75 + 1.15 * len(groups), draw))
 
 
-def _ends(parts: Sequence[WindowPart], group: str) -> str:
-    there = [part.groups[group] for part in parts if group in part.groups]
-    return f"from {number(there[0].realised, 3)} to {number(there[-1].realised, 3)}" if there else "absent"
-
-
-def _draw_parts(figure: "Drawing", parts: Sequence[WindowPart], groups: Sequence[str]) -> None:
-    panels = figure.subplots(len(groups), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    for axes, group in zip(panels, groups, strict=True):
-        _draw_group(axes, parts, group)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
-    panels[-1].xaxis.get_major_locator().set_params(integer=True)
-    panels[-1].set_xlabel("step")
-
-
-def _draw_group(axes: "Axes", parts: Sequence[WindowPart], group: str) -> None:
+def _draw_group(axes: "Axes", there: Sequence[WindowPart], group: str) -> None:
     from evenhand.report.plots import BLUE, INK, ORANGE
 
-    there = [part for part in parts if group in part.groups]
     # A part of several steps stands at its middle.
     steps = [(part.first + part.last) / 2 for part in there]
     earned = [part.groups[group] for part in there]
@@ -240,30 +228,23 @@ def _is_outside(it: Earned) -> bool:
 
 def _served_svg(found: Audit) -> str:
     """Return one row per group: the share of steps in which each of its arms was served."""
-    from evenhand.report.plots import Plot, svg
+    from evenhand.report.plots import BLUE, FAINT, ORANGE, Plot, svg
+
+    def draw(figure: "Drawing") -> None:
+        axes = figure.subplots()
+        for y, row in enumerate(found.groups):
+            shares = np.sort([arm.service.share for arm in found.arms if arm.group == row.name]).round(6)
+            # Arms of the same share are stacked, so that each is visible.
+            _, starts, many = np.unique(shares, return_index=True, return_counts=True)
+            lift = np.minimum((np.arange(len(shares)) - np.repeat(starts, many)) * 0.09, 0.42)
+            axes.plot(100 * shares, y - lift, SHAPES[y % len(SHAPES)], color=BLUE, markersize=3.5, alpha=0.7)
+            axes.plot([100 * row.service.share] * 2, [y - 0.45, y + 0.2], color=ORANGE, linewidth=1.5)
+        axes.set_yticks(range(len(found.groups)), [shortened(row.name, 24) for row in found.groups])
+        axes.set_ylim(len(found.groups) - 0.5, -0.75)
+        axes.set_xlim(left=-1)
+        axes.set_xlabel("served, % of the steps at which an arm took part")
+        axes.grid(axis="x")
+        axes.axvline(0, color=FAINT, linewidth=0.6)
 
     texts = "; ".join(f"{row.name}: {percent(row.service.share)} of steps" for row in found.groups)
-    plot = Plot(0.75 + 0.4 * len(found.groups), lambda figure: _draw_served(figure, found))
-    return svg("served", f"How often arms were served. {texts}", plot)
-
-
-def _draw_served(figure: "Drawing", found: Audit) -> None:
-    from evenhand.report.plots import BLUE, FAINT, ORANGE
-
-    axes = figure.subplots()
-    for y, row in enumerate(found.groups):
-        shares = np.sort([arm.service.share for arm in found.arms if arm.group == row.name])
-        # Arms of the same share are stacked, so that each is visible.
-        values, starts, many = np.unique(shares.round(6), return_index=True, return_counts=True)
-        rank = np.arange(len(shares)) - np.repeat(starts, many)
-        lift = np.minimum(rank * 0.09, 0.42)
-        axes.plot(
-            100 * np.repeat(values, many), y - lift, SHAPES[y % len(SHAPES)], color=BLUE, markersize=3.5, alpha=0.7
-        )
-        axes.plot([100 * row.service.share] * 2, [y - 0.45, y + 0.2], color=ORANGE, linewidth=1.5)
-    axes.set_yticks(range(len(found.groups)), [shortened(row.name, 24) for row in found.groups])
-    axes.set_ylim(len(found.groups) - 0.5, -0.75)
-    axes.set_xlim(left=-1)
-    axes.set_xlabel("served, % of the steps at which an arm took part")
-    axes.grid(axis="x")
-    axes.axvline(0, color=FAINT, linewidth=0.6)
+    return svg("served", f"How often arms were served. {texts}", Plot(0.75 + 0.4 * len(found.groups), draw))

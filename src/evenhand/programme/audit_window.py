@@ -4,7 +4,7 @@ Of several reports on an arm and step the last counts. Arms that were not observ
 step of their last observation, from which their state distributions are propagated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,23 +21,8 @@ from evenhand.programme.named_model import Words
 from evenhand.programme.roster import RosterArm, arms_as_of, check_step
 from evenhand.typing import Bools, Floats, Ints
 
-Models = Callable[[str], tuple[CoupledMDP, Words]]
-"""A model and its names, by digest."""
-
-
-@dataclass(frozen=True)
-class OverrideRow:
-    """An override and its cost."""
-
-    step: int
-    arm: str
-    group: str
-    planned: str
-    accepted: str
-    who: str
-    why: str
-    cost: float = 0.0
-    """Value of the planned action minus that of the accepted one."""
+Models = Mapping[str, tuple[CoupledMDP, Words]]
+"""Models and their names, by digest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +48,8 @@ class Span:
     """(arm, step) whether it was first observed after the plan was accepted."""
     corrected: Bools
     """(arm, step) whether an earlier report said otherwise."""
-    overrides: tuple[tuple[int, OverrideRow], ...]
-    """Overrides, each with the index of its arm; their costs are not known yet."""
+    overrides: tuple[tuple[int, Any], ...]
+    """Stored decisions that were overridden, each with the index of its arm."""
 
     @property
     def horizon(self) -> int:
@@ -166,7 +151,17 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     if event is not None and (isinstance(event, bool) or not isinstance(event, int) or not 1 <= event <= known):
         raise InvalidInputError(f"event: expected a number from 1 to {known}, the last event, got {event!r}")
     as_of = known if event is None else event
-    first, last = _check_span(tx, first, last, as_of)
+    plans = schema.plans
+    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
+    begun, ended = tx.execute(accepted).one()
+    if begun is None:
+        raise InvalidInputError("audit: no plan was accepted yet")
+    first = begun if first is None else check_step(first)
+    last = ended if last is None else check_step(last)
+    if not begun <= first <= last <= ended:
+        raise InvalidInputError(
+            f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
+        )
     arms = [
         arm
         for arm in arms_as_of(tx, as_of)
@@ -179,21 +174,6 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
     since = min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
     return _read(tx, arms, since, first, last, as_of)
-
-
-def _check_span(tx: Connection, first: int | None, last: int | None, as_of: int) -> tuple[int, int]:
-    plans = schema.plans
-    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
-    begun, ended = tx.execute(accepted).one()
-    if begun is None:
-        raise InvalidInputError("audit: no plan was accepted yet")
-    first = begun if first is None else check_step(first)
-    last = ended if last is None else check_step(last)
-    if not begun <= first <= last <= ended:
-        raise InvalidInputError(
-            f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
-        )
-    return first, last
 
 
 def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: int, event: int) -> Span:
@@ -216,9 +196,7 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
         digests[cell[1]], accepted_at[cell[1]] = row.model, row.accepted_event
         texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
         if row.accepted is not None and row.accepted != row.planned and row.step >= first:
-            arm = arms[cell[0]]
-            found = (arm.name, arm.group, row.planned, row.accepted, row.who or "", row.why or "")
-            overrides.append((cell[0], OverrideRow(row.step, *found)))
+            overrides.append((cell[0], row))
     table, states = schema.observations, texts["state"]
     for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
         late[cell] |= row.event > accepted_at[cell[1]] and states[cell] is None

@@ -146,8 +146,30 @@ def _of_arms(tx: Connection, query: Callable[[Sequence[int]], Any], arms: Sequen
         yield from tx.execute(query(arms[start : start + 500]))
 
 
+def accepted_between(
+    tx: Connection, arms: Sequence[int], first: int, step: int, event: int | None = None
+) -> dict[tuple[int, int], tuple[str, str]]:
+    """Return the state that a plan assumed and the accepted action, by (arm, step).
+
+    Args:
+        tx: a transaction.
+        arms: their numbers.
+        first: the first step.
+        step: the step after the last.
+        event: as of an event, or now.
+    """
+    plans, table = schema.plans, schema.decisions
+    closed = [plans.c.status == schema.ACCEPTED, plans.c.step >= first, plans.c.step < step]
+    if event is not None:
+        closed.append(plans.c.accepted_event <= event)
+    query = select(table.c.arm, plans.c.step, table.c.state, table.c.accepted)
+    query = query.join(plans, plans.c.id == table.c.plan).where(*closed)
+    rows = _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms)
+    return {(arm, at): (state, action) for arm, at, state, action in rows}
+
+
 def done_between(
-    tx: Connection, arms: Sequence[int], first: int, step: int, event: int | None = None, recorded: bool = True
+    tx: Connection, arms: Sequence[int], first: int, step: int, event: int | None = None
 ) -> dict[tuple[int, int], str]:
     """Return the actions done, by (arm, step): as recorded, else as accepted.
 
@@ -157,30 +179,19 @@ def done_between(
         first: the first step.
         step: the step after the last.
         event: as of an event, or now.
-        recorded: whether records are used, or only accepted actions.
     """
-    plans, decisions, records = schema.plans, schema.decisions, schema.records
-    closed = [plans.c.status == schema.ACCEPTED, plans.c.step >= first, plans.c.step < step]
-    within = [records.c.step >= first, records.c.step < step]
-    if event is not None:
-        closed.append(plans.c.accepted_event <= event)
-        within.append(records.c.event <= event)
-    accepted = select(decisions.c.arm, plans.c.step, decisions.c.accepted)
-    accepted = accepted.join(plans, plans.c.id == decisions.c.plan).where(*closed)
-    rows = _of_arms(tx, lambda part: accepted.where(decisions.c.arm.in_(part)), arms)
-    found = {(arm, at): action for arm, at, action in rows}
-    if recorded:
-        said = select(records.c.arm, records.c.step, records.c.action).where(*within)
-        said = said.order_by(records.c.event, records.c.id)
-        rows = _of_arms(tx, lambda part: said.where(records.c.arm.in_(part)), arms)
-        found |= {(arm, at): action for arm, at, action in rows}
-    return found
+    found = {cell: action for cell, (_, action) in accepted_between(tx, arms, first, step, event).items()}
+    table = schema.records
+    within = [table.c.step >= first, table.c.step < step, *([] if event is None else [table.c.event <= event])]
+    query = select(table.c.arm, table.c.step, table.c.action).where(*within).order_by(table.c.event, table.c.id)
+    rows = _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms)
+    return found | {(arm, at): action for arm, at, action in rows}
 
 
 def decided_between(
     tx: Connection, words: Words, blocks: Mapping[int, int], first: int, step: int
 ) -> dict[tuple[int, int], tuple[int, bool]]:
-    """Return the state in which an accepted plan took an arm to be, and whether it was served, by (arm, step).
+    """Return the state that an accepted plan assumed, and whether the arm was served, by (arm, step).
 
     Args:
         tx: a transaction.
@@ -189,13 +200,9 @@ def decided_between(
         first: the first step considered.
         step: the step after the last.
     """
-    arms = list(blocks)
-    done = done_between(tx, arms, first, step)
-    plans, table, served = schema.plans, schema.decisions, words.model.tables.served
-    span = (plans.c.status == schema.ACCEPTED) & (plans.c.step >= first) & (plans.c.step < step)
-    query = select(table.c.arm, plans.c.step, table.c.state).join(plans, plans.c.id == table.c.plan).where(span)
+    done, served = done_between(tx, list(blocks), first, step), words.model.tables.served
     found: dict[tuple[int, int], tuple[int, bool]] = {}
-    for arm, at, name in _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms):
+    for (arm, at), (name, _) in accepted_between(tx, list(blocks), first, step).items():
         state, action = words.state(blocks[arm], name), words.action(blocks[arm], done[arm, at])
         if isinstance(state, int) and isinstance(action, int):
             found[arm, at] = state, bool(served[blocks[arm], state, action])

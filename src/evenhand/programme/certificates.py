@@ -25,7 +25,7 @@ from evenhand.errors import NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model import CoupledMDP, quoted, read_welfare
 from evenhand.model.policy import described
-from evenhand.planning import Plan, Solution, load_plan, relax, save_solution, tightest
+from evenhand.planning import Plan, Solution, relax, save_solution, tightest
 from evenhand.planning.solution import check_bound
 from evenhand.programme.ledger import Result
 from evenhand.programme.named_model import names_of
@@ -147,10 +147,6 @@ def to_bytes(solution: Solution) -> tuple[str, bytes]:
     return hashlib.sha256(stream.getvalue()).hexdigest(), stream.getvalue()
 
 
-plan_from_bytes = load_plan
-"""A policy and the problem it was made for, from its bytes."""
-
-
 def policy_of(solution: Solution, arms: Sequence[RosterArm]) -> tuple[bytes, dict[str, Any]]:
     """Return the policy of a solution as stored: its file, and facts with its certificate.
 
@@ -182,8 +178,8 @@ def certificate_of(solution: Solution, digest: str, numbers: Numbers) -> Certifi
         digest: of its policy.
         numbers: of the roster.
     """
-    bound = (solution.upper_bound, solution.gap, solution.prices)
-    return _certificate(solution, solution.problem, digest, numbers, bound, for_roster=True)
+    bound = {"upper_bound": solution.upper_bound, "gap": solution.gap, "prices": solution.prices, "for_roster": True}
+    return _certificate(solution, solution.problem, policy=digest, numbers=numbers, **bound)
 
 
 def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledMDP) -> Certificate:
@@ -203,35 +199,24 @@ def certificate_for(plan: Plan, digest: str, numbers: Numbers, problem: CoupledM
     check_bound(problem, found.welfare, found.welfare_stderr, found.num_episodes, bound)
     short = max(0.0, bound - found.welfare)
     gap = 0.0 if not short else short / abs(bound) if bound else np.inf
-    return _certificate(found, problem, digest, numbers, (bound, gap, None), for_roster=False)
+    more = {"upper_bound": bound, "gap": gap, "prices": None, "for_roster": False}
+    return _certificate(found, problem, policy=digest, numbers=numbers, **more)
 
 
-def _certificate(
-    found: Solution | Evaluation,
-    problem: CoupledMDP,
-    policy: str,
-    numbers: Numbers,
-    bound: tuple[float, float, dict[str, float] | None],
-    for_roster: bool,
-) -> Certificate:
-    """Return a certificate, with values by type and group."""
-    upper_bound, gap, prices = bound
+def _certificate(found: Solution | Evaluation, problem: CoupledMDP, **more: Any) -> Certificate:
+    """Return a certificate, with values by type and group, and more fields as they are."""
     of_arm = found.unit_values[problem.type_of_arm] if found.by_type else found.unit_values
     block_of_arm = np.repeat(np.arange(len(problem.counts)), problem.counts)
     means = np.bincount(block_of_arm, weights=of_arm) / problem.counts
     of_group = problem.group_of_block
     groups = np.bincount(of_group, weights=problem.counts * means) / np.bincount(of_group, weights=problem.counts)
+    more["gap"] = min(more["gap"], 1e300)  # as JSON can hold it: a bound of 0 that is not met
     return Certificate(
-        policy=policy,
-        numbers=numbers,
         welfare=found.welfare,
         stderr=found.welfare_stderr,
-        upper_bound=upper_bound,
-        gap=gap if np.isfinite(gap) else 1e300,  # as JSON can hold it: a bound of 0 that is not met
-        prices=prices,
         values=tuple(TypeValue(*kind, value) for kind, value in zip(names_of(problem), means.tolist(), strict=True)),
         groups=dict(zip(problem.group_names, groups.tolist(), strict=True)),
-        for_roster=for_roster,
+        **more,
     )
 
 
@@ -255,18 +240,6 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
     }
     policy = plan.policy if plan.problem.signature == problem.signature else plan.fitted(problem)
     return Plan(policy, problem, about)
-
-
-def can_serve(certificate: Certificate, any_number: bool, wanted: Numbers) -> bool:
-    """Return whether a policy can serve a roster.
-
-    Args:
-        certificate: of the policy, for the roster that it was solved for.
-        any_number: whether it serves other numbers of the same kinds of arms.
-        wanted: numbers of the roster.
-    """
-    known = {(kind, group) for kind, group, _ in certificate.numbers}
-    return certificate.numbers == wanted or (any_number and all((kind, group) in known for kind, group, _ in wanted))
 
 
 def drifted(numbers: Numbers, wanted: Numbers, change: float) -> list[str]:

@@ -1,6 +1,6 @@
 """Counterfactual plans of the present roster: the price of fairness, and other budgets or welfares.
 
-    price_of_fairness    best plan per welfare, the programme's own marked
+    price_of_fairness    best plan per welfare, the programme's own among them
     suppose              best plans under other budgets, or for another welfare
 
 Both solve, which takes seconds to minutes, and report progress.
@@ -13,53 +13,15 @@ from typing import Any
 from evenhand.model.welfare import DEFAULT
 from evenhand.planning import Plan, SolveMethod
 from evenhand.planning.budget_sweep import Budget
-from evenhand.planning.price_of_fairness import price_of_fairness
+from evenhand.planning.price_of_fairness import PriceOfFairness, price_of_fairness
 from evenhand.planning.solve import solve
 from evenhand.programme.certificates import METHOD, Certificate, certificate_of, numbers_of, plan_in_use, to_bytes
 from evenhand.programme.cycle import Cycle
-from evenhand.programme.ledger import Result
 from evenhand.programme.library import Library
 from evenhand.typing import Progress
 
 FAMILY = ("utilitarian", "gini:1.2", "gini:1.5", "gini:2", "gini:5", "maximin")
 """Welfares from the best mean to the worst-off alone."""
-
-
-@dataclass(frozen=True)
-class Price:
-    """Results of one welfare."""
-
-    welfare: str
-    """Welfare, as text."""
-
-    mean: float
-    """The mean value of the members, arms or groups, under its best plan."""
-
-    worst: float
-    """The value of the worst-off member."""
-
-    gini_coefficient: float
-    """Gini coefficient of the members' values."""
-
-    price: float
-    """The share of the best mean that is given up."""
-
-    values: dict[str, float]
-    """The value of each group, or of an arm of each type."""
-
-    today: bool
-    """Whether it is the programme's own welfare."""
-
-
-@dataclass(frozen=True)
-class Prices(Result):
-    """The price of fairness as a curve."""
-
-    rows: tuple[Price, ...]
-    """One per welfare, from the best mean to the best for the worst-off."""
-
-    left_out: dict[str, str]
-    """Welfares without a plan, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +59,8 @@ class Counterfactuals:
 
     def price_of_fairness(
         self, family: Sequence[str] = FAMILY, *, seconds: float | None = None, progress: Progress | bool | None = None
-    ) -> Prices:
-        """Return the best plan of the present roster per welfare, the programme's own marked.
+    ) -> PriceOfFairness:
+        """Return the best plan of the present roster per welfare, the programme's own among them.
 
         Args:
             family: welfares, as text; the programme's own is among them in any case.
@@ -106,15 +68,11 @@ class Counterfactuals:
             progress: called with phase and share completed.
         """
         problem, _, seed = self._cycle.present_problem()
-        own = problem.welfare or DEFAULT
-        method = SolveMethod(METHOD, seconds=seconds)
-        found = price_of_fairness(problem, list(dict.fromkeys((*family, own))), method, progress=progress, rng=seed)
-        rows = [
-            Price(row.welfare, row.mean, row.worst, row.gini_coefficient, row.price, dict(row.groups or row.values),
-                  today=row.welfare == own)
-            for row in found.rows
-        ]  # fmt: skip
-        return Prices(tuple(sorted(rows, key=lambda row: (row.worst, -row.mean))), dict(found.left_out))
+        wanted, method = (
+            list(dict.fromkeys((*family, problem.welfare or DEFAULT))),
+            SolveMethod(METHOD, seconds=seconds),
+        )
+        return price_of_fairness(problem, wanted, method, progress=progress, rng=seed)
 
     def suppose(
         self,
@@ -149,11 +107,10 @@ class Counterfactuals:
             # Read again, a plan acts with the budget of its file: that must be the one that its figures are for.
             made_for = problem.with_budget(row.kept_from or row.budget)
             body = to_bytes(replace(row.solution, problem=made_for))[1]
-            more = None
-            if today is not None:
-                beside = row.beside[0]
-                more = {"welfare": beside.welfare, "stderr": beside.stderr, "measurable": beside.measurable}
+            names = ("welfare", "stderr", "measurable")
+            more = None if today is None else {name: getattr(row.beside[0], name) for name in names}
             own = vars(certificate_of(row.solution, "", numbers_of(arms)))
-            found.append(Supposed(**own, budget=row.budget, kept_from=row.kept_from, difference=more, today=today,
-                                  body=body))  # fmt: skip
+            found.append(
+                Supposed(**own, budget=row.budget, kept_from=row.kept_from, difference=more, today=today, body=body)
+            )
         return tuple(found)

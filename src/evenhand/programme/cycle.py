@@ -1,14 +1,15 @@
 """The decision cycle: solve, plan, accept, record. Each change is one transaction.
 
-Solving and planning run outside of transactions, from a snapshot. When a plan is written, the store is compared with
-its snapshot; if something changed, the plan is computed again, so that no plan ignores stored information.
+Solving runs outside of transactions, from a snapshot; a plan is decided in the transaction that writes it, so that no
+plan ignores stored information.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, exists, func, select
 
 from evenhand.errors import ConflictError, Fault, InvalidInputError
 from evenhand.model import CoupledMDP
@@ -17,19 +18,16 @@ from evenhand.planning import SolveMethod
 from evenhand.planning.plan import Decisions
 from evenhand.planning.solve import solve
 from evenhand.programme import certificates, decisions, ledger, reports, roster, schema
-from evenhand.programme.belief import decided_between, done_between, know
-from evenhand.programme.certificates import METHOD, Certificate, Drift, Numbers, Solved
-from evenhand.programme.decisions import Accepted, Inputs, KeptPlan, PlanCells, Planned, PlanRow
+from evenhand.programme.belief import accepted_between, decided_between, know
 from evenhand.programme.drift_test import bounds_of
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text
 from evenhand.programme.library import Cache, Library
 from evenhand.programme.reports import Record, Recorded, Unrecorded
-from evenhand.programme.roster import RosterArm, present_step, read_rows
 from evenhand.typing import Progress
 
 
-class _MovedError(Exception):
-    """The policy can no longer serve the roster."""
+class _NoPolicyError(Exception):
+    """No policy can serve the roster."""
 
 
 class Cycle:
@@ -38,19 +36,19 @@ class Cycle:
     def __init__(self, library: Library) -> None:
         """Use the store, models and policies of a programme."""
         self._library, self._store = library, library.store
-        self._certificates: Cache[Certificate] = Cache()
+        self._certificates: Cache[certificates.Certificate] = Cache()
 
     # Policies
 
     def solve(
         self,
         *,
-        method: str = METHOD,
+        method: str = certificates.METHOD,
         seconds: float | None = None,
         progress: Progress | bool | None = None,
         who: str = "",
         key: str | None = None,
-    ) -> Solved:
+    ) -> certificates.Solved:
         """Solve for the present roster and store the policy, which later plans use.
 
         Args:
@@ -67,21 +65,20 @@ class Cycle:
         request = [method, seconds]
         with self._store.reading() as tx:
             if (earlier := answered(tx, key, "solve", request)) is not None:
-                return Solved.of(earlier)
+                return certificates.Solved.of(earlier)
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
             problem = self._library.problem(tx, arms)
         solution = solve(problem, method=SolveMethod(method, seconds=seconds), progress=progress, rng=int(row.seed))
         body, facts = certificates.policy_of(solution, arms)
 
-        def do(tx: Connection) -> Solved:
-            event, found = keep_policy(tx, row.model, body, facts, who), facts["certificate"]
-            sure = (found["welfare"], found["upper_bound"], found["gap"])
-            return Solved(event, found["policy"], facts["method"], facts["any_number"], *sure, facts["seconds"])
+        def do(tx: Connection) -> certificates.Solved:
+            known = facts | facts["certificate"] | {"event": keep_policy(tx, row.model, body, facts, who)}
+            return certificates.Solved(**{one.name: known[one.name] for one in fields(certificates.Solved)})
 
-        return self._library.change(Solved, "solve", request, key, do)
+        return self._library.change(certificates.Solved, "solve", request, key, do)
 
-    def certificate(self) -> Certificate | None:
+    def certificate(self) -> certificates.Certificate | None:
         """Return value and bound of the policy in use for the present roster; None without a policy.
 
         Where the policy was made for other numbers of arms it is played for these, which may take a few seconds; the
@@ -98,16 +95,16 @@ class Cycle:
             plan, problem = self._library.policy(tx, digest), self._library.problem(tx, arms)
         return self._certificates.add((digest, numbers), certificates.certificate_for(plan, digest, numbers, problem))
 
-    def uncertified(self) -> tuple[str, Numbers] | None:
+    def uncertified(self) -> tuple[str, certificates.Numbers] | None:
         """The policy and the roster of now, where it is not known yet what one is worth for the other."""
         with self._store.reading() as tx:
-            wanted = certificates.numbers_of(roster.taking_part(tx, present_step(tx)))
-            digest = self._serving(tx, wanted) if wanted else None
+            wanted = certificates.numbers_of(roster.taking_part(tx, roster.present_step(tx)))
+            digest = self._serving(tx, wanted)
             if digest is None or self._certified(tx, digest, wanted) is not None:
                 return None
             return digest, wanted
 
-    def learn_certificate(self, found: Certificate) -> None:
+    def learn_certificate(self, found: certificates.Certificate) -> None:
         """Remember what a policy is worth for a roster, where another process computed it.
 
         Args:
@@ -115,33 +112,31 @@ class Cycle:
         """
         self._certificates.add((found.policy, found.numbers), found)
 
-    def present_problem(self) -> tuple[CoupledMDP, list[RosterArm], int]:
+    def present_problem(self) -> tuple[CoupledMDP, list[roster.RosterArm], int]:
         """The problem of the arms that take part at the present step, who they are, and the programme's seed."""
         with self._store.reading() as tx:
             arms = self._library.present(tx)
             seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
             return self._library.problem(tx, arms), arms, seed
 
-    def needs_solving(self) -> Drift:
+    def needs_solving(self) -> certificates.Drift:
         """Return whether roster or model have drifted beyond their bounds; see `programme.certificates`.
 
         The gap for the present roster is used if `certificate` computed it before; nothing is computed
         here.
         """
         with self._store.reading() as tx:
-            wanted = certificates.numbers_of(roster.taking_part(tx, present_step(tx)))
-            if not wanted:
-                return Drift(False, (), None)
+            wanted = certificates.numbers_of(roster.taking_part(tx, roster.present_step(tx)))
             digest = self._serving(tx, wanted)
             if digest is None:
-                return Drift(True, (self._why_none(tx),), None)
+                return certificates.Drift(bool(wanted), (self._why_none(tx),) if wanted else (), None)
             solved, bounds = _solved(tx, digest), bounds_of(tx)
             why = certificates.drifted(solved.numbers, wanted, bounds.change)
             known = self._certified(tx, digest, wanted)
             if known is not None and known.gap > solved.gap + bounds.gap:
                 then = f"and was {100 * solved.gap:.2g} %"
                 why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, {then}")
-            return Drift(bool(why), tuple(why), digest)
+            return certificates.Drift(bool(why), tuple(why), digest)
 
     def _why_none(self, tx: Connection) -> str:
         models = set(tx.execute(select(schema.policies.c.model).distinct()).scalars())
@@ -151,23 +146,22 @@ class Cycle:
             return "the model is a new one, and nothing was solved for it yet"
         return "no policy can serve the present roster"
 
-    def _certified(self, tx: Connection, digest: str, numbers: Numbers) -> Certificate | None:
+    def _certified(self, tx: Connection, digest: str, numbers: certificates.Numbers) -> certificates.Certificate | None:
         """The certificate of a policy for a roster, where it is known."""
         solved = _solved(tx, digest)
         return solved if solved.numbers == numbers else self._certificates.get((digest, numbers))
 
-    def _serving(self, tx: Connection, wanted: Numbers) -> str | None:
+    def _serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
         query = select(table.c.facts_json).where(table.c.model == model).order_by(table.c.event.desc())
-        fallback = None
-        for text in tx.execute(query).scalars():
-            facts = json.loads(text)
-            found = Certificate.of(facts["certificate"])
+        kinds, fallback = {row[:2] for row in wanted}, None
+        for facts in map(json.loads, tx.execute(query).scalars()) if wanted else ():
+            found = certificates.Certificate.of(facts["certificate"])
             if found.numbers == wanted:
                 return found.policy
-            if fallback is None and certificates.can_serve(found, facts["any_number"], wanted):
+            if fallback is None and facts["any_number"] and kinds <= {row[:2] for row in found.numbers}:
                 fallback = found.policy
         return fallback
 
@@ -182,7 +176,7 @@ class Cycle:
         key: str | None = None,
         seconds: float | None = None,
         progress: Progress | bool | None = None,
-    ) -> Planned:
+    ) -> decisions.Planned:
         """Propose what to do at the present step, from all that is known now.
 
         While nothing has changed, the same plan is returned. If no policy can serve those who
@@ -201,44 +195,29 @@ class Cycle:
             InvalidInputError: no arm takes part.
             NotApplicableError: the policy is a table, and there is less budget than it was made for.
         """
+        with self._store.reading() as tx:
+            amounts = None if budget is None else decisions.check_budget(self._library.model(tx)[0], budget)
+        request = [step, amounts]
+
+        def do(tx: Connection) -> decisions.Planned:
+            inputs = self.inputs(tx, step, amounts)
+            if inputs is None:
+                raise _NoPolicyError
+            if (same := decisions.same_plan(tx, inputs)) is not None:
+                return same
+            words = self._library.model(tx, inputs.model)[1]
+            return decisions.keep_plan(tx, inputs, self.decide(tx, inputs), words, _late(tx, inputs.step), who)
+
         for _ in range(3):  # the roster may change, while a policy is solved for it, to one that it cannot serve
-            with self._store.reading() as tx:
-                amounts = None if budget is None else decisions.check_budget(self._library.model(tx)[0], budget)
-                request = [step, amounts]
-                if (earlier := answered(tx, key, "plan", request)) is not None:
-                    return Planned.of(earlier)
-                inputs = self.inputs(tx, step, amounts)
-                same = None if inputs is None else decisions.same_plan(tx, inputs)
-                if same is not None and key is None:
-                    return same
-                chosen = None if inputs is None else self.decide(tx, inputs)
-            if inputs is None or chosen is None:
-                self.solve(seconds=seconds, progress=progress, who=who)
-                continue
             try:
-                return self._propose(inputs, chosen, request, key, who)
-            except _MovedError:
-                continue
+                return self._library.change(decisions.Planned, "plan", request, key, do)
+            except _NoPolicyError:
+                self.solve(seconds=seconds, progress=progress, who=who)
         raise ConflictError("the roster changed again and again while a policy was solved for it; ask again")
 
-    def _propose(self, inputs: Inputs, chosen: Decisions, request: list[Any], key: str | None, who: str) -> Planned:
-        """Store a plan, or a new one if something has changed since it was computed."""
-
-        def do(tx: Connection) -> Planned:
-            now, said = inputs, chosen
-            if ledger.last_event(tx) != inputs.known_event:
-                fresh = self.inputs(tx, *request)
-                if fresh is None:
-                    raise _MovedError
-                now, said = fresh, chosen if fresh.digest == inputs.digest else self.decide(tx, fresh)
-            words = self._library.model(tx, now.model)[1]
-            return decisions.same_plan(tx, now) or decisions.keep_plan(tx, now, said, words, _late(tx, now.step), who)
-
-        return self._library.change(Planned, "plan", request, key, do)
-
-    def inputs(self, tx: Connection, step: int | None, budget: Any) -> Inputs | None:
+    def inputs(self, tx: Connection, step: int | None, budget: Any) -> decisions.Inputs | None:
         """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
-        present = present_step(tx)
+        present = roster.present_step(tx)
         if step is not None and roster.check_step(step) != present:
             raise ConflictError(f"step {step} is not the present step, which is {present}")
         arms = self._library.present(tx)
@@ -248,15 +227,14 @@ class Cycle:
         row = tx.execute(select(schema.programme)).one()
         model, words = self._library.model(tx, row.model)
         known, amounts = know(tx, words, arms, present), decisions.check_budget(model, budget)
-        return Inputs(present, row.model, policy, int(row.seed), amounts, known, int(row.last_event))
+        return decisions.Inputs(present, row.model, policy, int(row.seed), amounts, known, int(row.last_event))
 
-    def decide(self, tx: Connection, inputs: Inputs) -> Decisions:
+    def decide(self, tx: Connection, inputs: decisions.Inputs) -> Decisions:
         """Compute the decisions that follow from some inputs."""
-        return decisions.decide(
-            self._library.policy(tx, inputs.policy), inputs, self._library.model(tx, inputs.model)[1]
-        )
+        policy, words = self._library.policy(tx, inputs.policy), self._library.model(tx, inputs.model)[1]
+        return decisions.decide(policy, inputs, words)
 
-    def plan_of(self, plan: int) -> KeptPlan:
+    def plan_of(self, plan: int) -> decisions.KeptPlan:
         """A plan with all its arms.
 
         Args:
@@ -268,19 +246,19 @@ class Cycle:
         with self._store.reading() as tx:
             return self._whole(tx, decisions.plan_row(tx, plan))
 
-    def current_plan(self) -> KeptPlan | None:
+    def current_plan(self) -> decisions.KeptPlan | None:
         """The plan that is proposed for the present step; None without one."""
         with self._store.reading() as tx:
-            row = decisions.proposal(tx, present_step(tx))
+            row = decisions.proposal(tx, roster.present_step(tx))
             return None if row is None else self._whole(tx, row)
 
     def current_plan_number(self) -> int | None:
         """The number of the plan that is proposed for the present step."""
         with self._store.reading() as tx:
-            row = decisions.proposal(tx, present_step(tx))
+            row = decisions.proposal(tx, roster.present_step(tx))
             return None if row is None else int(row.id)
 
-    def plans(self, status: str | None = None, most: int | None = None) -> list[KeptPlan]:
+    def plans(self, status: str | None = None, most: int | None = None) -> list[decisions.KeptPlan]:
         """Plans without their arms, the newest first.
 
         Args:
@@ -293,13 +271,14 @@ class Cycle:
             rows = tx.execute(query if status is None else query.where(table.c.status == status))
             return [decisions.kept_plan(row, (), None, None) for row in rows]
 
-    def _whole(self, tx: Connection, row: Any) -> KeptPlan:
+    def _whole(self, tx: Connection, row: Any) -> decisions.KeptPlan:
         rows = decisions.rows_of(tx, row.id)
         words = self._library.model(tx, row.model)[1]
-        used = decisions.accepted_usage(words, rows) if row.status == schema.ACCEPTED else None
+        accepted = {one.arm: one.accepted for one in rows if one.accepted}
+        used = decisions.PlanCells(words, rows).used(accepted) if row.status == schema.ACCEPTED else None
         return decisions.kept_plan(row, rows, self._certified(tx, row.policy, certificates.numbers_of(rows)), used)
 
-    def recompute(self, plan: int) -> KeptPlan:
+    def recompute(self, plan: int) -> decisions.KeptPlan:
         """Compute a plan again from what is stored, as of its last known event, and compare it with the stored plan.
 
         Args:
@@ -314,7 +293,7 @@ class Cycle:
             words = self._library.model(tx, row.model)[1]
             arms = roster.taking_part(tx, row.step, row.known_event)
             known, budget = know(tx, words, arms, row.step, row.known_event), json.loads(row.budget_json)
-            inputs = Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
+            inputs = decisions.Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
             if inputs.digest != row.inputs:
                 raise InvalidInputError(f"plan {plan}: the stored inputs are not those of the plan")
             found = self._whole(tx, row)
@@ -325,7 +304,7 @@ class Cycle:
 
     # What is done
 
-    def accept(self, plan: int, overrides: Any = (), *, who: str = "", key: str | None = None) -> Accepted:
+    def accept(self, plan: int, overrides: Any = (), *, who: str = "", key: str | None = None) -> decisions.Accepted:
         """Accept the plan of the present step, which closes the step.
 
         Args:
@@ -339,45 +318,56 @@ class Cycle:
             ConflictError: the plan was accepted or superseded already, or something changed since; states what.
         """
         none = overrides is None or (isinstance(overrides, (list, tuple)) and not overrides)
-        table = None if none else read_rows(overrides, "overrides", ["arm", "action", "why"])
+        table = None if none else roster.read_rows(overrides, "overrides", ["arm", "action", "why"])
         request = [plan, None if table is None else table.columns]
 
-        def do(tx: Connection) -> Accepted:
+        def do(tx: Connection) -> decisions.Accepted:
             row, cells, found = self._overrides(tx, plan, table)
-            rows = list(cells.rows.values())
             used = cells.used({arm: action for arm, (action, _) in found.items()})
             said = [[arm, cells.rows[arm].action, action, reason] for arm, (action, reason) in found.items()]
             body = {"plan": plan, "step": row.step, "overrides": said, "used": used, "outputs": row.outputs}
             event = append(tx, "accepted", who, body)
-            decisions.write_accepted(tx, plan, rows, found, who, event)
+            accepted = []
+            for one in cells.rows.values():
+                action, why = found.get(one.arm, (one.action, None))
+                by = None if why is None else who
+                accepted.append({"plan": plan, "arm": one.arm_id, "accepted": action, "who": by, "why": why})
+            change_rows(tx, schema.decisions, accepted)
+            closed = {"status": schema.ACCEPTED, "accepted_by": who, "accepted_at": ledger.now()}
+            change_rows(tx, schema.plans, [{"id": plan} | closed | {"accepted_event": event}])
             changed = sum(action != cells.rows[arm].action for arm, (action, _) in found.items())
-            return Accepted(event, plan, row.step, changed, used)
+            return decisions.Accepted(event, plan, row.step, changed, used)
 
         check = None if table is None else lambda tx: self._overrides(tx, plan, table)
-        return self._library.change(Accepted, "accept", request, key, do, check)
+        return self._library.change(decisions.Accepted, "accept", request, key, do, check)
 
     def _overrides(
         self, tx: Connection, plan: int, table: Table | None
-    ) -> tuple[Any, PlanCells, dict[str, tuple[str, str]]]:
+    ) -> tuple[Any, decisions.PlanCells, dict[str, tuple[str, str]]]:
         """A plan that may be accepted now, its arms, and the overrides of a table."""
         row = decisions.plan_row(tx, plan)
-        decisions.refuse_closed(row)
+        if row.status == schema.ACCEPTED:
+            by = f" by {row.accepted_by}" if row.accepted_by else ""
+            raise ConflictError(f"plan {plan} of step {row.step} was accepted already{by} (event {row.accepted_event})")
+        if row.status == schema.SUPERSEDED:
+            raise ConflictError(
+                f"plan {plan} of step {row.step} was superseded by a newer one; look at the present plan"
+            )
         rows = decisions.rows_of(tx, plan)
         if found := self._changes(tx, row, rows):
             known = f"plan {row.id} of step {row.step} was made from what was known at event {row.known_event}"
             raise ConflictError(f"{known}, and since then something changed. Plan again:", found)
-        cells = PlanCells(self._library.model(tx, row.model)[1], rows)
+        cells = decisions.PlanCells(self._library.model(tx, row.model)[1], rows)
         return row, cells, {} if table is None else decisions.read_overrides(table, cells, json.loads(row.budget_json))
 
-    def _changes(self, tx: Connection, row: Any, rows: Sequence[PlanRow]) -> list[Fault]:
+    def _changes(self, tx: Connection, row: Any, rows: Sequence[decisions.PlanRow]) -> list[Fault]:
         """Return all information that arrived after a plan was made."""
         if ledger.last_event(tx) == row.event:
             return []
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
-        found = decisions.changes(
-            rows, know(tx, words, roster.taking_part(tx, row.step), row.step), words, beliefs=same
-        )
+        known = know(tx, words, roster.taking_part(tx, row.step), row.step)
+        found = decisions.changes(rows, known, words, beliefs=same)
         return found if same else [Fault("", "another model was adopted"), *found]
 
     def changed_since(self, plan: int) -> list[Fault]:
@@ -403,13 +393,13 @@ class Cycle:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table, said = read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
+        table, said = roster.read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
         request = [table.columns, said]
-        return self._library.change(
-            Recorded, "record", request, key,
-            do=lambda tx: self._record(tx, table, said, who),
-            check=lambda tx: self._read_records(tx, table),
-        )  # fmt: skip
+
+        def do(tx: Connection) -> Recorded:
+            return self._record(tx, table, said, who)
+
+        return self._library.change(Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table))
 
     def record_rest(
         self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
@@ -435,9 +425,20 @@ class Cycle:
             row = decisions.plan_row(tx, plan)
             if row.status != schema.ACCEPTED:
                 raise ConflictError(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
-            known = {arm: done for (arm, _), done in reports.known_records(tx, [row.step]).items()}
-            new = reports.rows_to_record(plan, row.step, decisions.rows_of(tx, plan), others, known)
-            return self._record(tx, read_rows(new, "records", ["arm", "action"]), said, who)
+            known, rows = reports.known_records(tx, [row.step]), decisions.rows_of(tx, plan)
+            arms = {one.arm for one in rows}
+            if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
+                raise InvalidInputError("of these nothing can be recorded:", unknown)
+            new = []
+            for one in rows:
+                before, reward = known.get((one.arm_id, row.step), (None, None))
+                action = others.get(one.arm, before or one.accepted or one.action)
+                if action != before:  # a known reward stays if only the action is another
+                    text = "" if reward is None else repr(reward)
+                    new.append({"arm": one.arm, "step": str(row.step), "action": action, "reward": text})
+            if not new:
+                raise ConflictError(f"all of step {row.step} is recorded already, and nothing else was said now")
+            return self._record(tx, roster.read_rows(new, "records", ["arm", "action"]), said, who)
 
         return self._library.change(Recorded, "record", [plan, sorted(others.items()), said], key, do)
 
@@ -450,7 +451,7 @@ class Cycle:
         with self._store.reading() as tx:
             return {arm: action for (arm, _), (action, _) in reports.known_records(tx, [step]).items()}
 
-    def last_served(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int]:
+    def last_served(self, rows: Sequence[decisions.PlanRow], step: int, most: int = 100) -> dict[int, int]:
         """The last step at which arms of a plan were served, by their numbers in the store.
 
         Args:
@@ -472,30 +473,36 @@ class Cycle:
             last: the last step considered.
             most: maximum number of steps.
         """
+        plans, decided, stored = schema.plans, schema.decisions, schema.records
+        span = (plans.c.step > last - most) & (plans.c.step <= last) & (plans.c.status == schema.ACCEPTED)
+        done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step)
+        query = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
+        query = query.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step)
         with self._store.reading() as tx:
-            return reports.unrecorded_steps(tx, last - most + 1, last)
+            return [Unrecorded(*row) for row in tx.execute(query)]
 
     def _read_records(self, tx: Connection, table: Table) -> list[Record]:
-        return reports.read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], present_step(tx))
+        return reports.read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], roster.present_step(tx))
 
     def _record(self, tx: Connection, table: Table, source: str, who: str) -> Recorded:
-        present, found = present_step(tx), self._read_records(tx, table)
-        steps = [one.row.step for one in found]
+        present, found = roster.present_step(tx), self._read_records(tx, table)
+        steps = [one.step for one in found]
         before = reports.known_records(tx, steps)
-        accepted = done_between(tx, [one.row.arm.id for one in found], min(steps), max(steps) + 1, recorded=False)
+        accepted = accepted_between(tx, [one.arm.id for one in found], min(steps), max(steps) + 1)
         corrected = differing = 0
         for one in found:
-            place = one.row.arm.id, one.row.step
+            place = one.arm.id, one.step
             corrected += place in before and before[place] != (one.action, one.reward)
-            differing += accepted.get(place, one.action) != one.action
-        content = [[one.row.arm.name, one.row.step, one.action, one.reward, one.next_state] for one in found]
+            differing += place in accepted and accepted[place][1] != one.action
+        content = [[one.arm.name, one.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
-        done = [
-            {"arm": one.row.arm.id, "step": one.row.step, "action": one.action, "reward": one.reward} for one in found
-        ]
+        done, seen = [], []
+        for one in found:
+            arm, step = one.arm.id, one.step
+            done.append({"arm": arm, "step": step, "action": one.action, "reward": one.reward})
+            if one.next_state is not None:
+                seen.append({"arm": arm, "step": step + 1, "state": one.next_state})
         reports.keep_reports(tx, schema.records, done, source, event)
-        after = [{"arm": one.row.arm.id, "step": one.row.step + 1, "state": one.next_state} for one in found]
-        seen = [row for row in after if row["state"] is not None]
         reports.keep_reports(tx, schema.observations, seen, source, event)
         late = sum(step < present - 1 for step in steps)
         return Recorded(event, len(found), late, corrected, differing, len(seen))
@@ -525,10 +532,10 @@ def keep_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, Any
     return event
 
 
-def _solved(tx: Connection, digest: str) -> Certificate:
+def _solved(tx: Connection, digest: str) -> certificates.Certificate:
     """The certificate of a policy for the roster that it was solved for."""
     query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
-    return Certificate.of(json.loads(tx.execute(query).scalar_one())["certificate"])
+    return certificates.Certificate.of(json.loads(tx.execute(query).scalar_one())["certificate"])
 
 
 def _late(tx: Connection, step: int) -> int:

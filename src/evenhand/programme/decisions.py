@@ -12,13 +12,13 @@ model. What was reported again and says the same changes nothing.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import ConflictError, Fault
+from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.model.labels import quantity
@@ -27,13 +27,12 @@ from evenhand.planning.plan import Decisions
 from evenhand.programme import ledger, schema
 from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
-from evenhand.programme.ledger import MOST_TEXT, Result
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import raise_faults, unknown_arm
 
 
 @dataclass(frozen=True)
-class Planned(Result):
+class Planned(ledger.Result):
     """Result of planning."""
 
     plan: int
@@ -65,7 +64,7 @@ class Planned(Result):
 
 
 @dataclass(frozen=True)
-class PlanRow(Result):
+class PlanRow(ledger.Result):
     """One arm of a plan."""
 
     arm: str
@@ -115,7 +114,7 @@ class PlanRow(Result):
 
 
 @dataclass(frozen=True)
-class KeptPlan(Result):
+class KeptPlan(ledger.Result):
     """A plan as it is stored."""
 
     id: int
@@ -255,7 +254,7 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
         "late": late,
         "used": decisions.used,
         "budget": decisions.budget,
-        "part": None if decisions.part is None else decisions.part._asdict(),
+        "part": None if decisions.part is None else decisions.part.to_dict(),
         "note": decisions.note,
         "replaced": replaced,
     }
@@ -317,34 +316,27 @@ def plan_row(tx: Connection, number: object) -> Any:
 def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     """A plan arm by arm."""
     table, arms = schema.decisions, schema.arms
-    columns = (  # in the order of the fields
-        *(arms.c.name, arms.c.type, arms.c.group_name, table.c.state, table.c.known, table.c.seen_step),
-        *(table.c.chance, table.c.planned, table.c.served, table.c.reason, table.c.next_in_line),
-        *(table.c.accepted, table.c.who, table.c.why, table.c.arm),
-    )
-    query = select(*columns).join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
-    found = [list(row) for row in tx.execute(query)]
-    for row in found:
-        row[8] = bool(row[8])  # databases store yes and no as numbers
-    return tuple(PlanRow(*row) for row in found)
+    renamed = (arms.c.group_name.label("group"), table.c.planned.label("action"), table.c.arm.label("arm_id"))
+    same = (arms.c.type, *(table.c[one.name] for one in fields(PlanRow) if one.name in table.c and one.name != "arm"))
+    query = select(arms.c.name.label("arm"), *renamed, *same).join(arms, arms.c.id == table.c.arm)
+    rows = tx.execute(query.where(table.c.plan == plan).order_by(table.c.place)).mappings()
+    return tuple(PlanRow(**{**row, "served": bool(row["served"])}) for row in rows)  # stored as a number
 
 
 def kept_plan(
     row: Any, rows: tuple[PlanRow, ...], certificate: Certificate | None, accepted_used: dict[str, float] | None
 ) -> KeptPlan:
     """A plan from its row in the store, and its arms."""
-    content = json.loads(row.told_json)
-    same = ("step", "status", "model", "policy", "seed", "inputs", "outputs", "known_event", "event", "at")
-    taken = {name: getattr(row, name) for name in (*same, "accepted_by", "accepted_at", "accepted_event")}
-    stored = {name: content[name] for name in ("budget", "used", "missing", "late", "arms", "served", "part", "note")}
-    return KeptPlan(id=row.id, accepted_used=accepted_used, certificate=certificate, rows=rows, **taken, **stored)
+    own = {"accepted_used": accepted_used, "certificate": certificate, "rows": rows}
+    known = {**row._mapping, **json.loads(row.told_json), **own}
+    return KeptPlan(**{one.name: known[one.name] for one in fields(KeptPlan)})
 
 
 # Accepting
 
 
 @dataclass(frozen=True)
-class Accepted(Result):
+class Accepted(ledger.Result):
     """Result of accepting a plan."""
 
     event: int
@@ -397,11 +389,6 @@ class PlanCells:
         return {name: round(float(use), 9) for name, use in zip(model.resource_names, total, strict=True)}
 
 
-def accepted_usage(words: Words, rows: Sequence[PlanRow]) -> dict[str, float]:
-    """Return the use of the accepted actions of a plan."""
-    return PlanCells(words, rows).used({row.arm: row.accepted for row in rows if row.accepted})
-
-
 def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> dict[str, tuple[str, str]]:
     """The overrides of a table with the columns arm, action and why: action and reason by arm.
 
@@ -424,8 +411,8 @@ def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> d
             wrong.append(f"arm {quoted(name)} is also in {met[name]}")
         if not why:
             wrong.append("has no reason (why): an override needs one")
-        elif len(why) > MOST_TEXT:
-            wrong.append(f"a reason has at most {MOST_TEXT} characters")
+        elif len(why) > ledger.MOST_TEXT:
+            wrong.append(f"a reason has at most {ledger.MOST_TEXT} characters")
         action = cells.action(name, text, hint) if name in cells.rows else ""
         if isinstance(action, int):
             found[name] = cells.words.actions(cells.cells[name][0])[action], why
@@ -433,19 +420,15 @@ def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> d
             wrong.append(action)
         faults += [Fault(row, content) for content in wrong]
         met.setdefault(name, row)
-    raise_faults(faults or _exceeded(cells, found, budget), table.source)
+    if not faults:
+        used = cells.used({arm: action for arm, (action, _) in found.items()})
+        limits = cells.words.model.with_budget(list(budget)).budget_limit.tolist()
+        for (name, use), there, limit in zip(used.items(), budget, limits, strict=True):
+            if use > limit:
+                text = f"{name}: {quantity(use)} would be used, and there are {quantity(there)}"
+                faults.append(Fault("", text))
+    raise_faults(faults, table.source)
     return found
-
-
-def _exceeded(cells: PlanCells, overrides: Mapping[str, tuple[str, str]], budget: Sequence[float]) -> list[Fault]:
-    """Return the uses beyond the budget, by resource."""
-    used = cells.used({arm: action for arm, (action, _) in overrides.items()})
-    limits = cells.words.model.with_budget(list(budget)).budget_limit.tolist()
-    return [
-        Fault("", f"{name}: {quantity(use)} would be used, and there are {quantity(there)}")
-        for (name, use), there, limit in zip(used.items(), budget, limits, strict=True)
-        if use > limit
-    ]
 
 
 # Has anything changed?
@@ -475,39 +458,3 @@ def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words, belie
 
 def _chance(chance: float) -> str:
     return "" if chance == 1 else f" (chance {chance:.3g})"
-
-
-def refuse_closed(row: Any) -> None:
-    """Refuse a plan that is not a proposal.
-
-    Raises:
-        ConflictError: it was accepted, or superseded.
-    """
-    if row.status == schema.ACCEPTED:
-        by = f" by {row.accepted_by}" if row.accepted_by else ""
-        raise ConflictError(f"plan {row.id} of step {row.step} was accepted already{by} (event {row.accepted_event})")
-    if row.status == schema.SUPERSEDED:
-        raise ConflictError(f"plan {row.id} of step {row.step} was superseded by a newer one; look at the present plan")
-
-
-def write_accepted(
-    tx: Connection, plan: int, rows: Sequence[PlanRow], overrides: Mapping[str, tuple[str, str]], who: str, event: int
-) -> None:
-    """Close a plan.
-
-    Args:
-        tx: a transaction from `Store.writing`.
-        plan: its number.
-        rows: of the plan.
-        overrides: action and reason, by arm.
-        who: author, written into the event.
-        event: the event that says so.
-    """
-    accepted = []
-    for row in rows:
-        action, why = overrides.get(row.arm, (row.action, None))
-        by = None if why is None else who
-        accepted.append({"plan": plan, "arm": row.arm_id, "accepted": action, "who": by, "why": why})
-    ledger.change_rows(tx, schema.decisions, accepted)
-    closed = {"status": schema.ACCEPTED, "accepted_by": who, "accepted_at": ledger.now(), "accepted_event": event}
-    ledger.change_rows(tx, schema.plans, [{"id": plan} | closed])

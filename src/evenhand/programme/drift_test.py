@@ -26,15 +26,15 @@ Reference: Ramdas, Grünwald, Vovk, Shafer (2023), Game-theoretic statistics and
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from scipy.special import gammaln, logsumexp, xlogy
 from sqlalchemy import Connection, select
 
-from evenhand.checks import is_number
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError
 from evenhand.model import quoted
@@ -53,21 +53,29 @@ ERRORS = 0.01
 """Share of moves that are taken to be errors of reporting where the model excludes them."""
 
 
+Share: TypeAlias = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+
 @dataclass(frozen=True)
 class DriftBounds(Result):
     """Bounds of drift."""
 
-    change: float = 0.1
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    change: Share = 0.1
     """Relative change of the number of arms of a kind, or of all, after which a policy is solved again."""
 
-    gap: float = 0.02
+    gap: Share = 0.02
     """Increase of a policy's gap after which it is solved again."""
 
-    level: float = 0.01
+    level: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.01
     """Level of the drift test: bound of the probability of ever rejecting a correct model."""
 
-    records: int = 100
+    records: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 100
     """Reports between two drift tests."""
+
+
+_READER = TypeAdapter(DriftBounds)
 
 
 def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
@@ -77,18 +85,11 @@ def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
         InvalidInputError: with every fault.
     """
     chosen = {name: value for name, value in given.items() if value is not None}
-    known = [field.name for field in fields(DriftBounds)]
-    faults = [f"{name}: unknown bound; known are {', '.join(known)}" for name in chosen if name not in known]
-    for name, most in (("change", np.inf), ("gap", np.inf), ("level", 1.0)):
-        value = chosen.get(name, 0.5)
-        if not is_number(value) or not 0 <= float(value) < most or (name == "level" and value == 0):
-            faults.append(f"{name}: expected a number {'from 0' if most > 1 else 'between 0 and 1'}, got {value!r}")
-    many = chosen.get("records", 1)
-    if isinstance(many, bool) or not isinstance(many, int) or not 0 < many < 2**31:
-        faults.append(f"records: expected a whole number from 1, got {many!r}")
-    if faults:
-        raise InvalidInputError("; ".join(faults))
-    return DriftBounds.of(chosen)
+    try:
+        return _READER.validate_python(chosen)
+    except ValidationError as error:
+        faults = [f"{one['loc'][0]}: {one['msg']}, got {one['input']!r}" for one in error.errors()]
+        raise InvalidInputError("; ".join(faults)) from None
 
 
 def bounds_of(tx: Connection) -> DriftBounds:

@@ -33,7 +33,6 @@ symmetric (de la Pena 1999). The p-values of several groups are corrected by Hol
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -265,12 +264,9 @@ class _Filter:
         worth += [by_action[rows, table[there, step]] for table in (arms.planned, arms.accepted, arms.done)]
         for name, before, after in zip(("plans", "overrides", "undone"), worth, worth[1:], strict=False):
             self.sums[name][there] += after - before
-        done = arms.done[there, step]
-        self._add_rewards(there, step, (p * self.tables.rewards[block, :, done]).sum(axis=1))
+        done, recorded = arms.done[there, step], arms.reward[there, step]
         self.now[there] = np.einsum("ns,nsz->nz", p, self.tables.transitions[block, :, done])
-
-    def _add_rewards(self, there: Ints, step: int, expected: Floats) -> None:
-        recorded = self.arms.reward[there, step]
+        expected = (p * self.tables.rewards[block, :, done]).sum(axis=1)
         more = np.where(np.isfinite(recorded), recorded - expected, 0.0)
         self.sums["steps"][there] += 1
         self.sums["realised"][there] += expected + more
@@ -323,17 +319,10 @@ def p_values(evidence: Sequence[Floats]) -> Floats:
     return np.asarray(np.exp(-np.maximum(found, 0.0)))
 
 
-class Tested(NamedTuple):
-    """A p-value, and its correction for the number of tests."""
-
-    p_value: float
-    corrected: float
-
-
-def holm(values: Floats) -> list[Tested]:
+def holm(values: Floats) -> Floats:
     """Correct p-values by Holm's method, which controls the family-wise error rate."""
     order = np.argsort(values, kind="stable")
     steps = np.minimum(values[order] * (len(values) - np.arange(len(values))), 1.0)
     corrected = np.empty(len(values))
     corrected[order] = np.maximum.accumulate(steps)
-    return [Tested(float(one), float(other)) for one, other in zip(values, corrected, strict=True)]
+    return corrected

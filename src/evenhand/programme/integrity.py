@@ -11,7 +11,7 @@ exported earlier and stored elsewhere, shows both; an HMAC-SHA256 under a secret
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -154,7 +154,11 @@ def _replay(tx: Connection, rebuilt: Rebuilt, head: Head | None) -> Iterator[Fau
     before, number = "", 0
     for row in _rows(tx, schema.events, " ORDER BY id"):
         number += 1
-        if row["id"] != number or row["chain"] != _link(before, row):
+        try:
+            chain = link(before, row)
+        except (TypeError, ValueError):  # a value that JSON cannot hold was never written
+            chain = ""
+        if row["id"] != number or row["chain"] != chain:
             yield Fault(f"events, id {number}", "it is missing or was changed")
             return  # digests after it mean nothing
         before = row["chain"]
@@ -167,13 +171,6 @@ def _replay(tx: Connection, rebuilt: Rebuilt, head: Head | None) -> Iterator[Fau
         yield Fault("events", "none of them began a programme")
     for programme in rebuilt["programme"].values():
         programme["last_event"] = number
-
-
-def _link(before: str, row: Mapping[str, Any]) -> str | None:
-    try:
-        return link(before, row)
-    except (TypeError, ValueError):  # a value that JSON cannot hold was never written
-        return None
 
 
 def _apply(rebuilt: Rebuilt, number: int, changes: str) -> Iterator[Fault]:

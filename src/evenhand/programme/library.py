@@ -12,7 +12,6 @@ from evenhand.planning import Plan, load_plan
 from evenhand.programme import roster, schema
 from evenhand.programme.ledger import Result, answered, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster
-from evenhand.programme.roster import RosterArm, present_step
 from evenhand.programme.store import Store
 
 T = TypeVar("T")
@@ -68,19 +67,19 @@ class Library:
             raise InvalidInputError(f"{self.store.address}: policy {digest} does not exist")
         return self._policies.add(digest, load_plan(body))
 
-    def present(self, tx: Connection) -> list[RosterArm]:
+    def present(self, tx: Connection) -> list[roster.RosterArm]:
         """Return the arms that take part at the present step.
 
         Raises:
             InvalidInputError: there are none.
         """
-        step = present_step(tx)
+        step = roster.present_step(tx)
         arms = roster.taking_part(tx, step)
         if not arms:
             raise InvalidInputError(f"no arm takes part at step {step}")
         return arms
 
-    def problem(self, tx: Connection, arms: Sequence[RosterArm], model: str | None = None) -> CoupledMDP:
+    def problem(self, tx: Connection, arms: Sequence[roster.RosterArm], model: str | None = None) -> CoupledMDP:
         """Return the problem of some arms."""
         settled, words = self.model(tx, model)
         welfare = tx.execute(select(schema.programme.c.welfare)).scalar()

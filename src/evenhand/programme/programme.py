@@ -28,7 +28,6 @@ from evenhand.programme.ledger import Event, Result, add_rows, append, change_ro
 from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
 from evenhand.programme.refit import Refits
-from evenhand.programme.reports import HistoryEntry, Observed, ReportRow
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
 from evenhand.programme.store import Store
 
@@ -235,7 +234,7 @@ class Programme:
                 return roster.arms_as_of(tx)
             return roster.taking_part(tx, present_step(tx) if step is None else roster.check_step(step))
 
-    def history(self, arm: str) -> list[HistoryEntry]:
+    def history(self, arm: str) -> list[reports.HistoryEntry]:
         """All that happened to an arm, in the order in which it was written down, and what was expected.
 
         Args:
@@ -339,7 +338,7 @@ class Programme:
 
     def observe(
         self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None
-    ) -> Observed:
+    ) -> reports.Observed:
         """Say in which states arms were seen; late and corrected reports are stored beside the old ones.
 
         Args:
@@ -356,21 +355,25 @@ class Programme:
         said = check_text(source, "source")
         request = [table.columns, said, step]
 
-        def read(tx: Connection) -> list[tuple[ReportRow, str]]:
+        def read(tx: Connection) -> list[tuple[reports.ReportRow, str]]:
             present = present_step(tx)
             usual = present if step is None else roster.check_step(step)
             return reports.read_observations(table, roster.arms_as_of(tx), self.library.model(tx)[1], usual, present)
 
-        def do(tx: Connection) -> Observed:
+        def do(tx: Connection) -> reports.Observed:
             found, present = read(tx), present_step(tx)
             seen = [{"arm": row.arm.id, "step": row.step, "state": state} for row, state in found]
-            corrected, late = reports.count_corrections(tx, seen), sum(row.step < present for row, _ in found)
+            table = schema.observations
+            before = reports.reports(tx, table, table.c.step.in_({row.step for row, _ in found}))
+            known = {(row.arm, row.step): row.state for row in before}
+            corrected = sum(known.get((row.arm.id, row.step), state) != state for row, state in found)
+            late = sum(row.step < present for row, _ in found)
             content = [[row.arm.name, row.step, state] for row, state in found]
             event = append(tx, "observed", who, {"source": said, "seen": content})
             reports.keep_reports(tx, schema.observations, seen, said, event)
-            return Observed(event, len(seen), late, corrected)
+            return reports.Observed(event, len(seen), late, corrected)
 
-        return self.library.change(Observed, "observe", request, key, do, read)
+        return self.library.change(reports.Observed, "observe", request, key, do, read)
 
 
 def _called(address: str | Path) -> str:

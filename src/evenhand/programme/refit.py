@@ -44,12 +44,10 @@ from evenhand.programme.certificates import METHOD, policy_of
 from evenhand.programme.cycle import Cycle, keep_policy
 from evenhand.programme.decisions import Inputs, decide
 from evenhand.programme.drift_test import DriftBounds, ModelDrift, bounds_of, check_bounds, judge, moves_since
-from evenhand.programme.ledger import Result, add_rows, append, change_rows, check_text, find_row
 from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words, of_roster
 from evenhand.programme.named_model import to_bytes as model_to_bytes
 from evenhand.programme.reports import last_observations
-from evenhand.programme.roster import RosterArm, present_step
 from evenhand.typing import Bools, Floats, Ints, Progress
 
 TRUST = 10.0
@@ -88,7 +86,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Refitted(Result):
+class Refitted(ledger.Result):
     """A model fitted to the programme's own log, and what it would change."""
 
     id: int
@@ -135,7 +133,7 @@ class Refitted(Result):
 
 
 @dataclass(frozen=True)
-class Offer(Result):
+class Offer(ledger.Result):
     """A proposed refit that is neither adopted nor declined."""
 
     refit: int
@@ -170,7 +168,7 @@ class Question:
 # The log
 
 
-def log_of(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int) -> list[dict[str, Any]]:
+def log_of(tx: Connection, words: Words, arms: Sequence[roster.RosterArm], step: int) -> list[dict[str, Any]]:
     """Return observations and actions up to a step as rows of a log; an arm served unseen continues as another.
 
     Args:
@@ -353,7 +351,7 @@ class Refits:
             if before not in (None, row.model):
                 raise ConflictError("the model was replaced during the refit")
             model, words = self._library.model(tx, row.model)
-            arms, step = self._library.present(tx), present_step(tx)
+            arms, step = self._library.present(tx), roster.present_step(tx)
             log = log_of(tx, words, roster.arms_as_of(tx), step)
             known = know(tx, words, arms, step)
             inputs = self._cycle.inputs(tx, None, None)
@@ -373,7 +371,7 @@ class Refits:
             Refitted, "refit", request, key, lambda tx: _keep(tx, learned, policy, content, who)
         )
 
-    def _worth_in(self, inputs: Inputs | None, arms: list[RosterArm], problem: CoupledMDP) -> float | None:
+    def _worth_in(self, inputs: Inputs | None, arms: list[roster.RosterArm], problem: CoupledMDP) -> float | None:
         """Return the welfare of the policy in use under another model; None if it cannot be evaluated."""
         if inputs is None:
             return None
@@ -405,15 +403,15 @@ class Refits:
                 first = tx.execute(select(schema.models.c.digest).where(schema.models.c.origin == "created"))
                 found = Refitted(0, 1, present, first.scalar_one(), "", 0, (None, None), (), (), (), (None, None))
             else:
-                found = _stored(find_row(tx, schema.refits, refit, "refit"))
+                found = _stored(ledger.find_row(tx, schema.refits, refit, "refit"))
             if present == found.model:
                 raise ConflictError(f"refit {refit} was adopted already, and is in use")
             if refit and found.adopted_event is None and present != found.before:
                 raise ConflictError(f"refit {refit} was compared with another model than the present one. Refit again")
-            event = append(tx, "adopted", who, {"refit": refit, "before": present, "model": found.model})
-            change_rows(tx, schema.programme, [{"id": 1, "model": found.model, "model_event": event}])
+            event = ledger.append(tx, "adopted", who, {"refit": refit, "before": present, "model": found.model})
+            ledger.change_rows(tx, schema.programme, [{"id": 1, "model": found.model, "model_event": event}])
             if refit:
-                change_rows(tx, schema.refits, [{"id": refit, "adopted_event": event}])
+                ledger.change_rows(tx, schema.refits, [{"id": refit, "adopted_event": event}])
             return replace(found, adopted_event=event)
 
         return self._library.change(Refitted, "adopt", [refit], key, do)
@@ -444,8 +442,8 @@ class Refits:
 
         def do(tx: Connection) -> DriftBounds:
             found = check_bounds(bounds_of(tx).to_dict() | {n: v for n, v in given.items() if v is not None})
-            append(tx, "bounded", who, found.to_dict())
-            change_rows(tx, schema.programme, [{"id": 1, "bounds_json": ledger.as_text(found.to_dict())}])
+            ledger.append(tx, "bounded", who, found.to_dict())
+            ledger.change_rows(tx, schema.programme, [{"id": 1, "bounds_json": ledger.as_text(found.to_dict())}])
             return found
 
         return self._library.change(DriftBounds, "bounds", dict(given), key, do)
@@ -469,7 +467,7 @@ class Refits:
             bounds, words = bounds_of(tx), self._library.model(tx)[1]
             _, since, reports = _since(tx)
             enough = bounds.records <= reports and (most is None or reports <= most)
-            moves = moves_since(tx, words, roster.arms_as_of(tx), present_step(tx), since) if enough else None
+            moves = moves_since(tx, words, roster.arms_as_of(tx), roster.present_step(tx), since) if enough else None
         return judge(moves, words, reports, bounds)
 
     def offer_refit(
@@ -515,15 +513,15 @@ class Refits:
             NotFoundError: there is none of this number.
             ConflictError: it is not offered, or no longer.
         """
-        reason = check_text(why, "why")
+        reason = ledger.check_text(why, "why")
 
         def do(tx: Connection) -> Refitted:
-            found, open_one = _stored(find_row(tx, schema.refits, refit, "refit")), _offer(tx)
+            found, open_one = _stored(ledger.find_row(tx, schema.refits, refit, "refit")), _offer(tx)
             if open_one is None or open_one.refit != refit:
                 raise ConflictError(f"refit {refit} is not offered, or no longer: there is nothing to decline")
-            event = append(tx, "declined", who, {"refit": refit, "why": reason})
-            change_rows(tx, schema.programme, [{"id": 1, "model_event": event}])
-            change_rows(tx, schema.refits, [{"id": refit, "declined_event": event}])
+            event = ledger.append(tx, "declined", who, {"refit": refit, "why": reason})
+            ledger.change_rows(tx, schema.programme, [{"id": 1, "model_event": event}])
+            ledger.change_rows(tx, schema.refits, [{"id": refit, "declined_event": event}])
             return replace(found, declined_event=event)
 
         return self._library.change(Refitted, "decline", [refit, reason], key, do)
@@ -542,16 +540,16 @@ def _keep(
     table, models = schema.refits, schema.models
     digest, body = model_to_bytes(learned.model)
     number = ledger.next_id(tx, table)
-    event = append(tx, "refitted", who, {"refit": number, **content})
+    event = ledger.append(tx, "refitted", who, {"refit": number, **content})
     written = {"at": ledger.now(), "event": event}
     if tx.execute(select(models.c.digest).where(models.c.digest == digest)).first() is None:
-        add_rows(tx, models, [{"digest": digest, "body": body, "origin": f"refit {number}"} | written])
+        ledger.add_rows(tx, models, [{"digest": digest, "body": body, "origin": f"refit {number}"} | written])
     keep_policy(tx, digest, *policy, who)
     known = learned._asdict() | content | {"id": number, "event": event, "policy": policy[1]["certificate"]["policy"]}
     found = Refitted.of(ledger.plain(known))
     stored = {"id": number, "model": digest, "facts_json": ledger.as_text(found.to_dict()), "replaces": found.before}
     why = ledger.as_text(list(found.why)) if found.why else None
-    add_rows(tx, table, [stored | {"why": why} | written])
+    ledger.add_rows(tx, table, [stored | {"why": why} | written])
     return found
 
 

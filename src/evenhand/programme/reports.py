@@ -10,18 +10,17 @@ and the actions since (`belief`); that of a decision is the reward of the step i
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, select
 
-from evenhand.errors import ConflictError, Fault, InvalidInputError
+from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between, kept_chance, most_likely
-from evenhand.programme.decisions import PlanRow
 from evenhand.programme.ledger import Result, add_rows, now
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, raise_faults, unknown_arm
@@ -50,29 +49,29 @@ class Observed(Result):
 class ReportRow:
     """One row of a table that is about arms at steps."""
 
-    place: str
-    """Place in the table, such as `line 4`."""
-
     arm: RosterArm
     step: int
     number: int
     """Its place in the table, from 0."""
 
 
-def read_arms_and_steps(table: Table, arms: Sequence[RosterArm], usual: int) -> tuple[list[ReportRow], list[Fault]]:
-    """Which arm and step each row is about; and what is wrong with the others.
+def _read_reports(
+    table: Table, arms: Sequence[RosterArm], usual: int, read: Callable[[ReportRow, bool], T | list[str]]
+) -> list[T]:
+    """Read every row of a table about arms at steps; raise all faults.
 
     Args:
         table: with the column arm, and perhaps step.
         arms: every arm that ever joined.
         usual: the step of rows that name none.
+        read: returns the report of a row or its faults, with hints if requested.
     """
     named: dict[str, list[RosterArm]] = {}
     for arm in arms:
         named.setdefault(arm.name, []).append(arm)
     rows: list[ReportRow] = []
     faults: list[Fault] = []
-    met: dict[tuple[int, int], str] = {}
+    places: dict[tuple[int, int], str] = {}
     steps = table.columns.get("step", [""] * len(table.rows))
     for number, (place, name, text) in enumerate(zip(table.rows, table.columns["arm"], steps, strict=True)):
         step = _step(text, usual)
@@ -83,12 +82,21 @@ def read_arms_and_steps(table: Table, arms: Sequence[RosterArm], usual: int) -> 
             faults.append(Fault(place, unknown_arm(name, named, len(faults) < SHOWN_FAULTS)))
         elif found is None:
             faults.append(Fault(place, f"arm {quoted(name)} does not take part at step {step}"))
-        elif (found.id, step) in met:
-            faults.append(Fault(place, f"arm {quoted(name)} is also in {met[found.id, step]}, at the same step"))
+        elif (found.id, step) in places:
+            faults.append(Fault(place, f"arm {quoted(name)} is also in {places[found.id, step]}, at the same step"))
         else:
-            met[found.id, step] = place
-            rows.append(ReportRow(place, found, step, number))
-    return rows, faults
+            places[found.id, step] = place
+            rows.append(ReportRow(found, step, number))
+    reports: list[T] = []
+    wrong: list[Fault] = []
+    for row in rows:
+        report = read(row, len(wrong) < SHOWN_FAULTS)
+        if isinstance(report, list):
+            wrong += [Fault(table.rows[row.number], content) for content in report]
+        else:
+            reports.append(report)
+    raise_faults(in_order([*faults, *wrong, *table.faults]), table.source)
+    return reports
 
 
 def _step(text: str, usual: int) -> int:
@@ -96,23 +104,6 @@ def _step(text: str, usual: int) -> int:
     if not text:
         return usual
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 11 and int(text) <= MOST_STEP else -1
-
-
-def _read_reports(
-    table: Table, arms: Sequence[RosterArm], usual: int, read: Callable[[ReportRow, bool], T | list[str]]
-) -> list[T]:
-    """Read every row of a table; `read` returns a report or its faults, with hints if asked."""
-    rows, others = read_arms_and_steps(table, arms, usual)
-    found: list[T] = []
-    faults: list[Fault] = []
-    for row in rows:
-        report = read(row, len(faults) < SHOWN_FAULTS)
-        if isinstance(report, list):
-            faults += [Fault(row.place, content) for content in report]
-        else:
-            found.append(report)
-    raise_faults(in_order([*others, *faults, *table.faults]), table.source)
-    return found
 
 
 def read_observations(
@@ -155,14 +146,6 @@ def keep_reports(tx: Connection, table: Any, rows: Sequence[dict[str, Any]], sou
     """
     same = {"source": source, "at": now(), "event": event}
     add_rows(tx, table, [row | same for row in rows])
-
-
-def count_corrections(tx: Connection, seen: Sequence[dict[str, Any]]) -> int:
-    """Return the number of observations that differ from the report before."""
-    table = schema.observations
-    before = reports(tx, table, table.c.step.in_({row["step"] for row in seen}))
-    known = {(row.arm, row.step): row.state for row in before}
-    return sum(known.get((row["arm"], row["step"]), row["state"]) != row["state"] for row in seen)
 
 
 def last_observations(tx: Connection, step: int) -> dict[int, dict[int, tuple[str, int]]]:
@@ -208,7 +191,8 @@ class Recorded(Result):
 class Record:
     """Record of one arm at one step."""
 
-    row: ReportRow
+    arm: RosterArm
+    step: int
     action: str
     reward: float | None
     next_state: str | None
@@ -253,7 +237,8 @@ def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present:
             faults.append(f"step {row.step} has no accepted plan yet: what was done is recorded afterwards")
         if faults or isinstance(action, str) or isinstance(state, str):
             return faults
-        return Record(row, words.actions(block)[action], reward, None if state is None else words.states(block)[state])
+        after = None if state is None else words.states(block)[state]
+        return Record(row.arm, row.step, words.actions(block)[action], reward, after)
 
     return _read_reports(table, arms, max(present - 1, 0), read)
 
@@ -271,57 +256,6 @@ def known_records(tx: Connection, steps: Sequence[int]) -> dict[tuple[int, int],
     """Return the last record of each arm at some steps: action and reward."""
     rows = reports(tx, schema.records, schema.records.c.step.in_(set(steps)))
     return {(row.arm, row.step): (row.action, row.reward) for row in rows}
-
-
-def rows_to_record(
-    plan: int,
-    step: int,
-    rows: Sequence[PlanRow],
-    others: Mapping[str, str],
-    known: Mapping[int, tuple[str, float | None]],
-) -> list[dict[str, str]]:
-    """Return the new records of a step done as accepted, except for some arms; earlier records stay.
-
-    Args:
-        plan: the number of an accepted plan.
-        step: its step.
-        rows: of the plan.
-        others: what was done instead, by arm.
-        known: what was recorded last, by the arm's number; a reward is stored where only the action is another.
-
-    Raises:
-        ConflictError: all of it is recorded, and nothing else is said.
-        InvalidInputError: the plan has no such arm.
-    """
-    arms = {row.arm for row in rows}
-    if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
-        raise InvalidInputError("of these nothing can be recorded:", unknown)
-    found = []
-    for row in rows:
-        before, reward = known.get(row.arm_id, (None, None))
-        action = others.get(row.arm, before or row.accepted or row.action)
-        if action != before:
-            content = "" if reward is None else repr(reward)
-            found.append({"arm": row.arm, "step": str(step), "action": action, "reward": content})
-    if not found:
-        raise ConflictError(f"all of step {step} is recorded already, and nothing else was said now")
-    return found
-
-
-def unrecorded_steps(tx: Connection, first: int, last: int) -> list[Unrecorded]:
-    """Accepted steps of a span of which it is not known of all arms what was done.
-
-    Args:
-        tx: a transaction.
-        first: the first step.
-        last: the last step.
-    """
-    plans, decided, stored = schema.plans, schema.decisions, schema.records
-    span = (plans.c.step >= first) & (plans.c.step <= last) & (plans.c.status == schema.ACCEPTED)
-    done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step)
-    query = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
-    rows = tx.execute(query.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step))
-    return [Unrecorded(*row) for row in rows]
 
 
 # History

@@ -193,11 +193,13 @@ class Store:
         with self.reading() as tx:
             if "programme" not in inspect(tx).get_table_names():
                 raise InvalidInputError(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
-            found = tx.execute(select(schema.programme.c.version)).scalar()
-        if found not in (None, schema.VERSION):
+            has_version = "version" in {column["name"] for column in inspect(tx).get_columns("programme")}
+            found = tx.execute(select(schema.programme.c.version)).scalar() if has_version else "0"
+        if found not in (None, schema.VERSION):  # without a row the programme is damaged
             raise InvalidInputError(
-                f"{self.address}: its tables are of version {found}, and this evenhand reads version {schema.VERSION}. "
-                "Open it with the evenhand that wrote it"
+                f"{self.address}: it was written with another schema version, {found}; this evenhand reads version "
+                f"{schema.VERSION}. Open it with the evenhand that wrote it",
+                code="schema-version",
             )
 
     def _check_empty(self, tx: Connection) -> None:
@@ -277,10 +279,8 @@ def restore(address: str | Path, file: str | Path) -> int:
         if not target.exists() or target.stat().st_size == 0:
             copy.replace(target)
             return last
-        first, strange = (
-            "SELECT chain FROM events WHERE id = 1",
-            "it is not a programme. Remove the file, and restore again",
-        )
+        first = "SELECT chain FROM events WHERE id = 1"
+        foreign = InvalidInputError(f"{target}: it is not a programme. Remove the file, and restore again")
         try:
             with _connected(copy) as here, _connected(target) as there:
                 is_same = there.execute(first).fetchone() == here.execute(first).fetchone()
@@ -288,12 +288,12 @@ def restore(address: str | Path, file: str | Path) -> int:
                 _copy(copy, target)
         except sqlite3.OperationalError as error:
             if "no such" in str(error):
-                raise InvalidInputError(f"{target}: {strange}") from error
+                raise foreign from error
             raise UnavailableError(f"{target}: {_why(str(error), WAIT)}. Nothing was changed") from error
         except sqlite3.DatabaseError as error:
             with target.open("rb") as stream:
                 if stream.read(16) != b"SQLite format 3\0":
-                    raise InvalidInputError(f"{target}: {strange}") from error
+                    raise foreign from error
             # It is damaged. What was written ahead for it must not be read into the copy.
             for beside in ("-wal", "-shm"):
                 Path(f"{target}{beside}").unlink(missing_ok=True)
@@ -327,7 +327,7 @@ def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
         except sqlite3.DatabaseError as error:
             raise InvalidInputError(f"{source}: it is not a programme, or a damaged one ({error})") from None
         except InvalidInputError as error:
-            raise InvalidInputError(str(error).replace(f"{copy}:", f"{source}:")) from None
+            raise InvalidInputError(str(error).replace(f"{copy}:", f"{source}:"), code=error.code) from None
         with _connected(copy) as alone:
             alone.execute("PRAGMA journal_mode = DELETE")
         yield copy, last

@@ -5,41 +5,29 @@ results     summarise: the summary of any result, with models, records, comparis
 html        pages and notebook cells
 plots       figures with matplotlib; fit_plots those of a fit
 format      numbers and lists as text
+
+Names are imported on first use: a command that only prints a number draws nothing.
 """
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-_EXPORTS = {
-    "MOST_ROWS": "summary",
-    "budget_text": "models",
-    "cell": "html",
-    "left_out_notes": "comparison",
-    "lorenz_rows": "plots",
-    "lorenz_svg": "plots",
-    "number": "format",
-    "problem_facts": "models",
-    "quantile": "plots",
-    "rivals_summary": "comparison",
-    "setting": "models",
-    "spread_svg": "plots",
-    "truncation_entry": "comparison",
-    "types_table": "models",
-    "values_by_type": "comparison",
-    "weights_of_time": "models",
-    "welfare_meaning": "models",
-    "Summary": "summary",
-    "summarise": "results",
-    "comparison_report": "comparison",
-    "fairness_report": "fairness",
-    "fit_report": "records",
-    "page": "html",
-    "write_page": "html",
-}
-"""Public names and their modules, imported on first use: a command that only prints a number draws nothing."""
+from evenhand._lazy import attach
 
+if TYPE_CHECKING:
+    from evenhand.report.comparison import (
+        comparison_report,
+        left_out_notes,
+        rivals_summary,
+        truncation_entries,
+        values_by_type,
+    )
+    from evenhand.report.fairness import fairness_report
+    from evenhand.report.format import number
+    from evenhand.report.html import cell, page, write_page
+    from evenhand.report.models import budget_text, setting, weights_of_time, welfare_meaning
+    from evenhand.report.plots import lorenz_rows, quantile, spread_plot
+    from evenhand.report.records import fit_report
+    from evenhand.report.results import summarise
+    from evenhand.report.summary import MOST_ROWS, Summary
 
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+__getattr__, __dir__ = attach(__name__, __file__)

@@ -2,16 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.standard_errors import CONFIDENCE
-from evenhand.model.labels import arm_names, told_names, type_names
+from evenhand.model.labels import arm_names, own_names, type_names
 from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
 from evenhand.planning.budget_sweep import BudgetComparison, BudgetRow, BudgetSweep
@@ -20,9 +20,7 @@ from evenhand.planning.policy_registry import REGISTRY
 from evenhand.report.format import amount, capitalised, duration, fixed, listed, number, percent, shortened, spelled
 from evenhand.report.html import seed_sentence
 from evenhand.report.models import (
-    MOST_TYPES,
     budget_text,
-    is_nameless,
     member,
     problem_section,
     setting,
@@ -33,6 +31,9 @@ from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, T
 from evenhand.typing import Floats
 from evenhand.uncertainty import ScenarioComparison, ScenarioValues
 from evenhand.uncertainty.scenario_evaluation import spread_of
+
+MOST_TYPES = 12
+"""Types or groups up to which a table has a column for each."""
 
 SAME = 1e-9
 """Relative difference below which two figures are equal."""
@@ -67,29 +68,10 @@ def _abbreviation_and_summary(policy: str) -> tuple[str, str]:
     return next(((entry.abbreviation, entry.summary) for entry in REGISTRY if entry.name == policy), ("", ""))
 
 
-def tie_notes(comparison: Comparison) -> list[str]:
-    """Return a note per policy whose estimate exceeds the bound; the table shows the bound in its place."""
-    return [
-        f"tie: {row.policy} with the {comparison.bound_name or 'bound'}: it played {fixed(row.evaluation.welfare)} ± "
-        f"{fixed(row.evaluation.welfare_stderr)}, more only by chance"
-        for row in comparison.rows
-        if comparison.is_above_bound(row)
-    ]
-
-
-def truncation_notes(comparison: Comparison) -> list[str]:
-    """Return a warning if the horizon is too short for the standard errors."""
-    found = [row.evaluation for row in comparison.rows if row.evaluation.truncation_bound is not None]
-    if not any((each.truncation_bound or 0.0) > each.welfare_stderr for each in found):
-        return []
-    most = max(each.truncation_bound or 0.0 for each in found)
-    return [f"warning: simulated values end at the horizon and may be off by {most:.2g}; use a longer one"]
-
-
 def floor_notes(found: Evaluation) -> list[str]:
     """Return the types or arms that are served less often than their floors."""
     kind = "type" if found.by_type else "arm"
-    names = (told_names if found.by_type else arm_names)(found.problem) if found.floors_missed else []
+    names = (own_names if found.by_type else arm_names)(found.problem) if found.floors_missed else []
     notes = [
         f"{kind} {f'{missed.unit} {names[missed.unit]}'.strip()} is served {percent(missed.served)} of the time, "
         f"and must be {percent(missed.floor)}"
@@ -110,7 +92,17 @@ def _(comparison: Comparison) -> Summary:
     policies = counted(len(comparison.rows), "policy", "policies")
     title = f"{policies} on {counted(comparison.problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
     tables = [results_table(comparison)] if comparison.rows else []
-    notes = [*tie_notes(comparison), *truncation_notes(comparison)]
+    notes = [
+        f"tie: {row.policy} with the {comparison.bound_name or 'bound'}: it played {fixed(row.evaluation.welfare)} ± "
+        f"{fixed(row.evaluation.welfare_stderr)}, more only by chance"
+        for row in comparison.rows
+        if comparison.is_above_bound(row)
+    ]
+    cut = [(row.evaluation.truncation_bound or 0.0, row.evaluation.welfare_stderr) for row in comparison.rows]
+    if any(bound > error for bound, error in cut):
+        notes.append(
+            f"warning: simulated values end at the horizon and may be off by {max(cut)[0]:.2g}; use a longer one"
+        )
     for row in comparison.rows:
         notes += [f"floor missed: {row.policy}: {line}" for line in floor_notes(row.evaluation)]
     return Summary(title + setting(comparison.problem), tables=tables, notes=[*notes, *left_out_notes(comparison)])
@@ -129,58 +121,46 @@ def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
 
 # -- several budgets -------------------------------------------------------------------------------------------------
 
-BudgetRows = Sequence[BudgetRow | BudgetComparison]
-
 
 @summarise.register
 def _(sweep: BudgetSweep) -> Summary:  # type: ignore[type-arg]
-    rows: BudgetRows = sweep.rows
-    first = rows[0]
-    names = list(first.budget)
+    names, is_compared = list(sweep.rows[0].budget), isinstance(sweep.rows[0], BudgetComparison)
+    cells: list[list[str]] = []
+    notes: list[str] = []
+    shown: dict[str, float] = {}
+    for row in sweep.rows:
+        at = budget_text(row.budget)
+        found, bounded = (row.evaluation, row.comparison) if is_compared else (row.solution, row.solution)
+        bound, error = bounded.upper_bound, found.welfare_stderr
+        shown[at] = found.welfare
+        if bound is not None and error > 0 and found.welfare > bound:  # as in a comparison, a tie
+            shown[at] = bound
+            played = f"it played {fixed(found.welfare)} ± {fixed(error)}, more only by chance"
+            notes.append(f"tie at {at}: with the upper bound; {played}")
+        figures = [fixed(shown[at]), _error_text(error), fixed(bound)]
+        figures += [] if is_compared else [f"{row.solution.gap:.2g}"]
+        step, gains = row.step, ["", "", ""]
+        if step is not None:
+            gain = f"{shown[at] - shown[budget_text(step.since)]:+.4f}"
+            since = ",".join(amount(value) for value in step.since.values())
+            gains = [gain if step.measurable else "no measurable difference", _error_text(step.stderr), since]
+        last = row.best if is_compared else _plan_name(row)
+        cells.append([*map(amount, row.budget.values()), *figures, *gains, last])
     heads = [*(["budget"] if names == ["resource 0"] else names), "welfare", "±", "upper bound"]
-    steps_heads, steps = _step_columns(rows)
-    is_sweep = isinstance(first, BudgetRow)
-    last = "plan" if is_sweep else "best policy"
-    cells = []
-    for row, step in zip(rows, steps, strict=True):
-        _, error, bound = _estimate(row)
-        figures = [fixed(_shown_welfare(row)), fixed(error) if error else "exact", fixed(bound)]
-        gap = [f"{row.solution.gap:.2g}"] if isinstance(row, BudgetRow) else []
-        name = _plan_name(row) if isinstance(row, BudgetRow) else row.best
-        cells.append([*(amount(row.budget[name]) for name in names), *figures, *gap, *step, name])
-    tables = [table("", [*heads, *(["gap"] if is_sweep else []), *steps_heads, last], cells, text=[last])]
-    notes = _budget_ties(rows)
-    source: Any = first.solution if isinstance(first, BudgetRow) else first.comparison
-    welfare_name = source.objective.welfare.name if isinstance(first, BudgetRow) else source.welfare.name
-    if not is_sweep:
-        comparisons = [row for row in rows if isinstance(row, BudgetComparison)]
-        tables.append(_every_policy(comparisons))
-        notes += [n for row in comparisons for n in left_out_notes(row.comparison, f" at {budget_text(row.budget)}")]
-    return Summary(f"Budgets, welfare {welfare_name}{setting(source.problem)}", tables=tables, notes=notes)
+    heads += [*["gap"] * (not is_compared), "step", "± of step", "step from", "best policy" if is_compared else "plan"]
+    if all(row.step is not None and row.step.since == last.budget for last, row in pairwise(sweep.rows)):
+        place = heads.index("step from")  # always the row above
+        for texts in (heads, *cells):
+            del texts[place]
+    tables = [table("", heads, cells, text=heads[-1:])]
+    if is_compared:
+        tables.append(_every_policy(sweep.rows))
+        notes += [n for row in sweep.rows for n in left_out_notes(row.comparison, f" at {budget_text(row.budget)}")]
+    return Summary(f"Budgets, welfare {sweep.welfare}{setting(bounded.problem)}", tables=tables, notes=notes)
 
 
-def _estimate(row: BudgetRow | BudgetComparison) -> tuple[float, float, float | None]:
-    """Return the welfare of a row, its standard error and its bound."""
-    if isinstance(row, BudgetRow):
-        return row.solution.welfare, row.solution.welfare_stderr, row.solution.upper_bound
-    return row.evaluation.welfare, row.evaluation.welfare_stderr, row.comparison.upper_bound
-
-
-def _shown_welfare(row: BudgetRow | BudgetComparison) -> float:
-    """Return the welfare as shown: an estimate above the bound is at the bound."""
-    welfare, error, bound = _estimate(row)
-    return min(welfare, bound) if bound is not None and error > 0 else welfare
-
-
-def _budget_ties(rows: BudgetRows) -> list[str]:
-    notes = []
-    for row in rows:
-        welfare, error, _ = _estimate(row)
-        if _shown_welfare(row) < welfare:
-            played = f"{fixed(welfare)} ± {fixed(error)}"
-            at = budget_text(row.budget)
-            notes.append(f"tie at {at}: with the upper bound; it played {played}, more only by chance")
-    return notes
+def _error_text(error: float) -> str:
+    return fixed(error) if error else "exact"
 
 
 def _plan_name(row: BudgetRow) -> str:
@@ -200,23 +180,6 @@ def _every_policy(rows: Sequence[BudgetComparison]) -> Table:
     return table("welfare of every policy", heads, [[name, *(fixed(one.get(name)) for one in found)] for name in names])
 
 
-def _step_columns(rows: BudgetRows) -> tuple[list[str], list[list[str]]]:
-    """Return heads and cells of the gain per step; with the earlier budget, if that is not the row above."""
-    cells, shown = [], {tuple(row.budget.values()): _shown_welfare(row) for row in rows}
-    for row in rows:
-        step = row.step
-        if step is None:
-            cells.append(["", "", ""])
-            continue
-        gain = f"{_shown_welfare(row) - shown[tuple(step.since.values())]:+.4f}"
-        error = fixed(step.stderr) if step.stderr else "exact"
-        since = ",".join(amount(value) for value in step.since.values())
-        cells.append([gain if step.measurable else "no measurable difference", error, since])
-    plain = all(row.step is not None and row.step.since == last.budget for last, row in pairwise(rows))
-    heads = ["step", "± of step", "step from"]
-    return (heads[:2], [own[:2] for own in cells]) if plain else (heads, cells)
-
-
 # -- draws of a posterior --------------------------------------------------------------------------------------------
 
 SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
@@ -224,26 +187,21 @@ SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
 
 @summarise.register
 def _(found: ScenarioComparison) -> Summary:
-    notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
-    tables = [scenario_table(found, row) for row in found.rows]
-    return Summary(_draws_title(found), tables=tables, notes=notes)
-
-
-def _draws_title(found: ScenarioComparison) -> str:
-    return f"Welfare over {found.num_draws} draws of the posterior"
+    return replace(rivals_summary(found), tables=[scenario_table(found, row) for row in found.rows])
 
 
 def scenario_table(found: ScenarioComparison, row: ScenarioValues) -> Table:
     """Return the quantiles of one policy's welfare and values over draws."""
     names = ("welfare", *found.member_names(row))
-    values = (row.welfare, *row.members.T)
-    rows = [
-        [name, *(fixed(figure) for figure in list(spread_of(own).values())[1:])]
-        for name, own in list(zip(names, values, strict=True))[: MOST_ROWS + 1]
-    ]
+    pairs = list(zip(names, (row.welfare, *row.members.T), strict=True))[: MOST_ROWS + 1]
     how = "exact" if row.exact else f"{row.num_episodes} episodes in each, noise {row.noise:.2g} removed"
     caption = f"{row.policy}: over {found.num_draws} draws of the posterior, {how}"
+    rows = [[name, *_spread_cells(values)] for name, values in pairs]
     return table(caption, ["of", *SPREAD], rows, len(names) - MOST_ROWS - 1)
+
+
+def _spread_cells(values: Floats) -> list[str]:
+    return [fixed(figure) for name, figure in spread_of(values).items() if name != "mean"]
 
 
 def rivals_summary(found: ScenarioComparison) -> Summary:
@@ -251,13 +209,11 @@ def rivals_summary(found: ScenarioComparison) -> Summary:
     first = found.rows[0].policy
     rows = []
     for row in found.rows:
-        spread = [fixed(row.quantile(share)) for share in (0.05, 0.5, 0.95)]
         better = "" if row.policy == first else percent(found.probability_better(row.policy, first))
-        rows.append([row.policy, *spread, fixed(row.tail(0.1)), better])
+        rows.append([row.policy, *_spread_cells(row.welfare), better])
+    tables = [table("", ["policy", *SPREAD, f"better than {first}"], rows)]
     notes = [f"left out: {name}: {reason}" for name, reason in found.left_out.items()]
-    return Summary(
-        _draws_title(found), tables=[table("", ["policy", *SPREAD, f"better than {first}"], rows)], notes=notes
-    )
+    return Summary(f"Welfare over {found.num_draws} draws of the posterior", tables=tables, notes=notes)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
@@ -280,7 +236,7 @@ def comparison_report(
     plain, shown, problem = summarise(comparison), comparison.as_shown(), comparison.problem
     sections = []
     if comparison.rows or comparison.left_out:
-        sections.append(Section("Policies", tables=plain.tables, notes=[f"{capitalised(n)}." for n in plain.notes]))
+        sections.append(Section("Policies", tables=plain.tables, notes=plain.notes))
     if scenarios is not None:
         over = rivals_summary(scenarios)
         sections.append(Section(over.title, tables=over.tables, notes=over.notes))
@@ -296,12 +252,10 @@ def comparison_report(
 
 
 def _made(comparison: Comparison, seed: int | None) -> str:
-    ways = Counter(
-        "evaluated exactly"
-        if (found := row.evaluation).exact
-        else f"simulated: {counted(found.num_episodes or 0, 'episode')} of {counted(found.horizon or 0, 'step')} each"
-        for row in comparison.rows
-    )
+    ways: Counter[str] = Counter()
+    for found in (row.evaluation for row in comparison.rows):
+        sizes = f"{counted(found.num_episodes or 0, 'episode')} of {counted(found.horizon or 0, 'step')} each"
+        ways["evaluated exactly" if found.exact else f"simulated: {sizes}"] += 1
     sentences = [f"{counted(count, 'policy was', 'policies were')} {way}." for way, count in sorted(ways.items())]
     return " ".join([*sentences, seed_sentence(seed)]).rstrip()
 
@@ -310,8 +264,8 @@ def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str
     best = comparison.rows[0]
     found, bound = best.evaluation, comparison.upper_bound
     error = "exact" if found.exact else f"± {number(found.welfare_stderr, 2)}"
-    cards = [("Best policy", best.policy, _abbreviation_and_summary(best.policy)[0])]
-    cards.append(("Its welfare", number(found.welfare), error))
+    name = ("Best policy", best.policy, _abbreviation_and_summary(best.policy)[0])
+    cards = [name, ("Its welfare", number(found.welfare), error)]
     if bound is not None and bound > 0:  # a share of a bound that is not positive would mislead
         cards.append((f"Of the {bound_title(comparison)}", percent(found.welfare / bound, 2), number(bound)))
     elif problem.num_arms > 1:
@@ -350,51 +304,48 @@ def by_inequality(rows: Sequence[Row]) -> list[Row]:
 def _figure_sections(comparison: Comparison, problem: Problem) -> list[Section]:
     from evenhand.report import plots
 
-    caption = (
-        "Error bars are 95 % confidence intervals." if any(not r.evaluation.exact for r in comparison.rows) else ""
-    )
+    simulated = not all(row.evaluation.exact for row in comparison.rows)
+    captions = ["Error bars are 95 % confidence intervals."] * simulated
     if comparison.upper_bound is not None:
-        caption += f" The dashed line is the {bound_title(comparison)}."
-    sections = [Section("Welfare", figures=[Figure(plots.welfare_svg(comparison), caption.strip())])]
+        captions.append(f"The dashed line is the {bound_title(comparison)}.")
+    sections = [Section("Welfare", figures=[Figure(plots.welfare_plot(comparison).svg(), " ".join(captions))])]
     if problem.num_arms > 1:
-        sections.append(_spread_section(comparison, problem, plots.spread_svg(comparison)))
-    if curves := plots.lorenz_svg(comparison):
+        sections.append(_spread_section(comparison, problem))
+    if rows := plots.lorenz_rows(comparison.rows):
         caption = (
             "Shares of the total value of the worst-off arms; the further a curve is below the diagonal, the more "
-            "unequal. Of several policies the best, the most equal and the most unequal are shown."
         )
-        sections.append(Section("Lorenz curves", figures=[Figure(curves, caption)]))
+        caption += "unequal. Of several policies the best, the most equal and the most unequal are shown."
+        sections.append(Section("Lorenz curves", figures=[Figure(plots.lorenz_plot(rows, len(rows)).svg(), caption)]))
     return sections
 
 
-def _spread_section(comparison: Comparison, problem: Problem, svg: str | None) -> Section:
+def _spread_section(comparison: Comparison, problem: Problem) -> Section:
+    from evenhand.report import plots
+
     title = "Values of the arms"
-    if svg is None:
+    if all(is_level(row.evaluation) for row in comparison.rows):
         return Section(title, ["Every policy gives each arm the same value."])
-    caption = (
-        "One row per policy: the thin line runs from the worst to the best arm, the thick one holds the middle half."
-    )
+    caption = "One row per policy: a thin line from the worst to the best arm, a thick one for the middle half."
     errors = [float(row.evaluation.unit_stderr.max()) for row in comparison.rows if not row.evaluation.exact]
     if errors and np.isfinite(errors).all():
         caption += f" Simulated values have standard errors of up to {number(max(errors), 2)}."
     tables = []
     if 2 <= problem.num_types <= MOST_TYPES:
-        values = [values_by_type(row.evaluation, problem).tolist() for row in comparison.rows]
-        tables.append(_marked_table("Mean value of an arm, by type", type_names(problem), comparison, values))
+        values = {row.policy: values_by_type(row.evaluation, problem).tolist() for row in comparison.rows}
+        tables.append(_marked_table("Mean value of an arm, by type", type_names(problem), values))
     if problem.over == "groups" and len(problem.group_names) <= MOST_TYPES:
-        values = [list(row.evaluation.groups.values()) for row in comparison.rows]
-        tables.append(_marked_table("Value of a group, the mean of its arms", problem.group_names, comparison, values))
-    return Section(title, figures=[Figure(svg, caption)], tables=tables)
+        values = {row.policy: list(row.evaluation.groups.values()) for row in comparison.rows}
+        tables.append(_marked_table("Value of a group, the mean of its arms", problem.group_names, values))
+    return Section(title, figures=[Figure(plots.spread_plot(comparison).svg(), caption)], tables=tables)
 
 
-def _marked_table(
-    caption: str, names: Sequence[str], comparison: Comparison, values: Sequence[Sequence[float]]
-) -> Table:
+def _marked_table(caption: str, names: Sequence[str], values: Mapping[str, Sequence[float]]) -> Table:
     """Return a table of values per policy, the smallest of each row in bold."""
     rows = []
-    for row, own in zip(comparison.rows, values, strict=True):
+    for policy, own in values.items():
         least = fixed(min(own))
-        rows.append(TableRow(row.policy, tuple(Cell(fixed(value), is_strong=fixed(value) == least) for value in own)))
+        rows.append(TableRow(policy, tuple(Cell(fixed(value), is_strong=fixed(value) == least) for value in own)))
     return Table(f"{caption}; the smallest in bold", tuple(map(Cell, ("policy", *names))), tuple(rows))
 
 
@@ -423,7 +374,7 @@ def _best(comparison: Comparison) -> str:
     sentence = f"The best is {best.policy}, with a welfare of {number(found.welfare)}"
     if bound is None:
         return f"{sentence}."
-    optimum = comparison.bound_name == "optimum"
+    optimum = bound_title(comparison) == "optimum"
     # Exact figures are as close as solvers get; simulated ones must be at the bound.
     if bound - found.welfare <= max(SAME * abs(bound), 1e-6 * abs(bound) if found.exact else 0.0):
         certain = "" if found.exact else ", as far as the simulation can tell"
@@ -444,12 +395,8 @@ def _rivals(rows: Sequence[Row]) -> list[str]:
             equal.append(row.policy)
         elif difference <= chance + cut:
             close.append(row.policy)
-    sentences = []
-    if equal:
-        sentences.append(f"Exactly as good: {listed(equal)}.")
-    if close:
-        sentences.append(f"Within the error of the simulation: {listed(close)}.")
-    return sentences
+    groups = {"Exactly as good": equal, "Within the error of the simulation": close}
+    return [f"{title}: {listed(names)}." for title, names in groups.items() if names]
 
 
 def _fairness(rows: Sequence[Row], problem: Problem) -> list[str]:
@@ -477,8 +424,8 @@ def worst_off_unit(found: Evaluation, problem: Problem) -> str:
         return f"is the group {min(found.groups, key=found.groups.__getitem__)}"
     unit = int(found.unit_values.argmin())
     if not found.by_type:
-        name = type_names(problem)[int(problem.type_of_arm[unit])]
-        return f"is arm {unit}" + ("" if problem.is_symmetric or is_nameless(problem) else f" ({name})")
+        name = own_names(problem)[int(problem.type_of_arm[unit])]
+        return f"is arm {unit}" + (f" ({name})" if name else "")
     name, count = type_names(problem)[unit], int(found.unit_counts[unit])
     return f"is the one arm of {name}" if count == 1 else f"are the {count:,} arms of {name}"
 
@@ -491,11 +438,8 @@ def _glossary(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]
         (f"Welfare ({shortened(comparison.welfare.name, 60)})", f"One number for the values of all {who}s. {meaning}"),
     ]
     if comparison.upper_bound is not None:
-        how = (
-            "computed exactly"
-            if comparison.bound_name == "optimum"
-            else f"by {comparison.bound_name or 'a relaxation'}"
-        )
+        is_optimum = comparison.bound_name == "optimum"
+        how = "computed exactly" if is_optimum else f"by {comparison.bound_name or 'a relaxation'}"
         entries.append((capitalised(bound_title(comparison)), f"No policy has more welfare than this; {how}."))
     entries += [
         (f"Mean and worst {who}", f"The average value of the {who}s, and the smallest."),
@@ -506,20 +450,18 @@ def _glossary(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]
         entries.append(("Exact", "Computed by solving equations, without simulation."))
     if not all(each.exact for each in found):
         error = "Standard error of a simulated welfare. All policies were simulated with the same random numbers."
-        entries.append(("±", error))
-        entries += [entry for entry in [truncation_entry(found)] if entry is not None]
+        entries += [("±", error), *truncation_entries(found)]
     return [*entries, ("Time", "Time of the evaluation, not of the policy in use.")]
 
 
-def truncation_entry(found: Sequence[Evaluation]) -> tuple[str, str] | None:
-    """Return the effect of the horizon of simulations; None if there is none."""
+def truncation_entries(found: Sequence[Evaluation]) -> list[tuple[str, str]]:
+    """Return the effect of the horizon of simulations, if there is one."""
     bounds = [each.truncation_bound for each in found]
-    if None in bounds and not found[0].problem.criterion.is_average:
-        return (
-            "Truncation",
-            "An episode ends after a fixed number of steps; the rest cannot be bounded for a simulator.",
-        )
+    most = max(bound or 0.0 for bound in bounds)
+    if None in bounds and found[0].problem.criterion.is_average:
+        text = "The first steps of an episode do not count; what is left of the start is in the errors."
+        return [("Long run", text)]
+    text = f"The end of an episode changes no value by more than {number(most, 2)}."
     if None in bounds:
-        return "Long run", "The first steps of an episode do not count; what is left of the start is in the errors."
-    most = max((bound for bound in bounds if bound), default=0.0)
-    return ("Truncation", f"The end of an episode changes no value by more than {number(most, 2)}.") if most else None
+        text = "An episode ends after a fixed number of steps; the rest cannot be bounded for a simulator."
+    return [("Truncation", text)] if most or None in bounds else []

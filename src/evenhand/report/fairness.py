@@ -26,12 +26,9 @@ def _(found: PriceOfFairness) -> Summary:
 
 def fairness_tables(found: PriceOfFairness) -> list[Table]:
     """Return the plans under every welfare, and the values of types or groups under every plan."""
-    each = "value of an arm of each type" if found.who == "type" else "value of each group, the mean of its arms"
-    tables = [_plans_table(found), _values_table(found, found.who, each, found.counts, [r.values for r in found.rows])]
+    tables = [_plans_table(found), _values_table(found, found.who, found.counts, [row.values for row in found.rows])]
     if found.group_sizes:
-        groups = [row.groups for row in found.rows]
-        each = "value of each group, the mean of its arms"
-        tables.append(_values_table(found, "group", each, found.group_sizes, groups))
+        tables.append(_values_table(found, "group", found.group_sizes, [row.groups for row in found.rows]))
     return tables
 
 
@@ -40,22 +37,19 @@ def _plans_table(found: PriceOfFairness) -> Table:
     heads = ["best for", "mean", "price", "worst", "Gini", *(f"by {name}" for name in names), "±"]
     rows = []
     for row in found.rows:
-        error = Cell("exact", is_quiet=True) if row.exact else Cell(fixed(row.by_stderr[row.welfare]))
         cells = (
             Cell(fixed(row.mean), is_strong=row.welfare == "utilitarian"),
             Cell(percent(row.price)),
             Cell(fixed(row.worst), is_strong=row.welfare in OWN_COLUMNS[1:]),
             Cell(fixed(row.gini_coefficient)),
             *(Cell(fixed(row.by[name]), is_strong=name == row.welfare) for name in names),
-            error,
+            Cell("exact", is_quiet=True) if row.exact else Cell(fixed(row.by_stderr[row.welfare])),
         )
         rows.append(TableRow(row.welfare, cells, note="proved to be the best" if row.is_proved else ""))
     return Table("what fairness costs", tuple(map(Cell, heads)), tuple(rows))
 
 
-def _values_table(
-    found: PriceOfFairness, who: str, each: str, sizes: dict[str, int], plans: list[dict[str, float]]
-) -> Table:
+def _values_table(found: PriceOfFairness, who: str, sizes: dict[str, int], plans: list[dict[str, float]]) -> Table:
     """Return values under each plan, with the gain over the first, which has the best mean."""
     first, *others = plans
     rows = []
@@ -63,6 +57,7 @@ def _values_table(
         gains = [round(values[name] - first[name], 4) + 0.0 for values in others]  # a rounded zero has no sign
         cells = [f"{fixed(v[name])} ({f'{gain:+.4f}' if gain else '0'})" for v, gain in zip(others, gains, strict=True)]
         rows.append([name, str(count), fixed(first[name]), *cells])
+    each = "value of an arm of each type" if who == "type" else "value of each group, the mean of its arms"
     caption = f"{each}, and what it gains or loses beside {found.rows[0].welfare}"
     heads = [who, "arms", *(row.welfare for row in found.rows)]
     return table(caption, heads, rows, len(sizes) - MOST_ROWS)
@@ -80,7 +75,7 @@ def fairness_report(found: PriceOfFairness, title: str | None = None, seed: int 
 
     plain = summarise(found)
     spread = "One row per welfare: the values under its best plan; the thin line runs from the worst to the best."
-    figures = [Figure(plots.fairness_svg(found), spread)]
+    figures = [Figure(plots.fairness_plot(found).svg(), spread)]
     if trade := plots.trade_svg(plots.trade_points(found), member(found.problem)):
         figures.append(Figure(trade, "Mean and worst-off of each plan. The dashed line is the best mean."))
     return Summary(
@@ -88,7 +83,7 @@ def fairness_report(found: PriceOfFairness, title: str | None = None, seed: int 
         lead=_lead(found),
         cards=_cards(found),
         sections=[
-            Section("The plans side by side", tables=plain.tables, notes=[f"{capitalised(n)}." for n in plain.notes]),
+            Section("The plans side by side", tables=plain.tables, notes=plain.notes),
             Section("Who gets how much", figures=figures),
             problem_section(found.problem),
             Section("How to read this", facts=_glossary(found)),

@@ -1,6 +1,5 @@
 """Figures of a fit: effects, shares of states over time, served arms, clusters and backtests."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,7 @@ from evenhand.fitting.diagnostics.effects import Effect, Effects
 from evenhand.fitting.diagnostics.selection import Choices
 from evenhand.fitting.diagnostics.state_shares import Shares
 from evenhand.report.format import fixed, number, percent, shortened
-from evenhand.report.plots import BLUE, FAINT, GREEN, INK, ORANGE, Plot, figure_of, row_labels, svg
+from evenhand.report.plots import BLUE, FAINT, GREEN, INK, ORANGE, Plot, figure_of, row_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,15 +27,30 @@ MOST_EFFECTS, MOST_PANELS, MOST_STATES = 24, 6, 16
 # -- effects ---------------------------------------------------------------------------------------------------------
 
 
-def effects_svg(found: Effects) -> str:
-    """Return means and intervals of effects."""
-    # All overall effects, and those with most observations in their own order.
+def effects_plot(found: Effects) -> Plot:
+    """Return means and intervals of effects: all overall ones, and those with most observations in their own order."""
     often = sorted(found.each, key=lambda effect: -effect.visits)[: MOST_EFFECTS - len(found.overall)]
     chosen = {id(effect) for effect in often}
     effects = [*found.overall, *(effect for effect in found.each if id(effect) in chosen)]
-    texts = "; ".join(f"{_effect_name(effect)} {fixed(_estimate(effect)[0], 2)}" for effect in effects)
-    plot = Plot(0.85 + 0.27 * len(effects), lambda figure: _draw_effects(figure, effects))
-    return svg("effects", f"Effects of actions: {texts}", plot)
+    names = [_effect_name(effect) for effect in effects]
+
+    def draw(figure: "Figure") -> None:
+        """Draw one line per effect."""
+        axes = figure.subplots()
+        axes.axvline(0, color=FAINT, linewidth=0.8)
+        for y, effect in enumerate(effects):
+            mean, lower, upper = _estimate(effect)
+            colour = BLUE if effect.is_sure else FAINT
+            axes.plot([lower, upper], [y, y], color=colour, linewidth=1.6, solid_capstyle="round")
+            axes.plot([mean], [y], "o" if effect.state else "D", color=colour, markersize=5, markeredgecolor="white")
+        row_labels(axes, names, 46)
+        first = effects[0]
+        labels = {"reward": "reward a step later", "places": f"places towards {first.ends[1]}"}
+        axes.set_xlabel(shortened(labels.get(first.unit or "", "more that come to one next state"), 40))
+
+    pairs = zip(names, effects, strict=True)
+    texts = "; ".join(f"{name} {fixed(_estimate(effect)[0], 2)}" for name, effect in pairs)
+    return Plot(0.85 + 0.27 * len(effects), draw, "effects", f"Effects of actions: {texts}")
 
 
 def _estimate(effect: Effect) -> tuple[float, float, float]:
@@ -48,42 +62,29 @@ def _effect_name(effect: Effect) -> str:
     return shortened(f"{effect.action} {where}" + (f" ({effect.type})" if effect.type else ""), 46)
 
 
-def _draw_effects(figure: "Figure", effects: Sequence[Effect]) -> None:
-    axes = figure.subplots()
-    axes.axvline(0, color=FAINT, linewidth=0.8)
-    for y, effect in enumerate(effects):
-        mean, lower, upper = _estimate(effect)
-        colour = BLUE if effect.is_sure else FAINT
-        axes.plot([lower, upper], [y, y], color=colour, linewidth=1.6, solid_capstyle="round")
-        axes.plot([mean], [y], "o" if effect.state else "D", color=colour, markersize=5, markeredgecolor="white")
-    row_labels(axes, [_effect_name(effect) for effect in effects], 46)
-    first = effects[0]
-    labels = {"reward": "reward a step later", "places": f"places towards {first.ends[1]}"}
-    axes.set_xlabel(shortened(labels.get(first.unit or "", "more that come to one next state"), 40))
-
-
 # -- shares of states and served arms --------------------------------------------------------------------------------
 
 
-def shares_svg(found: Shares) -> str:
+def shares_plot(found: Shares) -> Plot:
     """Return one panel per state: recorded and predicted shares over time."""
     # Rounded, so that the choice does not depend on the last bit.
     largest = np.argsort(-np.round(found.observed.mean(axis=0), 9), kind="stable")[:MOST_PANELS]
     states = sorted(largest.tolist())
-    label = f"Shares of states over time, recorded and predicted: {', '.join(found.states[s] for s in states)}"
     rows = (len(states) + 1) // 2
-    return svg("shares", label, Plot(0.75 + 1.15 * rows, lambda figure: _draw_shares(figure, found, states, rows)))
 
+    def draw(figure: "Figure") -> None:
+        """Draw the panels and their legend."""
+        panels = figure.subplots(rows, min(2, len(states)), sharex=True, squeeze=False).ravel()
+        for axes, state in zip(panels, states, strict=False):
+            _draw_state(axes, found, state)
+        for axes in panels[len(states) :]:
+            axes.set_visible(False)
+        figure.supxlabel("steps since the first record", fontsize=9)
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3, handlelength=1.6, columnspacing=1.4)
 
-def _draw_shares(figure: "Figure", found: Shares, states: list[int], rows: int) -> None:
-    panels = figure.subplots(rows, min(2, len(states)), sharex=True, squeeze=False).ravel()
-    for axes, state in zip(panels, states, strict=False):
-        _draw_state(axes, found, state)
-    for axes in panels[len(states) :]:
-        axes.set_visible(False)
-    figure.supxlabel("steps since the first record", fontsize=9)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, handlelength=1.6, columnspacing=1.4)
+    label = f"Shares of states over time, recorded and predicted: {', '.join(found.states[s] for s in states)}"
+    return Plot(0.75 + 1.15 * rows, draw, "shares", label)
 
 
 def _draw_state(axes: "Axes", found: Shares, state: int) -> None:
@@ -98,48 +99,41 @@ def _draw_state(axes: "Axes", found: Shares, state: int) -> None:
     axes.grid(axis="y")
 
 
-def choices_svg(found: Choices) -> str:
+def choices_plot(found: Choices) -> Plot:
     """Return two bars per state: its share among served arms and among the others."""
-    pairs = zip(found.states, found.served_in, found.idle_in, strict=True)
-    texts = "; ".join(f"{state} {percent(served, 0)} and {percent(idle, 0)}" for state, served, idle in pairs)
     either = np.maximum(found.served_in, found.idle_in)
     states = sorted(np.argsort(-np.round(either, 9), kind="stable")[:MOST_STATES].tolist())
-    plot = Plot(0.95 + 0.36 * len(states), lambda figure: _draw_choices(figure, found, states))
-    return svg("choices", f"States of served arms and of others: {texts}", plot)
 
+    def draw(figure: "Figure") -> None:
+        """Draw the bars and their legend."""
+        axes, places = figure.subplots(), np.arange(len(states))
+        for shift, colour, shares, label in (
+            (-0.18, BLUE, found.served_in, f"served ({found.served:,})"),
+            (0.18, "#b9c4cc", found.idle_in, f"not served ({found.idle:,})"),
+        ):
+            axes.barh(places + shift, [100 * shares[s] for s in states], 0.34, color=colour, label=label)
+        row_labels(axes, [found.states[s] for s in states])
+        axes.set_xlabel("% of the rows")
+        figure.legend(loc="outside upper center", ncols=2, handlelength=1.2)
 
-def _draw_choices(figure: "Figure", found: Choices, states: list[int]) -> None:
-    axes = figure.subplots()
-    places = np.arange(len(states))
-    for shift, colour, shares, label in (
-        (-0.18, BLUE, found.served_in, f"served ({found.served:,})"),
-        (0.18, "#b9c4cc", found.idle_in, f"not served ({found.idle:,})"),
-    ):
-        axes.barh(places + shift, [100 * shares[s] for s in states], 0.34, color=colour, label=label)
-    row_labels(axes, [found.states[s] for s in states])
-    axes.set_xlabel("% of the rows")
-    figure.legend(loc="outside upper center", ncols=2, handlelength=1.2)
+    pairs = zip(found.states, found.served_in, found.idle_in, strict=True)
+    texts = "; ".join(f"{state} {percent(served, 0)} and {percent(idle, 0)}" for state, served, idle in pairs)
+    return Plot(0.95 + 0.36 * len(states), draw, "choices", f"States of served arms and of others: {texts}")
 
 
 # -- clusters and backtests ------------------------------------------------------------------------------------------
 
 
-def clusters_svg(found: Clusters) -> str:
-    """Return held-out log-likelihood and BIC by the number of types."""
-    texts = "; ".join(f"{counted(one.number, 'type')} {number(one.held_out)}" for one in found.tried)
-    return svg("clusters", f"Held-out log-likelihood per arm by the number of types: {texts}", _clusters_plot(found))
-
-
 def clusters_figure(found: Clusters) -> "Figure":
     """Return held-out log-likelihood and BIC by the number of types, for a notebook."""
     if not found.tried:
-        raise NotApplicableError(
-            "there is nothing to draw: the number of types was given, or the arms have too few moves"
-        )
-    return figure_of(_clusters_plot(found))
+        raise NotApplicableError("nothing to draw: the number of types was given, or the arms have too few moves")
+    return figure_of(clusters_plot(found))
 
 
-def _clusters_plot(found: Clusters) -> Plot:
+def clusters_plot(found: Clusters) -> Plot:
+    """Return held-out log-likelihood and BIC by the number of types."""
+
     def draw(figure: "Figure") -> None:
         held, bic = figure.subplots(1, 2)
         numbers = [one.number for one in found.tried]
@@ -153,21 +147,17 @@ def _clusters_plot(found: Clusters) -> Plot:
             panel.set_xlabel("types")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    return Plot(2.8, draw)
-
-
-def backtest_svg(found: "Backtest") -> str:
-    """Return recorded and expected numbers of each action."""
-    label = f"Number of actions so far, recorded and expected: {', '.join(found.actions[1:])}"
-    return svg("backtest", label, _backtest_plot(found))
+    texts = "; ".join(f"{counted(one.number, 'type')} {number(one.held_out)}" for one in found.tried)
+    return Plot(2.8, draw, "clusters", f"Held-out log-likelihood per arm by the number of types: {texts}")
 
 
 def backtest_figure(found: "Backtest") -> "Figure":
     """Return recorded and expected numbers of each action, for a notebook."""
-    return figure_of(_backtest_plot(found))
+    return figure_of(backtest_plot(found))
 
 
-def _backtest_plot(found: "Backtest") -> Plot:
+def backtest_plot(found: "Backtest") -> Plot:
+    """Return recorded and expected numbers of each action."""
     panels_needed = max(len(found.actions) - 1, 1)
 
     def draw(figure: "Figure") -> None:
@@ -184,4 +174,5 @@ def _backtest_plot(found: "Backtest") -> Plot:
         panels[0].legend(loc="upper left")
         panels[-1].set_xlabel("step")
 
-    return Plot(2.2 * panels_needed + 0.4, draw)
+    label = f"Number of actions so far, recorded and expected: {', '.join(found.actions[1:])}"
+    return Plot(2.2 * panels_needed + 0.4, draw, "backtest", label)

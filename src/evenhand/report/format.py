@@ -85,6 +85,17 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
+def printable(value: object) -> str:
+    """Return the text of a cell without control characters, which could move the cursor of a terminal."""
+    text = "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def capitalised(text: str) -> str:
     """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
+
+
+def sentence(text: str) -> str:
+    """Return the text as a sentence: with a capital first letter and one full stop, unless it ends in another mark."""
+    return capitalised(text) + ("" if text.endswith((".", "!", "?", ":", "…")) else ".")

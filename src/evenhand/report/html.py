@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand._version import __version__
 from evenhand.model.io import Location, write_atomically
+from evenhand.report.format import sentence
 from evenhand.report.summary import Summary
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _render(template: str, **values: Any) -> str:
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("evenhand.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -72,3 +73,5 @@ def _environment() -> "Environment":
         keep_trailing_newline=True,
         finalize=lambda value: typeset(value) if type(value) is str else value,
     )
+    environment.filters["sentence"] = sentence
+    return environment

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +32,7 @@ from evenhand.planning.compare import Comparison, Row
 from evenhand.planning.price_of_fairness import PriceOfFairness
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
-from evenhand.report.comparison import bound_title, by_inequality, is_level
+from evenhand.report.comparison import bound_title, by_inequality
 from evenhand.report.format import decimals_of, fixed, listed, number, shortened
 from evenhand.report.models import member
 from evenhand.typing import Floats, Ints
@@ -83,15 +83,19 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 8.0,
 }
 
-_WHITE_EDGE: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5}
-
 
 @dataclass(frozen=True)
 class Plot:
-    """Height in inches, and a function that draws into an empty figure."""
+    """Height in inches, a function that draws into an empty figure, and for a page its name and text alternative."""
 
     height: float
     draw: Callable[[Figure], None]
+    name: str = ""
+    label: str = ""
+
+    def svg(self) -> str:
+        """Return the SVG element."""
+        return svg(self.name, self.label, self)
 
 
 class NotebookFigure(Figure):
@@ -172,9 +176,9 @@ def comparison_figure(comparison: Comparison, kind: Literal["welfare", "spread",
     if kind == "lorenz" and not lorenz:
         raise NotApplicableError("Lorenz curves need values that are not negative, not all of them 0")
     plots = {
-        "welfare": lambda: _welfare_plot(comparison.as_shown()),
-        "spread": lambda: _arms_plot(comparison),
-        "lorenz": lambda: _lorenz_plot(lorenz, len(comparison.rows)),
+        "welfare": lambda: welfare_plot(comparison.as_shown()),
+        "spread": lambda: spread_plot(comparison),
+        "lorenz": lambda: lorenz_plot(lorenz, len(comparison.rows)),
     }
     return _figure_of_kind(kind, plots)
 
@@ -183,39 +187,6 @@ def _figure_of_kind(kind: str, plots: Mapping[str, Callable[[], Plot]]) -> Noteb
     if kind not in plots:
         raise InvalidInputError(f"kind: expected {listed([repr(known) for known in plots], 'or')}, got {kind!r}")
     return figure_of(plots[kind]())
-
-
-def welfare_svg(comparison: Comparison) -> str:
-    """Return bars of welfare, best on top, with 95 % error bars and the bound as a line."""
-    texts = "; ".join(f"{row.policy} {number(row.evaluation.welfare)}" for row in comparison.rows)
-    bound = "" if comparison.upper_bound is None else f"; {bound_title(comparison)} {number(comparison.upper_bound)}"
-    return svg("welfare", f"Welfare by policy: {texts}{bound}", _welfare_plot(comparison))
-
-
-def spread_svg(comparison: Comparison) -> str | None:
-    """Return the values of the arms, one row per policy; None if they are equal under every policy."""
-    found = {row.policy: row.evaluation for row in comparison.rows}
-    if all(is_level(each) for each in found.values()):
-        return None
-    texts = "; ".join(
-        f"{policy} from {number(float(each.unit_values.min()))} to {number(float(each.unit_values.max()))}, "
-        f"mean {number(mean_of_arms(each))}"
-        for policy, each in found.items()
-    )
-    return svg("spread", f"Values of the arms by policy: {texts}", _arms_plot(comparison))
-
-
-def lorenz_svg(comparison: Comparison) -> str | None:
-    """Return Lorenz curves; None if all are nearly straight."""
-    if not (rows := lorenz_rows(comparison.rows)):
-        return None
-    texts = "; ".join(f"{row.policy}, Gini coefficient {fixed(row.evaluation.gini_coefficient, 3)}" for row in rows)
-    return svg("lorenz", f"Lorenz curves: {texts}", _lorenz_plot(rows, len(rows)))
-
-
-def mean_of_arms(found: Evaluation) -> float:
-    """Return the mean value of the arms, also if welfare is over groups."""
-    return float(np.average(found.unit_values, weights=found.unit_counts))
 
 
 def lorenz_rows(rows: Sequence[Row], uneven_from: float = UNEVEN) -> list[Row]:
@@ -240,8 +211,10 @@ def quantile(values: Floats, counts: Ints, share: float) -> float:
     return float(values[order][np.searchsorted(below, share * below[-1])])
 
 
-def _welfare_plot(comparison: Comparison) -> Plot:
+def welfare_plot(comparison: Comparison) -> Plot:
+    """Return bars of welfare, best on top, with 95 % error bars and the bound as a line."""
     rows, bound = comparison.rows, comparison.upper_bound
+    line = "" if bound is None else f"{bound_title(comparison)} {number(bound)}"
 
     def draw(figure: Figure) -> None:
         """Draw into an empty figure."""
@@ -253,11 +226,13 @@ def _welfare_plot(comparison: Comparison) -> Plot:
         axes.axvline(0, color=FAINT, linewidth=0.6)
         row_labels(axes, [row.policy for row in rows])
         if bound is not None:
-            _mark_line(axes, bound, f"{bound_title(comparison)} {number(bound)}")
+            _mark_line(axes, bound, line)
         _numbers(axes, [fixed(value, decimals_of([*welfare])) for value in welfare], "welfare")
         axes.margins(x=0.02)
 
-    return Plot(0.85 + 0.3 * len(rows), draw)
+    texts = [f"{row.policy} {number(row.evaluation.welfare)}" for row in rows]
+    label = f"Welfare by policy: {'; '.join([*texts, line] if line else texts)}"
+    return Plot(0.85 + 0.3 * len(rows), draw, "welfare", label)
 
 
 def _error_bars(axes: "Axes", values: Floats, errors: Floats) -> None:
@@ -296,16 +271,19 @@ class Spread:
     mean: float
 
 
-def _arms_plot(comparison: Comparison) -> Plot:
+def spread_plot(comparison: Comparison) -> Plot:
     """Return the values of the arms under each policy; each type has a mark of its own if there are few."""
     problem, found = comparison.problem, [row.evaluation for row in comparison.rows]
     marked = 2 <= problem.num_types <= len(MARKS) and all(len(each.unit_values) <= MOST_DOTS for each in found)
-    rows = []
+    rows, texts = [], []
     for row, each in zip(comparison.rows, found, strict=True):
         types = np.arange(problem.num_types) if each.by_type else problem.type_of_arm.astype(np.int64)
-        marks = types * marked
-        rows.append(Spread(row.policy, each.unit_values, each.unit_counts, marks, mean_of_arms(each)))
-    return _spread_plot(rows, type_names(problem) if marked else [], "value of an arm")
+        values, mean = each.unit_values, float(np.average(each.unit_values, weights=each.unit_counts))
+        rows.append(Spread(row.policy, values, each.unit_counts, types * marked, mean))
+        low, high, middle = (number(float(value)) for value in (values.min(), values.max(), mean))
+        texts.append(f"{row.policy} from {low} to {high}, mean {middle}")
+    plot = _spread_plot(rows, type_names(problem) if marked else [], "value of an arm")
+    return replace(plot, name="spread", label=f"Values of the arms by policy: {'; '.join(texts)}")
 
 
 def _spread_plot(rows: Sequence[Spread], names: Sequence[str], label: str) -> Plot:
@@ -327,14 +305,13 @@ def _spread_plot(rows: Sequence[Spread], names: Sequence[str], label: str) -> Pl
                 # Marks are shifted a little, so that equal values do not hide each other.
                 shift = (mark - (len(names) - 1) / 2) * min(0.2, 0.6 / len(names)) if names else 0.0
                 own = row.values[row.marks == mark]
-                axes.plot(own, np.full(len(own), y + shift), shape, color=colour, markersize=5.5, **_WHITE_EDGE)
+                axes.plot(own, np.full(len(own), y + shift), shape, color=colour, markersize=5.5, mec="white", mew=0.5)
             axes.plot([row.mean], [y], "|", color=INK, markersize=11, markeredgewidth=1.4, zorder=5)
         axes.plot([], [], "|", color=INK, markersize=9, markeredgewidth=1.4, label="mean")
         for (colour, shape), name in zip(MARKS, names, strict=False):
             axes.plot([], [], shape, color=colour, markersize=5, linestyle="", label=shortened(name, 22))
-        figure.legend(
-            loc="outside lower center", ncols=4 if len(names) <= 3 else 3, handletextpad=0.3, columnspacing=1.4
-        )
+        ncols = 4 if len(names) <= 3 else 3
+        figure.legend(loc="outside lower center", ncols=ncols, handletextpad=0.3, columnspacing=1.4)
         row_labels(axes, [row.name for row in rows])
         axes.margins(x=0.04)
         axes.set_xlabel(label)
@@ -342,7 +319,7 @@ def _spread_plot(rows: Sequence[Spread], names: Sequence[str], label: str) -> Pl
     return Plot(1.1 + 0.35 * len(rows), draw)
 
 
-def _lorenz_plot(rows: Sequence[Row], compared: int) -> Plot:
+def lorenz_plot(rows: Sequence[Row], compared: int) -> Plot:
     """Return Lorenz curves of at most three policies out of those compared."""
 
     def draw(figure: Figure) -> None:
@@ -364,7 +341,8 @@ def _lorenz_plot(rows: Sequence[Row], compared: int) -> Plot:
             title = f"of {compared:,} policies: the best, the most equal, the most unequal"
             axes.set_title(title, fontsize=9, loc="left")
 
-    return Plot(3.4, draw)
+    texts = [f"{row.policy}, Gini coefficient {fixed(row.evaluation.gini_coefficient, 3)}" for row in rows]
+    return Plot(3.4, draw, "lorenz", f"Lorenz curves: {'; '.join(texts)}")
 
 
 # -- the price of fairness -------------------------------------------------------------------------------------------
@@ -373,22 +351,19 @@ def _lorenz_plot(rows: Sequence[Row], compared: int) -> Plot:
 def fairness_figure(found: PriceOfFairness, kind: str) -> NotebookFigure:
     """Return the values under each plan, or the mean against the worst-off."""
     trade = partial(_trade_plot, trade_points(found), member(found.problem))
-    return _figure_of_kind(kind, {"values": lambda: _fairness_plot(found), "trade": trade})
+    return _figure_of_kind(kind, {"values": lambda: fairness_plot(found), "trade": trade})
 
 
-def fairness_svg(found: PriceOfFairness) -> str:
+def fairness_plot(found: PriceOfFairness) -> Plot:
     """Return the values of types or groups, one row per welfare."""
-    texts = "; ".join(f"{row.welfare} from {number(row.worst)}, mean {number(row.mean)}" for row in found.rows)
-    return svg("values", f"Values by {found.who}: {texts}", _fairness_plot(found))
-
-
-def _fairness_plot(found: PriceOfFairness) -> Plot:
     counts = np.array(list(found.counts.values()))
     marked = len(counts) <= len(MARKS)
     marks = np.arange(len(counts)) * marked
     rows = [Spread(row.welfare, np.array(list(row.values.values())), counts, marks, row.mean) for row in found.rows]
-    label = "value of an arm" if found.who == "type" else "value of a group"
-    return _spread_plot(rows, list(found.counts) if marked else [], label)
+    axis = "value of an arm" if found.who == "type" else "value of a group"
+    texts = "; ".join(f"{row.welfare} from {number(row.worst)}, mean {number(row.mean)}" for row in found.rows)
+    plot = _spread_plot(rows, list(found.counts) if marked else [], axis)
+    return replace(plot, name="values", label=f"Values by {found.who}: {texts}")
 
 
 def trade_points(found: PriceOfFairness) -> list[tuple[str, float, float]]:
@@ -424,12 +399,10 @@ def _trade_plot(points: Sequence[tuple[str, float, float]], who: str) -> Plot:
         means = [mean for _, mean, _ in places]
         middle = (min(means) + max(means)) / 2
         for (colour, shape), (name, mean, worst) in zip(MARKS * len(places), places, strict=False):
-            at = (mean, worst)
-            axes.plot(*at, shape, color=colour, markersize=7, markeredgecolor="white")
-            left = at[0] <= middle  # text to the side that has more room
-            offset, side = ((7, 0), "left") if left else ((-7, 0), "right")
-            text = shortened(name, 40)
-            axes.annotate(text, at, xytext=offset, textcoords="offset points", ha=side, va="center", fontsize=8)
+            axes.plot(mean, worst, shape, color=colour, markersize=7, markeredgecolor="white")
+            shift, side = (7, "left") if mean <= middle else (-7, "right")  # text to the side that has more room
+            style: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": 8}
+            axes.annotate(shortened(name, 40), (mean, worst), xytext=(shift, 0), **style)
         axes.axvline(max(means), color=FAINT, linewidth=0.7, linestyle=(0, (4, 2)))
         axes.set(xlabel=f"mean value of the {who}s", ylabel=f"value of the worst-off {who}")
         axes.grid()

@@ -1,5 +1,7 @@
 """Summaries of what was fitted to records: models, clusters, diagnostics and backtests; and the page of a fit."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from evenhand.display import counted
@@ -83,10 +85,8 @@ def _members_table(found: Clusters) -> Table:
 @summarise.register
 def diagnostics_summary(found: Diagnostics) -> Summary:
     """Return the sentences of the diagnostics by topic, and the effects of actions."""
-    facts, last = [], ""
-    for topic, sentence in found.words:
-        facts.append(("" if topic == last else topic, sentence))
-        last = topic
+    topics = ["", *(topic for topic, _ in found.words)]
+    facts = [("" if topic == last else topic, text) for last, (topic, text) in zip(topics, found.words, strict=False)]
     tables = [_effects_table(found.effects)] if found.effects is not None and found.effects.each else []
     return Summary("What the records say", facts=facts, tables=tables)
 
@@ -114,15 +114,12 @@ def _effects_table(found: Effects) -> Table:
 def backtest_summary(found: Backtest) -> Summary:
     """Return the summary of a backtest."""
     borrowed = int(found.shares.borrowed.sum())
-    policy = (
-        f"shares of actions by type and state, the same at all times, from {found.shares.numbers.sum():,} decisions"
-    )
+    decisions = f"{found.shares.numbers.sum():,} decisions"
+    policy = f"shares of actions by type and state, the same at all times, from {decisions}"
     if borrowed:
         policy += f"; a type was never seen in {borrowed} of its states, and takes the shares of the others there"
-    facts = [
-        ("policy", policy),
-        ("steps", f"{len(found.steps):,}, with {found.present.min():,} to {found.present.max():,} arms"),
-    ]
+    steps = f"{len(found.steps):,}, with {found.present.min():,} to {found.present.max():,} arms"
+    facts = [("policy", policy), ("steps", steps)]
     for place, action in enumerate(found.actions[1:]):
         inside = found.served.inside[:, place]
         facts.append((f"{action} in a step", f"{int(inside.sum())} of {len(inside)} steps lie in their intervals"))
@@ -135,9 +132,8 @@ def backtest_summary(found: Backtest) -> Summary:
         text = f"{used.mean():.3g} a step of {budget:.10g}, at most {used.max():.10g}"
         facts.append((f"used of {name}", f"{text}; {over} of {len(used)} steps used more than the budget"))
     notes = ["the behaviour policy has no budget in the model; other policies have"] if len(found.worth) > 1 else []
-    return Summary(
-        "Backtest", "the behaviour policy in the model, beside the records", facts, _backtest_tables(found), notes=notes
-    )
+    aside = "the behaviour policy in the model, beside the records"
+    return Summary("Backtest", aside, facts, _backtest_tables(found), notes=notes)
 
 
 def _backtest_tables(found: Backtest) -> list[Table]:
@@ -153,9 +149,8 @@ def _backtest_tables(found: Backtest) -> list[Table]:
     first, rows = found.worth[0], []
     for one in found.worth:
         used = ", ".join(percent(share) for share in one.budget_used.values())
-        rows.append(
-            [one.policy, fixed(one.welfare), fixed(one.welfare_stderr) if one.welfare_stderr else "exact", used]
-        )
+        error = fixed(one.welfare_stderr) if one.welfare_stderr else "exact"
+        rows.append([one.policy, fixed(one.welfare), error, used])
     caption = f"welfare in the model: {found.criterion}, from where all arms were first seen"
     welfare = table(caption, ["policy", "welfare", "±", "budget used"], rows)
     names = list(first.groups or first.values)
@@ -165,41 +160,32 @@ def _backtest_tables(found: Backtest) -> list[Table]:
 
 
 def _forecast_cells(found: Forecast, place: tuple[int, ...], decimals: int) -> list[str]:
-    mean, low, high = (float(getattr(found, name)[place]) for name in ("mean", "lower", "upper"))
-    seen = float(found.seen[place])
-    mark = "" if bool(np.asarray(found.inside)[place]) else " *"
-    shown = fixed(seen, 0) if decimals == 1 else fixed(seen, decimals)
-    return [shown + mark, fixed(mean, decimals), f"{fixed(low, decimals)} to {fixed(high, decimals)}"]
+    mean, low, high = (fixed(float(getattr(found, name)[place]), decimals) for name in ("mean", "lower", "upper"))
+    seen = fixed(float(found.seen[place]), 0 if decimals == 1 else decimals)
+    return [seen + ("" if np.asarray(found.inside)[place] else " *"), mean, f"{low} to {high}"]
 
 
 # -- the page of a fit -----------------------------------------------------------------------------------------------
 
 
-def fit_report(
-    fitted: FitResult, title: str | None = None, source: str = "the records", backtest: Backtest | None = None
-) -> Summary:
+def fit_report(fitted: FitResult, source: str = "the records") -> Summary:
     """Return the page of a fit, for `html.page` and `html.write_page`.
 
     Args:
         fitted: the fit.
-        title: heading; by default the name of the source.
         source: name of the log.
-        backtest: backtest of the same records, if any.
     """
     sizes = f"{counted(len(fitted.log.arm), 'record')} of {counted(len(fitted.log.arms), 'arm')}"
     found, plain = fitted.diagnostics, fit_summary(fitted)
     said = diagnostics_summary(found)
     sections = [Section("What the records say", facts=said.facts, tables=_memory_tables(found))]
     sections += _diagnostic_sections(found, said.tables)
-    if backtest is not None:
-        sections.append(_backtest_section(backtest))
     sections += _type_sections(fitted)
     thin = [_thin_table(found)] if found.thin_rows.rows else []
-    notes = [f"{capitalised(note)}." for note in fitted.notes]
-    sections.append(Section("Transitions", facts=plain.facts, tables=[*plain.tables, *thin], notes=notes))
+    sections.append(Section("Transitions", facts=plain.facts, tables=[*plain.tables, *thin], notes=plain.notes))
     sections.append(Section("How to read this", facts=_glossary(found)))
     return Summary(
-        title or f"What {source} say{'s' if source != 'the records' else ''}",
+        f"What {source} say{'s' if source != 'the records' else ''}",
         lead=_lead(fitted),
         cards=_cards(fitted),
         sections=sections,
@@ -210,13 +196,11 @@ def fit_report(
 def _lead(fitted: FitResult) -> list[str]:
     log, found = fitted.log, fitted.diagnostics
     kinds = "" if len(log.types) == 1 else f" of {spelled(len(log.types))} types"
-    size = (
-        f"{counted(len(log.arm), 'record')} of {counted(len(log.arms), 'arm')}{kinds}, in "
-        f"{counted(len(log.states), 'state')} with {counted(len(log.actions), 'action')}"
-    )
+    size = f"{counted(len(log.arm), 'record')} of {counted(len(log.arms), 'arm')}{kinds}"
+    size += f", in {counted(len(log.states), 'state')} with {counted(len(log.actions), 'action')}"
     sentences = [effect.words for effect in found.effects.overall] if found.effects else []
     sentences += [found.choices.words[0]] if found.choices is not None else []
-    return [f"{size}.", *(f"{capitalised(sentence)}." for sentence in sentences[:4])]
+    return [size, *sentences[:4]]
 
 
 def _cards(fitted: FitResult) -> list[tuple[str, str, str]]:
@@ -243,37 +227,24 @@ def _memory_tables(found: Diagnostics) -> list[Table]:
     return [table("held-out log-likelihood, nats per step", heads, rows)] if rows else []
 
 
-def _diagnostic_sections(found: Diagnostics, effects: "list[Table] | tuple[Table, ...] | object") -> list[Section]:
+def _diagnostic_sections(found: Diagnostics, effects: Sequence[Table]) -> list[Section]:
     from evenhand.report import fit_plots
 
     sections = []
     if found.effects is not None and found.effects.each:
         caption = f"Means and intervals of 95 %; grey ones include 0. {capitalised(found.effects.words)}."
-        figure = Figure(fit_plots.effects_svg(found.effects), caption)
-        alone = [f"{capitalised(line)}." for line in found.effects.alone[:MOST_ROWS]]
-        sections.append(
-            Section("Effects of actions", figures=[figure], tables=[_effects_table(found.effects)], notes=alone)
-        )
+        figure = Figure(fit_plots.effects_plot(found.effects).svg(), caption)
+        alone = found.effects.alone[:MOST_ROWS]
+        sections.append(Section("Effects of actions", figures=[figure], tables=effects, notes=alone))
     if found.choices is not None:
-        figure = Figure(fit_plots.choices_svg(found.choices), "States of arms that were served, and of the others.")
-        sentences = [f"{capitalised(sentence)}." for sentence in found.choices.words]
-        sections.append(Section("Arms that were served", sentences, figures=[figure]))
+        caption = "States of arms that were served, and of the others."
+        figure = Figure(fit_plots.choices_plot(found.choices).svg(), caption)
+        sections.append(Section("Arms that were served", found.choices.words, figures=[figure]))
     if found.shares is not None:
         caption = "Dots or thin lines are the records; thick lines the model from the first records on."
-        figure = Figure(fit_plots.shares_svg(found.shares), caption)
+        figure = Figure(fit_plots.shares_plot(found.shares).svg(), caption)
         sections.append(Section("Shares of states over time", figures=[figure]))
     return sections
-
-
-def _backtest_section(backtest: Backtest) -> Section:
-    from evenhand.report import fit_plots
-
-    caption = (
-        "Recorded actions, and their expectation under the behaviour policy in the model; the band is chance alone."
-    )
-    plain = backtest_summary(backtest)
-    figures = [Figure(fit_plots.backtest_svg(backtest), caption)]
-    return Section("Backtest", figures=figures, facts=plain.facts, tables=plain.tables)
 
 
 def _type_sections(fitted: FitResult) -> list[Section]:
@@ -283,10 +254,10 @@ def _type_sections(fitted: FitResult) -> list[Section]:
     tables, figures, sentences = [], [], []
     if clusters is not None:
         tables.append(_members_table(clusters))
-        sentences.append(f"{capitalised(clusters.words)}.")
+        sentences.append(clusters.words)
         if clusters.tried:
             caption = "Held-out log-likelihood and BIC by the number of types; the dotted line is the number chosen."
-            figures.append(Figure(fit_plots.clusters_svg(clusters), caption))
+            figures.append(Figure(fit_plots.clusters_plot(clusters).svg(), caption))
     if between and between.each:
         rows = []
         for one in between.each[:MOST_ROWS]:
@@ -317,9 +288,7 @@ def _glossary(found: Diagnostics) -> list[tuple[str, str]]:
         ("Interval", "Credible interval of 95 %, given the records and the shrinkage of sparse rows."),
     ]
     if found.state or found.before:
-        text = (
-            "Gain in held-out log-likelihood: 0.01 is 1 % more probability of the next state. ± is the error over arms."
-        )
+        text = "Gain in held-out log-likelihood: 0.01 is 1 % more probability of the next state; ± is its error."
         entries.append(("Nats per step", text))
     if found.num_tests or found.in_time or found.between_types or found.before:
         entries.append(("p", "Probability of a difference as large by chance, adjusted by Holm's method per question."))

@@ -9,7 +9,7 @@ from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.learning.training import Training, TrainingRuns
 from evenhand.model.composite import redraw_period
-from evenhand.model.labels import arm_names, told_names
+from evenhand.model.labels import arm_names, own_names
 from evenhand.model.objective import num_members
 from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem
@@ -29,7 +29,7 @@ from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.report import cleaning, fairness, records  # noqa: F401  they register their summaries
 from evenhand.report.comparison import floor_notes
-from evenhand.report.format import amount, duration, fixed, percent
+from evenhand.report.format import amount, duration, fixed, percent, printable
 from evenhand.report.models import setting
 from evenhand.report.summary import MOST_ROWS, Summary, Table, summarise, table
 from evenhand.typing import Floats
@@ -60,24 +60,20 @@ def units_table(problem: Problem, by_type: bool, columns: Mapping[str, Floats | 
         columns: (unit,) figures by their heads; `served` is a share.
     """
     given = {name: values for name, values in columns.items() if values is not None}
-    names = [
-        f"{unit} {name}".strip() for unit, name in enumerate(told_names(problem) if by_type else arm_names(problem))
-    ]
+    kind, names = ("type", own_names(problem)) if by_type else ("arm", arm_names(problem))
     rows = []
     for unit, name in enumerate(names[:MOST_ROWS]):
         cells = [percent(v[unit]) if head == "served" else fixed(float(v[unit])) for head, v in given.items()]
-        rows.append([name, str(problem.type_counts[unit]) if by_type else "1", *cells])
-    kind = "type" if by_type else "arm"
+        rows.append([f"{unit} {name}".strip(), str(problem.type_counts[unit]) if by_type else "1", *cells])
     return table(f"values by {kind}", [kind, "arms", *given], rows, len(names) - MOST_ROWS)
 
 
 def groups_table(groups: Mapping[str, float], errors: Floats | None) -> Table:
     """Return the values of the first groups, with standard errors if there are any."""
-    rows = []
-    for place, (name, value) in enumerate(list(groups.items())[:MOST_ROWS]):
-        rows.append([name, fixed(value), *([] if errors is None else [fixed(float(errors[place]))])])
-    heads = ["group", "value"] + ([] if errors is None else ["±"])
-    return table("values by group", heads, rows, len(groups) - MOST_ROWS)
+    rows = [[name, fixed(value)] for name, value in list(groups.items())[:MOST_ROWS]]
+    for row, error in zip(rows, [] if errors is None else errors.tolist(), strict=False):
+        row.append(fixed(error))
+    return table("values by group", ["group", "value", *["±"] * (errors is not None)], rows, len(groups) - MOST_ROWS)
 
 
 def _realised(level: float | None, error: float | None, over: str) -> str:
@@ -144,10 +140,10 @@ def _service_facts(solution: Solution) -> list[tuple[str, str]]:
         more = f" and {len(common) - MOST_COMMON} more" if len(common) > MOST_COMMON else ""
         facts.append(("", f"all of them serve first {', '.join(common[:MOST_COMMON])}{more}; then"))
     shown, rest = parts[:MOST_PARTS], parts[MOST_PARTS:]
-    others = [sum(part.share for part in rest)] if rest else []
+    others = [sum(one.part.share for one in rest)] if rest else []
     what = "starts" if redraw_period(plan.policy) is None else "times"
     texts = [*(part.words for part in shown), f"{len(rest)} others"]
-    often = often_each([*(part.share for part in shown), *others], what)
+    often = often_each([*(one.part.share for one in shown), *others], what)
     return facts + [("", f"{times}: {text}") for times, text in zip(often, texts, strict=False)]
 
 
@@ -159,9 +155,8 @@ def _mixture_facts(solution: Solution) -> list[tuple[str, str]]:
     if solution.welfare_without_redraw is not None:
         facts.append(("if kept", f"welfare {fixed(solution.welfare_without_redraw, 6)}, were it drawn once and kept"))
     if solution.selection_bias is not None and solution.welfare_stderr > 0:
-        facts.append(
-            ("selection_bias", f"{solution.selection_bias:+.2g} on the episodes it was chosen on, beside fresh ones")
-        )
+        bias = f"{solution.selection_bias:+.2g} on the episodes it was chosen on, beside fresh ones"
+        facts.append(("selection_bias", bias))
     realised = _realised(solution.realised_gini, solution.realised_gini_stderr, solution.problem.over)
     facts.append(("inequality", f"Gini coefficient {fixed(solution.gini_coefficient)} of expected values{realised}"))
     return facts
@@ -186,10 +181,13 @@ def _price_facts(solution: Solution, prices: dict[str, float] | None) -> list[tu
 def _(found: Evaluation) -> Summary:
     low, high = found.welfare_interval
     sure = "exact" if found.exact else f"95 % interval {fixed(low)} to {fixed(high)}"
+    plug_in = "not followed arm by arm"
+    if found.plug_in_welfare is not None:
+        plug_in = f"{fixed(found.plug_in_welfare)} (the paper's figure; biased downwards where arms are equal)"
     realised = _realised(found.realised_gini_coefficient, found.realised_gini_stderr, found.over)
     facts = [
         ("welfare", f"{fixed(found.welfare)}  ({sure})"),
-        *_plug_in_facts(found),
+        *([("plug-in welfare", plug_in)] if not (found.exact or found.groups) else []),
         ("mean", fixed(found.mean) + ("" if found.exact else f" ± {fixed(found.mean_stderr)}")),
         ("worst group" if found.groups else "worst arm", fixed(found.worst)),
         ("Gini coefficient", fixed(found.gini_coefficient) + (realised and f" of expected values{realised}")),
@@ -209,19 +207,6 @@ def _(found: Evaluation) -> Summary:
         played = f"{counted(found.num_episodes, 'episode')} of {counted(found.horizon, 'step')}"
     title = f"Evaluation, welfare {found.objective.welfare.name}{setting(found.problem)}"
     return Summary(title, played, facts, tables)
-
-
-def _plug_in_facts(found: Evaluation) -> list[tuple[str, str]]:
-    if found.exact or found.groups:
-        return []
-    if found.plug_in_welfare is None:
-        return [("plug-in welfare", "not followed arm by arm")]
-    return [
-        (
-            "plug-in welfare",
-            f"{fixed(found.plug_in_welfare)} (the paper's figure; biased downwards where arms are equal)",
-        )
-    ]
 
 
 def _truncation_facts(found: Evaluation) -> list[tuple[str, str]]:
@@ -249,9 +234,8 @@ def _(plan: ScenarioPlan) -> Summary:
 
 @summarise.register
 def _(found: ValueOfInformation) -> Summary:
-    rows = [
-        [row.type, row.state, row.action, fixed(row.value), fixed(row.stderr)] for row in found.significant[:MOST_ROWS]
-    ]
+    shown = found.significant[:MOST_ROWS]
+    rows = [[row.type, row.state, row.action, fixed(row.value), fixed(row.stderr)] for row in shown]
     heads = ["type", "state", "action", "value", "±"]
     facts = [("perfect information adds", fixed(found.total)), ("to a mean welfare of", fixed(found.welfare))]
     tables = [table("", heads, rows, text=heads[:3])] if rows else []
@@ -316,26 +300,22 @@ def _(found: TypeIndices) -> Summary:
     words = ["indexable", "index by state"]
     without = [t for t in range(problem.num_types) if not found.indexable[t]][:MOST_TYPES]
     name = problem.criterion.name
-    return Summary(
-        "Whittle indices" if name == "discounted" else f"Whittle indices, {name}",
-        "the charge per active step at which idling is as good",
-        tables=[table("", heads, rows, problem.num_types - MOST_TYPES, words)],
-        notes=[f"type {t}: {found.result.explain(t)}" for t in without],
-    )
+    title = "Whittle indices" if name == "discounted" else f"Whittle indices, {name}"
+    tables = [table("", heads, rows, problem.num_types - MOST_TYPES, words)]
+    notes = [f"type {t}: {found.result.explain(t)}" for t in without]
+    return Summary(title, "the charge per active step at which idling is as good", tables=tables, notes=notes)
 
 
 def _listed_steps(num_steps: int) -> list[int]:
-    if num_steps <= MOST_STEPS:
-        return list(range(num_steps))
-    return [0, 1, num_steps // 2, num_steps - 3, num_steps - 2, num_steps - 1]
+    last = [num_steps - 3, num_steps - 2, num_steps - 1]
+    return list(range(num_steps)) if num_steps <= MOST_STEPS else [0, 1, num_steps // 2, *last]
 
 
 def _indices_text(found: TypeIndices, t: int, indices: Floats) -> str:
     types = found.problem.types
     states = types.labels[t][1] if types.labels else ()
-    return ", ".join(
-        f"{states[s] if states else s}: {fixed(float(indices[s]))}" for s in range(int(types.num_states[t]))
-    )
+    size = int(types.num_states[t])
+    return ", ".join(f"{states[s] if states else s}: {fixed(float(indices[s]))}" for s in range(size))
 
 
 @summarise.register
@@ -348,18 +328,13 @@ def _(plan: Plan) -> Summary:
 def _(found: Decisions) -> Summary:
     used = ", ".join(f"{name} {amount(v)} of {amount(found.budget[name])}" for name, v in found.used.items())
     heads = ["arm", "type", "state", "action", "reason"]
-    rows = [[_printable(getattr(row, head)) for head in heads] for row in found.by_priority[:MOST_DECISIONS]]
+    rows = [[printable(getattr(row, head)) for head in heads] for row in found.by_priority[:MOST_DECISIONS]]
     decisions = table("", heads, rows, len(found.rows) - MOST_DECISIONS, heads)
     aside = "" if found.step is None else f"step {found.step}"
     if found.part is not None:
         aside += f"{'; ' if aside else ''}part {found.part.number} of the mixture, {found.part.name}"
     notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
     return Summary(f"Decisions for {counted(len(found.rows), 'arm')}", aside, tables=[decisions], notes=notes)
-
-
-def _printable(text: str) -> str:
-    """Return the text without control characters, which could move the cursor of a terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 # -- training --------------------------------------------------------------------------------------------------------
@@ -369,11 +344,9 @@ def _printable(text: str) -> str:
 def _(training: Training) -> Summary:
     how = "exact" if training.exact else "simulated on a held-out stream"
     counts = training.settings.get("architecture", "counts") == "counts"  # joint networks favour some arms
+    best = f"{fixed(training.score)}  ({how}; the best of {len(training.curve)} evaluations)"
     facts = [
-        (
-            "welfare" if counts else "mean",
-            f"{fixed(training.score)}  ({how}; the best of {len(training.curve)} evaluations)",
-        ),
+        ("welfare" if counts else "mean", best),
         ("last", fixed(training.curve[-1][1])),
         ("steps", f"{training.steps} in {duration(training.seconds)}"),
         ("algorithm", f"{training.settings.get('algorithm')}, seed {training.settings.get('seed')}"),
@@ -384,16 +357,11 @@ def _(training: Training) -> Summary:
 
 @summarise.register
 def _(found: TrainingRuns) -> Summary:
-    rows = [
-        [
-            f"{row.seed} *" if place == found.place_of_best else f"{row.seed}",
-            fixed(row.held_out),
-            "exact" if found.best.exact else fixed(row.held_out_stderr),
-            fixed(row.score),
-            duration(row.seconds),
-        ]
-        for place, row in enumerate(found.rows)
-    ]
+    rows = []
+    for place, row in enumerate(found.rows):
+        name = f"{row.seed} *" if place == found.place_of_best else f"{row.seed}"
+        error = "exact" if found.best.exact else fixed(row.held_out_stderr)
+        rows.append([name, fixed(row.held_out), error, fixed(row.score), duration(row.seconds)])
     heads = ["seed", "held out", "±", "best evaluation", "time"]
     caption = "all seeds; * is the best in a held-out evaluation"
     best = summarise(found.best)

@@ -58,7 +58,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """Section of a page."""
+    """Section of a page. Paragraphs and notes are rendered as sentences."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -115,14 +115,9 @@ def table(
         more: number of rows left out.
         text: heads of columns of words, which are aligned left.
     """
-    return Table(
-        caption,
-        tuple(Cell(head, is_text=head in text) for head in heads),
-        tuple(
-            TableRow(
-                row[0], tuple(Cell(cell, is_text=head in text) for head, cell in zip(heads[1:], row[1:], strict=True))
-            )
-            for row in rows
-        ),
-        max(more, 0),
-    )
+    columns = [Cell(head, is_text=head in text) for head in heads]
+    found = []
+    for name, *texts in rows:
+        cells = [Cell(own, is_text=head.is_text) for head, own in zip(columns[1:], texts, strict=True)]
+        found.append(TableRow(name, tuple(cells)))
+    return Table(caption, tuple(columns), tuple(found), max(more, 0))

@@ -1,10 +1,9 @@
 """From a model or a tabular MDP to a solution.
 
 On a tabular MDP: occupancy (exact evaluation), dynamic_programming (the weighted-sum optimum with bounds),
-linear_programs (the paper's two), mixtures and pricing (any concave welfare). On the lattice of counts, without a
-table: counts, a package of its own.
-On single arms: whittle (indices), arms (action values), fluid with frontiers and levels (the fair fluid relaxation).
-`_highs` is the only door to HiGHS.
+linear_programs (the paper's two), column_generation and pricing (any concave welfare). On the lattice of counts,
+without a table: counts. On single arms: whittle (indices), single_arm (action values), fluid (the fair relaxation).
+`highs` is the only interface to HiGHS.
 """
 
 from typing import TYPE_CHECKING
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from evenhand.solvers.column_generation.improve import improve
     from evenhand.solvers.column_generation.master import Priced
     from evenhand.solvers.column_generation.shares import best_shares
+    from evenhand.solvers.counts.cost_estimate import SMALL, plan_counts
     from evenhand.solvers.counts.optimum import CountOptimum, solve_counts
-    from evenhand.solvers.counts.plan import SMALL, plan_counts
     from evenhand.solvers.counts.reduction import (
         CountChoices,
         Counts,
@@ -33,20 +32,18 @@ if TYPE_CHECKING:
     from evenhand.solvers.counts.type_operators import Operators
     from evenhand.solvers.counts.type_plan import TypedPlan, plan_types
     from evenhand.solvers.dynamic_programming import solve_weighted
-    from evenhand.solvers.fluid.blocks import BLOCK, InMemory
-    from evenhand.solvers.fluid.flow_program import ProgramSizes
-    from evenhand.solvers.fluid.frontiers import FluidModel
-    from evenhand.solvers.fluid.price_response import SettledLevels
-    from evenhand.solvers.fluid.programs import solve_by_program
-    from evenhand.solvers.fluid.relaxation import (
+    from evenhand.solvers.fluid.fair_relaxation import (
         FluidSolution,
         model_of,
-        read_model,
         solve_blocks,
         solve_fluid,
         solve_model,
         solve_opening,
     )
+    from evenhand.solvers.fluid.flow_program import ProgramSizes
+    from evenhand.solvers.fluid.frontiers import FluidModel
+    from evenhand.solvers.fluid.price_response import SettledLevels
+    from evenhand.solvers.fluid.programs import solve_by_program
     from evenhand.solvers.highs import ALGORITHMS, Algorithm, LinearProgram, solve_program
     from evenhand.solvers.joint import Joint, JointTable
     from evenhand.solvers.linear_programs import (
@@ -57,7 +54,7 @@ if TYPE_CHECKING:
     )
     from evenhand.solvers.occupancy import occupancy_measure, policy_of, settle, total_visits, values
     from evenhand.solvers.pricing import TabularPricing, weighed
-    from evenhand.solvers.reduction import PairSampler, Reduction
+    from evenhand.solvers.reduction import PairSampler
     from evenhand.solvers.service import best_values, reached, worth_of_service
     from evenhand.solvers.single_arm import action_values
     from evenhand.solvers.welfare_cuts import project_types

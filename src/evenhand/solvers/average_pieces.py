@@ -119,16 +119,9 @@ def _cover(pieces: list[Piece]) -> list[Piece]:
 def _is_sole(piece: Piece, transitions: Floats) -> bool:
     """Return whether the optimality equation has one solution within the piece."""
     # Advantages are linear and keep their sign within a piece: one that is 0 inside it is 0 all along.
-    inside = _within(piece)
+    inside = sum(_ends(piece)) / 2
     tied = np.flatnonzero(np.abs(piece.a - inside * piece.b) <= piece.tie)
     return all(_is_single(transitions, piece.active ^ (np.arange(len(piece.a)) == s)) for s in tied)
-
-
-def _within(piece: Piece) -> float:
-    """A charge inside a piece."""
-    if piece.low == -np.inf:
-        return piece.high - 1
-    return piece.low + 1 if piece.high == np.inf else (piece.low + piece.high) / 2
 
 
 def _read_off(pieces: list[Piece]) -> Indices:

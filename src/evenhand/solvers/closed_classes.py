@@ -88,7 +88,10 @@ def means_and_biases(moves: Floats, rewards: Floats) -> tuple[Floats, Floats]:
         moves: (chain, state, next_state) probabilities; rows of 0 are states for themselves.
         rewards: (chain, state) rewards.
     """
-    homes = _uniform_on_classes(moves)
+    both = closure(moves > 0)
+    recurrent = np.asarray((~both | np.swapaxes(both, 1, 2)).all(axis=2))
+    # For states of a closed class the uniform distribution over it, else 0.
+    homes = np.where(recurrent[:, :, None], both / both.sum(axis=2, keepdims=True), 0.0)
     systems = np.eye(moves.shape[1]) - moves + homes
 
     def limit(values: Floats) -> Floats:
@@ -101,6 +104,16 @@ def means_and_biases(moves: Floats, rewards: Floats) -> tuple[Floats, Floats]:
     means = limit(rewards)
     relative = solve(rewards - means)
     return means, relative - limit(relative)
+
+
+def closure(edges: Bools) -> Bools:
+    """(row, state, state) which state is reached from which, each from itself too."""
+    size = edges.shape[-1]
+    reach = (edges | np.eye(size, dtype=np.bool_)).astype(np.float32)
+    # Paths of length 1, 2, 4, ...: so many squarings reach across all states.
+    for _ in range(max(1, int(size - 1).bit_length())):
+        reach = (reach @ reach > 0).astype(np.float32)
+    return np.asarray(reach > 0)
 
 
 def label_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
@@ -246,15 +259,3 @@ class Elimination:
         for k in range(self.remaining, len(values)):
             values[k] = (gained[k] + self.work[k, :k] @ values[:k]) / self.exits[k]
         return values[np.argsort(self.order)]
-
-
-def _uniform_on_classes(moves: Floats) -> Floats:
-    """(chain, state, next_state) for states of a closed class the uniform distribution over it, else 0."""
-    n = moves.shape[1]
-    reached = ((moves > 0) | np.eye(n, dtype=np.bool_)).astype(np.float32)
-    for _ in range(max(n - 1, 1).bit_length()):  # paths of twice the length
-        reached = (reached @ reached > 0).astype(np.float32)
-    both: Bools = reached.astype(np.bool_)
-    recurrent = np.asarray((~both | np.swapaxes(both, 1, 2)).all(axis=2))
-    uniform = both / both.sum(axis=2, keepdims=True)
-    return np.where(recurrent[:, :, None], uniform, 0.0)

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from evenhand.checks import check_positive_int, check_shape
 from evenhand.errors import EvenhandError, InfeasibleError, InvalidInputError, NotConvergedError, TooLargeError
-from evenhand.typing import Array, Floats
+from evenhand.typing import Floats
 
 if TYPE_CHECKING:
     from highspy import Highs, HighsLp
@@ -55,21 +54,13 @@ Waiting: TypeAlias = Callable[[float], None]
 MOST_ENTRIES = 2**31 - 1
 """Non-zeros of the largest program: HiGHS counts in 32 bits."""
 
-_BAD: type[EvenhandError] = InvalidInputError
-_UNFINISHED: type[EvenhandError] = NotConvergedError
 STATUSES: dict[str, tuple[type[EvenhandError], str]] = {
-    "kModelEmpty": (_BAD, "has no variables"),
-    "kModelError": (_BAD, "is invalid: a number in it is not finite, or a lower bound exceeds its upper bound"),
-    "kLoadError": (_BAD, "could not be read"),
+    "kModelEmpty": (InvalidInputError, "has no variables"),
+    "kModelError": (InvalidInputError, "is invalid: a number is not finite, or a lower bound exceeds its upper bound"),
     "kInfeasible": (InfeasibleError, "has no solution: its constraints contradict each other"),
-    "kUnbounded": (_BAD, "has no optimum: its objective grows without limit"),
-    "kUnboundedOrInfeasible": (_BAD, "has no optimum: it is unbounded, or its constraints contradict each other"),
-    "kTimeLimit": (_UNFINISHED, "was not solved within the time limit"),
-    "kIterationLimit": (_UNFINISHED, "was not solved within the limit on iterations"),
-    "kMemoryLimit": (_UNFINISHED, "was not solved within the memory there is"),
-    "kInterrupt": (_UNFINISHED, "was interrupted"),
-    "kHighsInterrupt": (_UNFINISHED, "was interrupted"),
-    "kUnknown": (_UNFINISHED, "was left without a proof that its solution is optimal"),
+    "kUnbounded": (InvalidInputError, "has no optimum: its objective grows without limit"),
+    "kUnboundedOrInfeasible": (InvalidInputError, "has no optimum: it is unbounded, or infeasible"),
+    "kTimeLimit": (NotConvergedError, "was not solved within the time limit"),
 }
 """Error and message of each status; any other (but kOptimal) is NotConvergedError."""
 
@@ -136,12 +127,6 @@ class LinearOptimum:
     objective: float
     """The optimal value."""
 
-    seconds: float
-    """Wall time of HiGHS, with passing the arrays."""
-
-    iterations: int
-    """Iterations of the simplex method, the interior point and the crossover together."""
-
 
 # -- solving ----------------------------------------------------------------------------------------------------------
 
@@ -152,8 +137,6 @@ def solve_program(
     algorithm: Algorithm = "simplex",
     tolerance: float = 1e-8,
     time_limit: float | None = None,
-    threads: int | None = None,
-    silent: bool = True,
     waiting: Waiting | None = None,
 ) -> LinearOptimum:
     """Solve a linear program to optimality.
@@ -163,8 +146,6 @@ def solve_program(
         algorithm: first algorithm; others follow if it ends without an optimum.
         tolerance: feasibility tolerance of the program and of its dual; from 1e-9 on the simplex methods may stall.
         time_limit: seconds after which to raise NotConvergedError.
-        threads: threads of HiGHS; its own choice by default.
-        silent: whether the log of HiGHS is suppressed.
         waiting: called repeatedly with the seconds taken so far.
 
     Raises:
@@ -176,7 +157,13 @@ def solve_program(
     from highspy import Highs  # a heavy import, needed only here
 
     begin, status, highs = perf_counter(), "kUnknown", Highs()
-    options = _options(algorithm, tolerance, threads, silent)
+    options: dict[str, Any] = {
+        "output_flag": False,
+        "primal_feasibility_tolerance": tolerance,
+        "dual_feasibility_tolerance": tolerance,
+        "small_matrix_value": 1e-12,  # rare transitions must not be dropped
+        **ALGORITHMS[algorithm],
+    }
     _set_options(highs, options)
     if highs.passModel(_as_highs(program)).name == "kError":
         raise _error("kModelError")
@@ -193,28 +180,21 @@ def solve_program(
         _run(highs, waiting, begin)
         status = highs.getModelStatus().name
         if status == "kOptimal":
-            return _read(highs, perf_counter() - begin)
+            # The program was minimised, so multipliers and objective change their signs.
+            solution, objective = highs.getSolution(), -float(highs.getInfo().objective_function_value)
+            return LinearOptimum(np.array(solution.col_value), -np.array(solution.row_dual), objective)
         # Infeasible, unsound, or out of time: another attempt would have the same result.
         if status not in _TRY_AGAIN:
             break
-    raise _error(status, perf_counter() - begin)
+    raise _error(status)
 
 
 # -- conversion -----------------------------------------------------------------------------------------------------
 
 
 def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> None:
-    rows, columns = program.matrix.shape
-    if columns == 0:
+    if program.matrix.shape[1] == 0:
         raise _error("kModelEmpty")
-    for name, axis, length in (
-        ("gains", "column", columns),
-        ("lower", "column", columns),
-        ("upper", "column", columns),
-        ("row_lower", "row", rows),
-        ("row_upper", "row", rows),
-    ):
-        check_shape(getattr(program, name), {axis: length}, name)
     if program.matrix.nnz > MOST_ENTRIES:
         raise TooLargeError(f"the linear program has {program.matrix.nnz} non-zeros; at most {MOST_ENTRIES} can be")
     if not (np.isfinite(program.gains).all() and np.isfinite(program.matrix.data).all()):
@@ -223,19 +203,6 @@ def _check(program: LinearProgram, algorithm: str, time_limit: float | None) -> 
         raise InvalidInputError(f"algorithm: expected one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
     if time_limit is not None and not time_limit > 0:
         raise InvalidInputError(f"time_limit: expected a positive number of seconds, got {time_limit!r}")
-
-
-def _options(algorithm: Algorithm, tolerance: float, threads: int | None, silent: bool) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "output_flag": not silent,
-        "primal_feasibility_tolerance": tolerance,
-        "dual_feasibility_tolerance": tolerance,
-        "small_matrix_value": 1e-12,  # rare transitions must not be dropped
-        **ALGORITHMS[algorithm],
-    }
-    if threads is not None:
-        options["threads"] = check_positive_int(threads, "threads")
-    return options
 
 
 def _set_options(highs: "Highs", options: dict[str, Any]) -> None:
@@ -256,21 +223,24 @@ def _as_highs(program: LinearProgram) -> "HighsLp":
     by_rows = program.matrix.format == "csr"
     lp.a_matrix_.format_ = MatrixFormat.kRowwise if by_rows else MatrixFormat.kColwise
     lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = program.num_columns, program.num_rows
-    lp.a_matrix_.start_ = _int32(program.matrix.indptr)
-    lp.a_matrix_.index_ = _int32(program.matrix.indices)
+    lp.a_matrix_.start_ = program.matrix.indptr.astype(np.int32, copy=False)
+    lp.a_matrix_.index_ = program.matrix.indices.astype(np.int32, copy=False)
     lp.a_matrix_.value_ = program.matrix.data
     return lp
-
-
-def _int32(indices: Array) -> Array:
-    return indices.astype(np.int32, copy=False)
 
 
 def _run(highs: "Highs", waiting: Waiting | None, begin: float) -> None:
     """Run in a separate thread: it can be interrupted, and its number of threads binds no later run."""
     highs.HandleUserInterrupt = True
     done = Event()
-    worker = Thread(target=_run_and_notify, args=(highs, done), daemon=True)
+
+    def run() -> None:
+        try:
+            highs.run()
+        finally:
+            done.set()
+
+    worker = Thread(target=run, daemon=True)
     worker.start()
     try:
         while not done.wait(REPORT_EVERY):  # not join(): a join that was interrupted cannot be repeated
@@ -285,28 +255,6 @@ def _run(highs: "Highs", waiting: Waiting | None, begin: float) -> None:
         worker.join()
 
 
-def _run_and_notify(highs: "Highs", done: Event) -> None:
-    try:
-        highs.run()
-    finally:
-        done.set()
-
-
-def _read(highs: "Highs", seconds: float) -> LinearOptimum:
-    solution, info = highs.getSolution(), highs.getInfo()
-    # HiGHS reports -1 for a method that did not run.
-    counts = (info.simplex_iteration_count, info.ipm_iteration_count, info.crossover_iteration_count)
-    return LinearOptimum(
-        primal=np.array(solution.col_value),
-        # The program was minimised, so multipliers and objective change their signs.
-        duals=-np.array(solution.row_dual),
-        objective=-float(info.objective_function_value),
-        seconds=seconds,
-        iterations=sum(max(count, 0) for count in counts),
-    )
-
-
-def _error(status: str, seconds: float | None = None) -> EvenhandError:
+def _error(status: str) -> EvenhandError:
     error, words = STATUSES.get(status, (NotConvergedError, f"could not be solved (HiGHS says {status})"))
-    spent = f" ({seconds:.3g} s)" if error is NotConvergedError and seconds is not None else ""
-    return error(f"the linear program {words}{spent}")
+    return error(f"the linear program {words}")

@@ -13,18 +13,17 @@ from math import prod
 
 import numpy as np
 
-from evenhand.checks import check_memory, fits_in_memory, human_bytes
+from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import size_in_words
 from evenhand.errors import TooLargeError
 from evenhand.kernels.products import ActionKernel, ProductKernel, distinct_rows
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep
-from evenhand.model.policy import BasePolicy
 from evenhand.model.stateful_policy import on_batches
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers.reduction import MOST_PAIRS, PairSampler, table_from_arrays, table_to_arrays
-from evenhand.typing import Array, Floats, Indices, Ints
+from evenhand.solvers.reduction import MOST_PAIRS, PairTable
+from evenhand.typing import Floats, Indices, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +68,13 @@ class Joint:
         """The state of each pair, and its (pair, arm) actions: arm by arm, dropping what breaks the budget."""
         if reason := self.accepts(self.problem):
             raise TooLargeError(f"{reason}. {_INSTEAD}")
-        # Refuse before anything grows: the check below is exact where use does not depend on the state.
-        self._check_pairs()
         types, limit = self.problem.types, self.problem.budget_limit
         state = np.zeros(1, dtype=np.int64)
         actions = np.zeros((1, 0), dtype=np.int16)
         used = np.zeros((1, self.problem.num_resources))
         for arm, kind in enumerate(self.problem.type_of_arm):
             cell_state, cell_action = np.nonzero(types.valid[kind])
-            self._check_growth(len(state) * len(cell_state), arm)
+            self._check_pairs(len(state), arm, len(cell_state))
             # (beginning, cell) what is used with one more arm; beginnings that break the budget end here.
             total = (used[:, None] + types.usage[kind][cell_state, cell_action]).reshape(-1, used.shape[1])
             keep = np.flatnonzero((total <= limit).all(axis=1))
@@ -85,30 +82,19 @@ class Joint:
             state = state[parent] + cell_state[cell] * self.strides[arm]
             actions = np.column_stack([actions[parent], cell_action[cell].astype(np.int16)])
             used = total[keep]
+        self._check_pairs(len(state), self.problem.num_arms, 1)
         # By state, and stable, so that the pairs of a state stay in the order of their actions.
         order = np.argsort(state, kind="stable")
         return state[order], actions[order].astype(np.int32)
 
-    def _check_pairs(self) -> None:
-        """Refuse early: joint actions that fit even where each costs most are feasible in every state."""
-        types, limit = self.problem.types, self.problem.budget_limit
-        used = np.zeros((1, self.problem.num_resources))
-        for kind in self.problem.type_of_arm:
-            real = types.usage[kind][: types.num_states[kind], : types.num_actions[kind]]
-            used = (used[:, None] + real.max(axis=0)).reshape(-1, used.shape[1])
-            used = used[(used <= limit).all(axis=1)]
-            if len(used) * float(self.num_states) > MOST_PAIRS:
-                raise TooLargeError(
-                    f"the joint space has {_sizes_in_words(self.problem)} and over {MOST_PAIRS:.2g} feasible pairs. "
-                    f"{_INSTEAD}"
-                )
-
-    def _check_growth(self, number: int, arm: int) -> None:
+    def _check_pairs(self, number: int, arm: int, num_cells: int) -> None:
+        """Refuse beginnings of so many arms of which too many pairs will come, if all later arms idle in any state."""
         width = 8.0 * (2 + 2 * self.problem.num_resources) + 2.0 * arm
-        if number > 10 * MOST_PAIRS or not fits_in_memory(number * width):
+        least = float(number) * prod(int(size) for size in self.num_states_of_arm[arm:])
+        if least > MOST_PAIRS or not fits_in_memory(number * num_cells * width):
             raise TooLargeError(
-                f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs alone would need over "
-                f"{human_bytes(number * width)}. {_INSTEAD}"
+                f"the joint space has {_sizes_in_words(self.problem)}, and its feasible pairs are over "
+                f"{MOST_PAIRS:.2g}, or do not fit in memory. {_INSTEAD}"
             )
 
     @property
@@ -149,7 +135,7 @@ class Joint:
 
     @property
     def num_states(self) -> int:
-        """How many joint states there are."""
+        """Number of joint states."""
         return prod(int(s) for s in self.num_states_of_arm)
 
     def _outcomes(self, state: Ints, actions: Indices) -> tuple[Ints, ProductKernel | ActionKernel]:
@@ -157,7 +143,11 @@ class Joint:
         types, kinds = self.problem.types, self.problem.type_of_arm
         sizes = self.num_states_of_arm
         distinct = [distinct_rows(types.transitions[kind][types.valid[kind]]) for kind in kinds]
-        codes, number = np.unique(self._action_codes(actions), return_inverse=True)
+        # One number for each joint action, in lexicographic order.
+        code = np.zeros(len(actions), dtype=np.int64)
+        for n, kind in enumerate(kinds):
+            code = code * types.num_actions[kind] + actions[:, n]
+        codes, number = np.unique(code, return_inverse=True)
         # The product of distinct rows, or a block of states for each joint action: whichever has fewer outcomes.
         if prod(len(rows) for _, rows in distinct) <= len(codes) * self.num_states:
             parts = [rows[:, :size] for (_, rows), size in zip(distinct, sizes, strict=True)]
@@ -174,13 +164,6 @@ class Joint:
         first[number] = actions
         return number.reshape(-1) * self.num_states + state, ActionKernel(matrices, first)
 
-    def _action_codes(self, actions: Indices) -> Ints:
-        """(pair,) one number for each joint action, in lexicographic order."""
-        codes = np.zeros(len(actions), dtype=np.int64)
-        for n, kind in enumerate(self.problem.type_of_arm):
-            codes = codes * self.problem.types.num_actions[kind] + actions[:, n]
-        return codes
-
     @cached_property
     def initial(self) -> Floats:
         """(state,) the law of the first joint state."""
@@ -193,36 +176,19 @@ class Joint:
 
     def lift(self, probabilities: Floats) -> "JointTable | TimeVaryingPolicy":
         """A policy that looks up the joint state; with (step, pair) probabilities, one for each step."""
-        if probabilities.ndim == 2:
-            return TimeVaryingPolicy([JointTable(self, step) for step in probabilities])
-        return JointTable(self, probabilities)
+        return JointTable.lift(self, probabilities)
 
 
-class JointTable(BasePolicy):
+class JointTable(PairTable):
     """A policy given by a table over the pairs of the product space."""
 
-    kind = "joint-table"
-    decides = "by a table"
-
-    def __init__(self, reduction: Joint, probabilities: Floats) -> None:
-        self.reduction = reduction
-        self.probabilities = probabilities
-        self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
+    kind, space = "joint-table", Joint
+    reduction: Joint
 
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Draw a joint action for each (episode, arm) joint state."""
         return self.reduction.actions[self._sampler.draw(states @ self.reduction.strides, rng)]
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the pairs of positive probability."""
-        return table_to_arrays(self.probabilities)
-
-    @classmethod
-    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "JointTable":
-        """Return the policy of these pairs."""
-        space = Joint(problem)
-        return cls(space, table_from_arrays(space.mdp.num_pairs, arrays))
 
     def explain(self, decision: DecisionStep) -> list[str]:
         """(arm,) the same reason for all: the table has no order."""
@@ -233,7 +199,7 @@ _INSTEAD = "Use fewer arms, or counts if many arms are identical, or the method 
 
 
 def num_joint_states(problem: CoupledMDP) -> float:
-    """How many joint states a problem has, up to 1e304."""
+    """Number of joint states of a problem, up to 1e304."""
     sizes = problem.types.num_states.astype(np.float64)
     with np.errstate(over="ignore"):
         return float(np.exp(np.minimum((np.log(sizes) * problem.type_counts).sum(), 700.0)))

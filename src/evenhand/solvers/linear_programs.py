@@ -33,14 +33,14 @@ The solver sees rewards and weights divided by their largest magnitude, so that 
 for every problem.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from evenhand.checks import check_memory, check_shape
+from evenhand.checks import check_memory
 from evenhand.errors import InvalidInputError
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.dynamic_programming import solve_weighted
@@ -87,18 +87,12 @@ class LinearProgramSolution:
     arm_duals: Floats | None
     """(arm,) nu of the GGF-LP; None for the count LP."""
 
-    supporting_weights: Floats
-    """(objective,) weights for whose sum the policy is optimal too; of the GGF-LP a mean of permutations of its own."""
-
     value_function: Floats
     """(state,) the multipliers of the flow equations: value of a start in each state under these weights;
     (step, state) where there is a number of steps."""
 
     seconds: dict[str, float]
     """Time taken to build the program, to solve it, and to extract and certify the policy."""
-
-    iterations: int
-    """Of the solver."""
 
     num_rows: int
     """Constraints of the program as it was built."""
@@ -138,21 +132,19 @@ def count_lp(
         InfeasibleError: the floors cannot all be reached.
     """
     begin = perf_counter()
-    if weights is None and mdp.rewards.shape[1] > 1:
-        raise InvalidInputError(f"weights: expected one for each of the {mdp.rewards.shape[1]} objectives")
-    weights, least = _read_weights(mdp, [1.0] if weights is None else weights, floors)
+    weights, least = np.asarray([1.0] if weights is None else weights), np.asarray(floors, dtype=np.float64)
     M, F = len(weights), len(least)
     _check_size(mdp, num_rank_rows=F)
     flow, rewards = _flow(mdp), mdp.rewards[:, :M] @ weights
     unit = _largest(rewards)
     program = _program(flow, rewards / unit, mdp.rewards[:, M:], least, np.full(F, np.inf))
-    optimum, times = _solve(mdp, program, options, begin)
+    built = perf_counter()
+    optimum = _solve(mdp, program, options)
     # Rows of floors are >= rows, and their multipliers not positive.
     prices = unit * np.maximum(-optimum.duals[:F], 0.0)
-    supporting = np.concatenate([weights, prices])
-    certificate = _certify(mdp, flow, optimum.primal, supporting, float(prices @ least), unit * optimum.duals[F:])
-    welfare = float(certificate.values[:M] @ weights)
-    return _solution(program, optimum, certificate, unit, welfare, (None, None), times)
+    supporting, times = np.concatenate([weights, prices]), (begin, built, perf_counter())
+    solution = _certify(mdp, flow, program, optimum, unit, supporting, float(prices @ least), times)
+    return replace(solution, lower_bound=float(solution.values[:M] @ weights))
 
 
 def gini_lp(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike = (), **options: Any) -> LinearProgramSolution:
@@ -168,10 +160,7 @@ def gini_lp(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike = (), **optio
         InfeasibleError: the floors cannot all be reached.
     """
     begin = perf_counter()
-    weights, least = _read_weights(mdp, weights, floors)
-    # Weights that were computed may rise by a rounding.
-    if (weights[1:] > weights[:-1] + 1e-12 * np.abs(weights[:-1])).any():
-        raise InvalidInputError("weights: expected none larger than the one before it")
+    weights, least = np.asarray(weights, dtype=np.float64), np.asarray(floors, dtype=np.float64)
     N, F = len(weights), len(least)
     rows = N * N + F
     _check_size(mdp, num_rank_rows=rows)
@@ -190,41 +179,28 @@ def gini_lp(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike = (), **optio
         np.concatenate([np.zeros(N * N), np.full(F, np.inf)]),
         sparse.hstack([duals, sparse.csr_array((2 * N, F))], format="csr"),
     )
-    optimum, times = _solve(mdp, program, options, begin)
+    built = perf_counter()
+    optimum = _solve(mdp, program, options)
     # Birkhoff: W(v) <= (w Q).v for every doubly stochastic Q, so Q is made one exactly.
     unit = reward_unit * weight_unit
     assignment = doubly_stochastic(optimum.duals[: N * N].reshape(N, N))
     prices = unit * np.maximum(-optimum.duals[N * N : rows], 0.0)
-    supporting = np.concatenate([weights @ assignment, prices])
-    measure, rank_duals, arm_duals = np.split(optimum.primal, [flow.num_visits, flow.num_visits + N])
-    certificate = _certify(mdp, flow, measure, supporting, float(prices @ least), unit * optimum.duals[rows:])
+    supporting, times = np.concatenate([weights @ assignment, prices]), (begin, built, perf_counter())
+    solution = _certify(mdp, flow, program, optimum, unit, supporting, float(prices @ least), times)
+    rank_duals, arm_duals = np.split(unit * optimum.primal[flow.num_visits :], [N])
     # The welfare of the exact values, the worst first, which is where the largest weight stands.
-    welfare = float(np.sort(certificate.values[:N]) @ weights)
-    return _solution(program, optimum, certificate, unit, welfare, (unit * rank_duals, unit * arm_duals), times)
+    welfare = float(np.sort(solution.values[:N]) @ weights)
+    return replace(solution, lower_bound=welfare, rank_duals=rank_duals, arm_duals=arm_duals)
 
 
 # -- reading, and what fits -------------------------------------------------------------------------------------------
 
 
-def _read_weights(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike) -> tuple[Floats, Floats]:
-    array, least = np.asarray(weights, dtype=np.float64), np.asarray(floors, dtype=np.float64)
-    check_shape(least, {"objective": None}, "floors")
-    check_shape(array, {"objective": mdp.rewards.shape[1] - len(least)}, "weights")
-    if not (np.isfinite(array).all() and np.isfinite(least).all()):
-        raise InvalidInputError("weights: expected finite numbers")
-    return array, least
-
-
-def _solve(
-    mdp: TabularMDP, program: LinearProgram, options: dict[str, Any], begin: float
-) -> tuple[LinearOptimum, tuple[float, float, float]]:
-    """Return the optimum, and the times at which work began, the program was built, and solved."""
+def _solve(mdp: TabularMDP, program: LinearProgram, options: dict[str, Any]) -> LinearOptimum:
     # Primal simplex steps are policy improvements, and few; but each costs more the more states there are.
     few = mdp.num_states <= VERTEX_UP_TO and mdp.num_transitions <= VERTEX_ENTRIES
     usual = "primal-simplex" if few else "interior-point"
-    built = perf_counter()
-    optimum = solve_program(program, **options | {"algorithm": options.get("algorithm") or usual})
-    return optimum, (begin, built, perf_counter())
+    return solve_program(program, **options | {"algorithm": options.get("algorithm") or usual})
 
 
 def _largest(numbers: Floats) -> float:
@@ -352,28 +328,32 @@ def doubly_stochastic(matrix: Floats) -> Floats:
 # -- the certificate --------------------------------------------------------------------------------------------------
 
 
-class _Certificate(NamedTuple):
-    parts: list[tuple[float, Floats]]
-    occupancy: Floats
-    values: Floats
-    upper_bound: float
-    weights: Floats
-    value_function: Floats
-
-
 def _certify(
-    mdp: TabularMDP, flow: _Flow, measure: Floats, weights: Floats, floor_value: float, multipliers: Floats
-) -> _Certificate:
+    mdp: TabularMDP,
+    flow: _Flow,
+    program: LinearProgram,
+    optimum: LinearOptimum,
+    unit: float,
+    weights: Floats,
+    floor_value: float,
+    times: tuple[float, float, float],
+) -> LinearProgramSolution:
     """The policy of a solver's occupancy measure, its exact values, and the upper bound from a value function.
 
     Args:
         mdp: the problem.
-        flow: its flow equations.
-        measure: (visit,) visits, as the solver has them.
+        flow: its flow equations, the last rows of the program.
+        program: the program.
+        optimum: its optimum: visits first, and as last multipliers y and, under `average`, the gain behind it.
+        unit: what the objective and the multipliers are in units of.
         weights: (objective,) the supporting weights w', and the prices phi of the floors.
         floor_value: phi.f, subtracted from the bound.
-        multipliers: (row,) those of the flow equations: y, and under `average` the gain behind it.
+        times: at which work began, the program was built, and it was solved.
+
+    Returns:
+        A solution whose lower bound, the welfare of its values, is still unknown.
     """
+    measure, multipliers = optimum.primal[: flow.num_visits], unit * optimum.duals[-len(flow.right) :]
     rewards = mdp.rewards @ weights
     guess = multipliers[: flow.steps * mdp.num_states].reshape(flow.steps, mdp.num_states) / flow.unit
     stationary = mdp.criterion.is_stationary
@@ -392,7 +372,21 @@ def _certify(
     parts, bound = _complete_policy(mdp, visits, weights, improved[0])
     upper_bound = min(upper_bound, bound - floor_value)
     found, occupancy = values_of_parts(mdp, parts)
-    return _Certificate(parts, occupancy, found, upper_bound, weights, guess[0] if stationary else guess)
+    begin, built, solved = times
+    return LinearProgramSolution(
+        parts=parts,
+        occupancy=occupancy,
+        values=found,
+        lower_bound=np.nan,
+        upper_bound=upper_bound,
+        objective=unit * optimum.objective,
+        rank_duals=None,
+        arm_duals=None,
+        value_function=guess[0] if stationary else guess,
+        seconds={"build": built - begin, "solve": solved - built, "extract": perf_counter() - solved},
+        num_rows=program.num_rows,
+        num_columns=program.num_columns,
+    )
 
 
 def _complete_policy(
@@ -417,31 +411,3 @@ def _complete_policy(
     start = guess / unit if mdp.criterion.is_stationary else None
     best = solve_weighted(mdp, weights / unit, tolerance=precision, start=start)
     return parts_of(mdp, clean, fallback=best.choices), unit * best.upper_bound
-
-
-def _solution(
-    program: LinearProgram,
-    optimum: LinearOptimum,
-    certificate: _Certificate,
-    unit: float,
-    welfare: float,
-    duals: tuple[Floats | None, Floats | None],
-    times: tuple[float, float, float],
-) -> LinearProgramSolution:
-    begin, built, solved = times
-    return LinearProgramSolution(
-        parts=certificate.parts,
-        occupancy=certificate.occupancy,
-        values=certificate.values,
-        lower_bound=welfare,
-        upper_bound=certificate.upper_bound,
-        objective=unit * optimum.objective,
-        rank_duals=duals[0],
-        arm_duals=duals[1],
-        supporting_weights=certificate.weights,
-        value_function=certificate.value_function,
-        seconds={"build": built - begin, "solve": solved - built, "extract": perf_counter() - solved},
-        iterations=optimum.iterations,
-        num_rows=program.num_rows,
-        num_columns=program.num_columns,
-    )

@@ -58,13 +58,14 @@ SELDOM = 1e-10
 # -- from a policy to its visits --------------------------------------------------------------------------------------
 
 
-def occupancy_measure(mdp: TabularMDP, probabilities: Floats) -> Floats:
+def occupancy_measure(mdp: TabularMDP, probabilities: Floats, dense_up_to: int = DENSE_UP_TO) -> Floats:
     """The visits to each pair, by the criterion's weights of time.
 
     Args:
         mdp: the problem.
         probabilities: (pair,) the policy, which sums to 1 over the pairs of each state; (step, pair) where the
             criterion has a number of steps, and (pair,) there for the same at every step.
+        dense_up_to: states up to which the system is solved directly, unless the total weight of time is large.
 
     Returns:
         (pair,) visits; (step, pair) where the criterion has a number of steps.
@@ -76,9 +77,11 @@ def occupancy_measure(mdp: TabularMDP, probabilities: Floats) -> Floats:
     choose = sparse.csr_array((probabilities, mdp.outcomes, mdp.offsets), shape=(mdp.num_states, mdp.kernel.shape[0]))
     criterion, initial = mdp.criterion, mdp.initial
     # Where the total is large, so is what a residual does to values.
-    direct = CLASSES_UP_TO if not criterion.contracts or criterion.total > LARGE_TOTAL else DENSE_UP_TO
+    direct = CLASSES_UP_TO if not criterion.contracts or criterion.total > LARGE_TOTAL else dense_up_to
     if mdp.num_states <= direct:
-        chain = Elimination(_chain(mdp, choose), criterion.factor)
+        # Only rows of outcomes that the policy takes are written out.
+        used = np.unique(choose.indices)
+        chain = Elimination((choose[:, used] @ mdp.kernel[used]).toarray(), criterion.factor)
         visits = chain.visits(initial) if criterion.contracts else chain.shares(initial)
     else:
         back, forth = sparse.csr_array(choose.T), mdp.kernel.T
@@ -109,13 +112,6 @@ def _push_forward(mdp: TabularMDP, probabilities: Floats) -> Floats:
         moved = np.bincount(mdp.outcomes, weights=visits[step], minlength=mdp.kernel.shape[0])
         distribution = mdp.criterion.factor * (forth @ moved)
     return visits
-
-
-def _chain(mdp: TabularMDP, choose: sparse.csr_array) -> Floats:
-    """(state, next_state) the transition matrix of a policy."""
-    # Only rows of outcomes that the policy takes are written out.
-    used = np.unique(choose.indices)
-    return np.asarray((choose[:, used] @ mdp.kernel[used]).toarray())
 
 
 def discounted_visits(push: Callable[[Floats], Floats], initial: Floats, total: float, start: Floats) -> Floats:
@@ -167,16 +163,6 @@ def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
             distribution = np.maximum(distribution, 0.0)
             return np.asarray(distribution / distribution.sum())
     raise NotConvergedError(f"the long-run shares of states are uncertain by {off:.2g}, for the arms move very slowly")
-
-
-def long_run_shares(matrix: Floats, initial: Floats) -> Floats:
-    """(state,) the Cesaro limit of the distribution of a chain, whatever its classes, periods and rates.
-
-    Args:
-        matrix: (state, next_state) probabilities.
-        initial: (state,) initial distribution.
-    """
-    return Elimination(matrix).shares(initial)
 
 
 # -- from visits to a policy ------------------------------------------------------------------------------------------

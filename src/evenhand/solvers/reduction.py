@@ -1,57 +1,17 @@
-"""The protocol of reductions, and tables of probabilities over the pairs of a space: draws, and arrays for files.
+"""Tables of probabilities over the pairs of a space: draws, and arrays for files."""
 
-A reduction answers: is this problem accepted, what is the smaller one, how is its policy lifted.
-"""
-
-from typing import Protocol
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from evenhand.errors import PolicyError
+from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, check_arrays
-from evenhand.model.tabular import TabularMDP
+from evenhand.model.policy import BasePolicy, check_arrays
 from evenhand.typing import Array, Floats, Ints
 
 MOST_PAIRS = 20_000_000
 """Feasible pairs beyond which a table is refused."""
-
-
-class Reduction(Protocol):
-    """A problem seen as a tabular MDP. Made for one problem; the tables are built when first asked for."""
-
-    problem: CoupledMDP
-
-    @classmethod
-    def accepts(cls, problem: CoupledMDP) -> str | None:
-        """None if the problem can be treated, else the reason why not, with the size in words."""
-        ...
-
-    @property
-    def mdp(self) -> TabularMDP:
-        """The tabular problem; its objectives are the arms or the types."""
-        ...
-
-    def lift(self, probabilities: Floats) -> Policy:
-        """A policy of the original problem from (pair,) probabilities, which sum to 1 over the pairs of a state."""
-        ...
-
-
-def table_to_arrays(probabilities: Floats) -> dict[str, Array]:
-    """Return the pairs of positive probability: most have none."""
-    pairs = np.flatnonzero(probabilities)
-    return {"pairs": pairs, "probabilities": probabilities[pairs]}
-
-
-def table_from_arrays(num_pairs: int, arrays: dict[str, Array]) -> Floats:
-    """(pair,) probabilities from `table_to_arrays`."""
-    check_arrays(arrays, pairs="iu1", probabilities="f1")
-    pairs, chances = arrays["pairs"], arrays["probabilities"]
-    if pairs.shape != chances.shape or pairs.min(initial=0) < 0 or pairs.max(initial=0) >= num_pairs:
-        raise PolicyError("its pairs do not exist in this problem")
-    probabilities = np.zeros(num_pairs)
-    probabilities[pairs] = chances
-    return probabilities
 
 
 class PairSampler:
@@ -78,3 +38,39 @@ class PairSampler:
         """(batch,) pairs, one for each of the (batch,) states."""
         found = np.searchsorted(self.places, states + rng.random(len(states)), side="right")
         return np.clip(found, self.first[states], self.last[states])
+
+
+class PairTable(BasePolicy):
+    """A policy given by a table over the pairs of a space."""
+
+    decides = "by a table"
+    space: ClassVar[type]
+    """Class of the space, made from a problem."""
+
+    def __init__(self, reduction: Any, probabilities: Floats) -> None:
+        self.reduction, self.problem, self.probabilities = reduction, reduction.problem, probabilities
+        self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the pairs of positive probability: most have none."""
+        pairs = np.flatnonzero(self.probabilities)
+        return {"pairs": pairs, "probabilities": self.probabilities[pairs]}
+
+    @classmethod
+    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> Self:
+        """Return the policy of these pairs."""
+        check_arrays(arrays, pairs="iu1", probabilities="f1")
+        pairs, chances, reduction = arrays["pairs"], arrays["probabilities"], cls.space(problem)
+        probabilities = np.zeros(reduction.mdp.num_pairs)
+        if pairs.shape != chances.shape or pairs.min(initial=0) < 0 or pairs.max(initial=0) >= len(probabilities):
+            raise PolicyError("its pairs do not exist in this problem")
+        probabilities[pairs] = chances
+        return cls(reduction, probabilities)
+
+    @classmethod
+    def lift(cls, reduction: Any, probabilities: Floats) -> "Self | TimeVaryingPolicy":
+        """The policy of (pair,) probabilities; with (step, pair) probabilities, one for each step."""
+        if probabilities.ndim == 2:
+            steps: list[Any] = [cls(reduction, step) for step in probabilities]
+            return TimeVaryingPolicy(steps)
+        return cls(reduction, probabilities)

@@ -8,9 +8,9 @@ uses there is within the budget. A state is *reached* if some afforded actions l
 
 the most that it can ever add to the arm's value. Where that is 0 no budget is well spent on the arm.
 
-Values are exact but for rounding: policy iteration (`arms`) for discounted rewards, backward induction for a finite
-horizon, and for the average policy iteration where the mean does not depend on the start. Where it does, the linear
-program of Markov decision processes of several chains (Puterman, 9.3) has the best mean from the first states mu:
+Values are exact but for rounding: policy iteration (`single_arm`) for discounted rewards, backward induction for a
+finite horizon, and for the average policy iteration where the mean does not depend on the start. Where it does, the
+linear program of Markov decision processes of several chains (Puterman, 9.3) has the best mean from the first states:
 
     minimise  mu.g    subject to    g(s) >= sum_s' p(s' | s, a) g(s')
                                     g(s) + h(s) >= r(s, a) + sum_s' p(s' | s, a) h(s')
@@ -68,19 +68,27 @@ def worth_of_service(problem: CoupledMDP) -> Floats:
     return np.asarray(np.maximum(free - best_values(types, can & ~types.served, problem.criterion), 0.0))
 
 
-def best_values(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
+def best_values(
+    types: ArmTables,
+    allowed: Bools,
+    criterion: Criterion,
+    most_steps: int = MOST_STEPS,
+    most_programs: int = MOST_PROGRAMS,
+) -> Floats:
     """(type,) the value of the best policy of each arm from its first states; not a number where it is not known.
 
     Args:
         types: the arms.
         allowed: (type, state, action) what may be chosen; some action in every state.
         criterion: criterion of rewards over time.
+        most_steps: steps of the longest horizon over which values are found.
+        most_programs: arms whose means are found by linear programs, one by one.
     """
     if not criterion.is_stationary:
-        return _backwards(types, allowed, criterion)
+        return _backwards(types, allowed, criterion, most_steps)
     if criterion.contracts:
         return _by_iteration(types, allowed, criterion, np.arange(len(types)))
-    return _best_means(types, allowed, criterion)
+    return _best_means(types, allowed, criterion, most_programs)
 
 
 def _by_iteration(types: ArmTables, allowed: Bools, criterion: Criterion, rows: Ints) -> Floats:
@@ -90,9 +98,9 @@ def _by_iteration(types: ArmTables, allowed: Bools, criterion: Criterion, rows: 
     return arms.best(rows, gains[rows]).bound
 
 
-def _backwards(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
+def _backwards(types: ArmTables, allowed: Bools, criterion: Criterion, most_steps: int) -> Floats:
     """Backward induction that keeps no step but the last."""
-    if criterion.num_layers > MOST_STEPS:
+    if criterion.num_layers > most_steps:
         return np.full(len(types), np.nan)
     real, values = allowed.any(axis=-1), np.zeros(types.rewards.shape[:2])
     for _ in range(criterion.num_layers):
@@ -104,13 +112,13 @@ def _backwards(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats
 # -- average, if the mean may depend on the start ---------------------------------------------------------------------
 
 
-def _best_means(types: ArmTables, allowed: Bools, criterion: Criterion) -> Floats:
+def _best_means(types: ArmTables, allowed: Bools, criterion: Criterion, most_programs: int) -> Floats:
     simple = are_communicating(types, allowed)
     found = np.full(len(types), np.nan)
     rows = np.flatnonzero(simple)
     if len(rows):
         found[rows] = _by_iteration(types, allowed, criterion, rows)
-    for row in np.flatnonzero(~simple)[:MOST_PROGRAMS]:
+    for row in np.flatnonzero(~simple)[:most_programs]:
         means, _ = best_chains(types, allowed, int(row))
         found[row] = float(types.initial[row, : len(means)] @ means)
     return found

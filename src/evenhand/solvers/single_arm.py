@@ -36,6 +36,7 @@ import numpy as np
 from evenhand.errors import NotApplicableError
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
+from evenhand.solvers.closed_classes import closure
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 MOST_SWEEPS = 100
@@ -120,7 +121,10 @@ class SingleArms:
         policy = (self.types.idle[rows] if start is None else start).astype(np.int64)
         if self.criterion.is_average:
             return _best_average(moves, allowed, gains, policy)
-        return _best_discounted(moves, allowed, initial, gains, policy, self.criterion)
+        policy, ahead, slack = _iterate(moves, allowed, gains, policy, self.criterion)
+        visits = _discounted_visits(_pick(moves, policy), initial, self.criterion.factor)
+        bound = np.asarray((initial * ahead).sum(axis=-1) + slack)
+        return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, bound)
 
     def _best_in_time(self, rows: Ints, gains: Floats) -> Responses:
         """Backwards from the end, or from the step that lasts."""
@@ -209,15 +213,6 @@ def _as_measure(visits: Floats, policy: Array, num_actions: int) -> Floats:
 # -- discounted -------------------------------------------------------------------------------------------------------
 
 
-def _best_discounted(
-    moves: Floats, allowed: Bools, initial: Floats, gains: Floats, policy: Ints, criterion: Criterion
-) -> Responses:
-    policy, ahead, slack = _iterate(moves, allowed, gains, policy, criterion)
-    visits = _discounted_visits(_pick(moves, policy), initial, criterion.factor)
-    bound = (initial * ahead).sum(axis=-1) + slack
-    return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, np.asarray(bound))
-
-
 def _discounted_visits(chain: Floats, initial: Floats, factor: float) -> Floats:
     """(row, state) discounted visits of the states of Markov chains."""
     system = np.eye(chain.shape[1]) - factor * np.swapaxes(chain, 1, 2)
@@ -301,16 +296,6 @@ def _evaluate_best_class(
         now = np.stack([_pick(gains[several], policy[several]), np.ones(only.shape)], axis=-1)
         totals[several] = _until(_pick(moves[several], policy[several]), only, now)
     return policy, chosen, totals
-
-
-def closure(edges: Bools) -> Bools:
-    """(row, state, state) which state is reached from which, each from itself too."""
-    size = edges.shape[-1]
-    reach = (edges | np.eye(size, dtype=np.bool_)).astype(np.float32)
-    # Paths of length 1, 2, 4, ...: so many squarings reach across all states.
-    for _ in range(max(1, int(size - 1).bit_length())):
-        reach = (reach @ reach > 0).astype(np.float32)
-    return np.asarray(reach > 0)
 
 
 def _representatives(reach: Bools, real: Bools) -> Bools:

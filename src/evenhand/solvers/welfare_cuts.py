@@ -22,7 +22,7 @@ entries stay equal, so the arms of a type are one entry, weighted by their numbe
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -54,23 +54,7 @@ class Support(NamedTuple):
         return Support(mix, (1 - share) * self.constant + share * other.constant)
 
 
-class Pieces(Protocol):
-    """A function of the welfare as a sum of concave functions."""
-
-    def __call__(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return (piece,) heights and (piece, member) slopes; raise OutOfDomainError where there are none."""
-        ...
-
-    def move_inside(self, values: Floats, near: Floats) -> Floats:
-        """Return values at which tangents are not too steep, next to some values; `near` is a point of the domain."""
-        ...
-
-    def support(self, slopes: Floats, constant: float) -> tuple[Support, float]:
-        """Return the support of the welfare with these slopes, and the rate dW/dF by which prices are multiplied."""
-        ...
-
-
-def pieces_of(welfare: Welfare, counts: Ints, reference: float, num_pieces: int = NUM_PIECES) -> Pieces:
+def pieces_of(welfare: Welfare, counts: Ints, reference: float, num_pieces: int = NUM_PIECES) -> "Pieces":
     """Return the pieces of a welfare.
 
     Args:
@@ -82,18 +66,48 @@ def pieces_of(welfare: Welfare, counts: Ints, reference: float, num_pieces: int 
     if isinstance(welfare, RankWeighted):
         return _RankPieces(welfare, counts, num_pieces)
     if isinstance(welfare, PowerMean) and welfare.aversion > 0:
-        return _PowerPieces(welfare, counts, reference, num_pieces)
-    return _Whole(welfare, counts)
+        return _PowerPieces(welfare, counts, welfare.aversion, reference, num_pieces)
+    return Pieces(welfare, counts)
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
 
 
-class _RankPieces:
+@dataclass
+class Pieces:
+    """A function of the welfare as a sum of concave functions; here one piece, the welfare and its supergradients."""
+
+    welfare: Welfare
+    counts: Ints
+
+    def __call__(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return (piece,) heights and (piece, member) slopes; raise OutOfDomainError where there are none."""
+        value = float(self.welfare(values, self.counts))
+        slope = np.asarray(self.welfare.supergradient(values, self.counts), dtype=np.float64)
+        if slope.shape != values.shape or not (np.isfinite(slope).all() and np.isfinite(value)):
+            raise InvalidInputError(
+                f"welfare {self.welfare.name}: expected a number, and a supergradient of {len(values)} finite weights, "
+                f"got {value} and an array of shape {slope.shape}"
+            )
+        return np.array([value]), slope[None]
+
+    def move_inside(self, values: Floats, near: Floats) -> Floats:
+        """Return values at which tangents are not too steep, next to some values; `near` is a point of the domain."""
+        return values
+
+    def support(self, slopes: Floats, constant: float) -> tuple[Support, float]:
+        """Return the support of the welfare with these slopes, and the rate dW/dF by which prices are multiplied."""
+        return Support(slopes, constant), 1.0
+
+
+class _RankPieces(Pieces):
     """Blocks of ranks: the weights w between two levels, the excess of w over the lower one."""
 
+    welfare: RankWeighted
+
     def __init__(self, welfare: RankWeighted, counts: Ints, num_pieces: int) -> None:
-        self.welfare, self.counts, self.number = welfare, counts, int(counts.sum())
+        super().__init__(welfare, counts)
+        self.number = int(counts.sum())
         # Boundaries of blocks of about equal weight; of many ranks only some are candidates.
         ranks = np.unique(np.append(np.arange(min(self.number, 1000)), np.linspace(0, self.number, 1001).astype(int)))
         mass = welfare.rank_mass(np.zeros_like(ranks), ranks, self.number)
@@ -117,27 +131,18 @@ class _RankPieces:
         slopes[:, order] = mass - self.low * (inside[1] - inside[0]) + (self.high - self.low) * before
         return slopes @ values, slopes
 
-    def move_inside(self, values: Floats, near: Floats) -> Floats:
-        """The values themselves."""
-        return values
-
-    def support(self, slopes: Floats, constant: float) -> tuple[Support, float]:
-        """The slopes, which are in the permutahedron of the rank weights."""
-        return Support(slopes, constant), 1.0
-
 
 @dataclass
-class _PowerPieces:
+class _PowerPieces(Pieces):
     """Blocks of members."""
 
-    welfare: PowerMean
-    counts: Ints
+    aversion: float
     reference: float
     num_pieces: int
 
     def __call__(self, values: Floats) -> tuple[Floats, Floats]:
         """Utilities of the members in each block."""
-        alpha, relative, members = self.welfare.aversion, values / self.reference, np.arange(len(values))
+        alpha, relative, members = self.aversion, values / self.reference, np.arange(len(values))
         if relative.min() < 0 or (relative.min() == 0 and alpha >= 1):
             raise OutOfDomainError(f"power mean with aversion {alpha:g}: values must be positive")
         # At 0 a tangent would be vertical: one next to it takes its place.
@@ -160,36 +165,9 @@ class _PowerPieces:
     def support(self, slopes: Floats, constant: float) -> tuple[Support, float]:
         """The gradient of the welfare that is proportional to the slopes."""
         share = self.counts / self.counts.sum()
-        point = (slopes / share) ** (-1 / self.welfare.aversion)
+        point = (slopes / share) ** (-1 / self.aversion)
         rate = float(self.welfare(point, self.counts)) / float(slopes @ point)
         return Support(rate * slopes, 0.0), rate
-
-
-@dataclass
-class _Whole:
-    """One piece: the welfare and its supergradients."""
-
-    welfare: Welfare
-    counts: Ints
-
-    def __call__(self, values: Floats) -> tuple[Floats, Floats]:
-        """The welfare and a supergradient."""
-        value = float(self.welfare(values, self.counts))
-        slope = np.asarray(self.welfare.supergradient(values, self.counts), dtype=np.float64)
-        if slope.shape != values.shape or not (np.isfinite(slope).all() and np.isfinite(value)):
-            raise InvalidInputError(
-                f"welfare {self.welfare.name}: expected a number, and a supergradient of {len(values)} finite weights, "
-                f"got {value} and an array of shape {slope.shape}"
-            )
-        return np.array([value]), slope[None]
-
-    def move_inside(self, values: Floats, near: Floats) -> Floats:
-        """The values themselves."""
-        return values
-
-    def support(self, slopes: Floats, constant: float) -> tuple[Support, float]:
-        """The slopes themselves."""
-        return Support(slopes, constant), 1.0
 
 
 # -- cuts -------------------------------------------------------------------------------------------------------------

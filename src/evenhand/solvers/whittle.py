@@ -37,8 +37,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evenhand import kernels
-from evenhand.checks import Faults, check_distributions, check_finite, check_memory, check_shape
-from evenhand.errors import InvalidInputError, NotConvergedError
+from evenhand.checks import check_memory
+from evenhand.errors import NotConvergedError
 from evenhand.model.criterion import Criterion, Discounted
 from evenhand.solvers.average_pieces import indices_by_pieces
 from evenhand.solvers.closed_classes import closed_classes, never_splits
@@ -159,7 +159,7 @@ def _by_layers(arms: "_Arms", num_steps: int) -> WhittleResult:
 
 
 class _Arms:
-    """Validated arguments; all faults are reported at once."""
+    """The arms, as the kernels read them."""
 
     def __init__(
         self,
@@ -172,29 +172,17 @@ class _Arms:
         self.most_pivots = most_pivots
         # A copy: Numba compiles separately for read-only arrays.
         self.rewards: Floats = np.array(rewards, dtype=np.float64, order="C")
-        check_shape(self.rewards, {"arm": None, "state": None, "action": 2}, "rewards")
         num_arms, most = self.rewards.shape[:2]
-        self.num_states = _check_sizes(num_states, num_arms, most)
-        self.transitions: Floats = np.ascontiguousarray(transitions, dtype=np.float64)
-        check_shape(self.transitions, {"arm": num_arms, "state": most, "action": 2, "next_state": most}, "transitions")
+        self.num_states: Ints = np.full(num_arms, most) if num_states is None else np.asarray(num_states, np.int64)
         self.criterion = criterion if isinstance(criterion, Criterion) else Discounted(criterion)
         real = np.arange(most) < self.num_states[:, None]
         # The indices do not depend on the initial distribution: it only weights the use by which a sweep is checked.
         self.initial: Floats = real / np.maximum(self.num_states, 1)[:, None]
-        self._check_numbers(real)
-        self.left_out = np.zeros(num_arms, dtype=np.bool_)
-
-    def _check_numbers(self, real: Bools) -> None:
         # Padded states go to the first state for sure, so that their rows are distributions like the others.
-        faults, first = Faults(), np.arange(real.shape[1]) == 0
-        rows = np.where(real[:, :, None, None], self.transitions, first)
-        check_distributions(rows, "transitions", faults)
-        check_finite(np.where(real[..., None], self.rewards, 0.0), "rewards", faults)
-        faults.raise_if_any("arms")
-        if (rows * ~real[:, None, None, :]).any():
-            raise InvalidInputError("num_states: some probability leads beyond the states of an arm")
+        rows = np.where(real[:, :, None, None], transitions, np.arange(most) == 0)
         # The tableau trusts that rows sum to 1 to the last digit, not only to the last that was written down.
-        self.transitions = rows / rows.sum(axis=-1, keepdims=True)
+        self.transitions: Floats = np.ascontiguousarray(rows / rows.sum(axis=-1, keepdims=True), dtype=np.float64)
+        self.left_out = np.zeros(num_arms, dtype=np.bool_)
 
     def sweep(self) -> "kernels.Sweeps":
         """Sweep all arms.
@@ -211,12 +199,6 @@ class _Arms:
             room = sweeps.charges.shape[1]
             raise NotConvergedError(f"arm {crowded[0]}: the optimal policy changed more than {room} times")
         return sweeps
-
-    def leave_out(self, arm: int) -> None:
-        """Put an arm that always goes to its first state in the place of one that is refused."""
-        self.left_out[arm] = True
-        self.transitions[arm] = 0.0
-        self.transitions[arm, ..., 0] = 1.0
 
     def split_by(self, arm: int, active: Bools) -> str:
         """The refusal of an arm that a policy splits into several closed classes; nothing if it does not."""
@@ -237,16 +219,6 @@ def _some(states: Indices | Ints) -> str:
     return f"state {names}" if len(states) == 1 else f"states {names}"
 
 
-def _check_sizes(num_states: ArrayLike | None, num_arms: int, most: int) -> Ints:
-    sizes = np.full(num_arms, most) if num_states is None else np.asarray(num_states)
-    check_shape(sizes, {"arm": num_arms}, "num_states")
-    if sizes.dtype.kind not in "iu" or (sizes < 1).any() or (sizes > most).any():
-        raise InvalidInputError(
-            f"num_states: expected whole numbers from 1 to {most}, the states of the other arguments"
-        )
-    return sizes.astype(np.int64)
-
-
 # -- sweeps, and refused arms -----------------------------------------------------------------------------------------
 
 
@@ -263,7 +235,8 @@ def _sweep(arms: _Arms) -> tuple["kernels.Sweeps", dict[int, str]]:
     for arm in doubtful.tolist():
         if why := arms.split_by(arm, np.ones(arms.num_states[arm], dtype=np.bool_)):
             refused[arm] = why
-            arms.leave_out(arm)
+            # An arm that always goes to its first state takes its place.
+            arms.left_out[arm], arms.transitions[arm], arms.transitions[arm, ..., 0] = True, 0.0, 1.0
     sweeps = arms.sweep()
     for arm in [arm for arm in doubtful.tolist() if arm not in refused]:
         if why := next(

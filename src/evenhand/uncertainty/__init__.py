@@ -7,35 +7,26 @@
 from typing import TYPE_CHECKING
 
 from evenhand._lazy import attach
-from evenhand.uncertainty.robust_plan import CVaRResult, PlanSearch, ScenarioPlan, plan_scenarios
-from evenhand.uncertainty.scenario_evaluation import (
-    EvaluationBudget,
-    ScenarioComparison,
-    ScenarioValues,
-    compare_scenarios,
-)
-from evenhand.uncertainty.scenarios import Scenarios, draw_scenarios
-from evenhand.uncertainty.value_of_information import ValueOfInformation
 
 if TYPE_CHECKING:
     from evenhand.uncertainty.batched_values import simulate_scenarios
     from evenhand.uncertainty.cvar import best_tail, tail_mean, tail_weights
-    from evenhand.uncertainty.robust_plan import check_tail, upper_bounds
-    from evenhand.uncertainty.scenario_evaluation import denoised
-    from evenhand.uncertainty.value_of_information import RowValue
+    from evenhand.uncertainty.robust_plan import (
+        CVaRResult,
+        PlanSearch,
+        ScenarioPlan,
+        check_tail,
+        plan_scenarios,
+        upper_bounds,
+    )
+    from evenhand.uncertainty.scenario_evaluation import (
+        EvaluationBudget,
+        ScenarioComparison,
+        ScenarioValues,
+        compare_scenarios,
+        denoised,
+    )
+    from evenhand.uncertainty.scenarios import Scenarios, draw_scenarios
+    from evenhand.uncertainty.value_of_information import RowValue, ValueOfInformation
 
 __getattr__, __dir__ = attach(__name__, __file__)
-
-__all__ = [
-    "CVaRResult",
-    "EvaluationBudget",
-    "PlanSearch",
-    "ScenarioComparison",
-    "ScenarioPlan",
-    "ScenarioValues",
-    "Scenarios",
-    "ValueOfInformation",
-    "compare_scenarios",
-    "draw_scenarios",
-    "plan_scenarios",
-]

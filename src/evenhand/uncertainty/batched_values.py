@@ -5,8 +5,8 @@ their probabilities are written down once. In scenario d the policy's Markov cha
 
     C_d(x, y) = sum_{pairs u of x} pi(u | x) prod_c L_d,c(u, y_c)
 
-where c runs over the types, with L the distribution of their next counts (`kernels.lattice_laws`), or over the arms,
-with L a row of transitions. The scenarios are solved together, in batches:
+where c runs over the types, with L the distribution of their next counts (`kernels.lattice_distributions`), or over the
+arms, with L a row of transitions. The scenarios are solved together, in batches:
 
     discounted   q = (I - gamma C^T)^-1 mu                   dense systems
     finite:T     q_t = (C_t^T)^t mu, summed with the criterion's weights
@@ -30,7 +30,7 @@ from evenhand.checks import as_generator, check_memory, check_positive_int, chec
 from evenhand.errors import NotApplicableError
 from evenhand.evaluation.exact import rules_by_step, write_law
 from evenhand.evaluation.rollout import BATCH, Play, Sums, in_batches, play_batch, step_weights
-from evenhand.kernels.lattice_laws import laws_of_movers
+from evenhand.kernels.lattice_distributions import movers_distributions
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import World, first_states
 from evenhand.model.arm import running_sums
@@ -136,12 +136,7 @@ def decision_rules(policy: object, problem: CoupledMDP, max_states: int) -> list
     Raises:
         NotApplicableError: the distribution of actions is not known, or the space is too large.
     """
-
-    def write(step: object, number: int) -> tuple[bool, DecisionRule]:
-        rule = _rule(step, problem, max_states // number)
-        return rule.by_type, rule
-
-    return rules_by_step(policy, problem, write)[1]
+    return rules_by_step(policy, problem, lambda step, number: _rule(step, problem, max_states // number))
 
 
 def _rule(policy: object, problem: CoupledMDP, max_states: int) -> DecisionRule:
@@ -185,7 +180,7 @@ def _next_counts(kind: int, allocations: Ints, problem: CoupledMDP) -> Component
     states, actions = np.nonzero(problem.types.real[kind])
     distinct, number = np.unique(allocations[:, states, actions], axis=0, return_inverse=True)
     size, number = int(problem.types.num_states[kind]), number.reshape(-1)
-    return lambda transitions: laws_of_movers(distinct, transitions[:, kind, states, actions, :size])[:, number]
+    return lambda transitions: movers_distributions(distinct, transitions[:, kind, states, actions, :size])[:, number]
 
 
 # -- simulation ------------------------------------------------------------------------------------------------------
@@ -222,10 +217,11 @@ def simulate_scenarios(
     """
     check_acts(policy)
     check_positive_int(num_episodes, "num_episodes")
-    shape, number = problem.tables.transitions.shape, len(transitions)
+    tables, number = problem.tables, len(transitions)
+    shape = tables.transitions.shape
     check_shape(transitions, {"scenario": None, **dict(zip("bsaj", shape, strict=True))}, "transitions")
     if rewards is None:
-        rewards = np.broadcast_to(problem.tables.rewards, (number, *shape[:3]))
+        rewards = np.broadcast_to(tables.rewards, (number, *shape[:3]))
     check_shape(rewards, {"scenario": number, **dict(zip("bsa", shape[:3], strict=True))}, "rewards")
     weights = step_weights(problem, horizon)
     width = num_episodes * problem.num_arms
@@ -236,27 +232,23 @@ def simulate_scenarios(
     environment_rng, policy_rng = as_generator(rng).spawn(2)
     keys = draw_keys(environment_rng, len(weights) + 1)
     returns = np.zeros((number, num_episodes, problem.num_arms))
+    type_of_arm = np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts)
     for rows, stream, _ in in_batches(number, width, policy_rng, batch_size=batch_size):
-        world = _world(problem, transitions[rows], rewards[rows], num_episodes)
+        number_here = rows.stop - rows.start
+        # The tables of the scenarios, one after another, and the first table of each episode.
+        world = World(
+            type_of_arm=type_of_arm,
+            cumulative=running_sums(transitions[rows]).reshape(-1, *shape[1:]),
+            rewards=np.ascontiguousarray(rewards[rows]).reshape(1, -1, *shape[1:3]),
+            usage=tables.usage,
+            valid=tables.real,
+            serves=tables.served,
+            starts=np.repeat(np.arange(number_here, dtype=np.int32) * len(tables), num_episodes),
+        )
         own = returns[rows].reshape(1, -1, problem.num_arms)  # a view, written to
         play = Play(weights, keys, rows.start * num_episodes, stream)
-        initial, episodes = problem.tables.cumulative_initial, own.shape[1]
-        states = first_states(world.type_of_arm, initial, keys[0], play.first, episodes)
+        episodes = own.shape[1]
+        states = first_states(type_of_arm, tables.cumulative_initial, keys[0], play.first, episodes)
         used, other = np.zeros((episodes, problem.num_resources)), np.zeros((2, *own.shape[1:]))
-        sums = Sums(own, other[0], used, other[1], np.zeros(problem.types.valid.shape), None)
-        play_batch(problem, policy, world, states, play, sums)
+        play_batch(problem, policy, world, states, play, Sums(own, other[0], used, other[1]))
     return returns
-
-
-def _world(problem: CoupledMDP, transitions: Floats, rewards: Floats, num_episodes: int) -> World:
-    """Return the tables of some scenarios, one after another, and the first table of each episode."""
-    tables = problem.tables
-    return World(
-        type_of_arm=np.repeat(np.arange(len(tables), dtype=np.int32), problem.counts),
-        cumulative=running_sums(transitions).reshape(-1, *transitions.shape[2:]),
-        rewards=np.ascontiguousarray(rewards).reshape(1, -1, *rewards.shape[2:]),
-        usage=tables.usage,
-        valid=tables.real,
-        serves=tables.served,
-        starts=np.repeat(np.arange(len(transitions), dtype=np.int32) * len(tables), num_episodes),
-    )

@@ -30,10 +30,7 @@ from evenhand.checks import check_fraction
 from evenhand.display import Shown, heard, shows_bar
 from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError, TooLargeError
 from evenhand.evaluation.evaluate import evaluate
-from evenhand.model.composite import MixturePolicy
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.policy import Policy, StatefulPolicy
-from evenhand.model.welfare import Welfare
+from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, Welfare
 from evenhand.parallel import Pool
 from evenhand.planning.plan_file import rebuilt
 from evenhand.planning.policy_registry import REGISTRY

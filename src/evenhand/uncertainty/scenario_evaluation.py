@@ -1,13 +1,9 @@
 """Values of policies over scenarios, with credible intervals.
 
-Evaluation is exact if the state space is small, else simulated with a control variate per scenario (`batched_values`).
- For any h and A(s, a) = r(s, a) + gamma sum_j p_d(j | s, a) h(j) - h(s),
-
-    E_d sum_t gamma^t r(s_t, a_t)  =  mu.h + E_d sum_t gamma^t A(s_t, a_t)
-
-so A may replace r. Here h_d = (I - gamma P_d^pi)^-1 r^pi are the values, in scenario d, of an arm alone under the
-action frequencies pi(a | s) of the policy in the model itself. Any pi is unbiased; a good one removes most of the
-variance. Under other criteria the rewards are simulated as they are.
+Evaluation is exact if the state space is small, else simulated (`batched_values`), with the control variate of
+`planning.policy_scoring` in each scenario. Its h_d = (I - gamma P_d^pi)^-1 r^pi are the values, in scenario d, of an
+arm alone under the action frequencies pi(a | s) of the policy in the model itself. Any pi is unbiased; a good one
+removes most of the variance. Under other criteria the rewards are simulated as they are.
 
 In scenario d a policy has the welfare w_d. Credible intervals are quantiles of w_1, ..., w_D; the lower tail mean of a
 share q (the conditional value at risk) is the mean of the lowest q D, one of them in part (`cvar.tail_mean`). If the
@@ -39,14 +35,11 @@ from evenhand.errors import EvenhandError, NotApplicableError, OutOfDomainError,
 from evenhand.evaluation.evaluate import Case, treats_alike
 from evenhand.evaluation.long_run import mean_by_type, plain_steps, shares_of
 from evenhand.evaluation.rollout import count_visits, simulate, step_weights
+from evenhand.model import CoupledMDP, Objective, Policy, StatefulPolicy, Welfare, arm_names, read_welfare, type_names
 from evenhand.model.composite import components_for_good
-from evenhand.model.coupled import CoupledMDP
-from evenhand.model.labels import arm_names, type_names
-from evenhand.model.objective import Objective, read_welfare
-from evenhand.model.policy import Policy, StatefulPolicy
 from evenhand.model.simulator import needs_tables
-from evenhand.model.welfare import Welfare
 from evenhand.parallel import Pool
+from evenhand.planning.policy_scoring import telescoped, values_alone
 from evenhand.policies.resize import fitted
 from evenhand.typing import Floats, Progress
 from evenhand.uncertainty.batched_values import decision_rules, exact_scenario_values, simulate_scenarios
@@ -391,7 +384,7 @@ def evaluate_scenarios(
         (leaf, scenarios, welfare, seed, effort or EvaluationBudget()) for own in leaves.values() for leaf, _ in own
     ]
     titles = [f"{name} over scenarios" for name, own in leaves.items() for _ in own]
-    results = iter(sweep.map(_evaluate_task, tasks, titles, progress))
+    results = iter(sweep.map(_evaluate, tasks, titles, progress))
     found: dict[str, ScenarioValues | NotApplicableError | TooLargeError | OutOfDomainError] = {}
     for name, own in leaves.items():
         parts = [next(results) for _ in own]
@@ -400,9 +393,7 @@ def evaluate_scenarios(
             found[name] = next(part for part in parts if not isinstance(part, ScenarioValues))
             continue
         shares = np.array([share for _, share in own])
-        row = replace(values[0], policy=name)
-        row = row if len(values) == 1 else mixture_values(name, values, shares, scenarios.problem)
-        found[name] = row
+        row = found[name] = mixture_values(name, values, shares, scenarios.problem)
         if undefined := int(np.isnan(row.observed).sum()):
             where = f"{undefined} of {len(scenarios)} scenarios, where a member has no positive value"
             found[name] = OutOfDomainError(f"{name}: the welfare {welfare.name} is not defined in {where}. Use gini:2.")
@@ -412,32 +403,26 @@ def evaluate_scenarios(
 _Task = tuple[Policy | StatefulPolicy, Scenarios, Welfare, int, EvaluationBudget]
 
 
-def _evaluate_task(
-    task: _Task, progress: Progress | None = None
-) -> "ScenarioValues | NotApplicableError | TooLargeError":
+def _evaluate(task: _Task, progress: Progress | None = None) -> "ScenarioValues | NotApplicableError | TooLargeError":
+    """Return the values of a policy, exact if possible; or the error that prevents it."""
+    policy, scenarios, welfare, seed, effort = task
     try:
-        return _evaluate(*task)
+        policy = fitted(policy, scenarios.problem)
+        case = Case.of(policy, scenarios.problem, welfare)
+        played = needs_tables(case.played, "draws")
+        # Equal arms must stay equal in every scenario for a table over types.
+        if not scenarios.splits_types:
+            with contextlib.suppress(NotApplicableError, TooLargeError):  # simulated instead
+                case.check_types(policy)
+                limit = effort.max_exact_states // (5 if played.criterion.fixed_steps(1) is None else 1)
+                rules = decision_rules(policy, played, limit)
+                columns, by_type = case.units(rules[0].by_type)
+                transitions = scenarios.with_problem(played).type_transitions
+                values = exact_scenario_values(rules, played, transitions)[:, columns]
+                return ScenarioValues("", case.objective(by_type), values, by_type)
+        return _simulated(policy, scenarios.with_problem(played), case, seed, effort)
     except (NotApplicableError, TooLargeError) as error:
         return error
-
-
-def _evaluate(
-    policy: Policy | StatefulPolicy, scenarios: Scenarios, welfare: Welfare, seed: int, effort: EvaluationBudget
-) -> ScenarioValues:
-    policy = fitted(policy, scenarios.problem)
-    case = Case.of(policy, scenarios.problem, welfare)
-    played = needs_tables(case.played, "draws")
-    # Equal arms must stay equal in every scenario for a table over types.
-    if not scenarios.splits_types:
-        with contextlib.suppress(NotApplicableError, TooLargeError):  # simulated instead
-            case.check_types(policy)
-            limit = effort.max_exact_states // (5 if played.criterion.fixed_steps(1) is None else 1)
-            rules = decision_rules(policy, played, limit)
-            columns, by_type = case.units(rules[0].by_type)
-            transitions = scenarios.with_problem(played).type_transitions
-            values = exact_scenario_values(rules, played, transitions)[:, columns]
-            return ScenarioValues("", case.objective(by_type), values, by_type)
-    return _simulated(policy, scenarios.with_problem(played), case, seed, effort)
 
 
 # -- simulation ------------------------------------------------------------------------------------------------------
@@ -480,19 +465,13 @@ def _control_variate(
     criterion, tables = problem.criterion, problem.tables
     number, blocks, states, actions = transitions.shape[:4]
     horizon = criterion.judging_steps(OMITTED_TIME)
-    if not criterion.is_stationary or criterion.factor in (0, 1):
+    discounted = criterion.is_stationary and 0 < criterion.factor < 1
+    quick = number * blocks * float(states) ** 3 <= 2e10 and problem.num_arms * horizon <= 2e7
+    if not (discounted and quick and fits_in_memory(32.0 * number * blocks * states * max(states, actions))):
         return None
-    if number * blocks * float(states) ** 3 > 2e10 or problem.num_arms * horizon > 2e7:
-        return None
-    if not fits_in_memory(32.0 * number * blocks * states * max(states, actions)):
-        return None
-    factor, frequencies = criterion.factor, _action_frequencies(policy, problem, horizon, seed)
-    rewards = np.where(tables.valid, tables.rewards, 0.0)
-    systems = np.eye(states) - factor * np.einsum("bsa,dbsaj->dbsj", frequencies, transitions)
-    expected = np.broadcast_to((frequencies * rewards).sum(axis=2)[None, ..., None], (number, blocks, states, 1))
-    h = np.linalg.solve(systems, expected)[..., 0]
-    gains = rewards + factor * np.einsum("dbsaj,dbj->dbsa", transitions, h) - h[..., None]
-    return np.where(tables.valid, gains, 0.0), (tables.initial * h).sum(axis=-1)
+    frequencies = _action_frequencies(policy, problem, horizon, seed)
+    values = values_alone(tables, transitions, frequencies, criterion.factor)
+    return telescoped(tables, transitions, values, criterion.factor)
 
 
 def _action_frequencies(policy: Policy | StatefulPolicy, problem: CoupledMDP, horizon: int, seed: int) -> Floats:

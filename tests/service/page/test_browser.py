@@ -177,7 +177,7 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("mode", ["light", *(pytest.param(mode, marks=SLOW) for mode in ("dark", "phone", "print"))])
-def test_every_view_is_for_everybody(browser, lived, tools, mode):
+def test_every_view_is_accessible(browser, lived, tools, mode):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
     width = 390 if mode == "phone" else 1200
     with Programme.open(lived) as programme, tools.served(programme) as address:

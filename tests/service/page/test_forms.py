@@ -7,6 +7,8 @@ import pytest
 from evenhand.errors import InvalidInputError
 from evenhand.programme import read_form as parse
 
+from ...conftest import mentions
+
 MULTIPART = "multipart/form-data; boundary=----edge"
 FIELDS, SIZE = 100, 2**16
 """Limits of these tests."""
@@ -45,21 +47,21 @@ def test_typed_rows_stand_in_for_a_file():
     assert read_form(body, MULTIPART).given_table[1] == b"arm,state\nb1,fine"
 
 
-def test_no_table_at_all_is_told():
+def test_no_table_at_all_is_reported():
     body = multipart((b'name="file"; filename=""', b""), (b'name="text"', b"  "))
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("table")):
         read_form(body, MULTIPART).table()
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", MULTIPART])
-def test_what_is_no_form_is_refused(kind):
+def test_an_invalid_form_is_refused(kind):
     file, field = (b'name="file"; filename="a.csv"', b"arm"), (b'name="a"', b"1")
     many_heads = multipart((b'name="a"' + b"\r\nX: y" * 20, b"1"))
     too_much = [multipart(file, file), multipart(*[field] * (FIELDS + 1)), many_heads]
     too_much += [multipart((b'name="a"', b"x" * (SIZE + 1))), multipart((b'name="' + b"x" * 5000 + b'"', b"1"))]
     fields = [b"&" * (FIELDS + 1), b"&".join([b"a=1"] * (FIELDS + 1)), b"a=" + b"x" * (SIZE + 1)]
     for body in fields if "url" in kind else [b"no parts", *too_much]:
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("form")):
             read_form(body, kind)
 
 
@@ -79,7 +81,7 @@ def test_the_codec_is_not_the_clients_to_choose():
     body = multipart((b'name="a"', "Köln".encode()))
     assert read_form(body, MULTIPART + "; charset=punycode").text("a") == "Köln"
     for kind in (r'multipart/form-data; boundary="----edge\"; charset=\"punycode"', "multipart/form-data"):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, check=mentions("form")):
             read_form(body, kind)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("form")):
         read_form(b"&" * (FIELDS + 1), "application/x-www-form-urlencoded; boundary=x")

@@ -11,9 +11,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from evenhand.programme import Earned, Moved, Programme, Visit, change_svg, compared, image, in_order, states_svg
+from evenhand.programme import Programme, audit, refit
 from evenhand.programme.audit import _inequality
 from evenhand.programme.audit_report import _is_outside
+from evenhand.programme.web import arms_page, counterfactual_page, render
 
 HTML = {"Accept": "text/html"}
 
@@ -42,7 +43,7 @@ def ran(lived, tmp_path):
 
 
 def test_few_observations_are_not_beyond_chance():
-    row = Moved("big", "fine", "run", "broken", before=0.0, after=0.2, lower=0.05, upper=0.4, seen=1)
+    row = refit.Moved("big", "fine", "run", "broken", before=0.0, after=0.2, lower=0.05, upper=0.4, seen=1)
     assert not row.is_beyond_chance
     assert replace(row, seen=40).is_beyond_chance
     assert not replace(row, seen=40, before=0.1).is_beyond_chance
@@ -73,7 +74,7 @@ def test_a_model_is_adopted_when_that_is_confirmed_and_there_is_a_way_back(ran, 
 
 
 @pytest.mark.slow
-def test_a_model_that_is_offered_is_told_on_every_view_and_declined_with_a_reason(ran, serving):
+def test_a_model_that_is_offered_is_reported_on_every_view_and_declined_with_a_reason(ran, serving):
     client, model = serving(ran), ran.status().model
     assert "no longer fits" not in look(client, "/")
     fit = ran.refit(seconds=0.1, who="server", why=["arms do not move as the model says", "faster wear"])
@@ -94,7 +95,7 @@ def test_a_model_that_is_offered_is_told_on_every_view_and_declined_with_a_reaso
     assert ran.events()[-1].body == {"refit": fit.id, "why": "a bad winter"}
 
 
-def test_a_name_that_is_almost_taken_is_asked_about(client, programme):
+def test_a_name_close_to_an_existing_one_needs_confirmation(client, programme):
     form = {"how": "one", "arm": " B1", "kind": "0", "state": "fine", "who": "Ada"}
     asked = send(client, "/arms/join", form)
     assert asked.status_code == 409
@@ -157,9 +158,9 @@ def test_fairness_says_what_is_not_known_and_has_the_report(ran, serving):
 
 
 def test_chance_is_not_held_against_what_was_decided_otherwise():
-    earned = Earned(0.5, 1.0, 0.9, 1.1, overrides=-0.5, undone=0.0, moves=0.0, rewards=0.0)
+    earned = audit.Earned(0.5, 1.0, 0.9, 1.1, overrides=-0.5, undone=0.0, moves=0.0, rewards=0.0)
     assert not _is_outside(earned)
-    assert _is_outside(Earned(0.5, 1.0, 0.9, 1.1, overrides=0.0, undone=0.0, moves=-0.5, rewards=0.0))
+    assert _is_outside(audit.Earned(0.5, 1.0, 0.9, 1.1, overrides=0.0, undone=0.0, moves=-0.5, rewards=0.0))
 
 
 def test_the_worst_off_was_there_for_long():
@@ -170,22 +171,29 @@ def test_the_worst_off_was_there_for_long():
 
 
 def test_a_difference_is_one_that_can_be_seen():
-    assert compared("mean", 9.33405, 9.33411)[-1] == "0"
-    assert compared("mean", 9.334, 9.339)[-1] == "+0.00500"
-    assert compared("mean", 9.5, 8.0)[-1] == "-1.50"
+    assert counterfactual_page.compared("mean", 9.33405, 9.33411)[-1] == "0"
+    assert counterfactual_page.compared("mean", 9.334, 9.339)[-1] == "+0.00500"
+    assert counterfactual_page.compared("mean", 9.5, 8.0)[-1] == "-1.50"
 
 
 @pytest.mark.parametrize(
     "svg",
     [
-        lambda name: change_svg({name: 6.4, "dale": 6.2}, {name: 6.2, "dale": 6.4}),
-        lambda name: states_svg(name, [Visit(0, "fine", True, False), Visit(1, "worn", False, True)], ("fine", "worn")),
-        lambda name: states_svg(name, [], ("fine",)),
+        lambda name: counterfactual_page.change_svg({name: 6.4, "dale": 6.2}, {name: 6.2, "dale": 6.4}),
+        lambda name: arms_page.states_svg(
+            name,
+            [
+                {"step": 0, "state": "fine", "seen": "observed", "served": False},
+                {"step": 1, "state": "worn", "seen": None, "served": True},
+            ],
+            ("fine", "worn"),
+        ),
+        lambda name: arms_page.states_svg(name, [], ("fine",)),
     ],
 )
 def test_figures_are_images_with_an_escaped_label(svg):
     name = '<script>alert("1")</script>&'
-    drawn = str(image(svg(name)))
+    drawn = str(render.image(svg(name)))
     element = ElementTree.fromstring(drawn.replace(">", "/>"))
     assert name in element.get("alt") or "dale" in element.get("alt")
     kind, _, data = element.get("src").partition(",")
@@ -197,10 +205,10 @@ def test_figures_are_images_with_an_escaped_label(svg):
 
 def test_ideas_go_from_the_mean_to_the_worst_off(programme):
     names = ("maximin", "gini:half=0.75", "utilitarian", "gini:2")
-    ordered, is_scale = in_order(names, programme)
+    ordered, is_scale = counterfactual_page.in_order(names, programme)
     assert is_scale
     assert (ordered[0], ordered[-1]) == ("utilitarian", "maximin")
-    assert not in_order(("alpha:2", "maximin"), programme)[1]
+    assert not counterfactual_page.in_order(("alpha:2", "maximin"), programme)[1]
 
 
 def test_what_was_supposed_is_there_when_one_comes_back(ran, serving):
@@ -213,7 +221,7 @@ def test_what_was_supposed_is_there_when_one_comes_back(ran, serving):
     assert "(today 3)" in look(client, "/what-if")
 
 
-def test_a_name_that_was_typed_is_told_and_not_asked_again(client):
+def test_a_typed_name_is_shown_and_remembered(client):
     assert "the log as" not in look(client, "/arms")
     send(client, "/arms/seen", {"arm": "b1", "state": "worn", "step": "0", "source": "phone", "who": "Ada"})
     assert "log as Ada" in look(client, "/arms/one?arm=b1")

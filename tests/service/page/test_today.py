@@ -6,7 +6,8 @@ from html import unescape
 
 import pytest
 
-from evenhand.programme import Programme, TableQuery, show_today
+from evenhand.programme import Programme
+from evenhand.programme.web import render, today_page
 
 HTML = {"Accept": "text/html"}
 
@@ -115,7 +116,7 @@ def test_the_address_of_a_form_leads_to_today(client, form):
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
 
 
-def test_who_comes_second_is_told_by_whom_it_was_accepted_and_what_was_not_kept(client, programme, accepted):
+def test_the_second_acceptance_reports_the_first_and_what_was_discarded(client, programme, accepted):
     form = {"plan": accepted, "change-arm": "b1", "change-action": "oil", "change-why": "noise", "who": "Bob"}
     answer = send(client, "/today/accept", form)
     assert answer.status_code == 409
@@ -152,7 +153,7 @@ def test_bars_and_the_filter_know_changes_that_are_typed(client, programme):
     assert re.findall(r'<tr data-arm="(\w+)"', found.text) == [served.arm]
 
 
-def test_a_reason_of_blanks_is_none(client, programme):
+def test_a_blank_reason_is_refused(client, programme):
     plan = programme.plan().plan
     form = {"plan": plan, "change-arm": "b1", "change-action": "oil", "change-why": "   "}
     assert "b1: has no reason" in words(send(client, "/today/accept", form))
@@ -233,7 +234,7 @@ def test_who_joins_by_a_table_with_a_row_too_long_does_not(client, programme):
     assert programme.status().events == before
 
 
-def test_today_tells_when_arms_were_last_served(client, programme, accepted):
+def test_today_shows_when_arms_were_last_served(client, programme, accepted):
     plan = programme.plan_of(accepted)
     served = next(row.arm for row in plan.rows if row.served)
     idle = next(row.arm for row in plan.rows if not row.served)
@@ -245,7 +246,7 @@ def test_today_tells_when_arms_were_last_served(client, programme, accepted):
     assert "not so far" in row_of(look(client), idle)
 
 
-def test_today_tells_for_how_long_arms_are_in_need(client, programme):
+def test_today_shows_for_how_long_arms_are_in_need(client, programme):
     """As the audit counts it at the end of the step before, and one more: here all are in need, and some are served."""
     for served in ("", "b1", "b2"):
         plan = programme.plan_of(programme.plan().plan)
@@ -272,9 +273,9 @@ def test_it_is_shown_where_floors_can_no_longer_be_met(pumps, tmp_path):
     with Programme.create(tmp_path / "floors.db", replace(pumps, floors=[0.2, 0.2, 0.2]), few) as programme:
         programme.solve(seconds=0.1)
         programme.plan()
-        assert set(show_today(programme, TableQuery("/", {}))["needs"].values()) <= {1}
+        assert set(today_page.show_today(programme, render.TableQuery("/", {}))["needs"].values()) <= {1}
         programme.join(more)
         plan = programme.plan_of(programme.plan().plan)
         assert len(plan.rows) == 30
         assert programme.in_need(plan.rows, plan.step) is None
-        assert show_today(programme, TableQuery("/", {}))["needs"] is None
+        assert today_page.show_today(programme, render.TableQuery("/", {}))["needs"] is None

@@ -73,7 +73,7 @@ def test_a_form_that_is_sent_twice_does_its_work_once(client, programme):
     assert programme.status().events == before + 1
 
 
-def test_faults_are_shown_in_their_rows_and_nothing_is_kept(client, programme):
+def test_faults_are_shown_in_their_rows_and_nothing_is_stored(client, programme):
     before = programme.status().events
     answer = conditions(client, "arm,state\nb1,worn\nb7,fine\nb2,wron\n")
     assert answer.status_code == 422
@@ -88,7 +88,7 @@ def test_faults_are_shown_in_their_rows_and_nothing_is_kept(client, programme):
     ("text", "said"),
     [("", "choose a file"), ("arm,state\n", "empty"), ("arm\nb1\n", "state"), ("\xff", "CSV")],
 )
-def test_a_table_that_is_none_is_refused_in_words(client, text, said):
+def test_an_invalid_table_is_refused(client, text, said):
     answer = send(client, "/today/conditions", {"source": "me"}, {"file": ("a.csv", text.encode("latin-1"))})
     assert answer.status_code == 422
     assert said in words(answer)
@@ -176,7 +176,7 @@ def test_arms_join_and_leave(client, programme):
     assert send(client, "/arms/leave", {"arm": "b1", "why": ""}).status_code == 422
 
 
-def test_one_arm_is_reported_late_and_both_words_are_kept(client, programme):
+def test_one_arm_is_reported_late_and_both_reports_are_stored(client, programme):
     told = send(client, "/arms/seen", {"arm": "b1", "state": "worn", "step": "0", "source": "phone"})
     page = words(client.get(told.headers["location"], headers=HTML))
     assert "seen in fine" in page
@@ -187,7 +187,7 @@ def test_one_arm_is_reported_late_and_both_words_are_kept(client, programme):
 @pytest.mark.parametrize(
     "path", ["/nothing", "/arms/one?arm=nobody", "/plans/99.csv", "/static/page.py", "/plans/x.csv"]
 )
-def test_what_is_not_there_is_told_as_a_page(client, path):
+def test_what_is_not_there_is_reported_as_a_page(client, path):
     answer = client.get(path, headers=HTML)
     assert answer.status_code in (404, 422)
     assert answer.headers["content-type"].startswith("text/html")
@@ -250,7 +250,7 @@ def test_stopping_leads_to_no_other_server(client):
         assert send(client, "/computing/none/stop", {"back": back}).headers["location"] == "/"
 
 
-def test_nobody_takes_part(pumps, tmp_path, serving):
+def test_no_arm_takes_part(pumps, tmp_path, serving):
     with Programme.create(tmp_path / "one.db", pumps, [{"arm": "b1", "type": "big"}]) as programme:
         programme.leave(["b1"], "sold")
         client = serving(programme)

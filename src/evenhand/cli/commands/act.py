@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.arguments import DASH, called, check_target, read_amounts, read_states, refuse_options
+from evenhand.cli.arguments import DASH, called, read_amounts, read_states, refuse_options
 from evenhand.cli.options import RunOptions, backend_option, option, run_options
 from evenhand.cli.refusals import OptionError
 from evenhand.errors import InvalidInputError, NotApplicableError
 
 if TYPE_CHECKING:
-    from evenhand.model.io.text_table import TableFormat
-    from evenhand.planning.plan import Decisions, Plan
+    from evenhand.planning.plan import Plan
 
 WRITTEN, SPREADSHEETS = ("", ".csv", ".txt", ".json", ".parquet"), (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 """Suffixes of files for actions, and of spreadsheets."""
-
-COLUMNS = ("arm", "type", "state", "action", "reason")
 
 
 @click.command("act")
@@ -28,23 +25,12 @@ COLUMNS = ("arm", "type", "state", "action", "reason")
 @click.argument("states")
 @option("--format", None, "What STATES is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
 @option("--budget", "B,B,...", "Budget of today; by default that of the plan.")
-@option(
-    "--step", None, "The step, of a plan made for T steps.", default=0, show_default=True, type=click.IntRange(min=0)
-)
+@option("--step", None, "The step, of a plan made for T steps.", default=0, type=click.IntRange(min=0))
 @option("--part", None, "Part of a mixture; by default drawn by the seed.", type=click.IntRange(min=1))
 @option("--out", "FILE.csv", "Also write the actions as a table.")
 @backend_option("blocks of a large model in Parquet are computed")
 @run_options()
-def command(
-    plan: str,
-    states: str,
-    run: RunOptions,
-    format: "TableFormat | None",
-    budget: str | None,
-    out: str | None,
-    backend: str | None,
-    **moment: Any,
-) -> None:
+def command(plan: str, states: str, run: RunOptions, format: Any, budget: str | None, **moment: Any) -> None:
     """Decide the present step, arm by arm, with a reason for each.
 
     PLAN is a file saved by `evenhand solve --out` or `evenhand train --out`. STATES is a table with the columns arm,
@@ -55,17 +41,17 @@ def command(
     from evenhand.model.io import is_stored, write_atomically
     from evenhand.planning.plan import load_plan
 
-    amounts = None if budget is None else read_amounts(budget)
+    amounts, out = None if budget is None else read_amounts(budget), run.out
     if is_stored(plan):
         if out is None:
             raise OptionError("--out", "a plan for a model in Parquet writes its actions to a file or folder .parquet")
-        check_target(out, "--out", folders=True)
+        run.check_targets(folders=True)
         table_plan: Any = load_plan(plan)
-        found = table_plan.act(states, out, run.seed, amounts, backend)
+        found = table_plan.act(states, out, run.seed, amounts, run.backend)
         run.show(found, f"{plan}, for {counted(found.num_arms, 'arm')} of {called(states)}")
         return
-    refuse_options("for models in Parquet, with a file .parquet", {"--backend": backend})
-    check_target(out, "--out")
+    refuse_options("for models in Parquet, with a file .parquet", {"--backend": run.backend})
+    run.check_targets()
     _check_suffix(out)
     _check_order(plan, states)
     read = load_plan(plan)
@@ -77,20 +63,23 @@ def command(
     if out:
         from evenhand.cli.console import table_bytes
 
-        rows = [{column: getattr(row, column) for column in COLUMNS} for row in decisions.rows]
-        write_atomically(out, table_bytes(rows, out))
-    title = f"{plan}, for {counted(len(decisions.rows), 'arm')} of {called(states)}{_drawn(read, decisions)}"
-    if run.show(decisions, title + ("" if decisions.step is None else f"; step {decisions.step}")) and out:
-        click.echo(f"written to {out}")
+        write_atomically(out, table_bytes(decisions.to_dict()["actions"], out))
+    title = f"{plan}, for {counted(len(decisions.rows), 'arm')} of {called(states)}"
+    if decisions.part is not None:
+        from evenhand.planning.plan_summary import part_frequencies
+
+        number = decisions.part.number
+        title += f"; part {number} of the mixture ({part_frequencies(read)[number - 1]})"
+    title += "" if decisions.step is None else f"; step {decisions.step}"
+    run.show(decisions, title, [f"written to {out}"] if out else [])
 
 
 def _check_order(plan: str, states: str) -> None:
     """Refuse arguments that stand in each other's places."""
     if states != DASH and zipfile.is_zipfile(states) and Path(plan).is_file() and not zipfile.is_zipfile(plan):
         turned = shlex.join(["evenhand", "act", states, plan])
-        raise InvalidInputError(
-            f"PLAN and STATES are swapped: {states} is the saved plan, and {plan} is not. Try: {turned}"
-        )
+        fault = f"PLAN and STATES are swapped: {states} is the saved plan, and {plan} is not"
+        raise InvalidInputError(f"{fault}. Try: {turned}")
 
 
 def _check_suffix(out: str | None) -> None:
@@ -101,17 +90,8 @@ def _check_suffix(out: str | None) -> None:
     raise OptionError("--out", f"{out}: actions are written as .csv, .json or .parquet, and not as {suffix}; {others}")
 
 
-def _drawn(plan: "Plan", decisions: "Decisions") -> str:
-    """Which part of a mixture acts, and how often it does; in the words of `show`."""
-    if decisions.part is None:
-        return ""
-    from evenhand.planning.plan_summary import part_frequencies
-
-    return f"; part {decisions.part.number} of the mixture ({part_frequencies(plan)[decisions.part.number - 1]})"
-
-
 def _plan_again(plan: "Plan", states: str, amounts: Any) -> str:
-    """Command that makes a plan for the arms of a table and the budget."""
+    """Return the command that makes a plan for the arms of a table and the budget."""
     from evenhand.model.labels import quantity
 
     asked = plan.about.get("asked")
@@ -126,12 +106,13 @@ def _plan_again(plan: "Plan", states: str, amounts: Any) -> str:
 
 
 def _without_budget(words: Sequence[str], resources: Sequence[str]) -> list[str]:
-    """Words of a command without its budget: `--budget`, or parameters of a built-in problem."""
+    """Return the words of a command without its budget: `--budget`, or parameters of a built-in problem."""
     from evenhand.model.labels import as_key
 
     own = {as_key(name) for name in ("budget", *resources)}
-    pairs = [(word, words[at + 1] if at + 1 < len(words) else "") for at, word in enumerate(words)]
-    drop = [
-        word == "--budget" or (word == "-p" and as_key(value.partition("=")[0].strip()) in own) for word, value in pairs
-    ]
-    return [word for at, word in enumerate(words) if not drop[at] and not (at and drop[at - 1])]
+    rest, others = iter(words), []
+    for word in rest:
+        value = [next(rest)] if word in ("--budget", "-p") else []
+        if not (word == "--budget" or (value and as_key(value[0].partition("=")[0].strip()) in own)):
+            others += [word, *value]
+    return others

@@ -10,17 +10,15 @@ from evenhand.cli.refusals import OptionError
 
 
 @click.command("backtest")
-@model_options(initial=False, criterion=False, over=False)
+@model_options("initial", "criterion", "over")
 @click.argument("log")
 @log_columns
 @option("--policies", "A,B,...", "What to set beside the records: names, or files of saved plans.")
 @welfare_option
 @option("--criterion", "C", "Criterion for --policies; by default over the longest record of an arm.")
 @option("--over", "arms|groups", "Members of welfare; by default as in the model.")
-@option("--level", "P", "The probability of the intervals.", default=0.95, show_default=True, type=float)
-@option(
-    "--episodes", None, "Episodes to play of --policies.", default=1000, show_default=True, type=click.IntRange(min=1)
-)
+@option("--level", "P", "The probability of the intervals.", default=0.95, type=float)
+@option("--episodes", None, "Episodes to play of --policies.", default=1000, type=click.IntRange(min=1))
 @run_options()
 def command(source: ModelSource, run: RunOptions, log: str, policies: str | None, **options: Any) -> None:
     """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with the records.
@@ -40,9 +38,8 @@ def command(source: ModelSource, run: RunOptions, log: str, policies: str | None
     log_options = {name: options.pop(name) for name in names_of_log}
     layout: Any = log_options["layout"] or ("snapshots" if log_options["bins"] else None)
     with run.progress() as tell:
-        records = with_layout(read_log(log, **columns, records=log_options, progress=tell), layout)
-        if tell is not None:
-            tell("following the arms", 1.0)
-        settings = {"num_episodes": options.pop("episodes"), "rng": run.seed, **options}
+        records = with_layout(read_log(log, columns, log_options, tell), layout)
+        tell("following the arms", 1.0)
+        settings = {"num_episodes": options.pop("episodes"), "rng": run.seed, "welfare": run.welfare, **options}
         found = backtest(problem, records, names, **settings)
     run.show(found, f"{log} in {source.title}: the behaviour policy, beside the records")

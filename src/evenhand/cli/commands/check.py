@@ -13,7 +13,7 @@ from evenhand.cli.options import RunOptions, backend_option, model_options, run_
 @welfare_option
 @backend_option("blocks of a large model in Parquet are computed")
 @run_options(seeded=False)
-def command(source: ModelSource, run: RunOptions, welfare: str | None, backend: str | None) -> None:
+def command(source: ModelSource, run: RunOptions) -> None:
     """Summarise MODEL, and report what looks odd.
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem. Faults end with exit code 2, all of
@@ -26,18 +26,14 @@ def command(source: ModelSource, run: RunOptions, welfare: str | None, backend: 
         with run.progress() as tell:
             from evenhand.planning.stored_models import check_stored
 
-            checked = check_stored(arms, tell, backend)
+            checked = check_stored(arms, tell, run.backend)
         run.show(checked, f"{arms.path}{source.setting(arms)}")
         return
     loaded = source.load()
     (problem,) = source.changed(loaded.problem)
-    from evenhand.cli.console import print_json, print_summary  # after what may be refused at once
-    from evenhand.planning.check import check_loaded
-
-    found = check_loaded(replace(loaded, problem=problem), welfare)
-    if run.as_json:
-        print_json(found.to_dict())
-        return
+    from evenhand.planning.check import check_loaded  # after what may be refused at once
     from evenhand.report.results import summarise
 
-    print_summary(replace(summary := summarise(found), notes=[f"  - {note}" for note in summary.notes]))
+    found = check_loaded(replace(loaded, problem=problem), run.welfare)
+    summary = summarise(found)
+    run.say(found.to_dict(), replace(summary, notes=[f"  - {note}" for note in summary.notes]))

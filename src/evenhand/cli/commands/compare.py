@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from evenhand.cli.arguments import ModelSource, check_target, read_names, read_policy
+from evenhand.cli.arguments import ModelSource, read_names, read_policy
 from evenhand.cli.commands.evaluate import unused_horizon
 from evenhand.cli.commands.solve import show_sweep
 from evenhand.cli.options import (
@@ -22,7 +22,7 @@ from evenhand.cli.options import (
 
 
 @click.command("compare")
-@model_options(budgets=2)
+@model_options(several=True)
 @option("--policies", "A,B,...", "Only these, by name or saved file; by default all that apply.")
 @welfare_option
 @simulation_options
@@ -30,65 +30,52 @@ from evenhand.cli.options import (
 @backend_option("policies are simulated and draws evaluated")
 @report_option
 @run_options()
-def command(
-    source: ModelSource,
-    run: RunOptions,
-    simulation: SimulationOptions,
-    policies: str | None,
-    welfare: str | None,
-    draws: int | None,
-    backend: str | None,
-    report: str | None,
-) -> None:
+def command(source: ModelSource, run: RunOptions, simulation: SimulationOptions, policies: str | None) -> None:
     """Play every policy that applies to MODEL, side by side.
 
     MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`). Policies are evaluated
     exactly if that is possible, else simulated, all of them with the same random numbers.
     """
-    check_target(report, "--report")
+    run.check_targets()
     names = None if policies is None else read_names(policies)
-    source.refuse_several({"--report": report, "--draws": draws, "--backend": backend})
-    posterior = None if draws is None else source.posterior()
+    source.refuse_several({"--report": run.report, "--draws": run.draws, "--backend": run.backend})
+    posterior = None if run.draws is None else source.posterior()
     problem, *others = source.read_all()
     from evenhand.planning.compare import compare  # after what may be refused at once
 
     with run.progress() as tell:
-        chosen = _choose(names, problem, welfare)
+        chosen = _choose(names, problem, run.welfare)
         options = simulation.arguments(run.seed)
         if others:
             budgets = [one.budget for one in (problem, *others)]
-            show_sweep(compare(problem, chosen, welfare, budgets=budgets, progress=tell, **options), source, run)
+            show_sweep(compare(problem, chosen, run.welfare, budgets=budgets, progress=tell, **options), source, run)
             return
         drawn = scenarios = None
-        if draws is not None:
+        if run.draws is not None:
             from evenhand.uncertainty import compare_scenarios, draw_scenarios
 
-            drawn = draw_scenarios(problem, posterior, draws, run.seed)
-        comparison: Any = compare(problem, chosen, welfare, progress=tell, backend=backend, **options)
+            drawn = draw_scenarios(problem, posterior, run.draws, run.seed)
+        comparison: Any = compare(problem, chosen, run.welfare, progress=tell, backend=run.backend, **options)
         if drawn is not None:
-            scenarios = compare_scenarios(drawn, comparison.policies, comparison.welfare, tell, backend)
-        if report:
-            if tell is not None:
-                tell("writing the report", 1.0)
+            scenarios = compare_scenarios(drawn, comparison.policies, comparison.welfare, tell, run.backend)
+        if run.report:
+            tell("writing the report", 1.0)
             from evenhand.report import comparison_report
 
-            run.write_report(comparison_report(comparison, seed=run.seed, scenarios=scenarios), report)
-    from evenhand.cli.console import print_summary, say
+            run.write_report(comparison_report(comparison, seed=run.seed, scenarios=scenarios))
     from evenhand.display import counted
 
     title = f"{source.title}: {counted(problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
-    more = {} if scenarios is None else {"draws": scenarios.to_dict()}
-    if not run.show(comparison, title + source.setting(problem), **more):
-        return
     unused = {row.policy: unused_horizon(row.evaluation, simulation.horizon) for row in comparison.rows}
-    if names := [policy for policy, note in unused.items() if note]:
-        say(f"--horizon: {', '.join(names)}: {unused[names[0]]}")
-    if scenarios is not None:
+    names = [policy for policy, note in unused.items() if note]
+    lines = [f"--horizon: {', '.join(names)}: {unused[names[0]]}"] if names else []
+    more = {} if scenarios is None else {"draws": scenarios.to_dict()}
+    run.show(comparison, title + source.setting(problem), lines, **more)
+    if scenarios is not None and not run.as_json:
+        from evenhand.cli.console import print_summary
         from evenhand.report import rivals_summary
 
         print_summary(rivals_summary(scenarios))
-    if report:
-        click.echo(f"report: {report}")
 
 
 def _choose(names: list[str] | None, problem: Any, welfare: str | None) -> Any:

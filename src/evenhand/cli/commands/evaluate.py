@@ -1,6 +1,7 @@
 """`evenhand evaluate`."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,14 +32,7 @@ if TYPE_CHECKING:
 @option("--values", "FILE.parquet", "Of a model in Parquet: write the value of each row, with its error.")
 @run_options()
 def command(
-    source: ModelSource,
-    run: RunOptions,
-    simulation: SimulationOptions,
-    policy: str,
-    welfare: str | None,
-    draws: int | None,
-    backend: str | None,
-    values: str | None,
+    source: ModelSource, run: RunOptions, simulation: SimulationOptions, policy: str, values: str | None
 ) -> None:
     """Evaluate POLICY on MODEL, arm by arm.
 
@@ -48,38 +42,50 @@ def command(
     from evenhand.model.io import is_stored
 
     if (arms := source.opened(values or (policy if is_stored(policy) else None))) is not None:
-        refuse_options("not for a large model in Parquet", {"--draws": draws})
-        _evaluate_opened(source, arms, run, simulation, policy, welfare, backend, values)
+        refuse_options("not for a large model in Parquet", {"--draws": run.draws})
+        check_target(values, "--values", folders=True)
+        from evenhand.model.parquet import write_rows
+        from evenhand.planning.stored_models import evaluate_stored
+        from evenhand.report.results import summarise
+
+        with run.progress() as tell:
+            settings = (simulation.episodes, simulation.horizon, run.seed, tell, run.backend)
+            found = evaluate_stored(arms, policy, run.welfare, *settings)
+            if values is not None:
+                columns = {"value": found.unit_values, "stderr": found.unit_stderr, "served": found.unit_served}
+                write_rows(values, arms, columns)
+        more = {"criterion": found.criterion, "over": found.over, "arms": arms.num_arms, "values": values}
+        title = f"{policy} on {arms.path}, welfare {found.objective.welfare.name}{source.setting(arms)}"
+        last = f"written to {values}" if values else "--values FILE.parquet writes the values, row by row"
+        run.say(found.figures() | more, replace(summarise(found), title=title, aside=""), [last])
         return
     refuse_options("for models in Parquet, with a file .parquet", {"--values": values})
-    posterior = None if draws is None else source.posterior()
+    posterior = None if run.draws is None else source.posterior()
     problem = source.read()
-    from evenhand.cli.console import print_summary, say  # after what may be refused at once
-    from evenhand.evaluation.evaluate import evaluate
+    from evenhand.evaluation.evaluate import evaluate  # after what may be refused at once
     from evenhand.model.objective import read_welfare
 
     with run.progress() as tell:
-        if tell is not None:
-            tell(f"making {policy}", 0.0)
-        actor = read_policy(policy, problem, welfare)
-        chosen = read_welfare(problem, welfare)
-        turn = None if tell is None else (lambda _, share: tell(policy, share))
+        tell(f"making {policy}", 0.0)
+        actor = read_policy(policy, problem, run.welfare)
+        chosen = read_welfare(problem, run.welfare)
+
+        def turn(doing: str, share: float) -> None:
+            tell(policy, share)
+
         scenarios = None
-        if draws is not None:
+        if run.draws is not None:
             from evenhand.uncertainty import compare_scenarios, draw_scenarios
 
-            drawn = draw_scenarios(problem, posterior, draws, run.seed)
-            scenarios = compare_scenarios(drawn, {policy: actor}, chosen, turn, backend)
+            drawn = draw_scenarios(problem, posterior, run.draws, run.seed)
+            scenarios = compare_scenarios(drawn, {policy: actor}, chosen, turn, run.backend)
         found = evaluate(problem, actor, chosen, progress=turn, **simulation.arguments(run.seed))
     title = f"{policy} on {source.title}, welfare {chosen.name}{source.setting(problem)}"
-    if not run.show(found, title, **({} if scenarios is None else {"draws": scenarios.to_dict()})):
-        return
-    if note := unused_horizon(found, simulation.horizon):
-        say(f"--horizon: {note}")
-    if scenarios is not None:
-        from evenhand.report.results import summarise
-
-        print_summary(summarise(scenarios))
+    note = unused_horizon(found, simulation.horizon)
+    more = {} if scenarios is None else {"draws": scenarios.to_dict()}
+    run.show(found, title, [f"--horizon: {note}"] if note else [], **more)
+    if scenarios is not None and not run.as_json:
+        run.show(scenarios)
 
 
 def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
@@ -88,33 +94,3 @@ def unused_horizon(found: "Evaluation", horizon: int | None) -> str:
         return ""
     span = "in the long run" if found.problem.criterion.factor == 1 else "over all time"
     return f"not used: the value is exact, {span}; --monte-carlo plays {horizon} step{'s' if horizon > 1 else ''}"
-
-
-def _evaluate_opened(
-    source: ModelSource,
-    arms: Any,
-    run: RunOptions,
-    simulation: SimulationOptions,
-    policy: str,
-    welfare: str | None,
-    backend: str | None,
-    values: str | None,
-) -> None:
-    """Simulate a policy on a large model in Parquet."""
-    from evenhand.cli.console import print_json
-    from evenhand.model.parquet import write_rows
-    from evenhand.planning.stored_models import evaluate_stored
-
-    check_target(values, "--values", folders=True)
-    with run.progress() as tell:
-        settings = (simulation.episodes, simulation.horizon, run.seed, tell, backend)
-        found = evaluate_stored(arms, policy, welfare, *settings)
-        if values is not None:
-            columns = {"value": found.unit_values, "stderr": found.unit_stderr, "served": found.unit_served}
-            write_rows(values, arms, columns)
-    if run.as_json:
-        more = {"arms": arms.num_arms, "values": values, **({"groups": found.groups} if found.groups else {})}
-        print_json({"criterion": found.criterion, "over": found.over} | found.figures() | more)
-        return
-    run.show(found, f"{policy} on {arms.path}, welfare {found.objective.welfare.name}{source.setting(arms)}")
-    click.echo(f"written to {values}" if values else "--values FILE.parquet writes the values, row by row")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evenhand.cli.arguments import ModelSource, check_target
+from evenhand.cli.arguments import ModelSource
 from evenhand.cli.options import RunOptions, model_options, option, report_option, run_options
 from evenhand.cli.refusals import OptionError
 
@@ -19,29 +19,21 @@ from evenhand.cli.refusals import OptionError
     "own, gini:2, alpha:1, maximin and leximin.",
     multiple=True,
 )
-@option("--method", "M", "How plans are found, as in solve.", default="auto", show_default=True)
+@option("--method", "M", "How plans are found, as in solve.", default="auto")
 @option("--seconds", "S", "Time limit of all plans together.", type=float)
 @report_option
 @option("--out", "FOLDER", "Save the plan for each welfare as a file of this folder.")
 @run_options()
 def command(
-    source: ModelSource,
-    run: RunOptions,
-    welfares: tuple[str, ...],
-    method: str,
-    seconds: float | None,
-    report: str | None,
-    out: str | None,
+    source: ModelSource, run: RunOptions, welfares: tuple[str, ...], method: str, seconds: float | None
 ) -> None:
     """Compute the price of fairness: the best plan for each welfare, under all welfares.
 
     MODEL is a model file (.toml, .json, .npz) or a built-in problem (see `evenhand problems`).
     """
-    check_target(report, "--report")
-    if out is not None and not Path(out).is_dir():
-        if not out or Path(out).exists():
-            raise OptionError("--out", f"expected the name of a folder for the plans, got {out or 'nothing'}")
-        check_target(out, "--out")
+    run.check_targets(folders=True)
+    if run.out is not None and Path(run.out).is_file():
+        raise OptionError("--out", f"expected the name of a folder for the plans, got {run.out}")
     problem = source.read()
     from evenhand.planning.plan import save_solution  # after what may be refused at once
     from evenhand.planning.price_of_fairness import price_of_fairness
@@ -51,20 +43,16 @@ def command(
         chosen = SolveMethod(method, seconds=seconds)
         found = price_of_fairness(problem, list(welfares) or None, chosen, progress=tell, rng=run.seed)
     saved = {}
-    if out is not None:
-        Path(out).mkdir(exist_ok=True)
+    if run.out is not None:
+        Path(run.out).mkdir(exist_ok=True)
         for row in found.rows:
             name = re.sub(r"[^\w.]+", "-", row.welfare)
-            saved[row.welfare] = str(Path(out) / f"{name}.zip")
+            saved[row.welfare] = str(Path(run.out) / f"{name}.zip")
             save_solution(row.solution, saved[row.welfare], source.words(row.welfare, budgets=False))
-    if report:
+    if run.report:
         from evenhand.report import fairness_report
 
-        run.write_report(fairness_report(found, seed=run.seed), report)
+        run.write_report(fairness_report(found, seed=run.seed))
     rows = [row.to_dict() | {"policy": saved.get(row.welfare)} for row in found.rows]
-    if not run.show(found, f"{source.title}{source.setting(problem)}: what fairness costs", rows=rows):
-        return
-    for name, path in saved.items():
-        click.echo(f"plan for {name}: {path}")
-    if report:
-        click.echo(f"report: {report}")
+    lines = [f"plan for {name}: {path}" for name, path in saved.items()]
+    run.show(found, f"{source.title}{source.setting(problem)}: what fairness costs", lines, rows=rows)

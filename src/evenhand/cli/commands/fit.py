@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evenhand.cli.arguments import DASH, called, check_target, read_amounts, standard_input
+from evenhand.cli.arguments import DASH, called, read_amounts, standard_input
 from evenhand.cli.options import RunOptions, fit_options, option, report_option, run_options
 
 
@@ -17,18 +17,18 @@ from evenhand.cli.options import RunOptions, fit_options, option, report_option,
 @option("--out", "MODEL", "Write the model (.toml, .json, .npz, .parquet), and what is known of it beside it.")
 @report_option
 @run_options()
-def command(log: str, run: RunOptions, out: str | None, report: str | None, **options: Any) -> None:
+def command(log: str, run: RunOptions, **options: Any) -> None:
     """Fit a model to LOG: a table with one row per arm and time.
 
     A row says: at this time this arm was in this state and then got this action; the next row of the arm says where it
     came. LOG is CSV, Parquet, JSON, or - for standard input. All faults are reported with their lines and exit code 2,
     and nothing is written. Needs the extra "data".
     """
-    check_target(out, "--out")
-    check_target(report, "--report")
+    run.check_targets()
     from evenhand.model.io.text_table import FORMATS
 
     source = standard_input("LOG", options["format"], FORMATS) if log == DASH else log
+    options["welfare"] = run.welfare
     options["budget"] = None if options["budget"] is None else read_amounts(options["budget"])
     from evenhand.fitting.fit import fit  # after the checks of arguments
     from evenhand.fitting.options import LogOptions, ModelOptions, listed
@@ -40,26 +40,19 @@ def command(log: str, run: RunOptions, out: str | None, report: str | None, **op
     )
     with run.progress() as tell:
         fitted = fit(source, **options, records=records, model=model, rng=run.seed, progress=tell)
-        if out:
-            fitted.save(out)
-        if tell is not None:
-            tell("diagnostics", 0.95)
+        if run.out:
+            fitted.save(run.out)
+        tell("diagnostics", 0.95)
         _ = fitted.diagnostics  # cached, within the progress bar
-        if report:
+        if run.report:
             from evenhand.report import fit_report
 
-            run.write_report(fit_report(fitted, source=Path(called(log)).name), report)
-    from evenhand.cli.console import print_json, print_summary
-
-    if run.as_json:
-        print_json(fitted.to_dict())
-        return
+            run.write_report(fit_report(fitted, source=Path(called(log)).name))
+    from evenhand.cli.console import print_summary
     from evenhand.report.results import summarise
 
-    summary = summarise(fitted)
-    print_summary(replace(summary, notes=()), f"{called(log)}, fitted")
-    print_summary(replace(summarise(fitted.diagnostics), notes=[f"  - {note}" for note in summary.notes]))
-    if out:
-        click.echo(f"written to {out}, with its posterior")
-    if report:
-        click.echo(f"report: {report}")
+    summary, said = summarise(fitted), summarise(fitted.diagnostics)
+    if not run.as_json:
+        print_summary(replace(summary, title=f"{called(log)}, fitted", notes=()))
+    lines = [f"written to {run.out}, with its posterior"] if run.out else []
+    run.say(fitted.to_dict(), replace(said, notes=[f"  - {note}" for note in summary.notes]), lines)

@@ -38,16 +38,15 @@ def _role_options(command: Any) -> Any:
 @option("--accept", None, "Apply the proposed rules at once.", is_flag=True)
 @_role_options
 @run_options(seeded=False)
-def command(
-    records: tuple[str, ...], out: str, rules: str | None, accept: bool, run: RunOptions, **columns: str | None
-) -> None:
+def command(records: tuple[str, ...], rules: str | None, accept: bool, run: RunOptions, **columns: str | None) -> None:
     """Clean RECORDS, one or several tables, into a log that `evenhand fit` reads.
 
     RECORDS are CSV (any separator), Excel, Parquet or JSON, possibly with .gz; several tables are joined by arm and
     time. The first run groups what is odd, proposes a rule for each kind, and writes the rules to a small TOML file.
     Edit it if needed, and run again with --rules, or take the proposals with --accept. Needs the extra "data".
     """
-    check_target(out, "--out")
+    run.check_targets()
+    out = str(run.out)
     given = Path(rules) if rules else Path(out).with_suffix(".rules.toml")
     if not rules and not accept and given.exists():
         raise OptionError("--rules", f"{given} exists: apply it with --rules {given}, or replace it with --accept")
@@ -62,13 +61,14 @@ def command(
         cleaned.rules.save(given, f"{title}\nEdit them, and apply them with --rules.")
     if writes := applies or accept or not cleaned.needs_decisions:
         cleaned.save(out)
-    if not run.show(cleaned, rules=str(given), written=out if writes else None):
-        return
-    again = ["evenhand", "import", *records, "--out", out, "--rules", str(given)]
+    frame = cleaned.frame
     named = [
-        f"--{role} {role}" for role in ("arm", "time", "state", "action", "type", "group") if role in cleaned.frame
+        f"--{role} {role}" for role in ("arm", "time", "state", "action", "type", "group") if role in frame.columns
     ]
+    if "action" in frame.columns and frame["action"].null_count() and "none" not in frame["action"]:
+        named.append("--idle none")
     layout = [f"--layout {cleaned.layout}"] if cleaned.layout else []
     fit = " ".join(["evenhand fit", shlex.quote(out), *named, *layout, "--out model.toml"])
-    click.echo(f"rules: {given}")
-    click.echo(f"written to {out}; next: {fit}" if writes else f"check the rules, then: {shlex.join(again)}")
+    again = shlex.join(["evenhand", "import", *records, "--out", out, "--rules", str(given)])
+    next_step = f"written to {out}; next: {fit}" if writes else f"check the rules, then: {again}"
+    run.show(cleaned, lines=[f"rules: {given}", next_step], rules=str(given), written=out if writes else None)

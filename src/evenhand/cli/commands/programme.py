@@ -3,30 +3,23 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.arguments import DASH, ModelSource, check_target, read_amounts, read_states
+from evenhand.cli.arguments import DASH, ModelSource, called, check_target, read_amounts, read_states
 from evenhand.cli.completion import Commands
-from evenhand.cli.console import print_json, print_summary, print_table, printable, table_bytes
-from evenhand.cli.options import (
-    Decorator,
-    RunOptions,
-    add_options,
-    gathered,
-    model_options,
-    option,
-    run_options,
-    welfare_option,
-)
+from evenhand.cli.console import table_bytes
+from evenhand.cli.options import Decorator, RunOptions, add_options, model_options, option, run_options, welfare_option
 from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
+from evenhand.report.format import printable
+from evenhand.report.summary import Summary, table
 
 if TYPE_CHECKING:
-    from evenhand.model.io.text_table import Table, TableFormat
     from evenhand.programme.decisions import KeptPlan
     from evenhand.programme.programme import Programme
     from evenhand.programme.refit import Refitted
@@ -54,36 +47,18 @@ def programme() -> None:
     """
 
 
-@dataclass(frozen=True)
-class TableArgument:
-    """TABLE and its options."""
-
-    table: str
-    format: "TableFormat | None"
-    source: str | None = None
-
-    def read(self) -> "Table":
-        """Read the table."""
-        return read_states(self.table, self.format)
-
-    @property
-    def origin(self) -> str:
-        """Source of the reports; by default the name of the table."""
-        return self.source or ("standard input" if self.table == DASH else Path(self.table).name)
-
-
 place = click.argument("programme")
 author = option("--who", "NAME", "Author, written into the events.", default="")
+rows_argument = click.argument("rows", metavar="TABLE")
 format_option = option("--format", None, "What TABLE is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
 seconds_option = option("--seconds", "S", "Approximate time limit of solving, in seconds; none by default.", type=float)
 step_options = option("--step", None, "The step; by default the present one.", type=click.IntRange(min=0))
 reason = option("--why", "TEXT", "A reason.", required=True)
 source_option = option("--source", "TEXT", "Source of the reports; by default the name of the table.")
-reports = gathered(TableArgument, "table", [click.argument("table"), format_option, source_option])
 
 
 def command(*options: Decorator, writes: bool = False) -> Decorator:
-    """Return a decorator for a command on PROGRAMME.
+    """Return a decorator for a command on PROGRAMME, which it receives opened.
 
     Args:
         *options: its own arguments and options.
@@ -91,19 +66,23 @@ def command(*options: Decorator, writes: bool = False) -> Decorator:
     """
     key = option("--key", "KEY", "Idempotency key.")
     shared: list[Decorator] = [place, *options, *([author, key] if writes else []), run_options(seeded=False)]
-    return lambda function: programme.command()(add_options(shared, function))
 
+    def add(function: Any) -> Any:
+        @wraps(function)
+        def on_opened(programme: str, **given: Any) -> None:
+            from evenhand.programme.programme import Programme
 
-def opened(address: str) -> "Programme":
-    """Open a programme."""
-    from evenhand.programme.programme import Programme
+            with Programme.open(programme) as one:
+                function(one, **given)
 
-    return Programme.open(address)
+        return programme.command()(add_options(shared, on_opened))
+
+    return add
 
 
 @programme.command()
 @place
-@model_options(budgets=None, initial=False)
+@model_options("budgets", "initial")
 @option("--roster", "TABLE", "Who takes part: arm, type, and perhaps group, state.", required=True)
 @welfare_option
 @option("--name", None, "Name of the programme; by default that of its file.", default="")
@@ -119,56 +98,50 @@ def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **
 
     problem = source.load().problem.with_criterion(source.criterion, source.over)
     rows = read_states(roster, "csv" if roster == DASH else None, "--roster")
-    with Programme.create(programme, problem, rows, seed=run.seed, **settings) as made:
+    with Programme.create(programme, problem, rows, seed=run.seed, welfare=run.welfare, **settings) as made:
         _show_status(made, run)
 
 
 @command()
-def status(programme: str, run: RunOptions) -> None:
+def status(one: "Programme", run: RunOptions) -> None:
     """Describe PROGRAMME: its step, roster and budget, and the value of its policy for the present roster."""
-    with opened(programme) as one:
-        _show_status(one, run)
+    _show_status(one, run)
 
 
-@command(gathered(TableArgument, "table", [click.argument("table"), format_option]), step_options, writes=True)
-def join(programme: str, table: TableArgument, run: RunOptions, **options: Any) -> None:
+@command(rows_argument, format_option, step_options, writes=True)
+def join(one: "Programme", rows: str, format: Any, run: RunOptions, **options: Any) -> None:
     """Let the arms of TABLE (arm, type, and perhaps group, state) take part, from --step on."""
-    rows = table.read()
-    with opened(programme) as one:
-        found = one.join(rows, **options)
+    found = one.join(read_states(rows, format), **options)
     run.say(found.to_dict(), f"{counted(len(found.arms), 'arm')} joined, from step {found.step} on")
 
 
 @command(click.argument("arms", nargs=-1, required=True, metavar="ARM..."), reason, writes=True)
-def leave(programme: str, arms: Sequence[str], run: RunOptions, **options: Any) -> None:
+def leave(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any) -> None:
     """Remove arms from the roster, from the present step on."""
-    with opened(programme) as one:
-        found = one.leave(list(arms), **options)
+    found = one.leave(list(arms), **options)
     run.say(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on")
 
 
-@command(reports, step_options, writes=True)
-def observe(programme: str, table: TableArgument, run: RunOptions, **options: Any) -> None:
+@command(rows_argument, format_option, source_option, step_options, writes=True)
+def observe(one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any) -> None:
     """Report observed states: TABLE has the columns arm and state, and perhaps step.
 
     Late and corrected reports are stored beside the old ones. All faults are reported with their rows and exit code 2,
     and nothing is stored.
     """
-    rows = table.read()
-    with opened(programme) as one:
-        found = one.observe(rows, table.origin, **options)
+    found = one.observe(read_states(rows, format), source or called(Path(rows).name), **options)
     text = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
     run.say(found.to_dict(), text)
 
 
 @command(
-    option("--method", "M", "As of `evenhand solve`.", default="fluid", show_default=True),
+    option("--method", "M", "As of `evenhand solve`.", default="fluid"),
     seconds_option,
     writes=True,
 )
-def solve(programme: str, run: RunOptions, **options: Any) -> None:
+def solve(one: "Programme", run: RunOptions, **options: Any) -> None:
     """Find a policy for the present roster; later plans use it."""
-    with opened(programme) as one, run.progress() as tell:
+    with run.progress() as tell:
         found = one.solve(progress=tell, **options)
     text = f"welfare {found.welfare:.6g}, at most {found.upper_bound:.6g}, gap {100 * found.gap:.3g} %"
     serves = "any number of such arms" if found.any_number else "just these numbers of arms"
@@ -182,7 +155,7 @@ def solve(programme: str, run: RunOptions, **options: Any) -> None:
     seconds_option,
     writes=True,
 )
-def plan(programme: str, budget: str | None, out: str | None, run: RunOptions, **options: Any) -> None:
+def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) -> None:
     """Propose what to do at the present step, arm by arm, from all that is known.
 
     While nothing has changed, the same plan is returned. Arms that were not observed are taken to be where they
@@ -190,23 +163,16 @@ def plan(programme: str, budget: str | None, out: str | None, run: RunOptions, *
     """
     from evenhand.model.io import write_atomically
 
-    check_target(out, "--out")
+    run.check_targets()
     amounts = None if budget is None else read_amounts(budget)
-    with opened(programme) as one:
-        with run.progress() as tell:
-            made = one.plan(budget=amounts, progress=tell, **options)
-        found, notices = one.plan_of(made.plan), _notices(one)
-    if out:
+    with run.progress() as tell:
+        made = one.plan(budget=amounts, progress=tell, **options)
+    found, notices = one.plan_of(made.plan), _notices(one)
+    if run.out:
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
-        write_atomically(out, table_bytes(rows, out))
-    if run.as_json:
-        print_json(found.to_dict() | {"notices": notices})
-        return
-    _show_plan(found)
-    for notice in notices:
-        click.echo(f"drift: {notice}")
-    if out:
-        click.echo(f"written to {out}")
+        write_atomically(run.out, table_bytes(rows, run.out))
+    lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
+    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found), lines)
 
 
 @command(
@@ -217,11 +183,11 @@ def plan(programme: str, budget: str | None, out: str | None, run: RunOptions, *
     writes=True,
 )
 def accept(
-    programme: str,
+    one: "Programme",
     plan: int | None,
     overrides: str | None,
     single: Sequence[tuple[str, str, str]],
-    format: "TableFormat | None",
+    format: Any,
     run: RunOptions,
     **options: Any,
 ) -> None:
@@ -234,40 +200,34 @@ def accept(
         raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
     given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
     given = given if overrides is None else read_states(overrides, format, "--overrides")
-    with opened(programme) as one:
-        if plan is None:
-            if (proposed := one.current_plan()) is None:
-                raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
-            plan = proposed.id
-        found = one.accept(plan, given, **options)
+    if plan is None:
+        if (proposed := one.current_plan()) is None:
+            raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
+        plan = proposed.id
+    found = one.accept(plan, given, **options)
     changed = f", {found.overridden} overridden" if found.overridden else ""
     run.say(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed")
 
 
-@command(reports, writes=True)
-def record(programme: str, table: TableArgument, run: RunOptions, **options: Any) -> None:
+@command(rows_argument, format_option, source_option, writes=True)
+def record(one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any) -> None:
     """Report what was done: TABLE has the columns arm and action, and perhaps step, reward, next_state.
 
     Rows that name no step are of the last accepted one. Late and corrected records are stored beside the old ones.
     """
-    rows = table.read()
-    with opened(programme) as one:
-        found = one.record(rows, table.origin, **options)
+    found = one.record(read_states(rows, format), source or called(Path(rows).name), **options)
     text = f"{counted(found.records, 'record')}, {found.late} late, {found.corrected} corrected"
     run.say(found.to_dict(), f"{text}, {found.differing} not as accepted")
 
 
 @command(click.argument("arm"))
-def history(programme: str, arm: str, run: RunOptions) -> None:
+def history(one: "Programme", arm: str, run: RunOptions) -> None:
     """List all that happened to ARM: conditions, decisions, overrides, records, and what was expected."""
-    with opened(programme) as one:
-        found = one.history(arm)
-    if run.as_json:
-        print_json({"arm": arm, "history": [entry.to_dict() for entry in found]})
-        return
+    found = one.history(arm)
     columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why")
     rows = [[getattr(entry, column) for column in columns] for entry in found[-SHOWN:]]
-    _print_rows(f"{arm}, {counted(len(found), 'entry', 'entries')}", columns, rows)
+    shown = _rows_summary(f"{arm}, {counted(len(found), 'entry', 'entries')}", columns, rows)
+    run.say({"arm": arm, "history": [entry.to_dict() for entry in found]}, shown)
 
 
 @command(
@@ -279,90 +239,78 @@ def history(programme: str, arm: str, run: RunOptions) -> None:
         None,
         "Of intervals; warnings are wrong with at most the rest.",
         default=0.95,
-        show_default=True,
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
     ),
     option("--csv table", "FILE", "Also write one row per arm."),
     option("--report", "FILE.html", "Also write a page with figures."),
 )
-def audit(programme: str, table: str | None, report: str | None, run: RunOptions, **window: Any) -> None:
+def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -> None:
     """Audit a window of steps: service, waiting times, promised and realised rewards.
 
     Also overrides with their author and cost, and a warning if a group fell behind its promise by more than
     chance explains.
     """
     check_target(table, "--csv")
-    check_target(report, "--report")
+    run.check_targets()
     from evenhand.model.io import write_atomically
     from evenhand.programme.audit import audit_of
     from evenhand.programme.audit_report import audit_page, audit_summary
 
-    with opened(programme) as one:
-        books, name, address = one.books(**window), one.status().name, one.store.address
+    books, name = one.books(**window), one.status().name
     found = audit_of(books)
     if table:
         write_atomically(table, table_bytes([row.as_row() for row in found.arms], ".csv"))
-    if report:
-        words = [address if word == programme else word for word in sys.argv[1:]]  # without a password
-        run.write_report(audit_page(found, books, name), report, words)
-    if run.as_json:
-        print_json(found.to_dict())
-        return
-    print_summary(audit_summary(found, name))
-    for what, path in (("table", table), ("report", report)):
-        if path and not run.quiet:
-            click.echo(f"{what}: {path}")
+    if run.report:
+        typed = click.get_current_context().params["programme"]
+        words = [one.store.address if word == typed else word for word in sys.argv[1:]]  # without a password
+        run.write_report(audit_page(found, books, name), words)
+    run.say(found.to_dict(), audit_summary(found, name), [f"table: {table}"] if table else [])
 
 
 @command(
-    option("--trust", "N", "Observations that the present model counts as.", default=10.0, show_default=True),
+    option("--trust", "N", "Observations that the present model counts as.", default=10.0),
     option("--prior", "P", "Strength of other types for a sparse row, as of `fit`.", type=float),
     seconds_option,
     writes=True,
 )
-def refit(programme: str, run: RunOptions, **options: Any) -> None:
+def refit(one: "Programme", run: RunOptions, **options: Any) -> None:
     """Fit the model anew to the programme's own log, and show what would change; nothing is adopted yet."""
-    with opened(programme) as one, run.progress() as tell:
-        found, name = one.refit(progress=tell, **options), _address(one)
-    _show_refit(found, run, name)
+    with run.progress() as tell:
+        found = one.refit(progress=tell, **options)
+    _show_refit(found, run, _address(one))
 
 
 @command(click.argument("refit", type=click.IntRange(min=1), required=False))
-def refits(programme: str, refit: int | None, run: RunOptions) -> None:
+def refits(one: "Programme", refit: int | None, run: RunOptions) -> None:
     """List the models that were fitted, or show what REFIT would change."""
-    with opened(programme) as one:
-        found, model, name = one.refits(), one.status().model, _address(one)
+    found, model, name = one.refits(), one.status().model, _address(one)
     if refit is not None:
-        chosen = next((fitted for fitted in found if fitted.id == refit), None)
-        if chosen is None:
+        if not (chosen := [fitted for fitted in found if fitted.id == refit]):
             raise OptionError("REFIT", f"unknown refit {refit}")
-        _show_refit(chosen, run, name)
+        _show_refit(chosen[0], run, name)
         return
-    if run.as_json:
-        print_json({"refits": [fitted.to_dict() for fitted in found]})
-        return
-    rows = [[one.id, one.event, one.rows, _standing(one, model), "; ".join(one.why)] for one in found[:SHOWN]]
-    _print_rows(f"{name}, {counted(len(found), 'refit')}", ("refit", "event", "rows", "stands", "why"), rows)
+    rows = [[fit.id, fit.event, fit.rows, _standing(fit, model), "; ".join(fit.why)] for fit in found[:SHOWN]]
+    heads = ("refit", "event", "rows", "stands", "why")
+    shown = _rows_summary(f"{name}, {counted(len(found), 'refit')}", heads, rows)
+    run.say({"refits": [fitted.to_dict() for fitted in found]}, shown)
 
 
 @command(click.argument("refit", type=click.IntRange(min=0)), writes=True)
-def adopt(programme: str, refit: int, run: RunOptions, **options: Any) -> None:
+def adopt(one: "Programme", refit: int, run: RunOptions, **options: Any) -> None:
     """Run the programme by the model of REFIT, the number that `programme refit` printed.
 
     A model that was in use before may be adopted again, which is the way back; 0 is the one that the programme began
     with.
     """
-    with opened(programme) as one:
-        found = one.adopt(refit, **options)
+    found = one.adopt(refit, **options)
     what = f"refit {found.id} is adopted" if found.id else "the model that the programme began with is in use again"
     run.say(found.to_dict(), f"{what}; plan again")
 
 
 @command(click.argument("refit", type=click.IntRange(min=1)), reason, writes=True)
-def decline(programme: str, refit: int, run: RunOptions, **options: Any) -> None:
+def decline(one: "Programme", refit: int, run: RunOptions, **options: Any) -> None:
     """Decline REFIT, which a server proposed; from then on later reports alone count."""
-    with opened(programme) as one:
-        found = one.decline(refit, **options)
+    found = one.decline(refit, **options)
     run.say(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count")
 
 
@@ -373,11 +321,10 @@ def decline(programme: str, refit: int, run: RunOptions, **options: Any) -> None
     option("--records", "N", "Reports after which the model is tested, again and again.", type=int),
     writes=True,
 )
-def bounds(programme: str, who: str, key: str | None, run: RunOptions, **given: Any) -> None:
+def bounds(one: "Programme", who: str, key: str | None, run: RunOptions, **given: Any) -> None:
     """Show by how much roster and model may drift, or set it: named bounds change, the others stay."""
-    with opened(programme) as one:
-        is_set = any(value is not None for value in given.values())
-        found = one.set_bounds(given, who=who, key=key) if is_set else one.bounds()
+    is_set = any(value is not None for value in given.values())
+    found = one.set_bounds(given, who=who, key=key) if is_set else one.bounds()
     lines = [
         f"change   {found.change:g}: solve anew if numbers of arms change by a larger share",
         f"gap      {found.gap:g}: and if the gap for the present roster grows by more than this",
@@ -388,18 +335,20 @@ def bounds(programme: str, who: str, key: str | None, run: RunOptions, **given: 
 
 
 @command(click.argument("plan", type=click.IntRange(min=1), required=False))
-def recompute(programme: str, plan: int | None, run: RunOptions) -> None:
+def recompute(one: "Programme", plan: int | None, run: RunOptions) -> None:
     """Compute PLAN again from what is stored, or every plan, and compare; first verifies the database."""
-    with opened(programme) as one:
-        events = one.verify().event
-        numbers = [found.id for found in one.plans()] if plan is None else [plan]
-        for number in numbers:
-            one.recompute(number)
+    events = one.verify().event
+    numbers = [found.id for found in one.plans()] if plan is None else [plan]
+    for number in numbers:
+        one.recompute(number)
     text = f"{counted(len(numbers), 'plan')} computed again, all the same; {events} events, none missing"
     run.say({"plans": sorted(numbers), "same": True, "events": events}, text)
 
 
-@command(click.argument("file"))
+@programme.command()
+@place
+@click.argument("file")
+@run_options(seeded=False)
 def backup(programme: str, file: str, run: RunOptions) -> None:
     """Copy PROGRAMME, a file, into FILE while it runs, as of one moment, and check the copy."""
     from evenhand.programme import store
@@ -408,7 +357,10 @@ def backup(programme: str, file: str, run: RunOptions) -> None:
     run.say({"file": file, "events": last}, f"{file}: a copy with {counted(last, 'event')}, checked")
 
 
-@command(click.argument("file"))
+@programme.command()
+@place
+@click.argument("file")
+@run_options(seeded=False)
 def restore(programme: str, file: str, run: RunOptions) -> None:
     """Put the copy FILE into the place of PROGRAMME, also while servers run; what was stored since is gone.
 
@@ -425,15 +377,14 @@ def restore(programme: str, file: str, run: RunOptions) -> None:
     option("--export", "FILE", "Write the head of the chain of events, to be stored elsewhere."),
     option("--key", "FILE", "A secret that signs heads (HMAC-SHA256) and checks their signatures."),
 )
-def verify(programme: str, head: str | None, export: str | None, key: str | None, run: RunOptions) -> None:
+def verify(one: "Programme", head: str | None, export: str | None, key: str | None, run: RunOptions) -> None:
     """Rebuild every table from the chain of events, compare, and report each difference."""
     from evenhand.programme.integrity import Head, read_key
 
     check_target(export, "--export")
     secret = None if key is None else read_key(key)
     before = None if head is None else Head.load(head)
-    with opened(programme) as one:
-        found = one.verify(before, key=secret)
+    found = one.verify(before, key=secret)
     if export is not None:
         found.save(export)
     since = "" if before is None else f", and contain event {before.event} of {head}"
@@ -442,26 +393,25 @@ def verify(programme: str, head: str | None, export: str | None, key: str | None
 
 
 @command(
-    option(
-        "--after", None, "Only events with a larger number.", default=0, show_default=True, type=click.IntRange(min=0)
-    ),
-    option("--most", None, "At most so many.", default=100, show_default=True, type=click.IntRange(min=1)),
+    option("--after", None, "Only events with a larger number.", default=0, type=click.IntRange(min=0)),
+    option("--most", None, "At most so many.", default=100, type=click.IntRange(min=1)),
 )
-def events(programme: str, after: int, most: int, run: RunOptions) -> None:
+def events(one: "Programme", after: int, most: int, run: RunOptions) -> None:
     """List the events, in their order."""
-    with opened(programme) as one:
-        found, name = one.events(after, most), _address(one)
-    if run.as_json:
-        print_json({"events": [vars(event) for event in found]})
-        return
+    found = one.events(after, most)
     bodies = [json.dumps(event.body, ensure_ascii=False)[:80] for event in found]
     rows = [[event.id, event.at, event.kind, event.who, body] for event, body in zip(found, bodies, strict=True)]
-    _print_rows(f"{name}, events after {after}", ("event", "at", "kind", "who", "what"), rows)
+    shown = _rows_summary(f"{_address(one)}, events after {after}", ("event", "at", "kind", "who", "what"), rows)
+    run.say({"events": [vars(event) for event in found]}, shown)
 
 
-def _print_rows(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table of texts, without control characters."""
-    print_table(title, [(head, "left") for head in heads], [[printable(cell) for cell in row] for row in rows])
+def _rows_summary(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], more: int = 0, notes: Sequence[str] = ()
+) -> Summary:
+    """Return a table of texts and notes below it, without control characters."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    lines = [printable(note) for note in notes]
+    return Summary(title, tables=[table("", heads, cells, more, heads)], notes=lines)
 
 
 def _address(one: "Programme") -> str:
@@ -495,34 +445,30 @@ def _show_status(one: "Programme", run: RunOptions) -> None:
         offer = one.offered()
         more = {"certificate": None if certificate is None else certificate.to_dict(), "solve": drift.to_dict()}
         more |= {"model_drift": one.model_drift().to_dict(), "offered": None if offer is None else offer.to_dict()}
-        print_json(found.to_dict() | more)
+        run.say(found.to_dict() | more, "")
         return
     numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
-    lines = [
-        f"{found.name}: step {found.step}, {numbers or 'no arms'}; {found.observed} seen at this step",
-        f"  budget     {', '.join(f'{name} {amount:g}' for name, amount in found.budget.items())} per step",
-        f"  welfare    {found.welfare}, over {found.over}, {found.criterion}",
+    facts = [
+        ("budget", f"{', '.join(f'{name} {amount:g}' for name, amount in found.budget.items())} per step"),
+        ("welfare", f"{found.welfare}, over {found.over}, {found.criterion}"),
     ]
     if certificate is not None:
         value = f"{certificate.welfare:.6g}, at most {certificate.upper_bound:.6g}, gap {100 * certificate.gap:.3g} %"
-        lines.append(f"  policy     {value}, for the present roster")
-    lines += [f"  solve      {why}" for why in drift.why]
-    lines += [f"  model      {why}" for why in _model_notices(one)]
-    click.echo("\n".join([*lines, f"  events     {found.events}"]))
+        facts.append(("policy", f"{value}, for the present roster"))
+    facts += [("solve", why) for why in drift.why] + [("model", why) for why in _model_notices(one)]
+    title = f"{found.name}: step {found.step}, {numbers or 'no arms'}; {found.observed} seen at this step"
+    run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
 
 
-def _show_plan(found: "KeptPlan") -> None:
+def _plan_summary(found: "KeptPlan") -> Summary:
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
     heads = [column.replace("next_in_line", "next") for column in COLUMNS]
     shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN]]
-    _print_rows(f"plan {found.id} of step {found.step}, {found.status}; {seen}", heads, shown)
-    if len(rows) > SHOWN:
-        click.echo(f"... {len(rows) - SHOWN} more; --json and --out have all of them\n")
     used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
-    click.echo(f"used: {used}")
-    if found.note:
-        click.echo(f"note: {found.note}")
+    notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
+    title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
+    return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
 
 
 def _standing(found: "Refitted", model: str) -> str:
@@ -536,26 +482,24 @@ def _standing(found: "Refitted", model: str) -> str:
 
 
 def _show_refit(found: "Refitted", run: RunOptions, name: str) -> None:
-    if run.as_json:
-        print_json(found.to_dict())
-        return
     columns = ("type", "state", "action", "next_state", "before", "after")
     rows = [
         [*(getattr(row, column) for column in columns), f"{row.lower:.3g} to {row.upper:.3g}", row.seen]
         for row in [row for row in found.moved if row.is_beyond_chance][:SHOWN]
     ]
-    title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities that differ beyond chance"
-    _print_rows(title, (*columns, "95 %", "seen"), rows)
     before, after = ["impossible" if value is None else f"{value:.6g}" for value in found.likelihood]
-    click.echo(f"log-likelihood {before} before, {after} after")
-    if found.unseen:
-        click.echo(f"never seen, and left as they are: {counted(len(found.unseen), 'pair')} of state and action")
     now, then = found.welfare
     known = "" if now is None else f"the present policy has {now:.6g} in it, "
-    click.echo(f"welfare: {known}the new one {0.0 if then is None else then:.6g}")
     changes = "; ".join(f"{arm} {old} -> {new}" for arm, old, new in found.plan[:10])
     more = f" and {len(found.plan) - 10} more" if len(found.plan) > 10 else ""
-    click.echo(f"in a plan now: {printable(changes)}{more}" if found.plan else "a plan now would be the same")
-    for why in found.why:
-        click.echo(f"why: {printable(why)}")
-    click.echo(f"to adopt it: evenhand programme adopt {name} {found.id}")
+    unseen = f"never seen, and left as they are: {counted(len(found.unseen), 'pair')} of state and action"
+    notes = [
+        f"log-likelihood {before} before, {after} after",
+        *([unseen] if found.unseen else []),
+        f"welfare: {known}the new one {0.0 if then is None else then:.6g}",
+        f"in a plan now: {changes}{more}" if found.plan else "a plan now would be the same",
+        *(f"why: {why}" for why in found.why),
+        f"to adopt it: evenhand programme adopt {name} {found.id}",
+    ]
+    title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities that differ beyond chance"
+    run.say(found.to_dict(), _rows_summary(title, (*columns, "95 %", "seen"), rows, notes=notes))

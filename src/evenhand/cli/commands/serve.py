@@ -1,6 +1,5 @@
 """`evenhand serve`."""
 
-import json
 import socket
 import sys
 from collections.abc import Iterator
@@ -23,16 +22,14 @@ DEMO = "demo"
 
 @click.command("serve")
 @click.argument("programme", required=False)
-@option("--host", None, "Where to listen; any other needs --token-file.", default="127.0.0.1", show_default=True)
-@option("--port", None, "0 takes one that is free.", default=8000, show_default=True, type=click.IntRange(0, 65535))
+@option("--host", None, "Where to listen; any other needs --token-file.", default="127.0.0.1")
+@option("--port", None, "0 takes one that is free.", default=8000, type=click.IntRange(0, 65535))
 @option("--token-file", "FILE", "Let only those in who have a token of this file.")
 @option("--make-token", None, "Add a token to --token-file, and show it.", type=click.Choice(["read", "write"]))
-@option("--token-name", "NAME", "Who will hold --make-token.", default="planner", show_default=True)
+@option("--token-name", "NAME", "Who will hold --make-token.", default="planner")
 @option("--name names", "HOST", "A name by which browsers know the server; repeatable.", multiple=True)
 @option("--proxy proxies", "ADDRESS", "Believe a reverse proxy's X-Forwarded-For; repeatable.", multiple=True)
-@option(
-    "--rate", None, "Requests per second and client.", default=200.0, show_default=True, type=click.FloatRange(min=0.1)
-)
+@option("--rate", None, "Requests per second and client.", default=200.0, type=click.FloatRange(min=0.1))
 @option("--keep", "FILE", "Store the programme of `evenhand serve demo` in this file.")
 @run_options(seeded=False)
 def command(
@@ -106,9 +103,7 @@ def _print_address(listener: socket.socket, programme: "Programme", run: RunOpti
     """Print the address, once the programme answers and the port is ours."""
     host, port = listener.getsockname()[:2]
     where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    status: dict[str, Any] = programme.status().to_dict()
-    if run.as_json:
-        click.echo(json.dumps({"address": where, "programme": status["name"], "step": status["step"]}))
-    else:
-        click.echo(f"{status['name']}, step {status['step']}: {where} (Ctrl-C ends it)")
+    status = programme.status()
+    result = {"address": where, "programme": status.name, "step": status.step}
+    run.say(result, f"{status.name}, step {status.step}: {where} (Ctrl-C ends it)")
     sys.stdout.flush()

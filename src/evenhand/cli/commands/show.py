@@ -7,9 +7,7 @@ from evenhand.cli.options import RunOptions, option, run_options
 
 @click.command("show")
 @click.argument("plan")
-@option(
-    "--step", None, "The step, of a plan made for T steps.", default=0, show_default=True, type=click.IntRange(min=0)
-)
+@option("--step", None, "The step, of a plan made for T steps.", default=0, type=click.IntRange(min=0))
 @run_options(seeded=False)
 def command(plan: str, step: int, run: RunOptions) -> None:
     """Describe a saved PLAN: the order of service by type, state and action.

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evenhand.cli.arguments import ModelSource, check_target, read_policy, refuse_options
+from evenhand.cli.arguments import ModelSource, read_policy, refuse_options
 from evenhand.cli.options import (
     RunOptions,
     backend_option,
@@ -17,7 +17,6 @@ from evenhand.cli.options import (
     run_options,
     welfare_option,
 )
-from evenhand.cli.refusals import OptionError
 
 
 @dataclass(frozen=True)
@@ -30,43 +29,30 @@ class SearchOptions:
     seconds: float | None
     redraw_every: int | None
 
+    def settings(self, **known: Any) -> Any:
+        """Return the `SolveMethod`, with candidates or plans by name."""
+        from evenhand.planning.task import SolveMethod
 
-search_options = gathered(
-    SearchOptions,
-    "search",
-    [
-        option(
-            "--method",
-            "M",
-            "counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid.",
-            default="auto",
-            show_default=True,
-        ),
-        option(
-            "--candidate candidates",
-            "POLICY",
-            "Let this policy (saved or named) compete with those of the method fluid; repeatable.",
-            multiple=True,
-        ),
-        option(
-            "--tolerance",
-            None,
-            "Relative gap to stop at; by default 1e-8, for a large model in Parquet 1e-4.",
-            type=float,
-        ),
-        option("--seconds", "S", "Time limit of the method fluid; by default until nothing is gained.", type=float),
-        option(
-            "--redraw-every",
-            "K",
-            "Draw the policy of a mixture anew every K steps, not once at the start; both are reported.",
-            type=int,
-        ),
-    ],
+        given: dict[str, Any] = {} if self.tolerance is None else {"tolerance": self.tolerance}
+        return SolveMethod(self.method, seconds=self.seconds, redraw_every=self.redraw_every, **given, **known)
+
+
+_METHOD = "counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid."
+_CANDIDATE = "Let this policy (saved or named) compete with those of the method fluid; repeatable."
+_TOLERANCE = "Relative gap to stop at; by default 1e-8, for a large model in Parquet 1e-4."
+_REDRAW = "Draw the policy of a mixture anew every K steps, not once at the start; both are reported."
+_SEARCH = (
+    option("--method", "M", _METHOD, default="auto"),
+    option("--candidate candidates", "POLICY", _CANDIDATE, multiple=True),
+    option("--tolerance", None, _TOLERANCE, type=float),
+    option("--seconds", "S", "Time limit of the method fluid; by default until nothing is gained.", type=float),
+    option("--redraw-every", "K", _REDRAW, type=int),
 )
+search_options = gathered(SearchOptions, "search", _SEARCH)
 
 
 @click.command("solve")
-@model_options(budgets=2)
+@model_options(several=True)
 @welfare_option
 @search_options
 @draws_option
@@ -80,16 +66,7 @@ search_options = gathered(
 @backend_option("policies are simulated, draws evaluated, and blocks of a large model in Parquet solved")
 @option("--out", "POLICY", "Save the policy; `evenhand evaluate MODEL POLICY` plays it.")
 @run_options()
-def command(
-    source: ModelSource,
-    run: RunOptions,
-    search: SearchOptions,
-    welfare: str | None,
-    draws: int | None,
-    robust: float | None,
-    backend: str | None,
-    out: str | None,
-) -> None:
+def command(source: ModelSource, run: RunOptions, search: SearchOptions, robust: float | None) -> None:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
@@ -97,35 +74,42 @@ def command(
     Parquet with more than 100,000 rows, or with --out FILE.parquet, the fair relaxation is solved: its bound, and a
     plan in Parquet.
     """
-    arms = source.opened(out)
-    scenario_options = {"--draws": draws, "--robust": robust}
+    arms, out = source.opened(run.out), run.out
+    scenario_options = {"--draws": run.draws, "--robust": robust}
     if arms is not None and arms.over == "arms" and not arms.has_floors:
-        search_only = {"--seconds": search.seconds, "--redraw-every": search.redraw_every}
-        given = {"--candidate": search.candidates or None, **search_only, **scenario_options}
-        refuse_options("not for a large model in Parquet", given)
-        _solve_opened(source, arms, run, search, welfare, backend, out)
+        method = None if search.method in ("auto", "fluid") else search.method
+        given = {"--method": method, "--candidate": search.candidates or None, "--seconds": search.seconds}
+        given |= {"--redraw-every": search.redraw_every, **scenario_options}
+        refuse_options("not for a large model in Parquet, which is solved by fluid", given)
+        run.check_targets(folders=True)
+        with run.progress() as tell:
+            from evenhand.planning.stored_models import solve_stored
+
+            found = solve_stored(arms, run.welfare, search.settings(), tell, run.backend)
+            if out is not None:
+                found.save(out)
+        title = f"{arms.path}, {arms.num_arms:,} arms, welfare {found.objective.welfare.name}{source.setting(arms)}"
+        use = f"written to {out}; evenhand evaluate {arms.path} {out} simulates it"
+        hint = "--out FILE.parquet writes the value and weight of every row, a plan for act"
+        run.show(found, title, [use if out else hint], policy=out)
         return
-    check_target(out, "--out")
+    run.check_targets()
     from evenhand.planning.policy_registry import is_file
 
     by_name = [name for name in search.candidates if not is_file(name)] or None  # with several budgets plans compete
-    source.refuse_several({"--out": out, "--candidate": by_name, **scenario_options, "--backend": backend})
-    posterior = source.posterior() if draws is not None or robust is not None else None
+    source.refuse_several({"--out": out, "--candidate": by_name, **scenario_options, "--backend": run.backend})
+    posterior = source.posterior() if run.draws is not None or robust is not None else None
     problem, *others = source.read_all()
     from evenhand.planning.plan import load_plan, save_solution  # after what may be refused at once
     from evenhand.planning.solve import solve
-    from evenhand.planning.task import SolveMethod
 
-    tolerance = 1e-8 if search.tolerance is None else search.tolerance
-    settings: dict[str, Any] = {"seconds": search.seconds, "redraw_every": search.redraw_every}
-    with run.progress() as report:
+    with run.progress() as tell:
         if others:
-            plans = [load_plan(name) for name in search.candidates]
-            chosen = SolveMethod(search.method, tolerance, plans=plans, **settings)
+            settings = search.settings(plans=[load_plan(name) for name in search.candidates])
             budgets = [one.budget for one in (problem, *others)]
-            show_sweep(solve(problem, welfare, chosen, budgets=budgets, progress=report, rng=run.seed), source, run)
+            show_sweep(solve(problem, run.welfare, settings, budgets=budgets, progress=tell, rng=run.seed), source, run)
             return
-        candidates = {name: read_policy(name, problem, welfare) for name in search.candidates}
+        candidates = {name: read_policy(name, problem, run.welfare) for name in search.candidates}
         scenarios = plan = None
         if posterior is not None:
             from evenhand.uncertainty import draw_scenarios, plan_scenarios
@@ -133,22 +117,22 @@ def command(
             from evenhand.uncertainty.scenarios import DEFAULT_DRAWS
 
             check_tail(problem, robust)
-            number = draws or DEFAULT_DRAWS
+            number = run.draws or DEFAULT_DRAWS
             scenarios = draw_scenarios(problem, posterior, number, run.seed, held_out=robust is not None)
-        where = None if posterior is not None and search.method != "fluid" else backend
-        chosen = SolveMethod(search.method, tolerance, candidates=candidates, **settings)
-        solution = solve(problem, welfare, chosen, progress=report, rng=run.seed, backend=where)
+        where = None if posterior is not None and search.method != "fluid" else run.backend
+        settings = search.settings(candidates=candidates)
+        solution = solve(problem, run.welfare, settings, progress=tell, rng=run.seed, backend=where)
         if scenarios is not None:
-            plan = plan_scenarios(scenarios, solution, robust, report, backend)
+            plan = plan_scenarios(scenarios, solution, robust, tell, run.backend)
             solution = plan.solution
-        if report is not None:
-            report("prices and service", 1.0)
+        tell("prices and service", 1.0)
         _ = solution.prices, solution.unit_served  # computed while progress is shown: a summary computes nothing
-    words = source.words(welfare or solution.objective.welfare.name)
+    words = source.words(run.welfare or solution.objective.welfare.name)
     if out:
         save_solution(solution, out, words)
     title = f"{source.title}, welfare {solution.objective.welfare.name}{source.setting(problem)}"
-    if not run.show(plan if plan is not None and run.as_json else solution, title, policy=out):
+    run.show(plan if plan is not None and run.as_json else solution, title, policy=out)
+    if run.as_json:
         return
     for part in () if plan is None else (plan.robust, plan.scenarios, plan.information):
         if part is not None:
@@ -172,31 +156,3 @@ def show_sweep(sweep: Any, source: ModelSource, run: RunOptions) -> None:
 
     title = summarise(sweep).title
     run.show(sweep, f"{source.title}: {title[0].lower()}{title[1:]}")
-
-
-def _solve_opened(
-    source: ModelSource,
-    arms: Any,
-    run: RunOptions,
-    search: SearchOptions,
-    welfare: str | None,
-    backend: str | None,
-    out: str | None,
-) -> None:
-    """Solve the fair relaxation of a large model in Parquet."""
-    from evenhand.display import counted
-    from evenhand.planning.stored_models import solve_stored
-    from evenhand.planning.task import SolveMethod
-
-    if search.method not in ("auto", "fluid"):
-        raise OptionError("--method", f"a large model in Parquet is solved by fluid, not by {search.method}")
-    check_target(out, "--out", folders=True)
-    with run.progress() as report:
-        settings = SolveMethod() if search.tolerance is None else SolveMethod(tolerance=search.tolerance)
-        found = solve_stored(arms, welfare, settings, report, backend)
-        if out is not None:
-            found.save(out)
-    title = f"{arms.path}, {counted(arms.num_arms, 'arm')}, welfare {found.objective.welfare.name}"
-    if run.show(found, title + source.setting(arms), policy=out):
-        use = f"written to {out}; evenhand evaluate {arms.path} {out} simulates it"
-        click.echo(use if out else "--out FILE.parquet writes the value and weight of every row, a plan for act")

@@ -4,21 +4,19 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from evenhand.cli.arguments import ModelSource, check_target
+from evenhand.cli.arguments import ModelSource
 from evenhand.cli.options import RunOptions, backend_option, model_options, option, run_options, training_settings
 from evenhand.cli.refusals import OptionError
 
-if TYPE_CHECKING:
-    from evenhand.learning import Training, TrainingRuns
-
 
 @click.command("train")
-@model_options(budgets=None, initial=False, criterion=False, over=False)
+@model_options("budgets", "initial", "criterion", "over")
 @training_settings
 @option(
     "--seeds",
@@ -31,59 +29,40 @@ if TYPE_CHECKING:
 @option("--resume", None, "Go on where an interrupted run with the same --out stopped.", is_flag=True)
 @option("--tensorboard", "FOLDER", "Write TensorBoard's logs there.")
 @run_options(seeded=False)
-def command(
-    source: ModelSource,
-    run: RunOptions,
-    seeds: int | None,
-    backend: str | None,
-    out: str | None,
-    resume: bool,
-    **options: Any,
-) -> None:
+def command(source: ModelSource, run: RunOptions, seeds: int | None, resume: bool, **options: Any) -> None:
     """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
 
     For identical arms and discounted rewards. The learner sees only what it plays, never the model's matrices; they
     select the network, if that can be done exactly. The trained policy plays any number of such
     arms with any budget, and needs no torch. With --seeds, a table of all runs. Needs the extra "rl".
     """
-    check_target(out, "--out")
-    if backend is not None and seeds is None:
+    run.check_targets()
+    out = run.out
+    if run.backend is not None and seeds is None:
         raise OptionError("--backend", "one run stays in this process; --seeds N has several, which run elsewhere")
     if resume and not out:
         raise OptionError("--resume", "name the policy that was being trained, with --out")
-    source = source.with_budgets(read_fixed_budget(options))
+    source = replace(source, budgets=read_fixed_budget(options))
     problem = source.read()
-    settings = read_settings(options | {"budget": ()} if source.budgets else options) | {"seed": run.seed}
+    settings = read_settings(options | {"budget": ()} if source.budgets else options)
+    from evenhand.learning import train  # after what may be refused at once
+
     checkpoint = Path(f"{out}.checkpoint") if out else None
-    training, several = _trained(problem, settings | {"checkpoint": checkpoint, "resume": resume}, seeds, backend, run)
-    best: Any = training if several is None else several
-    if out:
-        best.save(out, f"evenhand {shlex.join(sys.argv[1:])}")
-        for file in _checkpoints(checkpoint, seeds, settings["seed"]):
-            file.unlink(missing_ok=True)
-    more = {} if several is None else {"seeds": several.to_dict()}
-    shown = training if run.as_json else best
-    if not run.show(shown, f"{source.title}, trained", policy=out, **more):
-        return
-    if out is None:
-        click.echo("not saved; use --out POLICY to keep it")
-        return
-    words = ["evenhand", "compare", *source.words(), "--policies", f"optimal,whittle,{out}"]
-    click.echo(f"policy: {out}   (compare it: {shlex.join(words)})")
-
-
-def _trained(
-    problem: Any, asked: dict[str, Any], seeds: int | None, backend: str | None, run: RunOptions
-) -> "tuple[Training, TrainingRuns | None]":
-    """One run; or several, the best of them first."""
-    from evenhand.learning import TrainingRuns, train  # after what may be refused at once
-
-    files = _checkpoints(asked["checkpoint"], seeds, asked["seed"])
-    if asked["resume"] and not any(file.exists() for file in files):
+    files = _checkpoints(checkpoint, seeds, run.seed)
+    if resume and not any(file.exists() for file in files):
         click.echo(f"{files[0]} does not exist; starting from the beginning", err=True)
+    settings |= {"seed": run.seed, "seeds": seeds, "checkpoint": checkpoint, "resume": resume}
     with run.progress() as tell, _way_on(files):
-        found = train(problem, progress=tell, seeds=seeds, backend=backend, **asked)
-    return (found.best, found) if isinstance(found, TrainingRuns) else (found, None)
+        found: Any = train(problem, progress=tell, backend=run.backend, **settings)
+    training = found if seeds is None else found.best
+    if out:
+        found.save(out, f"evenhand {shlex.join(sys.argv[1:])}")
+        for file in files:
+            file.unlink(missing_ok=True)
+    more = {} if seeds is None else {"seeds": found.to_dict()}
+    words = ["evenhand", "compare", *source.words(), "--policies", f"optimal,whittle,{out}"]
+    use = f"policy: {out}   (compare it: {shlex.join(words)})" if out else "not saved; use --out POLICY to keep it"
+    run.show(training if run.as_json else found, f"{source.title}, trained", [use], policy=out, **more)
 
 
 def _checkpoints(checkpoint: Path | None, seeds: int | None, first: int) -> list[Path]:
@@ -96,23 +75,28 @@ def _checkpoints(checkpoint: Path | None, seeds: int | None, first: int) -> list
 
 
 def read_fixed_budget(options: dict[str, Any]) -> tuple[str, ...]:
-    """The budget that replaces the model's, where no range is given; one text, or none."""
+    """Return the budget that replaces the model's if no range is given: one text, or none."""
     typed = options["budget"]
     return (",".join(typed),) if typed and not any(":" in text for text in typed) else ()
 
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """The settings of `train` from what was typed: ranges and lists are text, all others are values already."""
+    """Return the settings of `train` from the options: ranges and lists are text, all others are values already."""
     found = dict(options)
-    found["num_arms"] = None if options["num_arms"] is None else _whole(_range(options["num_arms"], "--num-arms"))
-    found["budget"] = tuple(_range(text, "--budget") for text in options["budget"]) or None
-    found["hidden"] = _units(options["hidden"])
+    if options["num_arms"] is not None:
+        found["num_arms"] = _range(options["num_arms"], "--num-arms", int)
+    found["budget"] = tuple(_range(text, "--budget", float) for text in options["budget"]) or None
+    try:
+        found["hidden"] = tuple(int(part) for part in options["hidden"].split(","))
+    except ValueError:
+        wanted = f"expected whole numbers separated by commas, got {options['hidden']!r}"
+        raise OptionError("--hidden", wanted) from None
     return found
 
 
 @contextmanager
 def _way_on(checkpoints: Sequence[Path]) -> Iterator[None]:
-    """After an interruption, say how to go on."""
+    """After an interruption, print the way to resume."""
     try:
         yield
     except KeyboardInterrupt:
@@ -122,25 +106,10 @@ def _way_on(checkpoints: Sequence[Path]) -> Iterator[None]:
         raise
 
 
-def _range(text: str, option: str) -> tuple[float, float]:
-    """LOW:HIGH, or one number for both."""
+def _range(text: str, option: str, kind: type) -> tuple[Any, Any]:
+    """Return the ends of LOW:HIGH, or one number twice."""
     try:
-        ends = [float(part) for part in text.split(":")]
-        low, high = ends if len(ends) == 2 else (ends[0], ends[0])
+        low, high = [kind(part) for part in (text if ":" in text else f"{text}:{text}").split(":")]
     except ValueError:
         raise OptionError(option, f"expected LOW:HIGH, got {text!r}") from None
-    if len(ends) > 2 or (option == "--num-arms" and not (low.is_integer() and high.is_integer())):
-        raise OptionError(option, f"expected LOW:HIGH, got {text!r}")
     return low, high
-
-
-def _whole(ends: tuple[float, float]) -> tuple[int, int]:
-    return int(ends[0]), int(ends[1])
-
-
-def _units(text: str) -> tuple[int, ...]:
-    """N,N,...: the units of each hidden layer."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise OptionError("--hidden", f"expected whole numbers separated by commas, got {text!r}") from None

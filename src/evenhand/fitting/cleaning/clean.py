@@ -31,7 +31,7 @@ from evenhand.fitting.cleaning.raw_table import RawTable, read_raw
 from evenhand.fitting.cleaning.roles import propose_table
 from evenhand.fitting.cleaning.rules import ROLES, Rules, TableRules, read_rules
 from evenhand.fitting.cleaning.spelling import case_variants, not_observed, odd_names, spelling
-from evenhand.fitting.columns import MISSING
+from evenhand.fitting.table_reader import MISSING
 from evenhand.fitting.ties import resolve_ties
 from evenhand.model.io import write_atomically
 

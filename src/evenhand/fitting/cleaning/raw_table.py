@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import Fault, MissingExtraError, TableError
 from evenhand.fitting.cleaning.journal import Finding, two
-from evenhand.fitting.columns import as_texts
-from evenhand.fitting.table_reader import read_table
+from evenhand.fitting.table_reader import as_texts, read_table
 from evenhand.model.io.text_table import read_bytes
 
 if TYPE_CHECKING:

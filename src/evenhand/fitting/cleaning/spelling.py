@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
-from evenhand.fitting.columns import MISSING
+from evenhand.fitting.table_reader import MISSING
 
 NOT_OBSERVED = {
     *MISSING, "?", "??", "-", "--", ".", "n.a.", "#n/a", "#ref!", "#value!", "unknown", "missing", "not seen",

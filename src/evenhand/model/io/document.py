@@ -21,17 +21,17 @@ import re
 import reprlib
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from evenhand.checks import Faults, check_memory, hearing, tell_normalised
+from evenhand.checks import Faults, check_memory, collected_notices, report_normalised
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP, common_resources, read_criterion, read_fields
 from evenhand.model.places import Names, with_words
-from evenhand.typing import Array, Floats
 
 HEAD_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare")
 TOP_KEYS = (*HEAD_KEYS, "arms")
@@ -41,6 +41,9 @@ ARM_KEYS = (*ARM_FIELDS, "count", "group", "floor")
 
 MAX_DEPTH = 16
 """Nesting of lists and tables; the format needs six levels."""
+
+ON_ONE_LINE = 2
+"""Number of inner lists that are written on one line."""
 
 TEXT_OVERHEAD = 16
 """Bytes of memory per byte of text: four letters become a number of 24 bytes, and pointers to it."""
@@ -122,12 +125,7 @@ def head_of(problem: Any) -> dict[str, Any]:
 
 def read_toml(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
     """Read a model in TOML; `criterion` replaces its own."""
-    text = _read_text(stream)
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        refuse(f"invalid TOML: {_reason(error)}")
-    return _read_document(document, criterion)
+    return _read_document(_parsed("TOML", tomllib.loads, _read_text(stream)), criterion)
 
 
 def read_json(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
@@ -137,17 +135,21 @@ def read_json(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
 
 def parse_json(text: str | bytes) -> object:
     """Parse JSON; tables remember keys that occur more than once."""
+
+    # Python does not parse an int of thousands of digits; float() accepts any number of them.
+    def parse_int(digits: str) -> float:
+        return int(digits) if len(digits) < 300 else float(digits)
+
+    return _parsed("JSON", partial(json.loads, object_pairs_hook=_Table, parse_int=parse_int), text)
+
+
+def _parsed(format: str, parse: Callable[[Any], object], text: str | bytes) -> object:
     try:
-        # Python does not parse an int of thousands of digits; float() accepts any number of them.
-        return json.loads(
-            text, object_pairs_hook=_Table, parse_int=lambda digits: int(digits) if len(digits) < 300 else float(digits)
-        )
-    except (ValueError, RecursionError) as error:
-        refuse(f"invalid JSON: {_reason(error)}")
-
-
-def _reason(error: Exception) -> str:
-    return "lists are nested too deeply" if isinstance(error, RecursionError) else str(error)
+        return parse(text)
+    except RecursionError:
+        refuse(f"invalid {format}: lists are nested too deeply")
+    except ValueError as error:
+        refuse(f"invalid {format}: {error}")
 
 
 class _Table(dict[str, object]):
@@ -198,7 +200,7 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
         read_fields(fields, None, num_resources, faults)
         raise ModelError(with_words(faults.found, names, fields["resources"]))
     problem = CoupledMDP(arms=[arm for arm in arms if arm is not None], **fields)
-    tell_normalised(with_words(notices, names), stacklevel=4)
+    report_normalised(with_words(notices, names), stacklevel=4)
     return problem
 
 
@@ -242,7 +244,7 @@ def _read_block(block: object, place: str, faults: Faults, notices: list[Fault])
     missing: dict[str, Any] = {key: None for key in ARM_ARRAYS if key not in block}
     given = {key: value for key, value in block.items() if key in ARM_FIELDS}
     try:
-        with hearing() as rows:
+        with collected_notices() as rows:
             arm = Arm(**(given | missing))
     except ModelError as error:
         faults.found.extend(fault.within(place) for fault in error.faults if fault.place not in missing)
@@ -256,63 +258,43 @@ def _read_block(block: object, place: str, faults: Faults, notices: list[Fault])
 
 def write_toml(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model in TOML."""
-    tables = [{key: _text(value) for key, value in head_of(problem).items()}, *_blocks_as_text(problem)]
-    texts = ("".join(f"{key} = {text}\n" for key, text in items.items()) for items in tables)
+    tables = (head_of(problem), *_blocks(problem))
+    texts = ("".join(f"{key} = {_text(value)}\n" for key, value in items.items()) for items in tables)
     stream.write("\n[[arms]]\n".join(texts).encode())
 
 
 def write_json(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model in JSON."""
-    head = {key: _text(value) for key, value in head_of(problem).items()}
-    tables = (_braced(items) for items in _blocks_as_text(problem))
-    stream.write((_braced(head | {"arms": _lines(tables)}) + "\n").encode())
+    stream.write((_text(head_of(problem) | {"arms": _blocks(problem)}) + "\n").encode())
 
 
-def _braced(items: Mapping[str, str]) -> str:
-    lines = ",\n".join(f'"{key}": {text}' for key, text in items.items())
-    return "{\n  " + lines.replace("\n", "\n  ") + "\n}"
-
-
-def _blocks_as_text(problem: CoupledMDP) -> list[dict[str, str]]:
-    """Keys and values of each block, as text that is valid in TOML and JSON; defaults are left out."""
+def _blocks(problem: CoupledMDP) -> list[dict[str, Any]]:
+    """Keys and values of each block; defaults are left out."""
     tables, blocks = problem.tables, []
-    for i, count in enumerate(problem.counts.tolist()):
-        s, a = tables.num_states[i], tables.num_actions[i]
-        name, states, actions = tables.labels[i] if tables.labels else ("", (), ())
-        group = problem.groups[i] if problem.groups else ""
-        # Labels first, then numbers.
-        labels = {"name": name, "states": states, "actions": actions, "group": group, "floor": float(problem.floors[i])}
-        usage = tables.usage[i, :s, :a]
-        # Written once if it is the same in every state, to the last bit.
-        by_action = (bits(usage) == bits(usage[:1])).all()
-        moves = ("[" + ",\n ".join(_line(row) for row in state) + "]" for state in tables.transitions[i, :s, :a, :s])
-        numbers = {
-            "count": str(count),
-            "transitions": _lines(moves),
-            "rewards": _lines(map(_line, tables.rewards[i, :s, :a])),
-            "usage": _line(usage[0]) if by_action else _lines(map(_line, usage)),
-            "initial": _line(tables.initial[i, :s]),
-        }
-        blocks.append({key: _text(value) for key, value in labels.items() if value} | numbers)
+    groups, by_state = problem.groups or ("",) * len(tables), tables.usage_by_state
+    for i, (name, states, actions) in enumerate(tables.all_labels):
+        labels: dict[str, Any] = {"name": name, "states": list(states), "actions": list(actions), "group": groups[i]}
+        labels |= {"floor": float(problem.floors[i])}
+        arrays = tables.arrays_of(i)
+        arrays["usage"] = arrays["usage"] if by_state[i] else arrays["usage"][0]
+        numbers = {"count": int(problem.counts[i])} | {key: array.tolist() for key, array in arrays.items()}
+        blocks.append({key: value for key, value in labels.items() if value} | numbers)
     return blocks
 
 
-def bits(values: Floats) -> Array:
-    """Return the bits of numbers, which distinguish -0.0 from 0.0."""
-    return np.ascontiguousarray(values).view(np.int64)
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _line(values: Floats) -> str:
-    return json.dumps(values.tolist())
-
-
-def _lines(rows: Iterable[str]) -> str:
-    return "[\n  " + ",\n".join(rows).replace("\n", "\n  ") + "\n]"
-
-
-def _text(value: object) -> str:
-    """A value in JSON, whose escapes are TOML's too; only the delete character is escaped in TOML alone."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _text(value: Any) -> str:
+    """A value in JSON, with short lists on one line; only tables are written in another way in TOML."""
+    if isinstance(value, dict):
+        rows, (begin, end) = [f'"{key}": {_text(entry)}' for key, entry in value.items()], "{}"
+    elif isinstance(value, list) and value and isinstance(value[0], (dict, list) if len(value) > ON_ONE_LINE else dict):
+        rows, (begin, end) = [_text(entry) for entry in value], "[]"
+    else:
+        # Escapes of JSON are TOML's too; the delete character is escaped in TOML alone.
+        return _encode(value).replace("\x7f", "\\u007f")
+    return f"{begin}\n  " + ",\n".join(rows).replace("\n", "\n  ") + f"\n{end}"
 
 
 def as_json(value: Any) -> Any:

@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias
 
-from evenhand.checks import hearing, why_unreadable
+from evenhand.checks import collected_notices, why_unreadable
 from evenhand.errors import Fault, InvalidInputError, ModelError, NormalisationWarning, TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import parse_criterion
@@ -79,23 +79,24 @@ def load_noting(path: Location | BinaryIO, format: Format | None = None, criteri
     if criterion is not None:
         parse_criterion(criterion, 0.0)  # an invalid argument is not a fault of the file
     file = as_path(path) if isinstance(path, (str, os.PathLike)) else None
-    name = str(file) if file is not None else _name_of_stream(path)
-    with hearing() as rows:
+    name = getattr(path, "name", None) if file is None else str(file)
+    name = "standard input" if name == "<stdin>" else name if isinstance(name, str) else "the stream"
+    with collected_notices() as rows:
         if file is not None and format is None and is_stored(file):
-            problem = _load_stored(file, criterion)
+            from evenhand.model.parquet import open_arms  # it imports this module
+
+            problem = open_arms(file).problem().with_criterion(criterion)
         else:
-            problem = _load_stream(path, file, format, criterion, name)
+            problem = _read(path, file, _format_of(name, format, file), criterion, name)
     return Loaded(problem, tuple(rows), name)
 
 
-def _load_stream(
-    path: Location | BinaryIO, file: Path | None, format: str | None, criterion: str | None, name: str
-) -> CoupledMDP:
-    read = {"toml": read_toml, "json": read_json, "npz": read_npz}[_format_of(name, format, file)]
+def _read(path: Any, file: Path | None, format: Format, criterion: str | None, name: str) -> CoupledMDP:
+    read = {"toml": read_toml, "json": read_json, "npz": read_npz}[format]
     try:
         # A stream that the caller opened is the caller's to close.
         with file.open("rb") if file is not None else contextlib.nullcontext(path) as stream:
-            return read(_seekable(stream), criterion)  # type: ignore[arg-type]  # a stream without a file
+            return read(stream if stream.seekable() else io.BytesIO(stream.read()), criterion)
     except ModelError as error:
         raise ModelError(error.faults, name) from None
     except TooLargeError as error:
@@ -146,29 +147,12 @@ def is_stored(path: object) -> bool:
     return place.suffix.lower() == ".parquet" or (place.is_dir() and any(place.glob("*.parquet")))
 
 
-def _load_stored(file: Path, criterion: str | None) -> CoupledMDP:
-    from evenhand.model.parquet import open_arms  # it imports this module
-
-    problem = open_arms(file).problem()
-    return problem if criterion is None else problem.with_criterion(criterion)
-
-
-def _format_of(name: str, format: str | None, file: Path | None) -> str:
+def _format_of(name: str, format: str | None, file: Path | None) -> Format:
     """Return the given format, or that of the file's suffix."""
     found = file.suffix.lower().removeprefix(".") if format is None and file is not None else format
     if found not in FORMATS:
         raise InvalidInputError(f"{name}: format: expected .{', .'.join(FORMATS)}, got {found!r}")
     return found
-
-
-def _name_of_stream(stream: object) -> str:
-    name = getattr(stream, "name", None)
-    return "standard input" if name == "<stdin>" else name if isinstance(name, str) else "the stream"
-
-
-def _seekable(stream: BinaryIO) -> BinaryIO:
-    """Return the stream, or the content of a pipe."""
-    return stream if stream.seekable() else io.BytesIO(stream.read())
 
 
 # -- atomic writes ---------------------------------------------------------------------------------------------------
@@ -248,16 +232,8 @@ def _beside(path: Path, folder: bool) -> Iterator[tuple[Path, Path]]:
 def sweep(target: Path) -> None:
     """Remove temporary files of a file or folder whose writers were killed."""
     for left in target.parent.glob(f".evenhand-{glob.escape(target.name)}-*-*.tmp"):
+        import psutil
+
         with contextlib.suppress(ValueError, OSError):
-            if not _is_running(int(left.stem.split("-")[-2])):
+            if not psutil.pid_exists(int(left.stem.split("-")[-2])):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)  # signal 0 tests whether the process exists
-    except ProcessLookupError:
-        return False
-    except OSError:  # a process of another user
-        return True
-    return True

@@ -15,13 +15,9 @@ document: `arms[2].rewards[0][1]`.
 
 import io
 import json
-import lzma
 import math
 import reprlib
-import struct
-import tokenize
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import IO, Any, BinaryIO
@@ -35,7 +31,6 @@ from evenhand.model.coupled import CoupledMDP, read_fields
 from evenhand.model.io.document import (
     ARM_ARRAYS,
     HEAD_KEYS,
-    bits,
     check_keys,
     head_of,
     key_place,
@@ -43,7 +38,7 @@ from evenhand.model.io.document import (
     read_head,
     refuse,
     tidy,
-)  # fmt: skip
+)
 from evenhand.model.places import with_words
 from evenhand.typing import Array
 
@@ -65,22 +60,6 @@ KEYS = (*HEAD_KEYS, *BLOCK_AXES, "count", "floor", "group", "labels")
 ARRAY_OVERHEAD = 4
 """Bytes of memory per byte of an array, while it is read and checked."""
 
-DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    tokenize.TokenError,
-    ArithmeticError,
-    EOFError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""Errors of zipfile and NumPy at an archive that is damaged, encrypted or oddly packed."""
-
 
 def read_member(
     archive: zipfile.ZipFile,
@@ -100,7 +79,9 @@ def read_member(
     """
     try:
         with archive.open(member) as stream:
-            shape, dtype = _read_header(stream)
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(stream)
             message = "holds Python objects, which are not read" if dtype.hasobject else header_fault(key, shape, dtype)
             # A small file can promise a huge array. The header is believed only if the archive holds as many bytes.
             promised = stream.tell() + math.prod(shape) * dtype.itemsize
@@ -111,17 +92,10 @@ def read_member(
                 return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
     except OSError:
         message = "is damaged: it is not where the archive says it is"
-    except DAMAGE as error:
+    except Exception as error:  # noqa: BLE001  # zipfile and NumPy raise errors of many kinds
         message = f"is damaged: {error}"
     faults.add(key, message)
     return None
-
-
-def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(stream)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    return shape, dtype
 
 
 # Reading
@@ -138,13 +112,11 @@ def read_npz(stream: BinaryIO, replaced: str | None) -> CoupledMDP:
     fields |= {"counts": document.get("count"), "floors": document.get("floor"), "groups": document.get("group", ())}
     if tables is not None and not faults:
         return CoupledMDP(arms=tables, **fields)
-    if tables is not None:
-        faults.found.extend(tables.find_faults().found)
-    known = {fault.place for fault in faults.found}
-    later = Faults()
+    later = Faults() if tables is None else tables.find_faults()
     read_fields(fields, None, arrays["usage"].shape[-1] if "usage" in arrays else None, later)
-    faults.found.extend(fault for fault in later.found if fault.place not in known)
-    raise ModelError(with_words(faults.found, [] if tables is None else tables.names, fields["resources"]))
+    known = {fault.place for fault in faults.found}
+    found = faults.found + [fault for fault in later.found if fault.place not in known]
+    raise ModelError(with_words(found, [] if tables is None else tables.names, fields["resources"]))
 
 
 def _read_archive(stream: IO[bytes], faults: Faults) -> tuple[list[str], dict[str, Array]]:
@@ -162,7 +134,7 @@ def _read_archive(stream: IO[bytes], faults: Faults) -> tuple[list[str], dict[st
             read = {key: read_member(archive, member, key, _header_fault, faults) for key, member in known.items()}
     except EvenhandError:
         raise
-    except DAMAGE as error:
+    except Exception as error:  # noqa: BLE001
         refuse(f"not an .npz file, or a damaged one: {error}")
     return list(members), {key: array for key, array in read.items() if array is not None}
 
@@ -190,9 +162,10 @@ def _value(key: str, array: Array, faults: Faults) -> Any:
     except ModelError as error:
         faults.add(key, error.faults[0].message)
         return []
-    if not isinstance(found, list):
-        faults.add(key, f"expected a list, got {reprlib.repr(found)}")
-    return found if isinstance(found, list) else []
+    if isinstance(found, list):
+        return found
+    faults.add(key, f"expected a list, got {reprlib.repr(found)}")
+    return []
 
 
 def _read_tables(arrays: Mapping[str, Array], labels: list[Any], faults: Faults) -> ArmTables | None:
@@ -214,24 +187,20 @@ def _read_tables(arrays: Mapping[str, Array], labels: list[Any], faults: Faults)
         faults.add(key, f"has the shape {arrays[key].shape}, expected {wanted[key]} by the transitions")
     sizes: dict[str, Any] = {"num_states": np.full(number, S, np.int32), "num_actions": np.full(number, A, np.int32)}
     for key, full in sizes.items():
-        given = arrays.get(key, full)
+        stated = arrays.get(key, full)
         invalid = f"{{value}} is not a whole number from 1 to {full[0]}, the size of the arrays"
-        faults.flag(key, (given < 1) | (given > full[0]) | (given != given.round()), invalid, given)
-        sizes[key] = given.astype(np.int32)
+        faults.flag(key, (stated < 1) | (stated > full[0]) | (stated != stated.round()), invalid, stated)
+        sizes[key] = stated.astype(np.int32)
     if len(faults.found) > before:
         return None
     states = np.arange(S) < sizes["num_states"][:, None]
     if usage.ndim == 3:  # repeated for every real state; padding stays 0
         usage = np.where(states[:, :, None, None], usage[:, None], 0.0)
     start = arrays.get("initial", states / sizes["num_states"][:, None])
-    numbers: dict[str, Any] = {
-        "transitions": arrays["transitions"],
-        "rewards": arrays["rewards"],
-        "usage": usage,
-        "initial": start,
-    }
+    given = {"transitions": arrays["transitions"], "rewards": arrays["rewards"], "usage": usage, "initial": start}
+    numbers: dict[str, Any] = {key: np.asarray(array, dtype=np.float64) for key, array in given.items()}
     tables = ArmTables(
-        **{key: np.asarray(array, dtype=np.float64) for key, array in numbers.items()},  # type: ignore[arg-type]
+        **numbers,
         **sizes,
         labels=_read_labels(labels, sizes["num_states"].tolist(), sizes["num_actions"].tolist(), faults),
     )
@@ -275,11 +244,8 @@ def _read_labels(
 def write_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model as an archive."""
     tables, lists = problem.tables, head_of(problem)
-    first = tables.usage[:, :1]
-    # By action if no arm's usage depends on its state, to the last bit, except for padding.
-    by_action = ((bits(tables.usage) == bits(first)) | ~tables.valid[..., None]).all()
     arrays = {key: getattr(tables, key) for key in BLOCK_AXES} | {"count": problem.counts}
-    arrays["usage"] = first[:, 0] if by_action else tables.usage
+    arrays["usage"] = tables.usage if tables.usage_by_state.any() else tables.usage[:, 0]
     arrays |= {key: np.array(lists.pop(key)) for key in list(lists) if key != "resources"}
     if problem.has_floors:
         arrays["floor"] = problem.floors

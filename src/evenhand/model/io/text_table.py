@@ -71,21 +71,15 @@ def as_table(given: Any) -> Table:
         return given
     if isinstance(given, (str, Path)):
         return read_table(given)
-    if isinstance(given, (list, tuple)) and all(isinstance(row, Mapping) for row in given):
-        return _from_rows(given, "states")
-    if isinstance(given, Mapping):
-        return _from_columns({str(name): list(column) for name, column in given.items()}, "states")
+    if (columns := _columns_of(given)) is not None:
+        return _from_columns(columns, "states")
     # A frame of pandas, polars or pyarrow.
     names = getattr(given, "column_names", None) or getattr(given, "columns", None)
     if names is None:
         raise InvalidInputError(
             f"states: expected a table with the columns arm, type and state, got {type(given).__name__}"
         )
-    columns = {str(name): given[name] for name in names}
-    listed = {
-        name: column.to_pylist() if hasattr(column, "to_pylist") else list(column) for name, column in columns.items()
-    }
-    return _from_columns(listed, "states")
+    return _from_columns({str(name): given[name] for name in names}, "states")
 
 
 def raise_faults(faults: Sequence[Fault], source: str) -> None:
@@ -149,7 +143,7 @@ def _read_parquet(data: bytes, name: str) -> Table:
         frame = polars.read_parquet(io.BytesIO(data))
     except Exception as error:  # noqa: BLE001  # the reader raises errors of many kinds
         raise TableError([Fault("", f"is not Parquet: {error}")], name) from None
-    return _from_columns({column: frame[column].to_list() for column in frame.columns}, name)
+    return _from_columns({column: frame[column] for column in frame.columns}, name)
 
 
 def _read_json(data: bytes, name: str) -> Table:
@@ -159,20 +153,25 @@ def _read_json(data: bytes, name: str) -> Table:
         raise TableError([Fault("", f"is not JSON: {error}")], name) from None
     if isinstance(found, dict) and isinstance(found.get("actions"), list):  # decisions in JSON
         found = found["actions"]
-    if isinstance(found, list) and all(isinstance(row, dict) for row in found):
-        return _from_rows(found, name)
-    if isinstance(found, dict) and all(isinstance(column, list) for column in found.values()):
-        return _from_columns(found, name)
-    raise TableError([Fault("", "expected a list of rows, or an object of columns")], name)
+    columns = _columns_of(found)
+    if columns is None or not all(isinstance(column, list) for column in columns.values()):
+        raise TableError([Fault("", "expected a list of rows, or an object of columns")], name)
+    return _from_columns(columns, name)
 
 
-def _from_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Table:
+def _columns_of(given: Any) -> dict[str, list[Any]] | None:
+    """Columns of a list of rows or a mapping of columns; None for anything else."""
+    if isinstance(given, Mapping):
+        return {str(name): column for name, column in given.items()}
+    if not isinstance(given, (list, tuple)) or not all(isinstance(row, Mapping) for row in given):
+        return None
     # Rows may have different keys; the columns are in order of first appearance.
-    names = list(dict.fromkeys(str(key) for row in rows for key in row))
-    return _from_columns({key: [row.get(key) for row in rows] for key in names}, name)
+    names = dict.fromkeys(str(key) for row in given for key in row)
+    return {name: [row.get(name) for row in given] for name in names}
 
 
-def _from_columns(columns: Mapping[str, list[Any]], name: str) -> Table:
+def _from_columns(columns: Mapping[str, Any], name: str) -> Table:
+    columns = {key: c.to_pylist() if hasattr(c, "to_pylist") else list(c) for key, c in columns.items()}
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise TableError([Fault("", f"its columns have different lengths: {sorted(lengths)}")], name)

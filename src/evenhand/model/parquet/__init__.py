@@ -12,30 +12,13 @@ per arm with its `type`.
 
 An opened model (`StoredArms`) holds a few numbers per file, and 8 bytes per row if rows stand for several arms. Ranges
 of rows (`RowRange`) are small, can be sent to workers, and read the same wherever they are read. Only this package
-knows PyArrow, which is imported when a table is opened.
+uses PyArrow, which is imported when a table is opened.
 
     rows    ranges of rows as arms, with every fault
     stored  `open_arms`, `StoredArms`; metadata and columns
     writer  `ArmWriter`, `write_arms`, `save_parquet`, results per row
 """
 
-from evenhand.model.parquet.rows import (
-    BATCH_ROWS,
-    MOST_FAULTS,
-    ArmRows,
-    FileRows,
-    RowFaults,
-    RowRange,
-    batches_of,
-    parts_of,
-    schema_of,
-)
-from evenhand.model.parquet.stored import IN_MEMORY_ROWS, KEY, VERSION, Header, StoredArms, needs_pyarrow, open_arms
-from evenhand.model.parquet.writer import (
-    ArmWriter,
-    TableWriter,
-    list_column,
-    save_parquet,
-    write_arms,
-    write_rows,
-)
+from evenhand.model.parquet.rows import BATCH_ROWS, MOST_FAULTS, ArmRows, RowRange, parts_of
+from evenhand.model.parquet.stored import IN_MEMORY_ROWS, KEY, VERSION, StoredArms, needs_pyarrow, open_arms
+from evenhand.model.parquet.writer import ArmWriter, TableWriter, list_column, save_parquet, write_arms, write_rows

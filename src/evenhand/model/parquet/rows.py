@@ -79,7 +79,7 @@ class RowRange:
         columns: tuple[str, ...] = ROW_KEYS if self.types else (*ROW_KEYS, *ARRAYS, "states", "actions")
         if labels is None:
             columns = tuple(name for name in columns if name not in ("name", "states", "actions"))
-        faults: list[Fault] = []
+        faults = list[Fault]()
         read = [rows for piece in self.pieces for rows in _read(piece, columns, self.num_resources, faults, labels)]
         tables, kinds = None, np.zeros(0, dtype=np.int32)
         if self.types is not None and not faults:
@@ -165,16 +165,17 @@ def _read(
     piece: FileRows, columns: Sequence[str], num_resources: int, faults: list[Fault], labels: Any
 ) -> Iterator[ArmRows]:
     """The rows of a piece, batch by batch; faults are added."""
-    damage = RowFaults(piece.path)
-    for first, batch in batches_of(piece, columns, damage):
-        own = RowFaults(piece.path)
-        rows = _decode(batch, num_resources, np.arange(first, first + batch.num_rows), own, labels)
-        faults.extend(own.found)
-        if rows is not None:
-            yield rows
-        if len(faults) >= MOST_FAULTS:
-            return
-    faults.extend(damage.found)
+    try:
+        for first, batch in batches_of(piece, columns):
+            own = RowFaults(piece.path)
+            rows = _decode(batch, num_resources, np.arange(first, first + batch.num_rows), own, labels)
+            faults.extend(own.found)
+            if rows is not None:
+                yield rows
+            if len(faults) >= MOST_FAULTS:
+                return
+    except TableError as error:  # damage
+        faults.extend(error.faults)
 
 
 def _decode(batch: Any, num_resources: int, rows: Ints, faults: RowFaults, labels: Any) -> ArmRows | None:
@@ -364,8 +365,8 @@ def schema_of(file: Path, faults: list[Fault]) -> tuple[Any, int] | None:
         return None
 
 
-def batches_of(piece: FileRows, columns: Sequence[str], faults: RowFaults) -> Iterator[tuple[int, Any]]:
-    """Batches of a piece, each with the number of its first row in the file; damage is added."""
+def batches_of(piece: FileRows, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """Batches of a piece, each with the number of its first row in the file; raises TableError at damage."""
     start, stop = piece.first_row, piece.first_row + piece.num_rows
     first = start
     try:
@@ -381,4 +382,5 @@ def batches_of(piece: FileRows, columns: Sequence[str], faults: RowFaults) -> It
                     yield low, batch.slice(low - first, high - low)
                 first += batch.num_rows
     except _damage() as error:
-        faults.found.append(Fault(f"{piece.path}, from row {first + 1} on", f"cannot be read: {_message(error)}"))
+        fault = Fault(f"{piece.path}, from row {first + 1} on", f"cannot be read: {_message(error)}")
+        raise TableError([fault]) from None

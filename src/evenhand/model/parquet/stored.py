@@ -1,9 +1,8 @@
 """`open_arms`: a model in Parquet whose arms stay in the files; its metadata and columns."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from evenhand.model.parquet.rows import (
     ROW_KEYS,
     ArmRows,
     FileRows,
-    RowFaults,
     RowRange,
     batches_of,
     is_list,
@@ -43,96 +41,43 @@ KEY = b"evenhand"
 HEADER_KEYS = ("version", *HEAD_KEYS, "states", "actions")
 
 
-@dataclass(frozen=True, eq=False)
-class Header:
-    """The part of a model that all arms share."""
-
-    budget: Floats
-    """(resource,) amounts available per step."""
-
-    discount: float
-    """Value of a reward one step later."""
-
-    criterion: Criterion
-    """Criterion of the values."""
-
-    over: Over = "arms"
-    """Members of the welfare: arms or groups."""
-
-    welfare: str | None = None
-    """The default welfare, as text."""
-
-    resources: tuple[str, ...] = ()
-    """Names of the resources, or none."""
-
-    states: tuple[str, ...] = ()
-    """Labels of the states of every arm, or none."""
-
-    actions: tuple[str, ...] = ()
-    """Labels of the actions of every arm, or none."""
-
-    def as_metadata(self) -> dict[bytes, bytes]:
-        """The header as it is written."""
-        labels = {key: getattr(self, key) for key in ("states", "actions") if getattr(self, key)}
-        return {KEY: json.dumps({"version": VERSION, **head_of(self), **labels}).encode()}
-
-
-def read_header(metadata: Mapping[bytes, bytes] | None, faults: Faults) -> Header | None:
-    """The header in the metadata of a schema, or faults.
+def metadata_of(shared: Any, states: Sequence[str] = (), actions: Sequence[str] = ()) -> dict[bytes, bytes]:
+    """Return the metadata of a table.
 
     Args:
-        metadata: of the schema.
-        faults: where faults are added.
+        shared: the problem or opened model.
+        states: labels of the states of every arm, or none.
+        actions: labels of the actions of every arm, or none.
     """
-    if KEY not in (metadata or {}):
-        example = '{"version": 1, "budget": [1], "discount": 0.95}'
-        faults.add(
-            "metadata", f"the key 'evenhand' is missing: use evenhand.write_arms, or write it as JSON: {example}"
-        )
-        return None
+    labels = {key: list(names) for key, names in (("states", states), ("actions", actions)) if names}
+    return {KEY: json.dumps({"version": VERSION, **head_of(shared), **labels}).encode()}
+
+
+def read_metadata(text: bytes, faults: Faults) -> dict[str, Any]:
+    """Return the fields of a model that all arms share; empty if there are faults.
+
+    Args:
+        text: the metadata, in JSON.
+        faults: list to which faults are added.
+    """
     own = Faults()
     try:
-        said = tidy(parse_json((metadata or {})[KEY]), "", own)
+        given = tidy(parse_json(text), "", own)
     except ModelError as error:
-        own.found, said = list(error.faults), None
-    if isinstance(said, dict) and said.get("version") != VERSION:
-        own.add("version", f"expected {VERSION}, which this evenhand reads, got {plain(said.get('version'))}")
-    elif isinstance(said, dict):
-        check_keys(said, HEADER_KEYS, (), "", own)
-        fields = read_head(said, own)
-        read = read_fields(fields | {"counts": None, "groups": (), "floors": None}, None, None, own)
-        read |= {key: read_names(said.get(key, []), None, key, own) for key in ("states", "actions")}
-        if not own:
-            labels = (read["resources"], read["states"], read["actions"])
-            return Header(
-                read["budget"], read["discount"], read["criterion"], fields["over"], fields["welfare"], *labels
-            )
-    elif not own:
+        own.found, given = list(error.faults), {}
+    read: dict[str, Any] = {}
+    if not isinstance(given, dict):
         own.add("", "expected a JSON object")
-    faults.found.extend(fault.within("metadata") for fault in own.found)
-    return None
-
-
-def header_of(budget: Any, discount: float | None, criterion: str | Criterion = "discounted", **others: Any) -> Header:
-    """A checked header.
-
-    Args:
-        budget: amounts, or one.
-        discount: value of a reward one step later; 1 by default, if the criterion allows that.
-        criterion: as text or object.
-        others: over, welfare, resources, states, actions.
-
-    Raises:
-        ModelError: with every fault.
-    """
-    faults = Faults()
-    text = criterion.name if isinstance(criterion, Criterion) else criterion
-    said = {"version": VERSION, "budget": np.atleast_1d(np.asarray(budget)).tolist(), "criterion": text, **others}
-    said |= {} if discount is None else {"discount": discount}
-    found = read_header({KEY: json.dumps(said).encode()}, faults)
-    if found is None:
-        raise ModelError([Fault(fault.place.removeprefix("metadata."), fault.message) for fault in faults.found])
-    return found
+    elif given.get("version") != VERSION and not own:
+        own.add("version", f"expected {VERSION}, which this evenhand reads, got {plain(given.get('version'))}")
+    elif given:
+        check_keys(given, HEADER_KEYS, (), "", own)
+        fields = read_head(given, own) | {"counts": None, "groups": (), "floors": None}
+        read = fields | read_fields(fields, None, None, own)
+        read |= {key: read_names(given.get(key, []), None, key, own) for key in ("states", "actions")}
+    faults.found.extend(own.found)
+    shared = ("budget", "discount", "criterion", "over", "welfare", "resources", "states", "actions")
+    return {} if own else {key: read[key] for key in shared}
 
 
 def check_columns(schema: Any, by_type: bool, faults: Faults) -> None:
@@ -182,7 +127,7 @@ IN_MEMORY_ROWS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class StoredArms(Header, SharedResources):
+class StoredArms(SharedResources):
     """An opened model in Parquet; its arms stay in the files.
 
     Example:
@@ -194,6 +139,30 @@ class StoredArms(Header, SharedResources):
         >>> arms.problem()
         CoupledMDP(3 arms, identical, 1 resource, discount 0.95)
     """
+
+    budget: Floats
+    """(resource,) amounts available per step."""
+
+    discount: float
+    """Value of a reward one step later."""
+
+    criterion: Criterion
+    """Criterion of the values."""
+
+    over: Over = "arms"
+    """Members of the welfare: arms or groups."""
+
+    welfare: str | None = None
+    """The default welfare, as text."""
+
+    resources: tuple[str, ...] = ()
+    """Names of the resources, or none."""
+
+    states: tuple[str, ...] = ()
+    """Labels of the states of every arm, or none."""
+
+    actions: tuple[str, ...] = ()
+    """Labels of the actions of every arm, or none."""
 
     path: str = ""
     """The file or folder."""
@@ -284,34 +253,10 @@ class StoredArms(Header, SharedResources):
             first += part.num_rows
         return RowRange(tuple(pieces), self.num_resources, self.types)
 
-    def arms_before(self, row: int) -> int:
-        """Number of arms in the rows before one."""
-        return row if self.ends is None else 0 if row == 0 else int(self.ends[row - 1])
-
     def read_column(self, name: str) -> Iterator[Any]:
         """Arrow arrays of one column, some rows at a time; nothing if the column is missing."""
         for part in self.parts if name in self.columns else ():
-            faults = RowFaults(part.path)
-            yield from (batch.column(name) for _, batch in batches_of(part, [name], faults))
-            if faults.found:
-                raise TableError(faults.found, self.path)
-
-    def find_faults(self) -> list[Fault]:
-        """Every fault of the table with its file and row, up to a limit; empty if it is sound."""
-        faults: list[Fault] = []
-        for _ in self._valid_batches(None, faults):
-            pass
-        return faults
-
-    def _valid_batches(self, labels: Any, faults: list[Fault]) -> Iterator[ArmRows]:
-        for start in range(0, self.num_rows, BATCH_ROWS):
-            try:
-                yield self.row_reader(start, min(start + BATCH_ROWS, self.num_rows))(labels)
-            except TableError as error:
-                faults.extend(error.faults)
-            if len(faults) >= MOST_FAULTS:
-                faults[MOST_FAULTS:] = [Fault("", f"... and perhaps more: reading ended at {MOST_FAULTS} faults")]
-                return
+            yield from (batch.column(name) for _, batch in batches_of(part, [name]))
 
     def problem(self) -> CoupledMDP:
         """The whole model in memory, with its labels.
@@ -322,8 +267,16 @@ class StoredArms(Header, SharedResources):
         """
         size = sum(Path(part.path).stat().st_size for part in self.parts)
         check_memory(3.0 * size, f"a table of {self.num_rows} rows", "Use the opened model (open_arms).")
-        faults: list[Fault] = []
-        read = list(self._valid_batches((self.states, self.actions), faults))
+        faults, read = list[Fault](), list[ArmRows]()
+        for start in range(0, self.num_rows, BATCH_ROWS):
+            try:
+                rows = self.row_reader(start, min(start + BATCH_ROWS, self.num_rows))
+                read.append(rows((self.states, self.actions)))
+            except TableError as error:
+                faults.extend(error.faults)
+            if len(faults) >= MOST_FAULTS:
+                faults[MOST_FAULTS:] = [Fault("", f"... and perhaps more: reading ended at {MOST_FAULTS} faults")]
+                break
         if faults:
             raise TableError(faults, self.path)
         groups = tuple(group for arms in read for group in arms.groups)
@@ -362,18 +315,25 @@ def open_arms(path: Location, in_memory_rows: int = IN_MEMORY_ROWS) -> StoredArm
     needs_pyarrow()
     files, types = parts_of(Path(path))
     faults: list[Fault] = []
-    headers, schemas = {}, {}
+    schemas, shared = {}, dict[str, Any]()
     for file in [*files, types] if types else files:
         found = schema_of(file, faults)
         if found is None:
             continue
-        own, by_type = Faults(), types is not None and file != types
-        check_columns(found[0], by_type, own)
-        headers[file] = None if by_type else read_header(found[0].metadata, own)
-        if file == types and "name" not in found[0].names:
-            own.add("name", "the column is missing; arms name their types by it")
-        faults.extend(Fault(f"{file}, {fault.place}", fault.message) for fault in own.found)
+        schema, own, by_type = found[0], Faults(), types is not None and file != types
         schemas[file] = found
+        check_columns(schema, by_type, own)
+        if file == types and "name" not in schema.names:
+            own.add("name", "the column is missing; arms name their types by it")
+        if not by_type:
+            head = Faults()
+            if KEY not in (schema.metadata or {}):
+                example = '{"version": 1, "budget": [1], "discount": 0.95}'
+                head.add("", f"the key 'evenhand' is missing: use evenhand.write_arms, or write it as JSON: {example}")
+            else:
+                shared = read_metadata(schema.metadata[KEY], head)
+            own.found.extend(fault.within("metadata") for fault in head.found)
+        faults.extend(Fault(f"{file}, {fault.place}", fault.message) for fault in own.found)
     if not faults:
         _compare([(file, schemas[file][0]) for file in files], faults)
     parts = tuple(FileRows(str(file), 0, schemas[file][1]) for file in files if file in schemas and schemas[file][1])
@@ -381,9 +341,6 @@ def open_arms(path: Location, in_memory_rows: int = IN_MEMORY_ROWS) -> StoredArm
         faults.append(Fault("", "there are no rows; a problem needs at least one arm"))
     if faults:
         raise TableError(faults, str(path))
-    header = headers[types or files[0]]
-    assert header is not None
-    shared = {one.name: getattr(header, one.name) for one in dataclass_fields(Header)}
     names = tuple(schemas[files[0]][0].names)
     stored = StoredArms(**shared, path=str(path), parts=parts, types=str(types) if types else None, columns=names)
     return replace(stored, ends=_arm_ends(stored), in_memory_rows=in_memory_rows)

@@ -1,19 +1,22 @@
 """Arms and results written as Parquet."""
 
 import contextlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from evenhand.checks import Faults
 from evenhand.errors import InvalidInputError
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
 from evenhand.model.io import Location, replacing, replacing_folder
 from evenhand.model.parquet.rows import BATCH_ROWS
-from evenhand.model.parquet.stored import Header, StoredArms, header_of, needs_pyarrow
+from evenhand.model.parquet.stored import KEY, VERSION, StoredArms, metadata_of, needs_pyarrow, read_metadata
 from evenhand.typing import Array, Floats
 
 
@@ -33,22 +36,21 @@ class TableWriter:
         self._schema: Any = None
         self._rows = self._parts = 0
 
-    def __enter__(self) -> "TableWriter":
+    def __enter__(self) -> Self:
         one = self.path.suffix.lower() == ".parquet" and not self.path.is_dir()
         self._place = self._stack.enter_context(replacing(self.path) if one else replacing_folder(self.path))
+        self._stack.push(self._finish)
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            self._finish_part()
-            if error is None and self._schema is None:
-                raise InvalidInputError(f"{self.path}: not written: there are no rows")
-        except BaseException as later:
-            self._stack.__exit__(type(later), later, later.__traceback__)
-            raise
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
-    def write(self, columns: Mapping[str, Any]) -> None:
+    def _finish(self, kind: Any, error: Any, trace: Any) -> None:
+        self._finish_part()
+        if error is None and self._schema is None:
+            raise InvalidInputError(f"{self.path}: not written: there are no rows")
+
+    def write_columns(self, columns: Mapping[str, Any]) -> None:
         """Write some rows; every call has the same columns."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -78,7 +80,7 @@ class TableWriter:
             self._writer = None
 
 
-class ArmWriter:
+class ArmWriter(TableWriter):
     """Writes arms part by part; a context manager, whose file appears when its block succeeds.
 
     Example:
@@ -114,17 +116,16 @@ class ArmWriter:
             ModelError: with every fault of these.
         """
         needs_pyarrow()
-        self.header = header_of(budget, discount, criterion, **others)
-        self._table = TableWriter(path, self.header.as_metadata(), rows_per_part)
+        faults, amounts = Faults(), np.atleast_1d(np.asarray(budget)).tolist()
+        text = criterion.name if isinstance(criterion, Criterion) else criterion
+        head = {"version": VERSION, "budget": amounts, "criterion": text, **others}
+        metadata = json.dumps(head if discount is None else head | {"discount": discount}).encode()
+        read_metadata(metadata, faults)
+        faults.raise_if_any()
+        self.num_resources = len(amounts)
+        super().__init__(path, {KEY: metadata}, rows_per_part)
 
-    def __enter__(self) -> "ArmWriter":
-        self._table.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._table.__exit__(*error)
-
-    def write(self, arms: ArmTables | Arm | list[Arm], **columns: Any) -> None:
+    def write(self, arms: ArmTables | Arm | Sequence[ArmTables | Arm], **columns: Any) -> None:
         """Write some arms, one row each.
 
         Args:
@@ -134,11 +135,11 @@ class ArmWriter:
         Raises:
             ModelError: some arm is invalid, or has other resources.
         """
-        tables = arms if isinstance(arms, ArmTables) else ArmTables.stack([arms] if isinstance(arms, Arm) else arms)
+        tables = ArmTables.stack([arms] if isinstance(arms, (Arm, ArmTables)) else arms)
         tables.find_faults().raise_if_any()
-        if (number := tables.usage.shape[-1]) != len(self.header.budget):
-            raise InvalidInputError(f"arms: they use {number} resources, but the budget has {len(self.header.budget)}")
-        self._table.write(arm_columns(tables, **columns))
+        if (number := tables.usage.shape[-1]) != self.num_resources:
+            raise InvalidInputError(f"arms: they use {number} resources, but the budget has {self.num_resources}")
+        self.write_columns(arm_columns(tables, **columns))
 
 
 def write_arms(
@@ -168,17 +169,9 @@ def write_arms(
         StoredArms(1,000 arms, 1 resource, discount 0.95)
     """
     with ArmWriter(path, budget, discount, criterion, **others) as writer:
-        waiting: list[Arm] = []
-        for given in arms:
-            if isinstance(given, ArmTables):
-                writer.write(given)
-                continue
-            waiting.append(given)
-            if len(waiting) == 1000:
-                writer.write(waiting)
-                waiting = []
-        if waiting:
-            writer.write(waiting)
+        for whole, some in groupby(arms, key=lambda given: isinstance(given, ArmTables)):
+            while part := list(islice(some, 1 if whole else 1000)):
+                writer.write(part)
 
 
 def save_parquet(problem: CoupledMDP, path: Location) -> None:
@@ -188,7 +181,7 @@ def save_parquet(problem: CoupledMDP, path: Location) -> None:
     labels = {(states, actions) for _, states, actions in tables.labels}
     alike = (tables.num_states == tables.num_states[0]).all() and (tables.num_actions == tables.num_actions[0]).all()
     common = next(iter(labels)) if len(labels) == 1 and alike else ((), ())
-    with TableWriter(path, _header(problem, *common).as_metadata()) as writer:
+    with TableWriter(path, metadata_of(problem, *common)) as writer:
         for start in range(0, len(tables), BATCH_ROWS):
             rows = np.arange(start, min(start + BATCH_ROWS, len(tables)))
             part = tables.select(rows)
@@ -200,12 +193,7 @@ def save_parquet(problem: CoupledMDP, path: Location) -> None:
                 floors=problem.floors[rows] if problem.has_floors else None,
                 own_labels=len(labels) > 1 or not alike,
             )
-            writer.write(columns)
-
-
-def _header(problem: CoupledMDP, states: Sequence[str] = (), actions: Sequence[str] = ()) -> Header:
-    shared = (problem.budget, problem.discount, problem.criterion, problem.over, problem.welfare)
-    return Header(*shared, tuple(problem.resources), tuple(states), tuple(actions))
+            writer.write_columns(columns)
 
 
 def arm_columns(
@@ -238,9 +226,9 @@ def arm_columns(
     columns["transitions"] = list_column(tables.transitions, (s, a, s))
     columns["rewards"] = list_column(tables.rewards, (s, a))
     columns["initial"] = list_column(tables.initial, (s,))
-    by_action = bool(((tables.usage == tables.usage[:, :1]) | ~tables.valid[..., None]).all())
     k = np.full(len(tables), tables.usage.shape[-1])
-    columns["usage"] = list_column(tables.usage[:, 0], (a, k)) if by_action else list_column(tables.usage, (s, a, k))
+    by_state = bool(tables.usage_by_state.any())
+    columns["usage"] = list_column(tables.usage, (s, a, k)) if by_state else list_column(tables.usage[:, 0], (a, k))
     return columns
 
 
@@ -282,7 +270,7 @@ def write_rows(
     with TableWriter(path, metadata) as writer:
         for start in range(0, model.num_rows, BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
-            writer.write(
+            writer.write_columns(
                 {
                     name: pa.array(column[part]) if isinstance(column, np.ndarray) else column[part]
                     for name, column in (own | dict(columns)).items()

@@ -25,7 +25,6 @@ class Welfare(Protocol):
     @property
     def name(self) -> str:
         """Text form, such that `parse_welfare(name, num_arms)` returns an equal welfare."""
-        ...
 
     def __call__(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats | float:
         """Return the welfare.
@@ -37,7 +36,6 @@ class Welfare(Protocol):
         Returns:
             (...) welfare, a float if `values` has one axis.
         """
-        ...
 
     def supergradient(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
         """Return weights g with W(u) <= W(v) + g.(u - v) for every u of the domain; equal arms get equal weights.
@@ -49,7 +47,6 @@ class Welfare(Protocol):
         Returns:
             (..., arm) weights; with counts, (..., type) the weight of all arms of the type together.
         """
-        ...
 
     def check_domain(self, values: ArrayLike) -> None:
         """Raise OutOfDomainError if the welfare is not defined.
@@ -57,7 +54,6 @@ class Welfare(Protocol):
         Args:
             values: (..., arm) values.
         """
-        ...
 
 
 class Ranks(NamedTuple):

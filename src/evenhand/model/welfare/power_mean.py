@@ -1,6 +1,6 @@
 """Power means: W(v) = u^-1(1/N sum_n u(v_n)) with u(x) = x^(1-alpha) / (1-alpha), u = log for alpha = 1."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,21 +20,13 @@ from evenhand.model.welfare.rank_weighted import RankWeighted, Utilitarian
 from evenhand.typing import ArrayLike, Floats
 
 
-class PowerMean(ABC):
+class PowerMean(Welfare):
     """A welfare of the form u^-1(mean u(v)) with a power utility u' (x) = x^-aversion, concave and separable."""
 
     @property
     @abstractmethod
     def aversion(self) -> float:
         """Exponent of marginal utility, above 0 unless the welfare is the mean."""
-
-    @abstractmethod
-    def __call__(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats | float:
-        """Return the welfare; see `Welfare`."""
-
-    @abstractmethod
-    def supergradient(self, values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
-        """Return its gradient; see `Welfare`."""
 
 
 @dataclass(frozen=True)

@@ -388,10 +388,7 @@ class Utilitarian(RankWeighted):
         2.3333
     """
 
-    @property
-    def name(self) -> str:
-        """`utilitarian`."""
-        return "utilitarian"
+    name = "utilitarian"
 
     def in_short(self, who: str) -> str:
         """Clause for reports."""
@@ -471,12 +468,8 @@ class Leximin(RankWeighted):
         1.0
     """
 
+    name = "leximin"
     lexicographic = True
-
-    @property
-    def name(self) -> str:
-        """`leximin`."""
-        return "leximin"
 
     def in_short(self, who: str) -> str:
         """Clause for reports."""

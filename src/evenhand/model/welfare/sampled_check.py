@@ -173,10 +173,9 @@ class _Points:
             except OutOfDomainError:  # infinitely steep at the edge of its domain
                 continue
             if slope.shape != x.shape or np.isnan(slope).any():
-                got = f"got {_shown(slope)}" if slope.shape == x.shape else f"got the shape {slope.shape}"
-                raise InvalidInputError(
-                    f"welfare {self.welfare.name}: expected as a supergradient of {_shown(x)} {len(x)} numbers, {got}"
-                )
+                expected = f"as a supergradient of {_shown(x)} {len(x)} numbers"
+                got = f"{_shown(np.ravel(slope))} of shape {slope.shape}"
+                raise InvalidInputError(f"welfare {self.welfare.name}: expected {expected}, got {got}")
             if np.isinf(slope).any():
                 continue
             bounds = value + (tried - x) @ slope
@@ -195,12 +194,8 @@ class _Points:
             mean = (self.values[i] + self.values[j]) / 2
             if half is not None and half < mean - self._room(i, j):
                 ends = f"{_shown(self.tried[i])} and {_shown(self.tried[j])}"
-                return Witness(
-                    "concave",
-                    self.tried[i],
-                    self.tried[j],
-                    f"half way between {ends} it is {half:.6g}, less than the mean {mean:.6g}",
-                )
+                words = f"half way between {ends} it is {half:.6g}, less than the mean {mean:.6g}"
+                return Witness("concave", self.tried[i], self.tried[j], words)
         return None
 
     def not_monotone(self) -> Witness | None:

@@ -1,9 +1,7 @@
 """Text forms of welfare functions: `gini:2`, `maximin`, `alpha:1`, and registered ones."""
 
-import math
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from evenhand.checks import check_positive_int
 from evenhand.errors import InvalidInputError, UnknownNameError, nearest
@@ -15,45 +13,31 @@ DEFAULT = "gini:half=0.75"
 """Default welfare: its emphasis on the worse-off is the same for any number of arms."""
 
 
-class _Kind(NamedTuple):
-    """Text form of one kind of welfare."""
+Build = Callable[[list[float], int], Welfare]
+"""Function of the numbers behind the colon and the number of arms."""
 
-    build: Callable[[list[float], int], Welfare]
-    """Function of the numbers behind the colon and the number of arms."""
-
-    example: str
-    """Example of the text."""
-
-    least: int = 0
-    """Smallest number of numbers."""
-
-    most: float = math.inf
-    """Largest number of numbers."""
-
-
-_KINDS = {
+_KINDS: dict[str, tuple[Build, str]] = {
     # A single number is a ratio: with one arm, whose only weight is 1, any ratio means the same.
-    "gini": _Kind(
-        lambda numbers, num_arms: Gini(numbers) if len(numbers) > 1 else Gini.geometric(num_arms, *numbers),
+    "gini": (
+        lambda numbers, num_arms: Gini.geometric(num_arms, *numbers) if len(numbers) == 1 else Gini(numbers),
         "gini:2, gini:half=0.75 or gini:0.5,0.3,0.2",
-        least=1,
     ),
-    "gini:half": _Kind(lambda numbers, num_arms: Gini.bottom_half(*numbers), "gini:half=0.75", 1, 1),
-    "utilitarian": _Kind(lambda numbers, num_arms: Utilitarian(), "utilitarian", 0, 0),
-    "maximin": _Kind(lambda numbers, num_arms: Maximin(*numbers), "maximin or maximin:0.01", 0, 1),
-    "leximin": _Kind(lambda numbers, num_arms: Leximin(), "leximin", 0, 0),
-    "alpha": _Kind(lambda numbers, num_arms: AlphaFair(*numbers), "alpha:2", 1, 1),
-    "nash": _Kind(lambda numbers, num_arms: AlphaFair(1.0), "nash", 0, 0),
+    "gini:half": (lambda numbers, num_arms: Gini.bottom_half(*numbers), "gini:half=0.75"),
+    "utilitarian": (lambda numbers, num_arms: Utilitarian(*numbers), "utilitarian"),
+    "maximin": (lambda numbers, num_arms: Maximin(*numbers), "maximin or maximin:0.01"),
+    "leximin": (lambda numbers, num_arms: Leximin(*numbers), "leximin"),
+    "alpha": (lambda numbers, num_arms: AlphaFair(*numbers), "alpha:2"),
+    "nash": (lambda numbers, num_arms: AlphaFair(1.0, *numbers), "nash"),
 }
+"""The kinds of welfare, each with an example of its text."""
 
-
-_registered: dict[str, _Kind] = {}
+_registered: dict[str, tuple[Build, str]] = {}
 """User-defined kinds, in this process."""
 
 _WORD = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def register_welfare(name: str, build: Callable[[list[float], int], Welfare], example: str = "") -> None:
+def register_welfare(name: str, build: Build, example: str = "") -> None:
     """Register the text form of a user-defined welfare, with numbers behind a colon, in this process.
 
     A registered name may be registered again; those of the library may not.
@@ -85,7 +69,7 @@ def register_welfare(name: str, build: Callable[[list[float], int], Welfare], ex
         raise InvalidInputError(f"name: '{name}' is a welfare of the library; choose another name")
     if not callable(build):
         raise InvalidInputError(f"build: expected a function of the numbers and the number of arms, got {build!r}")
-    _registered[name] = _Kind(build, example or name)
+    _registered[name] = build, example or name
 
 
 def parse_welfare(text: str, num_arms: int) -> Welfare:
@@ -116,25 +100,22 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
     try:
         return _build(start, rest.split(",") if colon else [], num_arms)
     except InvalidInputError as error:
-        example = kinds.get(start, kinds["gini"]).example
+        example = kinds.get(start, kinds["gini"])[1]
         raise InvalidInputError(f"welfare '{text}': {error}\nRight is, for example, {example}") from None
 
 
 def _build(name: str, texts: list[str], num_arms: int) -> Welfare:
     """Return a welfare of a kind, checked for the number of arms; raises InvalidInputError with the reason."""
-    kind = (_KINDS | _registered).get(name)
-    if kind is None:
+    kinds = _KINDS | _registered
+    if name not in kinds:
         raise InvalidInputError(f"'{name.partition(':')[2]}=' is not known, only half=: the weight of the worse half")
     try:
         numbers = [float(text) for text in texts]
     except ValueError:
         got = ",".join(texts).strip()
         raise InvalidInputError(f"expected numbers with a decimal point, separated by commas, got '{got}'") from None
-    if not kind.least <= len(numbers) <= kind.most:
-        expected = f"{kind.least}" if kind.least == kind.most else f"{kind.least} to {kind.most}"
-        raise InvalidInputError(f"expected {expected} numbers, got {len(numbers)}")
     try:
-        made = kind.build(numbers, num_arms)
+        made = kinds[name][0](numbers, num_arms)
     except TypeError as error:  # such as a class that takes one number, and got two
         raise InvalidInputError(f"cannot be made of the numbers {numbers}: {error}") from error
     if isinstance(made, type) or not isinstance(made, Welfare):

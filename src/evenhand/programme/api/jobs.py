@@ -30,12 +30,14 @@ from typing import Any, Literal, TypeAlias
 
 from evenhand.errors import InvalidInputError
 from evenhand.model.io import load
+from evenhand.planning import load_plan
 from evenhand.planning.solve import solve
 from evenhand.programme.api.auth import ROLES, Role
 from evenhand.programme.api.problem_details import RETRY_AFTER, RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics, configure
-from evenhand.programme.certificates import plan_from_bytes, to_bytes
+from evenhand.programme.certificates import to_bytes
+from evenhand.programme.ledger import plain
 from evenhand.programme.programme import Programme
 
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -407,12 +409,12 @@ def _compute(kind: str, programme: Programme, arguments: dict[str, Any], body: b
             return certificate.to_dict(), b""
         case "what-if":  # the plan of an earlier answer competes
             budget = arguments.pop("budget")
-            earlier = [plan_from_bytes(body)] if body else []
+            earlier = [load_plan(body)] if body else []
             budgets = [] if budget is None else [budget]
             (found,) = programme.suppose(budgets, **arguments, progress=progress, earlier=earlier)
             return found.to_dict(), found.body
         case "price":
-            return programme.price_of_fairness(**arguments, progress=progress).to_dict(), b""
+            return plain(programme.price_of_fairness(**arguments, progress=progress).to_dict()), b""
         case "refit":
             return programme.refit(**arguments, progress=progress).to_dict(), b""
         case "drift":

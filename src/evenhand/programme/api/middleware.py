@@ -187,7 +187,8 @@ class AccessControl:
         path = str(scope["path"])
         if is_open(path):
             return Holder("", "read")
-        bearer = _bearer(headers.get("authorization", ""))
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        bearer = token.strip() if scheme.lower() == "bearer" else ""
         try:
             holder = tokens.holder(bearer) if bearer else self._signed_in(headers, tokens)
         except UnavailableError as error:
@@ -245,11 +246,6 @@ def _check_type(headers: Headers, path: str) -> None:
     known = (JSON,) if path.startswith("/v1/") else (JSON, *FORMS)
     if kind not in known and not (empty and not kind):
         raise RequestError(415, f"expected Content-Type: {JSON}")
-
-
-def _bearer(value: str) -> str:
-    scheme, _, token = value.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 class BodyLimit:

@@ -1,9 +1,15 @@
-"""A server that runs until a signal, with connections that cannot lock others out.
+"""The application, and a server that runs it until a signal, with connections that cannot lock others out.
 
 SIGTERM and Ctrl-C let requests end, then the workers, then the server. Connections are bounded in number, in all and
 per address, and in the time of a head. Uvicorn waits for the head of a request as long as a client likes; here a
 connection is closed if a head is late, and a connection beyond the bound displaces the one that has waited for its
 client for the longest: for the head of a request, or for the body of one that needs no token.
+
+create_app(programme, settings)  →  FastAPI
+    app.state.service            Service: the programme, the jobs, the plan cache, the metrics
+    api/routes/                  the API
+    web/*_routes, web/*_page     the page
+    api/middleware               checks before a request is read
 """
 
 import asyncio
@@ -11,8 +17,8 @@ import gc
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import Any, ClassVar, cast
@@ -21,13 +27,53 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from evenhand.programme.api.app import create_app
-from evenhand.programme.api.middleware import is_open
+from evenhand._version import __version__
+from evenhand.programme.api import middleware, problem_details
+from evenhand.programme.api.routes import operations
+from evenhand.programme.api.routes import programme as programme_routes
 from evenhand.programme.api.server_settings import Settings
+from evenhand.programme.api.service import Service
 from evenhand.programme.programme import Programme
+from evenhand.programme.web import arms_page, auth_routes, counterfactual_page, model_page, today_page
 
 BACKLOG = 256
 """Connections that are accepted at once, before any of them is served."""
+
+
+def create_app(programme: Programme, settings: Settings | None = None) -> FastAPI:
+    """An application that serves a programme.
+
+    Args:
+        programme: an open one; who opened it closes it.
+        settings: how it behaves; by default for one planner on this machine.
+    """
+    settings = settings or Settings()
+    service = Service(programme, settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with service.running():
+            yield
+
+    app = FastAPI(
+        title="evenhand",
+        version=__version__,
+        summary="A programme that shares scarce resources fairly: plans, decisions and audits.",
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    api = (operations.router, programme_routes.decisions, programme_routes.router)
+    page = (today_page, counterfactual_page, arms_page, model_page, auth_routes)
+    for router in (*api, *(module.router for module in page)):
+        app.include_router(router)
+    problem_details.install(app)
+    app.add_middleware(middleware.BodyLimit, settings=settings)
+    app.add_middleware(middleware.AccessControl, settings=settings, metrics=service.metrics, sessions=service.sessions)
+    app.add_middleware(middleware.AccessLog, metrics=service.metrics)
+    return app
 
 
 class Connection(H11Protocol):
@@ -61,7 +107,7 @@ class Connection(H11Protocol):
     @property
     def awaits_client(self) -> bool:
         """It waits for an unknown client; such a connection may be displaced."""
-        return self.is_idle or (self.cycle.more_body and is_open(self.cycle.scope["path"]))
+        return self.is_idle or (self.cycle.more_body and middleware.is_open(self.cycle.scope["path"]))
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""

@@ -20,13 +20,13 @@ from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import EvenhandError
 from evenhand.model.io import load
-from evenhand.planning.plan import Plan
+from evenhand.planning import Plan, load_plan
 from evenhand.programme.api.auth import Holder, Sessions
 from evenhand.programme.api.jobs import Job, Jobs, name_of
 from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
-from evenhand.programme.certificates import METHOD, Certificate, numbers_of, plan_from_bytes
+from evenhand.programme.certificates import METHOD, Certificate, numbers_of
 from evenhand.programme.programme import Programme
 
 log = logging.getLogger("evenhand.programme.api")
@@ -49,7 +49,6 @@ class PlanCache:
         """
         self._jobs, self._most, self._metrics = jobs, most, metrics
         self._plans: OrderedDict[str, Plan] = OrderedDict()
-        self._coming: dict[str, tuple[Job, asyncio.Task[Plan | Job]]] = {}
 
     async def plan(self, model: dict[str, Any], how: dict[str, Any], patience: float, holder: Holder) -> Plan | Job:
         """The plan of a model; or the job that solves it, if that takes longer or failed.
@@ -64,39 +63,20 @@ class PlanCache:
             ModelError: with every fault of the model.
         """
         body = json.dumps(model).encode()
-        digest = sha256(json.dumps(how, sort_keys=True).encode() + b"\n" + body).hexdigest()
-        self._metrics.decided.labels("yes" if digest in self._plans else "no").inc()
-        if digest in self._plans:
-            self._plans.move_to_end(digest)
-            return self._plans[digest]
-        await asyncio.to_thread(load, io.BytesIO(body), "json", how["criterion"])  # raises faults before any waiting
-        if digest in self._plans:  # an equal request was answered in the meantime
-            return self._plans[digest]
-        if digest not in self._coming:
-            name = f"decide-{digest[:32]}"
-            known = self._jobs.find(name)
-            if known is not None and known.has_ended:  # its plan was evicted
-                self._jobs.forget(name)
+        name = name_of("decide", how, sha256(body).hexdigest())
+        self._metrics.decided.labels("yes" if name in self._plans else "no").inc()
+        if name not in self._plans:
+            await asyncio.to_thread(
+                load, io.BytesIO(body), "json", how["criterion"]
+            )  # raises faults before any waiting
             job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, role=holder.role))
-            self._coming[digest] = job, asyncio.create_task(self._store(digest, job))
-        job, task = self._coming[digest]
-        self._jobs.join(job, holder.name, holder.role)
-        await asyncio.wait({task}, timeout=patience)
-        return task.result() if task.done() else job
-
-    async def _store(self, digest: str, job: Job) -> Plan | Job:
-        """Store the plan of a job in any case, also if no request waits for it."""
-        try:
-            await job.ended()
-            if job.status != "done":
+            if not await job.ended(patience) or job.status != "done":
                 return job
-            self._plans[digest] = plan = await asyncio.to_thread(plan_from_bytes, job.data)
-            job.data = b""
-            while len(self._plans) > self._most:
-                self._plans.popitem(last=False)
-            return plan
-        finally:
-            del self._coming[digest]
+            self._plans[name] = await asyncio.to_thread(load_plan, job.data)
+        self._plans.move_to_end(name)
+        while len(self._plans) > self._most:
+            self._jobs.forget(self._plans.popitem(last=False)[0])  # with the file of the plan
+        return self._plans[name]
 
 
 class Service:
@@ -178,6 +158,11 @@ class Service:
         """Submit a job that solves for the present roster."""
         arguments = {"method": method, "seconds": seconds, "who": who, "key": key}
         return self.jobs.submit(await run_in_threadpool(self._solve_job, arguments, owner))
+
+    async def missing_policy(self, who: str = "") -> Job | None:
+        """Submit a job that solves for the present roster if no policy can serve it; None if one can."""
+        drift = await run_in_threadpool(self.programme.needs_solving)
+        return await self.solve(who=who) if drift.policy is None and drift.needed else None
 
     async def refit(self, arguments: dict[str, Any], owner: str) -> Job:
         """Submit a job that fits the model to the records; arguments as of `Programme.refit`."""

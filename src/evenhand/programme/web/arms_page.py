@@ -1,7 +1,7 @@
 """Arms: the roster, one arm with its history, and the forms by which arms join, leave and are reported."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -16,9 +16,8 @@ from evenhand.programme.reports import HistoryEntry
 from evenhand.programme.roster import RosterArm
 from evenhand.programme.web.forms import Form
 from evenhand.programme.web.layout import Sending, programme_of, query_of, remembers, show, submit
-from evenhand.programme.web.paged_table import Listing, TableQuery, list_rows, matches, natural
-from evenhand.programme.web.render import age_of
-from evenhand.programme.web.today_view import uses_resource
+from evenhand.programme.web.render import Listing, TableQuery, age_of, list_rows, matches, natural
+from evenhand.programme.web.today_page import uses_resource
 from evenhand.report.format import percent, shortened
 from evenhand.report.summary import Figure
 
@@ -29,6 +28,8 @@ router = APIRouter(include_in_schema=False)
 
 SHOWN = {"": "who take part", "gone": "who left", "all": "everybody"}
 """Filters of the list."""
+
+CAPTION = "Dots: observed. Rings: inferred from the last observation and the actions since. Triangles: served."
 
 FIELDS = ("arm", "state", "text", "kind")
 """Fields of the forms of the list that are shown again."""
@@ -184,7 +185,7 @@ def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorVi
         "kind": list(words.blocks).index(kind),
         "states": states,
         "rows": rows,
-        "figure": _figure(name, rows, states),
+        "figure": Figure(states_svg(name, [row for row in reversed(rows[:120]) if row["state"]], states), CAPTION),
         "cards": _cards(arm, rows, step),
         "entries": list(reversed(entries)),
     }
@@ -234,40 +235,29 @@ def _cards(arm: RosterArm, rows: Sequence[dict[str, Any]], step: int) -> list[tu
     ]
 
 
-class Visit(NamedTuple):
-    """State of an arm at a step, whether it was observed, and whether the arm was served."""
+def states_svg(arm: str, rows: Sequence[Mapping[str, Any]], states: Sequence[str]) -> str:
+    """Return the states of one arm by step, from the first state at the top to the last.
 
-    step: int
-    state: str
-    is_observed: bool
-    is_served: bool
-
-
-def _figure(name: str, rows: Sequence[dict[str, Any]], states: Sequence[str], most: int = 120) -> Figure:
-    """Return the figure of the last steps."""
-    shown = [row for row in reversed(rows[:most]) if row["state"]]
-    visits = [Visit(row["step"], row["state"], row["seen"] is not None, row["served"]) for row in shown]
-    caption = "Dots: observed. Rings: inferred from the last observation and the actions since. Triangles: served."
-    return Figure(states_svg(name, visits, states), caption)
-
-
-def states_svg(arm: str, visits: Sequence[Visit], states: Sequence[str]) -> str:
-    """Return the states of one arm by step, from the first state at the top to the last."""
+    Args:
+        arm: its name.
+        rows: what is known of each step: `step`, `state`, the observation `seen` or None, and `served`.
+        states: names of the states.
+    """
     from matplotlib.ticker import MaxNLocator
 
     from evenhand.report.plots import BLUE, FAINT, ORANGE, Plot, svg
 
     places = {state: place for place, state in enumerate(states)}
-    shown = [visit for visit in visits if visit.state in places]
+    shown = [(row["step"], places[row["state"]], row) for row in rows if row["state"] in places]
 
     def draw(figure: "Drawing") -> None:
         axes = figure.subplots()
-        axes.plot([v.step for v in shown], [places[v.state] for v in shown], color=FAINT, linewidth=0.8)
+        axes.plot([step for step, _, _ in shown], [place for _, place, _ in shown], color=FAINT, linewidth=0.8)
         for kind, face, label in ((True, BLUE, "observed"), (False, "white", "inferred")):
-            own = [v for v in shown if v.is_observed == kind]
-            at = [v.step for v in own], [places[v.state] for v in own]
+            own = [(step, place) for step, place, row in shown if (row["seen"] is not None) == kind]
+            at = [step for step, _ in own], [place for _, place in own]
             axes.plot(*at, "o", color=BLUE, markerfacecolor=face, markersize=4, label=label)
-        served = [v.step for v in shown if v.is_served]
+        served = [step for step, _, row in shown if row["served"]]
         axes.plot(served, [len(states) - 0.4] * len(served), "^", color=ORANGE, markersize=4, label="served")
         axes.set_yticks(range(len(states)), [shortened(state, 24) for state in states])
         axes.set_ylim(len(states) - 0.1, -0.5)
@@ -276,6 +266,6 @@ def states_svg(arm: str, visits: Sequence[Visit], states: Sequence[str]) -> str:
         axes.grid(axis="y")
         figure.legend(loc="outside upper left", ncols=3)
 
-    served = sum(visit.is_served for visit in visits)
-    label = f"{arm}: its state at {len(visits)} steps, of which it was served at {served}. The table has the same."
+    served = sum(row["served"] for row in rows)
+    label = f"{arm}: its state at {len(rows)} steps, of which it was served at {served}. The table has the same."
     return svg("states", label, Plot(1.1 + 0.3 * len(states), draw))

@@ -57,11 +57,12 @@ async def show_fairness(request: Request) -> Response:
 
 
 def _fairness(request: Request, job: Job | None) -> Response:
-    query, refusal, audit, view, nothing = query_of(request), None, None, None, ""
+    query, status = query_of(request), programme_of(request).status()
+    refusal, audit, view, nothing = None, None, None, ""
     try:
         books = _books(request)
         audit = audit_of(books)
-        view = audit_page(audit, books, programme_of(request).status().name)
+        view = audit_page(audit, books, status.name)
     except EvenhandError as error:
         nothing = f"There is nothing to look back on yet: {error}."
         if query.text("first") or query.text("last"):
@@ -69,7 +70,7 @@ def _fairness(request: Request, job: Job | None) -> Response:
     if query.text("job"):
         refusal = refusal or failure_of(job, "The price of fairness was not computed")
     work = work_of(job, "The price of fairness is being computed", "/fairness")
-    price = price_section(job.answer) if job is not None and job.answer else None
+    price = _price_section(job.answer, status.welfare) if job is not None and job.answer else None
     values: dict[str, Any] = {"audit": audit, "view": view, "nothing": nothing, "job": work, "price": price}
     return show(request, "fairness", "Fairness", refusal, None, **values)
 
@@ -101,22 +102,18 @@ async def price(request: Request, form: Sending) -> Response:
     return to("/fairness", job=service.jobs.submit(await service.price(request.state.holder.name)).id)
 
 
-def price_section(answer: Mapping[str, Any]) -> Section:
-    """Return the price of fairness.
-
-    Args:
-        answer: JSON form of `counterfactuals.Prices`.
-    """
+def _price_section(answer: Mapping[str, Any], own: str) -> Section:
+    """Return the price of fairness from the JSON form of `PriceOfFairness`; the programme's own welfare is marked."""
     from evenhand.report.plots import trade_svg
 
-    rows: Sequence[dict[str, Any]] = answer["rows"]
-    names = [NAMES.get(row["welfare"], row["welfare"]) + " (today)" * row["today"] for row in rows]
+    rows: Sequence[dict[str, Any]] = sorted(answer["rows"], key=lambda row: (row["worst"], -row["mean"]))
+    names = [_welfare_name(row["welfare"], own) for row in rows]
     drawing = trade_svg([(name, row["mean"], row["worst"]) for name, row in zip(names, rows, strict=True)], "member")
+    values = [row.get("groups") or row["values"] for row in rows]
     cells = [
-        [name, number(row["mean"]), number(row["worst"]), percent(max(row["price"], 0.0)),
-         *(number(value) for value in row["values"].values())]
-        for name, row in zip(names, rows, strict=True)
-    ]  # fmt: skip
+        [name, number(row["mean"]), number(row["worst"]), percent(max(row["price"], 0.0)), *map(number, each.values())]
+        for name, row, each in zip(names, rows, values, strict=True)
+    ]
     caption = (
         "Values of arms that start as in the model, under the best plan found for each welfare; the policy in use may "
         "differ from it in the last digits."
@@ -125,9 +122,13 @@ def price_section(answer: Mapping[str, Any]) -> Section:
     return Section(
         "",
         figures=[] if drawing is None else [Figure(drawing, caption)],
-        tables=[table(title, ["welfare", "mean", "worst-off", "price", *rows[0]["values"]], cells)],
+        tables=[table(title, ["welfare", "mean", "worst-off", "price", *values[0]], cells)],
         notes=[f"{NAMES.get(name, name)}: {why}" for name, why in answer["left_out"].items()],
     )
+
+
+def _welfare_name(welfare: str, own: str) -> str:
+    return NAMES.get(welfare, welfare) + " (today)" * (welfare == own)
 
 
 # What if
@@ -152,7 +153,7 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
     prices = (today.prices if today else None) or {}
     view = {
         "sliders": [_slider(name, budget[name], there) for name, there in status.budget.items()],
-        "welfares": [(name, NAMES.get(name, name) + " (today)" * (name == status.welfare)) for name in welfares],
+        "welfares": [(name, _welfare_name(name, status.welfare)) for name in welfares],
         "is_scale": is_scale,
         "chosen": welfare,
         "place": welfares.index(welfare),

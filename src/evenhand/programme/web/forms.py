@@ -21,7 +21,7 @@ from starlette.types import Message
 from evenhand.errors import ConflictError, EvenhandError, Fault, InvalidInputError, TableError, UnavailableError
 from evenhand.model.io.text_table import Table, read_table
 from evenhand.programme.api.problem_details import ErrorView, status_of
-from evenhand.programme.web.paged_table import natural
+from evenhand.programme.web.render import natural
 from evenhand.report import summary
 
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=?-]{1,70}")

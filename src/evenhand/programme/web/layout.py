@@ -17,8 +17,7 @@ from evenhand.programme.api.service import service_of
 from evenhand.programme.ledger import Event
 from evenhand.programme.programme import Programme
 from evenhand.programme.web.forms import Form, read_form, refusal_of, sent_rows
-from evenhand.programme.web.paged_table import TableQuery
-from evenhand.programme.web.render import Frame, render
+from evenhand.programme.web.render import Frame, TableQuery, render
 from evenhand.report.summary import Table
 
 WHO = "evenhand_who"

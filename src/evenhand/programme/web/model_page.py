@@ -1,8 +1,7 @@
 """The model: what it says, what was fitted to the programme's own records, how sure, and what to record."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -35,27 +34,17 @@ async def show_model(request: Request) -> Response:
 
 
 def _model(request: Request, job: Job | None, form: Form | None = None, refusal: ErrorView | None = None) -> Response:
-    view = _view(layout.programme_of(request))
+    view, work = _view(layout.programme_of(request)), layout.work_of(job, "The model is being fitted", "/model")
     refusal = refusal or layout.failure_of(job, "The model was not fitted")
-    return layout.show(
-        request,
-        "model",
-        "Model",
-        refusal,
-        form,
-        view=view,
-        job=layout.work_of(job, "The model is being fitted", "/model"),
-    )
+    return layout.show(request, "model", "Model", refusal, form, view=view, job=work)
 
 
 @router.post("/model/refit")
 async def refit(request: Request, form: layout.Sending) -> Response:
     """Fit the model to the programme's own log, in the background; nothing is adopted."""
     service = service_of(request)
-    arguments = {"trust": TRUST, "prior": None, "seconds": service.settings.refit_seconds} | layout.author(
-        request, form
-    )
-    job = await service.refit(arguments, request.state.holder.name)
+    how = {"trust": TRUST, "prior": None, "seconds": service.settings.refit_seconds}
+    job = await service.refit(how | layout.author(request, form), request.state.holder.name)
     await job.ended(1.0)
     return layout.remembers(layout.to("/model", job=job.id), form)
 
@@ -63,29 +52,27 @@ async def refit(request: Request, form: layout.Sending) -> Response:
 @router.post("/model/decline")
 def decline(request: Request, form: layout.Sending) -> Response:
     """Keep the model in use although another is offered."""
-    programme = layout.programme_of(request)
 
     def write(**by: Any) -> int | None:
-        return programme.decline(form.number("refit"), form.text("why"), **by).declined_event
+        return layout.programme_of(request).decline(form.number("refit"), form.text("why"), **by).declined_event
 
-    return layout.submit(request, form, "Nothing was declined", write, partial(_refused, request, form), "/model")
+    return _submit(request, form, "Nothing was declined", write)
 
 
 @router.post("/model/adopt")
 def adopt(request: Request, form: layout.Sending) -> Response:
     """Run the programme by a model that was fitted, or go back to one that was in use."""
-    programme = layout.programme_of(request)
 
     def write(**by: Any) -> int | None:
         if not form.text("sure"):
             raise InvalidInputError("tick the box that says that plans are to be made by it from now on")
-        return programme.adopt(form.number("refit"), **by).adopted_event
+        return layout.programme_of(request).adopt(form.number("refit"), **by).adopted_event
 
-    return layout.submit(request, form, "The model stays as it is", write, partial(_refused, request, form), "/model")
+    return _submit(request, form, "The model stays as it is", write)
 
 
-def _refused(request: Request, form: Form, refusal: ErrorView, _: Table | None) -> Response:
-    return _model(request, None, form, refusal)
+def _submit(request: Request, form: Form, what: str, write: Callable[..., int | None]) -> Response:
+    return layout.submit(request, form, what, write, lambda refusal, _: _model(request, None, form, refusal), "/model")
 
 
 def _view(programme: Programme) -> dict[str, Any]:
@@ -95,12 +82,8 @@ def _view(programme: Programme) -> dict[str, Any]:
         InvalidInputError: no arm takes part.
     """
     problem, _, _ = programme.present_problem()
-    found, fits, status, words = (
-        check(problem, problem.welfare),
-        programme.refits(),
-        programme.status(),
-        Words(programme.model()),
-    )
+    found, fits, model = check(problem, problem.welfare), programme.refits(), programme.status().model
+    words = Words(programme.model())
     adopted, offer = [one for one in fits if one.adopted_event is not None], programme.offered()
     shown = next((one for one in fits if offer is not None and one.id == offer.refit), fits[0] if fits else None)
     return {
@@ -110,9 +93,9 @@ def _view(programme: Programme) -> dict[str, Any]:
             replace(arm_summary(words.model.arms[block]), title=name if name == group else f"{name}, {group}")
             for (name, group), block in words.blocks.items()
         ],
-        "fit": _fit(shown, status.model, programme.current_plan()) if shown else None,
-        "used": next((one for one in adopted if one.model == status.model), None),
-        "earlier": [one for one in adopted if one.model != status.model],
+        "fit": _fit(shown, model, programme.current_plan()) if shown else None,
+        "used": next((one for one in adopted if one.model == model), None),
+        "earlier": [one for one in adopted if one.model != model],
     }
 
 

@@ -18,8 +18,5 @@ oracle the two meet at the optimum.
 
 from evenhand.solvers.column_generation.generate import best_mixture
 from evenhand.solvers.column_generation.improve import Round, improve
-from evenhand.solvers.column_generation.master import Mixture, Oracle, Priced
+from evenhand.solvers.column_generation.master import Mixture, Priced
 from evenhand.solvers.column_generation.shares import best_shares
-from evenhand.solvers.welfare_cuts import Support
-
-__all__ = ["Mixture", "Oracle", "Priced", "Round", "Support", "best_mixture", "best_shares", "improve"]

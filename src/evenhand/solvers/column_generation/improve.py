@@ -22,7 +22,7 @@ import numpy as np
 
 from evenhand.model.welfare import Welfare, is_lexicographic
 from evenhand.solvers.column_generation.master import Mixture, Oracle
-from evenhand.solvers.column_generation.shares import ErrorOfSum, Stage, exact_values, leximin_stages, master_from
+from evenhand.solvers.column_generation.shares import ErrorOfSum, exact_values, leximin_stages, master_from
 from evenhand.solvers.welfare_cuts import Support
 from evenhand.typing import ArrayLike, Floats, Ints
 
@@ -47,19 +47,6 @@ class Round(NamedTuple):
 
     upper_bound: float
     """Upper bound on the welfare of every policy."""
-
-
-class _Step(NamedTuple):
-    """Result of the master in one round."""
-
-    shares: Floats
-    support: Support
-    levels: list[float]
-    """The welfare; under leximin the level of each fixed member, the least first."""
-    turn: int = 0
-    """Stage of leximin whose support this is."""
-    num_turns: int = 1
-    """Stages that take turns."""
 
 
 def improve(
@@ -101,27 +88,33 @@ def improve(
     smoothed: dict[int, Support] = {}
     before, stalled, number = [-np.inf], 0, 0
     while True:
+        turn, num_turns = 0, 1
         if master is None:
-            step = _leximin_step(leximin_stages(matrix, len(counts), least, precision, error), len(counts), number)
-            value = float(welfare((matrix @ step.shares)[: len(counts)], counts))
+            # The support of the stage whose turn it is; its weights of members sum to 1.
+            shares, stages = leximin_stages(matrix, len(counts), least, precision, error)
+            num_turns = min(len(stages), MAX_TURNS)
+            turn = number % num_turns
+            weights = stages[turn].raised.multipliers
+            support = Support(weights / weights[: len(counts)].sum(), 0.0)
         else:
             shares, support = master(matrix)
-            value = float(welfare((matrix @ shares)[: len(counts)], counts))
-            step = _Step(shares, support, [value])
-        stalled = 0 if _gains(step.levels, before, least_gain(step.shares, step.support)) else stalled + 1
-        before = step.levels if stalled == 0 else before
+        value = float(welfare((matrix @ shares)[: len(counts)], counts))
+        # The welfare; under leximin the level of each fixed member, the least first.
+        levels = [value]
+        if master is None:
+            levels = [raised.level for raised, held in stages for _ in range(int(held.sum()))]
+        stalled = 0 if _gains(levels, before, least_gain(shares, support)) else stalled + 1
+        before = levels if stalled == 0 else before
         closed = np.isfinite(upper_bound) and upper_bound - value <= tolerance * max(abs(upper_bound), 1e-12)
         has_time = go_on(Round(number, value, upper_bound))
-        if (
-            (closed and not lexicographic)
-            or stalled >= PATIENCE + step.num_turns
-            or number >= most_rounds
-            or not has_time
-        ):
-            return Mixture(step.shares, matrix @ step.shares, value, upper_bound, number)
+        ended = stalled >= PATIENCE + num_turns or number >= most_rounds or not has_time
+        if ended or (closed and not lexicographic):
+            return Mixture(shares, matrix @ shares, value, upper_bound, number)
         # Half old, half new; each stage of leximin by itself, since their supports are unrelated.
-        priced_at = smoothed[step.turn] = step.support.towards(smoothed.get(step.turn, step.support), 0.5)
-        rounded = _rounded(priced_at.weights)
+        priced_at = smoothed[turn] = support.towards(smoothed.get(turn, support), 0.5)
+        # Weights rounded to some digits of the largest, none negative.
+        unit = float(np.abs(priced_at.weights).max()) or 1.0
+        rounded = np.round(np.maximum(priced_at.weights, 0.0) / unit, DIGITS) * unit
         priced = oracle(rounded, tolerance)
         # A bound at the weights themselves: the digits that were cut off may add so much.
         most = priced.bound + float(np.abs(priced_at.weights - rounded) @ oracle.units)
@@ -131,22 +124,7 @@ def improve(
         number += 1
 
 
-def _leximin_step(found: tuple[Floats, list[Stage]], num_members: int, number: int) -> _Step:
-    """Return the support of the stage whose turn it is; its weights of members sum to 1."""
-    shares, stages = found
-    levels = [raised.level for raised, held in stages for _ in range(int(held.sum()))]
-    turns = min(len(stages), MAX_TURNS)
-    weights = stages[number % turns].raised.multipliers
-    return _Step(shares, Support(weights / weights[:num_members].sum(), 0.0), levels, number % turns, turns)
-
-
 def _gains(reached: Sequence[float], before: Sequence[float], least: float) -> bool:
     """Return whether the first level that differs by more than counts is higher."""
     # A round may fix more members than the last, and have more levels.
     return next((now > then for now, then in zip(reached, before, strict=False) if abs(now - then) > least), False)
-
-
-def _rounded(weights: Floats) -> Floats:
-    """Round weights to some digits of the largest, none negative."""
-    unit = float(np.abs(weights).max()) or 1.0
-    return np.asarray(np.round(np.maximum(weights, 0.0) / unit, DIGITS) * unit)

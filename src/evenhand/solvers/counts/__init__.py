@@ -12,7 +12,8 @@ slot after a decision matters for the next counts.
     algorithm       factorised sweeps or distributions, climbing or a list: decided before anything large exists
     expectation     the outcome of a decision, and the expected value after it: sweeps or tables of distributions
     improvement     the maximum over allocations: climbing, listing, or explicit tables of small problems
-    plan, optimum   cost estimate; `solve_counts` and its result
+    cost_estimate   memory and operations; `plan_counts`
+    optimum         `solve_counts` and its result
 
 Several types (`plan_types`, `solve_types`, `TypedPricing`). Given the outcomes, types move independently:
 the expectation is taken along one axis after the other, and so is the maximum, in the reverse order. With n_t(c)
@@ -31,25 +32,9 @@ induction). The inner loops are in `kernels.lattice_sweeps` and
 `kernels.type_sweeps`.
 """
 
+from evenhand.solvers.counts.cost_estimate import SMALL, CountPlan, plan_counts
 from evenhand.solvers.counts.optimum import CountOptimum, solve_counts
 from evenhand.solvers.counts.outcomes import Moves
-from evenhand.solvers.counts.plan import SMALL, CountPlan, plan_counts
-from evenhand.solvers.counts.type_iteration import TypedOptimum, TypedPricing, Visits, solve_types
+from evenhand.solvers.counts.type_iteration import TypedPricing, Visits
 from evenhand.solvers.counts.type_operators import Operators
 from evenhand.solvers.counts.type_plan import TypedPlan, plan_types
-
-__all__ = [
-    "SMALL",
-    "CountOptimum",
-    "CountPlan",
-    "Moves",
-    "Operators",
-    "TypedOptimum",
-    "TypedPlan",
-    "TypedPricing",
-    "Visits",
-    "plan_counts",
-    "plan_types",
-    "solve_counts",
-    "solve_types",
-]

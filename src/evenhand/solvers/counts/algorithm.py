@@ -48,7 +48,7 @@ class Climb(NamedTuple):
     """Number of units in the budget."""
 
 
-class Roads(NamedTuple):
+class CountAlgorithm(NamedTuple):
     """The algorithm for a problem."""
 
     slots: Slots
@@ -86,7 +86,7 @@ class Roads(NamedTuple):
         return range(1 if self.mixtures is not None else len(self.extras))
 
 
-def find_roads(slots: Slots) -> Roads:
+def choose_algorithm(slots: Slots) -> CountAlgorithm:
     """The cheapest algorithm.
 
     Raises:
@@ -102,7 +102,7 @@ def find_roads(slots: Slots) -> Roads:
         allocations = list_allocations(slots, num_points)
     extras = _extra_configs(slots, allocations)
     mixtures = _mixtures(slots.extra_rows, slots.base_rows) if len(extras) > 1 else None
-    return Roads(slots, climb, allocations, extras, mixtures, factorise(slots.base_rows))
+    return CountAlgorithm(slots, climb, allocations, extras, mixtures, factorise(slots.base_rows))
 
 
 # -- choosing: climb or list -----------------------------------------------------------------------------------------

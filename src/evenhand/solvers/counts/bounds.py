@@ -19,19 +19,14 @@ In all of them e stands once for each step that counts: times `Criterion.total` 
 average V is centred, so that max|V| does not grow with the number of sweeps.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
-from evenhand.kernels.lattice import multinomial_law
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.post_decision import UNIT
 from evenhand.typing import Floats
-
-if TYPE_CHECKING:
-    from evenhand.solvers.counts.expectation import Outcomes
-    from evenhand.solvers.counts.improvement import Tables
 
 _NEXT_TO_NOTHING = 1e-6
 """Least scale of a relative gap, as a share of the largest possible value."""
@@ -121,21 +116,6 @@ class Certifier:
         if self.criterion.is_stationary:
             excused = min(slack, LONG * self.error * self.largest * self.criterion.total)
         return Bounds(low, high, slack, scale, excused)
-
-
-def certify_counts(
-    outcomes: "Outcomes | Tables", criterion: Criterion, largest_reward: float, initial: Floats
-) -> Certifier:
-    """The certifier of identical arms.
-
-    Args:
-        outcomes: the operators.
-        criterion: what rewards over time are worth.
-        largest_reward: the largest mean reward of a step, up to its sign.
-        initial: (state,) law of an arm's first state.
-    """
-    first_law = multinomial_law(outcomes.points, initial)
-    return Certifier(criterion, largest_reward, outcomes.error, first_law, law_error(outcomes.slots.num_arms))
 
 
 def law_error(num_arms: int) -> float:

@@ -22,13 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenhand.errors import InvalidInputError
 from evenhand.kernels.lattice import lattice_below, lattice_index, lattice_points, lattice_tables
-from evenhand.kernels.lattice_laws import law_of_movers
+from evenhand.kernels.lattice_distributions import movers_distribution
 from evenhand.kernels.splits import TAIL, Split, binomial_bands, lattice_lines, product_error
-from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, Roads, spread_extras
+from evenhand.solvers.counts.algorithm import MIXTURE_ERROR, CountAlgorithm, spread_extras
 from evenhand.solvers.counts.post_decision import SAME_ROW, UNIT, Slots
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Array, Floats, Indices, Ints
 
 Follow = Callable[[Floats], Floats]
 """The (count state,) expected value after one policy's decisions, of a (count state,) value function."""
@@ -71,7 +70,7 @@ class Laws:
     """The base rows as tables of distributions."""
 
     def __init__(self, slots: Slots, levels: range) -> None:
-        from evenhand.kernels.lattice_sweeps import grow_law
+        from evenhand.kernels.lattice_sweeps import grow_distribution
 
         self.laws: dict[int, Floats] = {}
         law = np.ones((1, 1))
@@ -81,7 +80,7 @@ class Laws:
                 below = lattice_below(n, slots.num_states)
                 leaving = (points > 0).argmax(axis=1).astype(np.int32)
                 parent = below[np.arange(len(points)), leaving]
-                law = grow_law(law, slots.base_rows, leaving, parent, below)
+                law = grow_distribution(law, slots.base_rows, leaving, parent, below)
             if slots.num_arms - n in levels:
                 self.laws[n] = law
         self.error = (slots.num_arms * (slots.num_states + 1) + len(law)) * UNIT
@@ -122,22 +121,22 @@ class Level(NamedTuple):
 class Outcomes:
     """The outcomes of decisions, and expectations over what follows them."""
 
-    def __init__(self, roads: Roads) -> None:
-        self.roads, self.slots = roads, roads.slots
+    def __init__(self, algorithm: CountAlgorithm) -> None:
+        self.algorithm, self.slots = algorithm, algorithm.slots
         self.points = lattice_points(self.slots.num_arms, self.slots.num_states).astype(np.int32)
         self.tables = lattice_tables(self.slots.num_arms, self.slots.num_states)
         self.levels = self._levels()
         self.move: Sweeps | Laws
-        if roads.splits is not None:
-            self.move = Sweeps(self.slots, roads.splits, roads.base_levels)
+        if algorithm.splits is not None:
+            self.move = Sweeps(self.slots, algorithm.splits, algorithm.base_levels)
         else:
-            self.move = Laws(self.slots, roads.base_levels)
+            self.move = Laws(self.slots, algorithm.base_levels)
 
     def _levels(self) -> list[Level]:
-        rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
+        rows = self.algorithm.mixtures if self.algorithm.mixtures is not None else self.slots.extra_rows
         levels, offset = [], 0
-        for t, configs in enumerate(self.roads.extras):
-            law = law_of_movers(configs, rows)
+        for t, configs in enumerate(self.algorithm.extras):
+            law = movers_distribution(configs, rows)
             left = self.slots.num_arms - t
             points = lattice_points(left, self.slots.num_states)
             arrivals = lattice_points(t, self.slots.num_states)
@@ -157,10 +156,10 @@ class Outcomes:
         """
         slots, most = self.slots, len(self.levels) - 1
         mixing = max(level.law.shape[1] for level in self.levels) + most * (slots.num_states + 2)
-        climb = self.roads.climb
+        climb = self.algorithm.climb
         steps = 4 + slots.num_states + (climb.num_units if climb is not None else len(slots.cells))
         rows = slots.num_arms * slots.num_states * SAME_ROW if len(slots.cells) else 0.0
-        rows += most * slots.num_states * MIXTURE_ERROR if self.roads.mixtures is not None else 0.0
+        rows += most * slots.num_states * MIXTURE_ERROR if self.algorithm.mixtures is not None else 0.0
         return float(self.move.error + (mixing + steps) * UNIT + rows)
 
     # -- which outcome ------------------------------------------------------------------------------------------------
@@ -178,10 +177,8 @@ class Outcomes:
         if spread.shape[1] == 0:
             return np.zeros(len(spread), dtype=np.int64)
         # Configs are identified by their contents, and numbered within their level.
-        known = {tuple(config): i for configs in self.roads.extras for i, config in enumerate(configs)}
+        known = {tuple(config): i for configs in self.algorithm.extras for i, config in enumerate(configs)}
         used, row = np.unique(spread, axis=0, return_inverse=True)
-        if any(tuple(config) not in known for config in used):
-            raise InvalidInputError("choices: some of them are beyond the budget")
         return np.array([known[tuple(config)] for config in used], dtype=np.int64)[row.reshape(-1)]
 
     # -- the expected value after it ----------------------------------------------------------------------------------
@@ -189,7 +186,7 @@ class Outcomes:
     def expect(self, value: Floats, levels: Sequence[Level] | None = None) -> Floats:
         """(outcome,) the expected value after every outcome, or after those of some levels only."""
         levels = self.levels if levels is None else levels
-        if self.roads.mixtures is not None:
+        if self.algorithm.mixtures is not None:
             # All arms move by base rows, once for every level; only the slots from which they move are mixed.
             moved = self.move.all(value[None], self.slots.num_arms)[0]
             parts = [self._mix(moved, level) for level in levels]
@@ -213,17 +210,30 @@ class Outcomes:
         levels, level_of, config, point = self._used(targets)
         here = [np.flatnonzero(level_of == t) for t in range(len(levels))]
         # Mixtures: one move on the whole lattice, then the few arrivals of each state's own config.
-        if self.roads.mixtures is not None:
+        if self.algorithm.mixtures is not None:
             arrivals = [
                 (at, level.law[config[at]].T, level.reached[:, point[at]])
                 for at, level in zip(here, levels, strict=True)
             ]
-            return lambda value: self._by_mixtures(value, arrivals)
+
+            def by_mixtures(value: Floats) -> Floats:
+                moved, expected = self.move.all(value[None], self.slots.num_arms)[0], np.empty(len(value))
+                for at, chances, reached in arrivals:
+                    expected[at] = (chances * moved[reached]).sum(axis=0)
+                return expected
+
+            return by_mixtures
         # Laws: a row of a table for each state, and no other row.
         if isinstance(self.move, Laws):
             laws = self.move
-            rows = [(at, level, point[at], config[at]) for at, level in zip(here, levels, strict=True)]
-            return lambda value: self._by_laws(laws, value, rows)
+
+            def by_laws(value: Floats) -> Floats:
+                expected = np.empty(len(value))
+                for at, level in zip(here, levels, strict=True):
+                    expected[at] = laws.some(self._mix(value, level), level.arms, point[at], config[at])
+                return expected
+
+            return by_laws
         # Splits sweep whole lattices: all outcomes of the configs that are used, and then the requested ones.
         offset = np.array([level.offset for level in levels])
         size = np.array([level.size for level in levels])
@@ -246,23 +256,8 @@ class Outcomes:
                 offset += len(used) * level.size
         return levels, new_level, config, point
 
-    def _by_mixtures(self, value: Floats, parts: Sequence[tuple[Ints, Floats, Indices]]) -> Floats:
-        """(count state,) from (states, (arrival, state) chances, (arrival, state) points) of each level."""
-        moved = self.move.all(value[None], self.slots.num_arms)[0]
-        expected = np.empty(len(value))
-        for at, chances, reached in parts:
-            expected[at] = (chances * moved[reached]).sum(axis=0)
-        return expected
 
-    def _by_laws(self, laws: Laws, value: Floats, parts: Sequence[tuple[Ints, Level, Ints, Ints]]) -> Floats:
-        """(count state,) from (states, level, points, configs) of each level."""
-        expected = np.empty(len(value))
-        for at, level, point, config in parts:
-            expected[at] = laws.some(self._mix(value, level), level.arms, point, config)
-        return expected
-
-
-def shifts(slots: Slots, amounts: Ints) -> tuple[Ints, Ints]:
+def shifts(slots: Slots, amounts: Array) -> tuple[Ints, Ints]:
     """(row, state) arms that (row, cell) amounts take out of each state, and arms that land in its slot."""
     states = np.arange(slots.num_states)
     takes = amounts @ (slots.cells[:, :1] == states).astype(np.int64)

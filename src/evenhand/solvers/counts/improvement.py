@@ -8,12 +8,12 @@ pair of a count state and an allocation, and of the distribution of the next cou
 compiled for them.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from evenhand.kernels.lattice import lattice_points, number_points
-from evenhand.kernels.lattice_laws import law_of_movers
+from evenhand.kernels.lattice_distributions import movers_distribution
 from evenhand.kernels.splits import Listed, lattice_steps
 from evenhand.solvers.counts.algorithm import Climb, spread_extras
 from evenhand.solvers.counts.expectation import Follow, Outcomes, shifts
@@ -34,28 +34,13 @@ class Choice(NamedTuple):
     """(count state,) the outcome it leads to."""
 
 
-class Chooser(Protocol):
-    """The maximum over allocations."""
-
-    def improve(self, worth: Floats) -> tuple[Floats, Choice]:
-        """(count state,) the best gain plus worth of the (outcome,) outcome, and how it is reached."""
-
-
-def find_chooser(outcomes: Outcomes, gains: Floats) -> Chooser:
-    """Climbing or listing, for the (cell,) gains of one table of rewards."""
-    climb = outcomes.roads.climb
-    return Climber(outcomes, gains, climb) if climb is not None else Lister(outcomes, gains)
-
-
 class Climber:
     """The maximum by climbing the budget."""
 
     def __init__(self, outcomes: Outcomes, gains: Floats, climb: Climb) -> None:
         slots = outcomes.slots
-        self.outcomes, self.climb = outcomes, climb
-        self.gains = gains[climb.order]
-        self.ends = slots.cells[climb.order, 0], slots.landings[climb.order]
-        self.steps = lattice_steps(outcomes.points, *self.ends)
+        self.outcomes, self.climb, self.gains = outcomes, climb, gains
+        self.steps = lattice_steps(outcomes.points, slots.cells[climb.order, 0], slots.landings[climb.order])
         # a choice is coded in one number, a digit a cell; the narrow type halves the traffic where it suffices
         self.digits = climb.num_units + 1
         kind = np.int32 if float(self.digits) ** len(climb.order) < 2**31 else np.int64
@@ -63,21 +48,26 @@ class Climber:
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:
         """Climb, and decode the choice."""
-        from evenhand.kernels import lattice_sweeps as kernels
+        from evenhand.kernels.lattice_sweeps import climb_budget
 
-        outcomes, units = self.outcomes, self.climb.units[self.climb.order]
-        best, code = kernels.climb_budget(worth, self.gains, units, self.steps, self.strides, self.climb.num_units)
-        amounts, gains, targets = kernels.decode_climb(
-            outcomes.points, code, self.gains, *self.ends, self.digits, outcomes.tables
-        )
-        return best, Choice(amounts[:, np.argsort(self.climb.order)], gains, targets)
+        outcomes, order, units = self.outcomes, self.climb.order, self.climb.units[self.climb.order]
+        best, code = climb_budget(worth, self.gains[order], units, self.steps, self.strides, self.climb.num_units)
+        amounts, reached = np.empty((len(code), len(order)), dtype=np.int32), outcomes.points.copy()
+        for cell in order:
+            rest = code // self.digits
+            amount, code = code - rest * self.digits, rest
+            amounts[:, cell] = amount
+            reached[:, outcomes.slots.cells[cell, 0]] -= amount
+            reached[:, outcomes.slots.landings[cell]] += amount
+        targets = number_points(reached, np.int64(outcomes.slots.num_arms), outcomes.tables)
+        return best, Choice(amounts, amounts @ self.gains, targets)
 
 
 class Lister:
     """The maximum by going through the list of allocations."""
 
     def __init__(self, outcomes: Outcomes, gains: Floats) -> None:
-        self.outcomes, self.allocations = outcomes, outcomes.roads.allocations
+        self.outcomes, self.allocations = outcomes, outcomes.algorithm.allocations
         takes, lands = shifts(outcomes.slots, self.allocations)
         left, begins = outcomes.places(self.allocations)
         self.listed = Listed(
@@ -100,7 +90,7 @@ class Lister:
 
 
 class Tables:
-    """Expectation and maximum by explicit tables; the interface of `Outcomes` and of `Chooser`."""
+    """Expectation and maximum by explicit tables; the interface of `Outcomes`, and of `Climber` and `Lister`."""
 
     def __init__(self, slots: Slots, allocations: Ints, gains: Floats) -> None:
         """Tabulate the pairs.
@@ -120,7 +110,7 @@ class Tables:
         movers = np.column_stack([base, spread_extras(slots, allocations)[self.allocation]])
         used, outcome = np.unique(movers, axis=0, return_inverse=True)
         self.outcome, self.gains = outcome.reshape(-1), (allocations @ gains)[self.allocation]
-        self.distribution = law_of_movers(used, np.concatenate([slots.base_rows, slots.extra_rows]))
+        self.distribution = movers_distribution(used, np.concatenate([slots.base_rows, slots.extra_rows]))
 
     @property
     def error(self) -> float:

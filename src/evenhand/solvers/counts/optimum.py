@@ -1,16 +1,14 @@
 """The optimum on counts of identical arms."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from evenhand.checks import check_shape
-from evenhand.errors import InvalidInputError
-from evenhand.kernels.lattice import lattice_points
-from evenhand.solvers.counts.bounds import certify_counts
+from evenhand.kernels.lattice import multinomial_probabilities
+from evenhand.solvers.counts.algorithm import INSTEAD
+from evenhand.solvers.counts.bounds import Certifier, law_error
+from evenhand.solvers.counts.cost_estimate import CountPlan, check_program
 from evenhand.solvers.counts.improvement import Choice
-from evenhand.solvers.counts.plan import CountPlan
 from evenhand.solvers.counts.policy_iteration import (
     MOST_ROUNDS,
     SHRINK,
@@ -46,38 +44,8 @@ class CountOptimum:
     value_function: Floats
     """(count state,) the last iterate: the first step's, if the horizon is finite; under average, up to a constant."""
 
-    num_arms: int
-    """Number of arms."""
-
-    num_actions: int
-    """Number of actions per arm."""
-
     rounds: int
     """Number of policy improvements."""
-
-    @cached_property
-    def counts(self) -> Ints:
-        """(count state, state) arms in each state."""
-        return lattice_points(self.num_arms, len(self.base))
-
-    def allocation(self, index: Ints | int, step: int | None = None) -> Ints:
-        """(..., state, action) the allocation chosen in count states.
-
-        Args:
-            index: (...) their numbers.
-            step: which step, if the horizon is finite.
-        """
-        if (step is None) != (self.choices.ndim == 2):
-            raise InvalidInputError("step: it belongs to a finite horizon, and only there it must be given")
-        choices = self.choices if step is None else self.choices[step]
-        number = np.asarray(index)
-        states = np.arange(len(self.base))
-        allocation = np.zeros((*number.shape, len(states), self.num_actions), dtype=np.int64)
-        amounts = choices[number].astype(np.int64)
-        for cell, (state, action) in enumerate(self.cells):
-            allocation[..., state, action] = amounts[..., cell]
-        allocation[..., states, self.base] += self.counts[number] - allocation.sum(axis=-1)
-        return allocation
 
 
 def solve_counts(
@@ -102,10 +70,11 @@ def solve_counts(
         TooLargeError: it would not fit.
         NotApplicableError: under the criterion average, if the best mean depends on where the arms start.
     """
-    check_shape(initial, {"state": plan.slots.num_states}, "initial")
-    plan.check_solving()
-    criterion, outcomes = plan.criterion, plan.outcomes
-    certifier = certify_counts(outcomes, criterion, plan.pay.most, initial)
+    criterion = plan.criterion
+    check_program(f"{plan.num_points} count states", criterion, plan.size_in_bytes, plan.operations, INSTEAD)
+    outcomes = plan.outcomes
+    first, first_error = multinomial_probabilities(outcomes.points, initial), law_error(plan.slots.num_arms)
+    certifier = Certifier(criterion, plan.pay.most, outcomes.error, first, first_error)
     base_rewards, value = outcomes.points @ plan.pay.base, np.zeros(plan.num_points)
 
     def improve(value: Floats) -> tuple[Floats, Choice]:
@@ -136,7 +105,5 @@ def solve_counts(
         base=plan.slots.base,
         choices=choices,
         value_function=value,
-        num_arms=plan.slots.num_arms,
-        num_actions=plan.slots.num_actions,
         rounds=rounds,
     )

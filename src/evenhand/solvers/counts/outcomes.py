@@ -6,10 +6,8 @@ are listed cell by cell. What a pair uses is its *use*, a vector of resources; u
 depends on nothing else. Outcomes are numbered use by use, the least use first, and pairs in the order of outcomes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -22,11 +20,11 @@ from evenhand.kernels.lattice import (
     lattice_points,
     lattice_size,
     list_amounts,
-    multinomial_law,
+    multinomial_probabilities,
 )
-from evenhand.kernels.lattice_laws import law_of_movers, support_of_movers
-from evenhand.kernels.products import distinct_rows
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.kernels.lattice_distributions import count_movers, movers_distribution, support_of_movers
+from evenhand.solvers.counts.post_decision import TypeTables
+from evenhand.typing import Floats, Ints
 
 MOST_PAIRS = 5_000_000
 """Pairs of one type beyond which the typed count space is refused."""
@@ -35,30 +33,6 @@ SAME_USE = 11
 """Decimals, as a share of the budget, in which uses must differ to be distinct."""
 
 INSTEAD = "Use fewer arms, a smaller budget, or the method fluid, which needs no table."
-
-
-class TypeTables(NamedTuple):
-    """The tables of an arm of one type, and how many there are."""
-
-    transitions: Floats
-    """(state, action, next_state) probabilities."""
-
-    rewards: Floats
-    """(state, action) rewards of an arm."""
-
-    usage: Floats
-    """(state, action, resource) usage."""
-
-    served: Floats
-    """(state, action) 1 where the action serves the arm, else 0."""
-
-    valid: Bools
-    """(state, action) which actions there are."""
-
-    initial: Floats
-    """(state,) law of the first state."""
-
-    num_arms: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +45,7 @@ class Moves:
     """(pair, state, action) how many arms get each action."""
 
     pairs: Pairs
-    """Which outcome and which point each belongs to."""
+    """The outcome and the point that each belongs to."""
 
     outcomes: Ints
     """(pair,) the outcome of each."""
@@ -115,7 +89,7 @@ class Moves:
     def first_law(self) -> Floats:
         """(point,) the law of the first counts."""
         points = lattice_points(self.tables.num_arms, len(self.tables.initial))
-        return multinomial_law(points, self.tables.initial)
+        return multinomial_probabilities(points, self.tables.initial)
 
     @cached_property
     def entries(self) -> Floats:
@@ -134,26 +108,19 @@ class Moves:
         parts = []
         for first, last in zip(self.starts[:-1], self.starts[1:], strict=True):
             check_memory(16.0 * (last - first) * self.num_points, "the laws of the next counts of a type", INSTEAD)
-            parts.append(sparse.csr_array(law_of_movers(self.movers[first:last], self.rows)))
-        ends = np.concatenate([part.indptr[1:] + before for part, before in zip(parts, _before(parts), strict=True)])
-        columns = np.concatenate([part.indices for part in parts])
-        weights = np.concatenate([part.data for part in parts])
-        return Rows(np.append(0, ends).astype(np.int64), columns.astype(np.int32), weights)
-
-
-def _before(parts: Sequence[sparse.csr_array]) -> Ints:
-    return np.cumsum([0, *(part.nnz for part in parts[:-1])], dtype=np.int64)
+            parts.append(sparse.csr_array(movers_distribution(self.movers[first:last], self.rows)))
+        laws = sparse.csr_array(sparse.vstack(parts))
+        return Rows(laws.indptr.astype(np.int64), laws.indices.astype(np.int32), laws.data)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_moves(tables: TypeTables, limit: Floats) -> Moves:
+def read_moves(tables: TypeTables) -> Moves:
     """List what the arms of a type can do within the budget alone.
 
     Args:
         tables: of the type.
-        limit: (resource,) the budget, with its room for rounding.
 
     Raises:
         TooLargeError: there are too many ways.
@@ -166,16 +133,18 @@ def read_moves(tables: TypeTables, limit: Floats) -> Moves:
             raise TooLargeError(f"the arms of one type have over {number:.3g} allocations within the budget. {INSTEAD}")
 
     kinds, arms = np.zeros(len(cells), dtype=np.int64), np.array([tables.num_arms])
-    chosen, used = list_amounts(tables.usage[tables.valid], kinds, arms, limit, check)
+    chosen, used = list_amounts(tables.usage[tables.valid], kinds, arms, tables.limit, check)
     allocations = np.zeros((len(chosen), *tables.valid.shape), dtype=np.int32)
     allocations[:, cells[:, 0], cells[:, 1]] = chosen
-    use, uses = _distinct_uses(used, limit)
+    limit = np.where(tables.limit > 0, tables.limit, 1.0)
+    distinct, use = np.unique(np.round(used / limit, SAME_USE), axis=0, return_inverse=True)
+    # The largest of uses that are one: whatever fits by it fits by all of them.
+    uses = np.zeros((len(distinct), used.shape[1]))
+    np.maximum.at(uses, use.reshape(-1), used)
     # Phase 2: how many arms of each allocation move by which row; cells with the same row add up.
-    numbers, rows = distinct_rows(tables.transitions[tables.valid])
-    movers = np.zeros((len(allocations), len(rows)), dtype=np.int64)
-    np.add.at(movers.T, numbers, chosen.T)
+    movers, rows = count_movers(chosen, tables.transitions[tables.valid])
     # Phase 3: outcomes. The use comes first, so they are numbered use by use.
-    found, outcome = np.unique(np.column_stack([use, movers]), axis=0, return_inverse=True)
+    found, outcome = np.unique(np.column_stack([use.reshape(-1), movers]), axis=0, return_inverse=True)
     points = lattice_index(allocations.sum(axis=2))
     # Phase 4: pairs by their outcome, and within it by their point.
     order = np.lexsort((points, outcome.reshape(-1)))
@@ -190,13 +159,3 @@ def read_moves(tables: TypeTables, limit: Floats) -> Moves:
         movers=found[:, 1:],
         rows=rows,
     )
-
-
-def _distinct_uses(used: Floats, limit: Floats) -> tuple[Ints, Floats]:
-    """(pair,) the number of each use, and the (use, resource) uses, the largest of those that are the same."""
-    shares = np.round(used / np.where(limit > 0, limit, 1.0), SAME_USE)
-    found, number = np.unique(shares, axis=0, return_inverse=True)
-    # The largest of uses that are one: whatever fits by it fits by all of them.
-    uses = np.zeros((len(found), used.shape[1]))
-    np.maximum.at(uses, number.reshape(-1), used)
-    return number.reshape(-1), uses

@@ -24,7 +24,7 @@ one long run, where it is their slowness, and NotConvergedError.
 """
 
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
@@ -32,8 +32,8 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from evenhand.errors import NotApplicableError, NotConvergedError
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.bounds import Bounds, Certifier
+from evenhand.solvers.counts.cost_estimate import LEAP
 from evenhand.solvers.counts.expectation import Follow
-from evenhand.solvers.counts.plan import LEAP
 from evenhand.solvers.counts.post_decision import INSTEAD_OF_AVERAGE
 from evenhand.typing import Floats
 
@@ -224,12 +224,8 @@ class Patience:
             raise NotConvergedError(
                 f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly"
             )
-        _refuse_average(bounds)
-
-
-def _refuse_average(bounds: Bounds) -> NoReturn:
-    raise NotApplicableError(
-        f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
-        f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to forget "
-        f"where they were. {INSTEAD_OF_AVERAGE}"
-    )
+        raise NotApplicableError(
+            f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
+            f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to "
+            f"forget where they were. {INSTEAD_OF_AVERAGE}"
+        )

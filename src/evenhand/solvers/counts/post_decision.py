@@ -12,13 +12,11 @@ if the affordable actions together leave more than one closed class, an arm stay
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
-from evenhand.checks import check_positive_int, check_shape
-from evenhand.errors import InvalidInputError, NotApplicableError
+from evenhand.errors import NotApplicableError
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.closed_classes import never_splits
+from evenhand.solvers.closed_classes import closed_classes, never_splits
 from evenhand.typing import Bools, Floats, Ints
 
 SAME_ROW = 4e-16
@@ -30,20 +28,36 @@ UNIT = 2.0**-53
 INSTEAD_OF_AVERAGE = "Use the criterion discounted with a discount near 1, or finite:T."
 
 
-class Arm(NamedTuple):
-    """The tables of one arm and the budget."""
+class TypeTables(NamedTuple):
+    """The tables of an arm of one type, the number of such arms, and the budget."""
 
     transitions: Floats
     """(state, action, next_state) probabilities."""
 
     rewards: Floats
-    """(state, action) rewards."""
+    """(state, action) rewards of an arm."""
 
     usage: Floats
     """(state, action, resource) usage."""
 
+    served: Floats
+    """(state, action) 1 where the action serves the arm, else 0."""
+
+    valid: Bools
+    """(state, action) which actions there are."""
+
+    initial: Floats
+    """(state,) distribution of the first state."""
+
+    num_arms: int
+
     limit: Floats
     """(resource,) the budget, with its room for rounding."""
+
+    @property
+    def affordable(self) -> Bools:
+        """(state, action) actions that the budget allows."""
+        return np.asarray((self.usage <= self.limit).all(axis=2) & self.valid)
 
 
 class Pay(NamedTuple):
@@ -63,7 +77,6 @@ class Slots(NamedTuple):
     """The arms in terms of slots: which cells matter, and where their arms land."""
 
     num_arms: int
-    num_actions: int
 
     base: Ints
     """(state,) the idle action."""
@@ -95,31 +108,34 @@ class Slots(NamedTuple):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_slots(arm: Arm, num_arms: int) -> Slots:
-    """Read an arm's tables.
+def read_tables(problem: CoupledMDP) -> list[TypeTables]:
+    """The tables of each type, without padding."""
+    types, found = problem.types, []
+    for t, (S, A) in enumerate(zip(types.num_states, types.num_actions, strict=True)):
+        tables = types.transitions[t, :S, :A, :S], types.rewards[t, :S, :A], types.usage[t, :S, :A]
+        served, valid = types.served[t, :S, :A].astype(np.float64), types.valid[t, :S, :A]
+        number = int(problem.type_counts[t])
+        found.append(TypeTables(*tables, served, valid, types.initial[t, :S], number, problem.budget_limit))
+    return found
 
-    Raises:
-        InvalidInputError: shapes do not fit, or a state has no idle action.
-    """
-    _check_tables(arm)
-    check_positive_int(num_arms, "num_arms")
-    free = np.asarray((arm.usage == 0).all(axis=2))
-    if not free.any(axis=1).all():
-        raise InvalidInputError("usage: in every state some action must use nothing of any resource")
-    base = _best_free(arm, free)
+
+def read_slots(arm: TypeTables) -> Slots:
+    """Read the tables of an arm that has an idle action in every state."""
+    base = _best_free(arm, np.asarray((arm.usage == 0).all(axis=2)))
     base_rows = arm.transitions[np.arange(len(base)), base]
-    cells = _useful_cells(arm, base)
+    # Cells off base that are affordable and not dominated by a cell of the same state and row.
+    useful = [(s, a) for s, a in np.argwhere(arm.affordable) if a != base[s] and not _is_dominated(arm, s, a)]
+    cells = np.array(useful, dtype=np.int64).reshape(-1, 2)
     landings, extra_rows = _land(arm.transitions, cells, base_rows)
     return Slots(
-        num_arms=num_arms,
-        num_actions=arm.rewards.shape[1],
+        num_arms=arm.num_arms,
         base=base,
         base_rows=base_rows,
         extra_rows=extra_rows,
         cells=cells,
         needs=arm.usage[cells[:, 0], cells[:, 1]],
         landings=landings,
-        limit=np.asarray(arm.limit, dtype=np.float64),
+        limit=arm.limit,
     )
 
 
@@ -133,16 +149,12 @@ def read_pay(rewards: Floats, slots: Slots) -> Pay:
     return Pay(at_base / slots.num_arms, gains, most)
 
 
-def check_one_class(arm: Arm, criterion: Criterion) -> None:
+def check_one_class(arm: TypeTables, criterion: Criterion) -> None:
     """Refuse averages of arms whose affordable actions leave more than one closed class of states."""
     if not criterion.is_stationary or criterion.contracts:
         return
-    affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
-    moves = ((arm.transitions > 0) & affordable[:, :, None]).any(axis=1)
-    number, label = connected_components(sparse.csr_array(moves), directed=True, connection="strong")
-    # A class with an edge out of it is not closed.
-    leaves = np.unique(label[np.nonzero(moves & (label[:, None] != label))[0]])
-    closed = [np.flatnonzero(label == k).tolist() for k in range(number) if k not in leaves]
+    moves = ((arm.transitions > 0) & arm.affordable[:, :, None]).any(axis=1)
+    closed = [states.tolist() for states in closed_classes(np.asarray(moves, dtype=np.float64))]
     if len(closed) > 1:
         raise NotApplicableError(
             f"the criterion average asks for one long run, and an arm has {len(closed)} groups of states that no "
@@ -151,31 +163,23 @@ def check_one_class(arm: Arm, criterion: Criterion) -> None:
         )
 
 
-def surely_one_long_run(arm: Arm) -> bool:
+def surely_one_long_run(arm: TypeTables) -> bool:
     """Return True if any number of such arms surely have one closed class, so that the start does not matter.
 
     Sufficient: under every policy an arm reaches some common state, and it may stay where it is at any time.
     """
-    affordable = np.asarray((arm.usage <= arm.limit).all(axis=2))
+    affordable = arm.affordable
     first = arm.transitions[np.arange(len(affordable)), affordable.argmax(axis=1)]
     rows = np.where(affordable[:, :, None], arm.transitions, first[:, None])
     waits = (np.einsum("sas->sa", rows) > 0).all()
     return bool(waits and never_splits(rows[None], np.array([len(rows)]))[0])
 
 
-def _check_tables(arm: Arm) -> None:
-    check_shape(arm.rewards, {"state": None, "action": None}, "rewards")
-    S, A = arm.rewards.shape
-    check_shape(arm.transitions, {"state": S, "action": A, "next_state": S}, "transitions")
-    check_shape(arm.limit, {"resource": None}, "limit")
-    check_shape(arm.usage, {"state": S, "action": A, "resource": len(arm.limit)}, "usage")
-
-
 def _same(left: Floats, right: Floats) -> bool:
     return bool(np.abs(left - right).max() <= SAME_ROW)
 
 
-def _best_free(arm: Arm, free: Bools) -> Ints:
+def _best_free(arm: TypeTables, free: Bools) -> Ints:
     """(state,) the first idle action, or one with the same row and a better reward."""
     base = free.argmax(axis=1)
     for s, first in enumerate(base):
@@ -185,19 +189,7 @@ def _best_free(arm: Arm, free: Bools) -> Ints:
     return np.asarray(base, dtype=np.int64)
 
 
-def _useful_cells(arm: Arm, base: Ints) -> Ints:
-    """(cell, 2) cells off base that are affordable and not dominated by a cell of the same state and row."""
-    S, A = arm.rewards.shape
-    useful = [
-        (s, a)
-        for s in range(S)
-        for a in range(A)
-        if a != base[s] and (arm.usage[s, a] <= arm.limit).all() and not _is_dominated(arm, s, a)
-    ]
-    return np.asarray(np.array(useful, dtype=np.int64).reshape(-1, 2))
-
-
-def _is_dominated(arm: Arm, s: int, a: int) -> bool:
+def _is_dominated(arm: TypeTables, s: np.int64, a: np.int64) -> bool:
     """Return True if another action of the state has the same row, no larger usage and no smaller reward."""
     usage, rewards = arm.usage[s], arm.rewards[s]
     rivals = (b for b in range(len(rewards)) if b != a and _same(arm.transitions[s, a], arm.transitions[s, b]))

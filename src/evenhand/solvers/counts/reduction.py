@@ -5,7 +5,7 @@
 
 The next counts of a type are a sum of multinomials, one for each distinct transition row, so they depend on u only
 through m[t, row], the number of arms that move by each row. Their law is grown by one arm at a time
-(`kernels.lattice_laws`). The law of the first counts is multinomial (by log-gamma, no overflow).
+(`kernels.lattice_distributions`). The law of the first counts is multinomial (by log-gamma, no overflow).
 A policy on counts is lifted by drawing uniformly who within a state gets an action: it is exchangeable.
 """
 
@@ -26,10 +26,10 @@ from evenhand.kernels.lattice import (
     lattice_points,
     lattice_size,
     list_amounts,
-    multinomial_law,
+    multinomial_probabilities,
 )
-from evenhand.kernels.lattice_laws import law_of_movers
-from evenhand.kernels.products import distinct_rows
+from evenhand.kernels.lattice_distributions import count_movers, movers_distribution
+from evenhand.kernels.products import kronecker_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
@@ -38,7 +38,7 @@ from evenhand.model.policy import BasePolicy, check_arrays
 from evenhand.model.simulator import Problem
 from evenhand.model.stateful_policy import on_batches
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers.reduction import MOST_PAIRS, PairSampler, table_from_arrays, table_to_arrays
+from evenhand.solvers.reduction import MOST_PAIRS, PairTable
 from evenhand.typing import Array, Floats, Indices, Ints
 
 _INSTEAD = "Use fewer arms, or the method fluid, which needs no table."
@@ -73,7 +73,7 @@ class Counts:
 
     @property
     def num_states(self) -> int:
-        """How many count states there are."""
+        """Number of count states."""
         return prod(self.sizes)
 
     @cached_property
@@ -98,16 +98,9 @@ class Counts:
 
     @cached_property
     def _pairs(self) -> tuple[Ints, Ints]:
-        """The state of each pair, and its (pair, type, state, action) allocation."""
+        """The state of each pair, and its (pair, type, state, action) allocation within the budget."""
         if reason := self.accepts(self.problem):
             raise TooLargeError(f"{reason}. {_INSTEAD}")
-        allocations = self._feasible_allocations()
-        state = self.index(allocations.sum(axis=-1))
-        order = np.argsort(state, kind="stable")
-        return state[order], allocations[order]
-
-    def _feasible_allocations(self) -> Ints:
-        """(pair, type, state, action) all allocations within the budget."""
         types, limit = self.problem.types, self.problem.budget_limit
         cells = np.argwhere(types.valid)
 
@@ -121,7 +114,9 @@ class Counts:
         chosen, _ = list_amounts(types.usage[types.valid], cells[:, 0], self.problem.type_counts, limit, check)
         allocations = np.zeros((len(chosen), *types.valid.shape), dtype=np.int64)
         allocations[:, cells[:, 0], cells[:, 1], cells[:, 2]] = chosen
-        return allocations
+        state = self.index(allocations.sum(axis=-1))
+        order = np.argsort(state, kind="stable")
+        return state[order], allocations[order]
 
     @property
     def allocations(self) -> Ints:
@@ -177,7 +172,7 @@ class Counts:
         law: Floats = np.ones(1)
         for t, (arms, states) in enumerate(zip(self.problem.type_counts, self.problem.types.num_states, strict=True)):
             points = lattice_points(int(arms), int(states))
-            law = np.outer(law, multinomial_law(points, self.problem.types.initial[t, :states])).reshape(-1)
+            law = np.outer(law, multinomial_probabilities(points, self.problem.types.initial[t, :states])).reshape(-1)
         return law
 
     # -- outcomes and their laws --------------------------------------------------------------------------------------
@@ -187,31 +182,24 @@ class Counts:
         numbers, laws = [], []
         for t, states in enumerate(self.problem.types.num_states):
             valid = self.problem.types.valid[t]
-            numbers_of_rows, distinct = distinct_rows(self.problem.types.transitions[t][valid])
-            rows = np.zeros(valid.shape, dtype=np.int64)
-            rows[valid] = numbers_of_rows
-            movers = np.zeros((len(allocations), len(distinct)), dtype=np.int64)
-            for s, a in np.argwhere(self.problem.types.valid[t]):
-                movers[:, rows[s, a]] += allocations[:, t, s, a]
+            movers, distinct = count_movers(allocations[:, t, valid], self.problem.types.transitions[t][valid])
             # Allocations that move equally many arms by each row have one law: it is computed once.
             used, number = np.unique(movers, axis=0, return_inverse=True)
             check_memory(20.0 * len(used) * self.sizes[t], "the kernel of the count space", _INSTEAD)
-            laws.append(sparse.csr_array(law_of_movers(used, distinct[:, :states])))
+            laws.append(sparse.csr_array(movers_distribution(used, distinct[:, :states])))
             numbers.append(number.reshape(-1))
         if len(laws) == 1:
             return numbers[0].astype(np.int64), laws[0]
         # Types move independently: a law of all is the product of theirs, one for each combination that occurs.
         combinations, outcomes = np.unique(np.column_stack(numbers), axis=0, return_inverse=True)
-        kernel = laws[0][combinations[:, 0]]
-        for t in range(1, len(laws)):
-            kernel = _row_products(kernel, laws[t][combinations[:, t]])
+        entries = prod(np.diff(law.indptr)[own] for law, own in zip(laws, combinations.T, strict=True))
+        check_memory(16.0 * float(entries.sum()), "the kernel of the count space", _INSTEAD)
+        kernel = kronecker_rows([law[own] for law, own in zip(laws, combinations.T, strict=True)])
         return outcomes.reshape(-1).astype(np.int64), kernel
 
     def lift(self, probabilities: Floats) -> "CountTable | TimeVaryingPolicy":
         """An exchangeable policy that looks up the counts; with (step, pair) probabilities, one for each step."""
-        if probabilities.ndim == 2:
-            return TimeVaryingPolicy([CountTable(self, step) for step in probabilities])
-        return CountTable(self, probabilities)
+        return CountTable.lift(self, probabilities)
 
 
 # -- policies by a table of probabilities -----------------------------------------------------------------------------
@@ -246,15 +234,11 @@ class ExchangeablePolicy(BasePolicy):
         return explain_by_table(decision)
 
 
-class CountTable(ExchangeablePolicy):
+class CountTable(ExchangeablePolicy, PairTable):
     """An exchangeable policy given by a table over the pairs of the count space."""
 
-    kind = "count-table"
-
-    def __init__(self, reduction: Counts, probabilities: Floats) -> None:
-        self.reduction, self.problem = reduction, reduction.problem
-        self.probabilities = probabilities
-        self._sampler = PairSampler(reduction.mdp.offsets, probabilities)
+    kind, space = "count-table", Counts
+    reduction: Counts
 
     def allocate(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """Draw an allocation for each episode."""
@@ -268,16 +252,6 @@ class CountTable(ExchangeablePolicy):
         pairs = pairs[self.probabilities[pairs] > 0]
         return self.reduction.allocations[pairs], self.probabilities[pairs]
 
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the pairs of positive probability."""
-        return table_to_arrays(self.probabilities)
-
-    @classmethod
-    def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "CountTable":
-        """Return the policy of these pairs."""
-        space = Counts(problem)
-        return cls(space, table_from_arrays(space.mdp.num_pairs, arrays))
-
     def explain(self, decision: DecisionStep) -> list[str]:
         """(arm,) the reason for each action, with the probability of the allocation."""
         allocation = np.zeros(decision.problem.types.valid.shape, dtype=np.int64)
@@ -290,16 +264,12 @@ class CountTable(ExchangeablePolicy):
 
 
 def num_count_states(problem: CoupledMDP) -> float:
-    """How many count states a problem has: exact up to 2^53, infinite beyond what a double holds."""
+    """Number of count states of a problem: exact up to 2^53, infinite beyond what a double holds."""
     # By logarithms first: the exact product may have very many digits.
-    logs = _log_binomials(problem.type_counts + problem.types.num_states - 1.0, problem.types.num_states - 1.0)
-    if logs.sum() > 700:
+    arms, states = problem.type_counts, problem.types.num_states
+    if (gammaln(arms + states) - gammaln(states) - gammaln(arms + 1.0)).sum() > 700:
         return float("inf")
     return float(prod(_lattice_sizes(problem)))
-
-
-def _log_binomials(n: Array, k: Array) -> Floats:
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
 def _lattice_sizes(problem: CoupledMDP) -> list[int]:
@@ -328,22 +298,6 @@ def assign(type_of_arm: Indices, states: Indices, allocation: Ints, rng: np.rand
 
     numbers = np.ascontiguousarray(allocation, dtype=np.int64)
     return np.asarray(assign_uniformly(type_of_arm, states, numbers, draw_keys(rng, 1)[0]), dtype=np.int32)
-
-
-def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
-    """(row, column) the Kronecker product of each row of `left` with the same row of `right`."""
-    sizes = np.diff(left.indptr) * np.diff(right.indptr)
-    check_memory(16.0 * sizes.sum(), "the kernel of the count space", _INSTEAD)
-    row = np.repeat(np.arange(left.shape[0]), sizes)
-    # The entries of a product row, numbered: the left entry is the quotient, the right one the remainder.
-    place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    i, j = np.divmod(place, np.diff(right.indptr)[row])
-    i, j = i + left.indptr[row], j + right.indptr[row]
-    columns = left.indices[i].astype(np.int64) * right.shape[1] + right.indices[j]
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return sparse.csr_array(
-        (left.data[i] * right.data[j], columns, indptr), shape=(left.shape[0], left.shape[1] * right.shape[1])
-    )
 
 
 # -- policies by a table of choices -----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.model.objective import Objective
+from evenhand.solvers.closed_classes import Elimination
 from evenhand.solvers.column_generation.master import Priced
 from evenhand.solvers.counts.bounds import Certifier, law_error
 from evenhand.solvers.counts.policy_iteration import (
@@ -34,11 +35,11 @@ from evenhand.solvers.counts.policy_iteration import (
     induce_backward,
     iterate,
 )
-from evenhand.solvers.counts.post_decision import UNIT
+from evenhand.solvers.counts.post_decision import UNIT, check_one_class, surely_one_long_run
 from evenhand.solvers.counts.type_operators import Operators
 from evenhand.solvers.counts.type_plan import TypedPlan
-from evenhand.solvers.occupancy import CLASSES_UP_TO, discounted_visits, long_run_shares, settle
-from evenhand.typing import Array, Floats, Ints
+from evenhand.solvers.occupancy import CLASSES_UP_TO, discounted_visits, settle
+from evenhand.typing import Array, Floats
 
 Tell = Callable[[str], None]
 """Called now and then with a description of the current work."""
@@ -119,7 +120,7 @@ def solve_types(
         if start is not None and float(np.abs(start).max()) <= STRANGE * largest:
             value = start - start.mean()
         report = lambda number, gap: tell(f"improvement {number}, bounds {gap:.0e} apart")  # noqa: E731
-        patience = Patience(criterion, plan.is_one_long_run)
+        patience = Patience(criterion, all(surely_one_long_run(moves.tables) for moves in plan.types))
         picks, bounds, value, _ = iterate(certifier, improve, evaluate, value, tolerance, patience, report)
     else:
         picks = np.empty((criterion.num_layers, len(plan.types), plan.num_states), dtype=plan.pick_type)
@@ -158,7 +159,7 @@ class Visits:
                 self._last = discounted_visits(lambda q: factor * push(q), first, self.criterion.total, self._last)
             elif len(first) <= CLASSES_UP_TO:
                 # Pushing a unit from each state writes the chain out, a row each.
-                self._last = long_run_shares(np.stack([push(row) for row in np.eye(len(first))]), first)
+                self._last = Elimination(np.stack([push(row) for row in np.eye(len(first))])).shares(first)
             else:
                 self._last = settle(push, first)
             yield self._last, picks
@@ -188,9 +189,12 @@ class TypedPricing:
             NotApplicableError: an average whose long run depends on where the arms start.
         """
         plan.check()
-        plan.check_long_run()
+        for moves in plan.types:
+            check_one_class(moves.tables, plan.criterion)
         self.objective, self.tell = objective, tell
         self.operators = Operators(plan)
+        self._floored, self._num_members = np.flatnonzero(objective.floors > 0), len(objective.sizes)
+        self.floors = objective.floors[self._floored]
         self.picks: list[Array] = []
         self.type_values: list[Floats] = []
         self._visits = Visits(self.operators)
@@ -209,20 +213,6 @@ class TypedPricing:
         shares = served[self._floored] / self.objective.criterion.total
         vector = np.concatenate([self.objective.members(values), shares])
         return Priced(vector[:, None], best.upper_bound, best.rounding)
-
-    @property
-    def _floored(self) -> Ints:
-        """(floor,) the types that have one."""
-        return np.flatnonzero(self.objective.floors > 0)
-
-    @property
-    def floors(self) -> Floats:
-        """(floor,) the least share of time of each."""
-        return self.objective.floors[self._floored]
-
-    @property
-    def _num_members(self) -> int:
-        return len(self.objective.sizes)
 
     def _gains(self, weights: Floats) -> list[Floats]:
         """Of each type (pair,) what its pairs gain by the weights."""

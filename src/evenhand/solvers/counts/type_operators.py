@@ -172,17 +172,12 @@ class Fixed:
         differs = np.ones(rows.shape, dtype=np.bool_)
         differs[1:] = rows[1:] != rows[:-1]
         self.leaves = Leaves(rows, differs.argmax(axis=1).astype(np.int32))
-
-        self.parts = self._cut()
-
-    def _cut(self) -> list[tuple[slice, Leaves]]:
-        """The leaves in pieces that begin with different outcomes of the first type."""
         # A piece may only begin where the outcome of the first type changes: what begins alike shares its sums.
         begins = np.flatnonzero(self.leaves.changes == 0)
-        number = self.operators.num_parts or (PARTS if len(self.leaves.rows) >= CUT_FROM else 1)
-        edges = np.unique(np.append(begins[np.arange(number) * len(begins) // number], len(self.leaves.rows)))
+        number = operators.num_parts or (PARTS if len(rows) >= CUT_FROM else 1)
+        edges = np.unique(np.append(begins[np.arange(number) * len(begins) // number], len(rows)))
         pieces = [slice(int(first), int(last)) for first, last in pairwise(edges)]
-        return [(piece, Leaves(self.leaves.rows[piece], self.leaves.changes[piece])) for piece in pieces]
+        self.parts = [(piece, Leaves(rows[piece], self.leaves.changes[piece])) for piece in pieces]
 
     def follow(self, values: Floats) -> Floats:
         """(state,) the expected value after the policy's decision."""

@@ -4,22 +4,22 @@ The operations of one improvement are a sum over the uses of the budget that typ
 It is linear in the number of outcomes of the types before, so beginnings that use equally much are counted together.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
-from scipy.special import gammaln
 
 from evenhand.checks import fits_in_memory
 from evenhand.display import size_in_words
 from evenhand.errors import TooLargeError
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, TypeTables, read_moves
-from evenhand.solvers.counts.plan import LEAP, check_program
-from evenhand.solvers.counts.post_decision import Arm, check_one_class, surely_one_long_run
+from evenhand.solvers.counts.cost_estimate import LEAP, check_program
+from evenhand.solvers.counts.outcomes import INSTEAD, SAME_USE, Moves, read_moves
+from evenhand.solvers.counts.post_decision import read_tables
+from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.typing import Floats, Ints
 
 BLOCK = 2**16
@@ -83,7 +83,7 @@ class TypedPlan:
         return float(number.sum())
 
     def _together(self, used: Floats, moves: Moves) -> tuple[Ints, Ints, Ints, Floats]:
-        """Which beginnings and uses fit together: both, the number of what they use together, and all of these."""
+        """Beginnings and uses that fit together: both, the number of what they use together, and all of these."""
         i, j = np.nonzero((used[:, None] + moves.uses <= self.limit).all(axis=2))
         sums = used[i] + moves.uses[j]
         # A digit less than single uses have: sums of them differ by more rounding.
@@ -137,22 +137,6 @@ class TypedPlan:
             if prod(numbers) >= 2**62:
                 raise TooLargeError(f"{what} has over 2^62 decisions. {INSTEAD}")
 
-    def check_long_run(self) -> None:
-        """Refuse an average where the graph of an arm shows that the long run depends on its start."""
-        for arm in self._arms():
-            check_one_class(arm, self.criterion)
-
-    @property
-    def is_one_long_run(self) -> bool:
-        """True if arms of all types surely have one closed class together."""
-        return all(surely_one_long_run(arm) for arm in self._arms())
-
-    def _arms(self) -> Iterator[Arm]:
-        """One arm of each type."""
-        for own in (moves.tables for moves in self.types):
-            limit = np.where(own.valid[:, :, None], self.limit, -1.0)  # a missing action is never affordable
-            yield Arm(own.transitions, own.rewards, own.usage, limit)
-
 
 # -- making a plan ----------------------------------------------------------------------------------------------------
 
@@ -166,34 +150,9 @@ def plan_types(problem: CoupledMDP) -> TypedPlan:
     Raises:
         TooLargeError: there are too many states, or a type alone has too many allocations.
     """
-    _check_states(problem)
-    types = [read_moves(own, problem.budget_limit) for own in _tables_of(problem)]
-    return TypedPlan(types, problem.budget_limit, problem.criterion)
-
-
-def _check_states(problem: CoupledMDP) -> None:
-    """Refuse a space on which not even values fit."""
-    arms, states = problem.type_counts, problem.types.num_states
-    log = float((gammaln(arms + states) - gammaln(arms + 1.0) - gammaln(states)).sum())
-    # By logarithms: the number itself may be beyond the doubles.
-    if log > 690 or not fits_in_memory(8.0 * LEAP * np.exp(log)):
-        number = np.exp(log) if log <= 690 else np.inf
+    number = num_count_states(problem)
+    # Refuse a space on which not even values fit.
+    if not fits_in_memory(8.0 * LEAP * number):
         raise TooLargeError(f"the count space has {size_in_words(number)} states. {INSTEAD}")
-
-
-def _tables_of(problem: CoupledMDP) -> list[TypeTables]:
-    """The tables of each type, without padding."""
-    types, found = problem.types, []
-    for t, (S, A) in enumerate(zip(types.num_states, types.num_actions, strict=True)):
-        found.append(
-            TypeTables(
-                transitions=types.transitions[t, :S, :A, :S],
-                rewards=types.rewards[t, :S, :A],
-                usage=types.usage[t, :S, :A],
-                served=types.served[t, :S, :A].astype(np.float64),
-                valid=types.valid[t, :S, :A],
-                initial=types.initial[t, :S],
-                num_arms=int(problem.type_counts[t]),
-            )
-        )
-    return found
+    types = [read_moves(tables) for tables in read_tables(problem)]
+    return TypedPlan(types, problem.budget_limit, problem.criterion)

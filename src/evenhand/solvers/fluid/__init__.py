@@ -1,39 +1,21 @@
 """The fair fluid relaxation: the budget holds in expectation, and every policy is below its optimum.
 
-relaxation       choice of the algorithm: `solve_fluid`, `solve_opening`, `solve_weighted`, `solve_blocks`; results
+fair_relaxation  choice of the algorithm: `solve_fluid`, `solve_opening`, `solve_weighted`, `solve_blocks`; results
 programs         linear programs: few types, a budget at every step, any welfare
 flow_program     their flow, budget and floors, before a welfare joins them
 dual_search      search for prices: many types
-blocks           blocks of arms, of which there is one in memory
+blocks           blocks of arms; a problem in memory is one
 price_response   values that maximise welfare less cost at given prices
 frontiers        value against cost of each type at given prices: `FluidModel`, `Frontiers`
 """
 
-from evenhand.solvers.fluid.blocks import InMemory
-from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
-from evenhand.solvers.fluid.relaxation import (
+from evenhand.solvers.fluid.fair_relaxation import (
     BlockSolution,
     FluidSolution,
     model_of,
-    read_model,
     solve_blocks,
     solve_fluid,
     solve_model,
     solve_opening,
     solve_weighted,
 )
-
-__all__ = [
-    "BlockSolution",
-    "FluidModel",
-    "FluidSolution",
-    "Frontiers",
-    "InMemory",
-    "model_of",
-    "read_model",
-    "solve_blocks",
-    "solve_fluid",
-    "solve_model",
-    "solve_opening",
-    "solve_weighted",
-]

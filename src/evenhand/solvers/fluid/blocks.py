@@ -1,6 +1,6 @@
 """Blocks of arms in the fair fluid relaxation, for more arms than one process can treat.
 
-`relaxation` has the mathematics, and `dual_search` the search for prices. In memory there is one block.
+`fair_relaxation` has the mathematics, and `dual_search` the search for prices. In memory there is one block.
 
 A block is BLOCK rows of the model by their position. It belongs to one worker, which holds the frontiers of its arms,
 and is a pure function of its arms and a *rule*: at prices lambda an arm follows the edges of its frontier up to a stop,
@@ -28,18 +28,20 @@ permutahedron.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from evenhand.model.arm import MOST_USES, ArmTables
-from evenhand.model.coupled import CoupledMDP
+from evenhand.model.arm import MOST_USES
 from evenhand.model.criterion import Criterion
 from evenhand.parallel import Blocks
 from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
 from evenhand.solvers.fluid.price_response import LevelStops, in_domain, power_utility
 from evenhand.solvers.single_arm import check_communicating
 from evenhand.typing import Floats, Ints
+
+if TYPE_CHECKING:
+    from evenhand.model.parquet.rows import RowRange
 
 BLOCK = 1 << 16
 """Rows per block; results depend on it by rounding only."""
@@ -51,110 +53,20 @@ CACHED_RULES = 24
 """Responses whose values a block caches."""
 
 
-# -- the source of the blocks -----------------------------------------------------------------------------------------
-
-
-class BlockSource(Protocol):
-    """Arms by rows, each of which stands for one or several equal arms."""
-
-    @property
-    def budget(self) -> Floats:
-        """(resource,) amounts available per step."""
-        ...
-
-    @property
-    def criterion(self) -> Criterion:
-        """Criterion of the values."""
-        ...
-
-    @property
-    def row_counts(self) -> Ints:
-        """(row,) number of arms per row."""
-        ...
-
-    def row_reader(self, start: int, stop: int) -> Callable[[], "RowTables"]:
-        """A small picklable function that reads some rows."""
-        ...
-
-
-class RowTables(Protocol):
-    """Rows of a model in memory."""
-
-    @property
-    def counts(self) -> Ints:
-        """(row,) number of arms per row."""
-        ...
-
-    def expanded(self) -> ArmTables:
-        """One arm per row."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class InMemory:
-    """The types of a problem as a source of blocks."""
-
-    problem: CoupledMDP
-
-    @property
-    def budget(self) -> Floats:
-        """(resource,) amounts available per step."""
-        return self.problem.budget
-
-    @property
-    def criterion(self) -> Criterion:
-        """Criterion of the values."""
-        return self.problem.criterion
-
-    @property
-    def row_counts(self) -> Ints:
-        """(row,) number of arms per type."""
-        return self.problem.type_counts
-
-    def row_reader(self, start: int, stop: int) -> "_Rows":
-        """The arrays of some types."""
-        return _Rows(_trimmed(self.problem.types, slice(start, stop)), self.row_counts[start:stop])
-
-
-class _Rows(NamedTuple):
-    tables: ArmTables
-    counts: Ints
-
-    def __call__(self) -> "_Rows":
-        return self
-
-    def expanded(self) -> ArmTables:
-        return self.tables
-
-
-def _trimmed(tables: ArmTables, part: slice) -> ArmTables:
-    """Some arms, without labels and without padding that none of them needs."""
-    s, a = int(tables.num_states[part].max()), int(tables.num_actions[part].max())
-    return ArmTables(
-        transitions=tables.transitions[part, :s, :a, :s],
-        rewards=tables.rewards[part, :s, :a],
-        usage=tables.usage[part, :s, :a],
-        initial=tables.initial[part, :s],
-        num_states=tables.num_states[part],
-        num_actions=tables.num_actions[part],
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class BlockBuilder:
     """Builds a block where it will stay."""
 
-    reader: Callable[[], RowTables]
+    reader: "RowRange"
     budget: Floats
     criterion: Criterion
-    num_rows: int
 
     def __call__(self) -> "Block":
-        """Read the rows and build the block."""
+        """Read the rows and build the block, without padding that none of the arms needs."""
         rows = self.reader()
-        types = _trimmed(rows.expanded(), slice(None)).within(self.budget)
+        types = rows.expanded().tidied().within(self.budget)
         model = FluidModel(types, rows.counts, self.budget, self.criterion, types.initial)
-        check_communicating(types, model.allowed, self.criterion)
+        check_communicating(types, model.types.valid, self.criterion)
         return Block(model)
 
 
@@ -279,7 +191,7 @@ class Block:
 
     def uses(self) -> list[Floats]:
         """The different uses of each resource; not all of them if they are very many."""
-        chosen = self.model.types.usage[self.model.allowed]
+        chosen = self.model.types.usage[self.model.types.valid]
         return [np.unique(column)[: MOST_USES + 1] for column in chosen.T]
 
     def sample(self, prices: Floats, size: int) -> Sample:

@@ -1,7 +1,7 @@
 """Dual search: the prices at which the fluid relaxation has its optimum, over blocks of arms (`blocks`).
 
 In memory there is one block. A *cut* is the best response of all arms to prices lambda: its total use U, its utility F
-and welfare W. `relaxation` has the mathematics, `price_response` the responses.
+and welfare W. `fair_relaxation` has the mathematics, `price_response` the responses.
 
     mean, rank-weighted, several resources   by cuts: the master program finds the prices at which the largest cut is
                                              least; the responses are mixed
@@ -27,14 +27,11 @@ from evenhand.solvers.fluid.price_response import (
     UpTo,
     UtilityStops,
     excess_of,
-    highest_level,
     in_domain,
-    power_gradient,
-    power_value,
     rank_supergradient,
     unit_prices,
 )
-from evenhand.solvers.fluid.programs import Rounds, not_closed, relative_gap
+from evenhand.solvers.fluid.programs import Proof, Rounds, not_closed, relative_gap
 from evenhand.solvers.highs import LinearProgram, solve_program
 from evenhand.typing import Floats, Ints
 
@@ -74,16 +71,6 @@ class Cut:
     """The response, on the frontiers of its prices."""
 
 
-class Proof(NamedTuple):
-    """Weights of members and prices, and the bound that they prove."""
-
-    weights: Floats
-    prices: Floats
-    bound: float
-    floor_prices: Floats
-    """(type,) prices of the floors; none if there are no floors."""
-
-
 class Found(NamedTuple):
     """A feasible solution and its certificate."""
 
@@ -105,8 +92,26 @@ class Found(NamedTuple):
     """Mixture of responses of which the solution is made, but for the share `excess`."""
 
 
-class Instance(NamedTuple):
-    """A relaxation to be solved by prices."""
+def search_for(welfare: Welfare, num_members: int, num_resources: int) -> "type[PriceSearch] | None":
+    """Return the search for a welfare; None if members do not respond to prices in closed form.
+
+    Args:
+        welfare: welfare to maximise.
+        num_members: number of its members.
+        num_resources: number of resources.
+    """
+    if is_mean(welfare, num_members):
+        return MeanSearch
+    if is_lexicographic(welfare):
+        return LeximinSearch if num_resources == 1 else None
+    if isinstance(welfare, RankWeighted):
+        return RankSearch
+    return PowerSearch if isinstance(welfare, PowerMean) else None
+
+
+@dataclass(eq=False)
+class PriceSearch:
+    """A search for prices; subclasses have the responses under a welfare."""
 
     blocks: Blocks[Block]
     """The members."""
@@ -126,7 +131,7 @@ class Instance(NamedTuple):
     tolerance: float
     """Relative gap to stop at."""
 
-    progress: Rounds | None
+    progress: Rounds | None = None
     """Called each round with its number and the gap."""
 
     most_rounds: int = MOST_ROUNDS
@@ -135,35 +140,9 @@ class Instance(NamedTuple):
     num_levels: int = NUM_LEVELS
     """Levels of the grid of several blocks."""
 
-
-def search_for(welfare: Welfare, num_members: int, num_resources: int) -> "type[PriceSearch] | None":
-    """Return the search for a welfare; None if members do not respond to prices in closed form.
-
-    Args:
-        welfare: welfare to maximise.
-        num_members: number of its members.
-        num_resources: number of resources.
-    """
-    if is_mean(welfare, num_members):
-        return MeanSearch
-    if is_lexicographic(welfare):
-        return LeximinSearch if num_resources == 1 else None
-    if isinstance(welfare, RankWeighted):
-        return RankSearch
-    return PowerSearch if isinstance(welfare, PowerMean) else None
-
-
-class PriceSearch:
-    """A search for prices; subclasses have the responses under a welfare."""
-
-    def __init__(self, given: Instance) -> None:
-        """Trace the frontiers.
-
-        Args:
-            given: the relaxation.
-        """
-        self.given, self.blocks, self.welfare, self.sizes = given, given.blocks, given.welfare, given.sizes
-        self.allowance, self.tolerance, self.num_arms = given.allowance, given.tolerance, int(given.sizes.sum())
+    def __post_init__(self) -> None:
+        """Trace the frontiers."""
+        self.num_arms = int(self.sizes.sum())
         self.unit = unit_prices(self.allowance)
         self.rounds = self._numbers = 0
         # Largest value of an arm, the unit of a gap if the bound is nearly 0.
@@ -257,7 +236,7 @@ class PriceSearch:
 
     def proof(self, weights: Floats, prices: Floats, rule: Rule) -> Proof:
         """Return the bound of weights and prices; policies of a rule are good ones to start from."""
-        each = [(part,) for part in np.split(weights, self.given.edges[1:-1])]
+        each = [(part,) for part in np.split(weights, self.edges[1:-1])]
         bounds, floor_prices = zip(*self.blocks.map(Block.bound, rule, prices, each=each), strict=True)
         return Proof(weights, prices, sum(bounds) + float(prices @ self.allowance), np.concatenate(floor_prices))
 
@@ -290,8 +269,8 @@ class PriceSearch:
 
     def report(self, gap: float) -> None:
         """Pass on the gap."""
-        if self.given.progress is not None:
-            self.given.progress(self.rounds, gap)
+        if self.progress is not None:
+            self.progress(self.rounds, gap)
 
     def dual(self, cut: Cut) -> float:
         """Return the bound of a cut before it is certified."""
@@ -312,7 +291,7 @@ class PriceSearch:
         free, full = self.ends()
         if (full.total <= self.allowance).all():
             return self.closed(self.finish(_mixture([full], np.ones(1)), self.prove(full)))
-        cuts = Cuts(self.allowance, [full])
+        cuts = PriceCuts(self.allowance, [full])
         # The values that cost nothing may be outside the domain: then there is no cut.
         if np.isfinite(free.utility):
             cuts.add(free)
@@ -320,7 +299,7 @@ class PriceSearch:
         best, best_bound, target = full, self.dual(full), self.tolerance / 2
         smoothing, gap, proven = SMOOTHING, np.inf, np.inf
         # Phase 2: prices from the master and responses to them, until lower and upper bound meet.
-        while self.rounds < self.given.most_rounds:
+        while self.rounds < self.most_rounds:
             shares, prices, missing = cuts.master()
             # The master buys shortage at any price: no mixture of responses is within the budget.
             if missing and cuts.cap > MOST_CAP:
@@ -406,13 +385,9 @@ class RankSearch(PriceSearch):
 
     welfare: RankWeighted
 
-    def __init__(self, given: Instance) -> None:
-        """Check that the welfare has as many weights as there are members.
-
-        Args:
-            given: the relaxation.
-        """
-        super().__init__(given)
+    def __post_init__(self) -> None:
+        """Check that the welfare has as many weights as there are members."""
+        super().__post_init__()
         self.welfare.check_num_arms(self.num_arms)
         self._settle = SettledLevels(self.welfare, self.sizes)
         self._grid: LevelGrid | None = None
@@ -428,7 +403,7 @@ class RankSearch(PriceSearch):
         return self._grid.stops(float(prices[0]))
 
     def _grid_at(self, prices: Floats) -> LevelGrid:
-        return LevelGrid.of(self.blocks, prices, self._settle.mass, self.given.num_levels)
+        return LevelGrid.of(self.blocks, prices, self._settle.mass, self.num_levels)
 
     def weights(self, cut: Cut) -> Floats:
         """(member,) weights in the permutahedron, between the marginal costs as far as they can be."""
@@ -462,15 +437,11 @@ class MeanSearch(PriceSearch):
 class PowerSearch(PriceSearch):
     """A power mean: every member alone."""
 
-    def __init__(self, given: Instance) -> None:
-        """Also find the welfare without a budget, the reference of utilities.
-
-        Args:
-            given: the relaxation.
-        """
-        super().__init__(given)
-        assert isinstance(given.welfare, PowerMean)
-        self.alpha = given.welfare.aversion
+    def __post_init__(self) -> None:
+        """Also find the welfare without a budget, the reference of utilities."""
+        super().__post_init__()
+        assert isinstance(self.welfare, PowerMean)
+        self.alpha = self.welfare.aversion
         most = self.values(self.end(np.inf))
         if (least := most.min()) < 0 or (least == 0 and self.alpha >= 1):
             raise OutOfDomainError(
@@ -492,12 +463,18 @@ class PowerSearch(PriceSearch):
         utility = sum(self.blocks.map(Block.utility, mixture, self.alpha, self.reference)) / self.num_arms
         if not np.isfinite(utility):
             return -np.inf, -np.inf, 0.0
-        welfare = power_value(utility, self.alpha, self.reference)
+        # The value whose utility is the mean one: the power mean.
+        with np.errstate(divide="ignore"):
+            rest = 1 - self.alpha
+            log = utility if rest == 0 else np.log1p(max(rest * utility, -1.0)) / rest
+        welfare = float(self.reference * np.exp(log))
         return utility, welfare, self.reference * (welfare / self.reference) ** self.alpha
 
     def weights(self, cut: Cut) -> Floats:
-        """(member,) the gradient."""
-        return power_gradient(self.values(((1.0, cut.rule),)), self.alpha, cut.welfare, self.num_arms)
+        """(member,) the gradient (W / v)^alpha / N; a member that cannot have more than 0 has no weight."""
+        values = self.values(((1.0, cut.rule),))
+        ratio = np.where(values > 0, cut.welfare / np.where(values > 0, values, 1.0), 0.0)
+        return np.asarray(ratio**self.alpha / self.num_arms)
 
     def check_domain(self) -> None:
         """Raise OutOfDomainError if the budget cannot bring every member to a positive value."""
@@ -513,17 +490,15 @@ class LeximinSearch(PriceSearch):
     def run(self) -> Found:
         """Find the level by bisection."""
         free, full = self.values(self.end(-np.inf)), self.values(self.end(np.inf))
-        low, high = float(free.min()), float(full.max())
-        level = high if self._fits(high) else highest_level(low, high, self._fits)
-        return self.closed(self.finish(self.end(level), self._prove_least(level)))
-
-    def _fits(self, level: float) -> bool:
-        self.rounds += 1
-        return bool(self.total(self.end(level))[0] <= self.allowance[0])
-
-    def _prove_least(self, level: float) -> Proof:
-        """The least value cannot rise: some worst-off member is at its most, or raising them uses the whole budget."""
-        values, rule = self.values(self.end(level)), self.end(level)[0][1]
+        level, high = float(free.min()), float(full.max())
+        if self._fits(high):
+            level = high
+        # Until there is no double between the highest level that fits and the lowest that does not.
+        while level < (middle := level + (high - level) / 2) < high:
+            level, high = (middle, high) if self._fits(middle) else (level, middle)
+        # The least value cannot rise: some worst-off member is at its most, or raising them uses the whole budget.
+        mixture = self.end(level)
+        values, rule = self.values(mixture), mixture[0][1]
         above = np.concatenate(self.blocks.map(Block.marginals, rule), axis=1)[1]
         worst = values <= values.min() + 1e-13 * self.scale
         weights, prices = np.zeros(len(values)), np.zeros(1)
@@ -533,13 +508,17 @@ class LeximinSearch(PriceSearch):
             # In proportion to the cost of one more unit; they sum to 1 by sizes, so min v <= g.v.
             prices = 1.0 / np.atleast_1d(self.sizes[worst] @ above[worst])
             weights[worst] = above[worst] * prices[0]
-        return self.proof(weights, prices, rule)
+        return self.closed(self.finish(mixture, self.proof(weights, prices, rule)))
+
+    def _fits(self, level: float) -> bool:
+        self.rounds += 1
+        return bool(self.total(self.end(level))[0] <= self.allowance[0])
 
 
 # -- the master program -----------------------------------------------------------------------------------------------
 
 
-class Cuts:
+class PriceCuts:
     """Responses so far, and the master program over them."""
 
     def __init__(self, allowance: Floats, cuts: list[Cut]) -> None:

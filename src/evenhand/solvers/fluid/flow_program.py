@@ -8,6 +8,7 @@ from scipy import sparse
 
 from evenhand.errors import InfeasibleError, NotConvergedError, TooLargeError
 from evenhand.solvers.fluid.frontiers import FluidModel
+from evenhand.solvers.fluid.price_response import excess_of
 from evenhand.solvers.highs import LinearOptimum, LinearProgram, solve_program
 from evenhand.typing import Floats, Ints
 
@@ -64,9 +65,6 @@ class Solved:
     shares: Floats
     """(step, pair) shares of time."""
 
-    members: Floats
-    """(member,) values."""
-
     more: Floats
     """(column,) the further columns."""
 
@@ -91,7 +89,7 @@ class Program:
             sizes: sizes up to which programs are used.
         """
         self.model, self.sizes = model, sizes
-        self.type, self.state, self.action = np.nonzero(model.allowed)
+        self.type, self.state, self.action = np.nonzero(model.types.valid)
         self.layers = model.criterion.num_layers
         # Weight of a visit in each step, in shares of time.
         self.step_weights = model.criterion.layer_weights
@@ -120,7 +118,7 @@ class Program:
         """The flow rows, and what they must be."""
         model, pairs = self.model, np.arange(len(self.type))
         # Padded states have no action, and so no row; real states are numbered through all types.
-        real = model.allowed.any(axis=-1)
+        real = model.types.valid.any(axis=-1)
         row_of = np.cumsum(real.reshape(-1)).reshape(real.shape) - 1
         following = model.types.transitions[self.type, self.state, self.action]
         source, target = np.nonzero(following)
@@ -251,16 +249,11 @@ class Program:
         end = self.num_columns + self.num_members
         return Solved(
             shares=optimum.primal[: self.num_columns].reshape(self.layers, -1),
-            members=optimum.primal[self.num_columns : end],
             more=optimum.primal[end:],
             prices=prices[0] if self.model.criterion.is_stationary else prices,
             duals=optimum.duals[len(optimum.duals) - number :],
             objective=optimum.objective,
         )
-
-    def measure(self, solved: Solved) -> Floats:
-        """The occupancy measures of the policies that a solution shows, within the budget."""
-        return self.within_budget(self._follow(solved))
 
     def _follow(self, solved: Solved) -> Floats:
         """The occupancy measures of the policies that a solution shows."""
@@ -277,20 +270,20 @@ class Program:
         allowance = self.step_weights[:, None] * self.model.budget
         return np.asarray((use / np.where(allowance > 0, allowance, np.inf)).reshape(-1))
 
-    def within_budget(self, measure: Floats) -> Floats:
-        """The same measures, with so much of those that use least as brings them within the budget.
+    def measure(self, solved: Solved) -> Floats:
+        """The occupancy measures of the policies that a solution shows, mixed with some of least use to fit the budget.
 
         Floors may take the whole budget, and then nothing uses less: so their constraints hold as closely as in a
         linear program.
         """
         # With floors the budget may hold to rounding only: nothing that keeps them may use less.
+        measure = self._follow(solved)
         spent, most = self.spent(measure), 1.0 if self.model.floors is None else 1.0 + FLOOR_ROUNDING
         if (spent <= most).all():
             return measure
         least = self.spent(self.frugal)
         # (1 - share) spent + share least = most, for the row that needs most of it; and a hair more.
-        over = (spent > most) & (spent > least)
-        share = min(1.0, float(((spent[over] - most) / (spent[over] - least[over])).max(initial=0.0)) * (1 + 1e-12))
+        share = excess_of(spent, least, np.full(len(spent), most))
         return (1 - share) * measure + share * self.frugal
 
     @cached_property
@@ -298,8 +291,8 @@ class Program:
         """Measures that use little: nothing, but for the floors."""
         if self.model.floors is not None:
             return self._least_use[1]
-        idle = np.arange(self.model.allowed.shape[2]) == self.model.types.idle[..., None]
-        idle = (idle & self.model.allowed).astype(np.float64)
+        idle = np.arange(self.model.types.valid.shape[2]) == self.model.types.idle[..., None]
+        idle = (idle & self.model.types.valid).astype(np.float64)
         # The same choice at every step.
         idle = idle if self.model.criterion.is_stationary else idle[:, None]
         shape = (len(self.model), *self.model.arms.shape)

@@ -224,17 +224,6 @@ def _sums_from(first: Floats, steps: Floats, starts: Ints, inner: Bools) -> Floa
 
 
 @dataclass(frozen=True, eq=False)
-class Bound:
-    """A proof that no solution is better."""
-
-    value: float
-    """At least sum_n (g_n V_n - lambda.U_n) + lambda.allowance over all measures within the floors."""
-
-    floor_prices: Floats
-    """(type,) prices phi of the floors, in welfare per unit of time in which one arm is served."""
-
-
-@dataclass(frozen=True, eq=False)
 class FluidModel:
     """Types of arms, how many there are of each, and what they share over all time."""
 
@@ -265,11 +254,6 @@ class FluidModel:
         return self.budget * self.criterion.total
 
     @cached_property
-    def allowed(self) -> Bools:
-        """(type, state, action) actions that may be chosen."""
-        return self.types.valid
-
-    @cached_property
     def sizes(self) -> Ints:
         """(member,) how many members of welfare each member of the frontiers stands for."""
         return self.counts if self.groups is None else np.ones(int(self.groups.max()) + 1, dtype=np.int64)
@@ -282,7 +266,7 @@ class FluidModel:
     @cached_property
     def arms(self) -> SingleArms:
         """The arms on their own."""
-        return SingleArms(self.types, self.allowed, self.initial, self.criterion)
+        return SingleArms(self.types, self.types.valid, self.initial, self.criterion)
 
     @property
     def by_pivots(self) -> bool:
@@ -333,26 +317,20 @@ class FluidModel:
 
     def _trace_by_pivots(self, prices: Floats) -> Frontiers:
         parts = list(in_order(lambda part: self._trace_part(part, prices), self.chunks()))
-        lengths = np.concatenate([part[0] for part in parts])
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        return Frontiers(starts, *(np.concatenate([part[1][i] for part in parts]) for i in range(4)))
+        lengths, *tables = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Frontiers(np.concatenate([[0], np.cumsum(lengths)]), *tables)
 
-    def _trace_part(self, part: slice, prices: Floats) -> tuple[Ints, tuple[Array, ...]]:
-        capacity = FIRST_CAPACITY
+    def _trace_part(self, part: slice, prices: Floats) -> tuple[Array, ...]:
+        types, time, capacity = self.types, (self.criterion.factor, self.criterion.total), FIRST_CAPACITY
+        tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
         # Few frontiers are long. Where one does not fit, its part is traced again with room for all.
         while True:
-            traced = self._trace_padded(part, prices, capacity)
-            lengths = traced[0]
-            if lengths.max() <= capacity:
-                real = np.arange(capacity) < lengths[:, None]
-                return lengths, tuple(table[real] for table in traced[1:])
-            capacity = int(lengths.max()) + FIRST_CAPACITY
-
-    def _trace_padded(self, part: slice, prices: Floats, capacity: int) -> "kernels.Traced":
-        types = self.types
-        tables = (types.transitions[part], types.rewards[part], types.usage[part], self.initial[part])
-        allowed, time = self.allowed[part], (self.criterion.factor, self.criterion.total)
-        return kernels.trace_frontiers((*tables, allowed), types.num_states[part], prices, *time, capacity)
+            given = (*tables, self.types.valid[part])
+            found = kernels.trace_frontiers(given, types.num_states[part], prices, *time, capacity)
+            if found.lengths.max() <= capacity:
+                real = np.arange(capacity) < found.lengths[:, None]
+                return found.lengths, *(table[real] for table in found[1:])
+            capacity = int(found.lengths.max()) + FIRST_CAPACITY
 
     # -- measures, and their sums -------------------------------------------------------------------------------------
 
@@ -426,8 +404,8 @@ class FluidModel:
             measure[short], service_price[short] = found
         return measure, service_price
 
-    def bound(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> Bound:
-        """An upper bound on sum_n (g_n V_n - lambda.U_n) + lambda.allowance over all occupancy measures.
+    def bound(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> tuple[float, Floats]:
+        """An upper bound on sum_n (g_n V_n - lambda.U_n) + lambda.allowance within the floors, and their prices.
 
         Args:
             weights: (type,) weight g of one arm of the type.
@@ -440,7 +418,7 @@ class FluidModel:
         else:
             # With prices by step, sum_t weight_t lambda_t.b is the value of the allowance.
             rent = float(self.criterion.time_weights(len(prices)) @ (prices @ self.budget))
-        return Bound(float(self.counts @ best) + rent, service_price)
+        return float(self.counts @ best) + rent, service_price
 
     def bounds(self, weights: Floats, prices: Floats, policies: Indices | None = None) -> tuple[Floats, Floats]:
         """(type,) an upper bound on g V - lambda.U of one arm, and the price of its floor.
@@ -536,15 +514,15 @@ class _Points:
 
 
 def _trace_by_halving(model: FluidModel, prices: Floats) -> Frontiers:
-    """The frontiers of all types; every round asks once for each edge that is still open."""
+    """The frontiers of all types; every round has one response per open edge."""
     points, rows = _Points(model, prices), np.arange(len(model))
     # The two ends: the cheapest, and the most valuable.
     left = points.add(rows, np.zeros(len(model)), 1.0)
     right = points.add(rows, np.ones(len(model)), 0.0)
     # The sizes that rounding is measured by: the most value, and the most cost, that an arm can have.
     total = model.criterion.total
-    largest = np.abs(model.types.rewards * model.allowed).max(axis=(1, 2)) * total
-    dearest = (model.types.usage * model.allowed[..., None] @ prices).max(axis=(1, 2)) * total
+    largest = np.abs(model.types.rewards * model.types.valid).max(axis=(1, 2)) * total
+    dearest = (model.types.usage * model.types.valid[..., None] @ prices).max(axis=(1, 2)) * total
     while True:
         owner = points.owner[left]
         rise, cost = points.values[right] - points.values[left], points.costs[right] - points.costs[left]

@@ -16,7 +16,6 @@ With prices lambda fixed and c_n(v) the least cost of value v, the best response
 In every case W(u) <= g.u for all u, so that sum_n max_q (g_n V - lambda.U) + lambda.B bounds the fluid optimum.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -208,49 +207,6 @@ def power_utility(values: Floats, alpha: float, reference: float) -> Floats:
     with np.errstate(over="ignore", divide="ignore"):
         # (x^b - 1) / b as expm1(b log x) / b, which keeps its digits next to alpha = 1.
         return np.log(relative) if alpha == 1 else np.expm1((1 - alpha) * np.log(relative)) / (1 - alpha)
-
-
-def power_value(utility: float, alpha: float, reference: float) -> float:
-    """The value whose utility is the mean one: the power mean.
-
-    Args:
-        utility: the mean of u(v / r).
-        alpha: the aversion.
-        reference: r.
-    """
-    with np.errstate(divide="ignore"):
-        log = utility if alpha == 1 else np.log1p(max((1 - alpha) * utility, -1.0)) / (1 - alpha)
-    return float(reference * np.exp(log))
-
-
-def power_gradient(values: Floats, alpha: float, welfare: float, num_arms: int) -> Floats:
-    """(type,) the gradient (W / v)^alpha / N; an arm that cannot have more than 0 has no weight.
-
-    Args:
-        values: (type,) values.
-        alpha: the aversion.
-        welfare: the power mean of all arms.
-        num_arms: number of arms.
-    """
-    positive = values > 0
-    ratio = np.where(positive, welfare / np.where(positive, values, 1.0), 0.0)
-    return np.asarray(ratio**alpha / num_arms)
-
-
-def highest_level(low: float, high: float, fits: Callable[[float], bool]) -> float:
-    """Return the highest level that fits, to the last bit, if the lower end does.
-
-    Args:
-        low: a level that fits.
-        high: one that does not.
-        fits: whether a level fits; from some level on none does.
-    """
-    # Until there is no double between the two.
-    while True:
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            return low
-        low, high = (middle, high) if fits(middle) else (low, middle)
 
 
 def excess_of(total: Floats, free: Floats, allowance: Floats) -> float:

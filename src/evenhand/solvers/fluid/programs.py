@@ -31,7 +31,7 @@ One program takes O(N T S A) columns and O(N T S) rows for N types and T steps.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -39,7 +39,7 @@ from scipy import sparse
 from evenhand.errors import NotConvergedError, OutOfDomainError, TooLargeError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic, is_mean
 from evenhand.solvers.fluid.flow_program import USUAL_SIZES, Program, ProgramSizes, Solved
-from evenhand.solvers.fluid.frontiers import Bound, FluidModel
+from evenhand.solvers.fluid.frontiers import FluidModel
 from evenhand.solvers.welfare_cuts import Cuts, best_between, pieces_of, project_types
 from evenhand.typing import Bools, Floats, Ints
 
@@ -53,12 +53,8 @@ Rounds = Callable[[int, float], None]
 """Called with the number of the round and the gap."""
 
 
-@dataclass(frozen=True, eq=False)
-class FluidOptimum:
-    """A feasible solution with its proof."""
-
-    occupancy: Floats
-    """(type, state, action), or (type, step, state, action): occupancy measures."""
+class Proof(NamedTuple):
+    """Weights of members and prices, and the bound that they prove."""
 
     weights: Floats
     """(member,) derivative of the welfare by the value of one member."""
@@ -66,8 +62,21 @@ class FluidOptimum:
     prices: Floats
     """(resource,), or (step, resource): dual prices of weighted use."""
 
-    bound: Bound
+    bound: float
     """No solution has more."""
+
+    floor_prices: Floats
+    """(type,) prices of the floors, in welfare per unit of time in which one arm is served."""
+
+
+class FluidOptimum(NamedTuple):
+    """A feasible solution with its proof."""
+
+    occupancy: Floats
+    """(type, state, action), or (type, step, state, action): occupancy measures."""
+
+    proof: Proof
+    """Its certificate."""
 
     rounds: int
     """Programs, or prices, that were tried."""
@@ -100,7 +109,7 @@ def fits_by_step(model: FluidModel, welfare: Welfare, sizes: ProgramSizes = USUA
         welfare: what is maximised.
         sizes: sizes up to which programs are used.
     """
-    columns = model.criterion.num_layers * int(model.allowed.sum())
+    columns = model.criterion.num_layers * int(model.types.valid.sum())
     if model.criterion.is_stationary or columns > sizes.columns_by_step:
         return False
     if is_lexicographic(welfare):
@@ -134,7 +143,6 @@ def solve_by_program(
     model: FluidModel,
     welfare: Welfare,
     tolerance: float,
-    progress: Rounds | None = None,
     sizes: ProgramSizes = USUAL_SIZES,
 ) -> FluidOptimum:
     """Solve the relaxation by linear programs, with the budget at every step if there are steps.
@@ -143,7 +151,6 @@ def solve_by_program(
         model: the types, and what they share.
         welfare: any.
         tolerance: the relative gap to stop at.
-        progress: called each round with its number and the gap.
         sizes: sizes up to which programs are used.
 
     Raises:
@@ -154,7 +161,7 @@ def solve_by_program(
     """
     program = Program(model, sizes)
     program.check_floors()
-    search = _Search(program, welfare, tolerance, progress)
+    search = _Search(program, welfare, tolerance)
     # The order matters: the mean may come as a rank-weighted welfare or a power mean, and leximin is rank-weighted.
     if is_mean(welfare, model.num_members):
         return search.by_mean()
@@ -171,29 +178,14 @@ def solve_by_program(
 class _Search:
     """Programs for one welfare."""
 
-    def __init__(self, program: Program, welfare: Welfare, tolerance: float, progress: Rounds | None) -> None:
-        self.program, self.model, self.welfare = program, program.model, welfare
-        self.tolerance, self.progress = tolerance, progress
+    def __init__(self, program: Program, welfare: Welfare, tolerance: float) -> None:
+        self.program, self.model, self.welfare, self.tolerance = program, program.model, welfare, tolerance
         self.rounds = 0
 
     @property
     def sizes(self) -> Ints:
         """(member,) how many members each stands for."""
         return self.model.sizes
-
-    def report(self, gap: float) -> None:
-        """Count a round, and pass on the gap."""
-        self.rounds += 1
-        if self.progress is not None:
-            self.progress(self.rounds, gap)
-
-    def gap(self, lower: float, upper: float) -> float:
-        """Relative to the bound."""
-        return relative_gap(lower, upper, self.program.unit)
-
-    def welfare_of(self, measure: Floats) -> float:
-        """The welfare of measures; minus infinity outside its domain."""
-        return self.value(self.model.members(self.model.totals(measure)[0]))
 
     def value(self, members: Floats) -> float:
         """The welfare of members' values; minus infinity outside its domain."""
@@ -202,22 +194,21 @@ class _Search:
         except OutOfDomainError:
             return -np.inf
 
-    def prove(self, weights: Floats, prices: Floats, constant: float = 0.0) -> Bound:
+    def prove(self, weights: Floats, prices: Floats, constant: float = 0.0) -> Proof:
         """The bound of W(m) <= constant + weights.m, the weights one a member of each."""
-        bound = self.model.bound(self.model.weights_of_types(weights), prices)
-        return replace(bound, value=bound.value + constant)
+        bound, floor_prices = self.model.bound(self.model.weights_of_types(weights), prices)
+        return Proof(weights, prices, bound + constant, floor_prices)
 
-    def optimum(self, measure: Floats, weights: Floats, prices: Floats, bound: Bound) -> FluidOptimum:
+    def optimum(self, measure: Floats, weights: Floats, prices: Floats) -> FluidOptimum:
         """The solution."""
-        self.report(self.gap(self.welfare_of(measure), bound.value))
-        return FluidOptimum(measure, weights, prices, bound, self.rounds, self.program.unit)
+        return FluidOptimum(measure, self.prove(weights, prices), self.rounds + 1, self.program.unit)
 
     def by_mean(self) -> FluidOptimum:
         """One program."""
         number = self.model.num_members
         solved = self.program.solve(self.sizes / number)
         weights = np.full(len(self.sizes), 1.0 / number)
-        return self.optimum(self.program.measure(solved), weights, solved.prices, self.prove(weights, solved.prices))
+        return self.optimum(self.program.measure(solved), weights, solved.prices)
 
     def by_ranks(self, welfare: RankWeighted) -> FluidOptimum:
         """One program with a row for each pair of a rank weight and a member."""
@@ -240,7 +231,7 @@ class _Search:
         mass = np.maximum(solved.duals, 0.0).reshape(number, members)
         # Rounding may leave the permutahedron, and only its points prove W(v) <= g.v.
         weights = project_types(levels @ mass / self.sizes, self.sizes, welfare)
-        return self.optimum(self.program.measure(solved), weights, solved.prices, self.prove(weights, solved.prices))
+        return self.optimum(self.program.measure(solved), weights, solved.prices)
 
     def raise_least(self, floors: Floats, open_members: Bools) -> tuple[Solved, Floats]:
         """Return the largest least value of the open members, the others at their floors, and (member,) multipliers."""
@@ -266,13 +257,13 @@ class _Search:
             # A member with a multiplier has just this value at every optimum of the stage (complementary slackness).
             # Those of the open rows sum to 1, by the column of the level, so that every stage fixes a member.
             floors[open_members & (held > 1e-7 * held[open_members].max())] = solved.objective
-            self.report(float(np.isinf(floors).mean()))
+            self.rounds += 1
         assert first is not None
         # The bound on the least value is that of the first stage; its multipliers are weights that sum to 1.
         total = float(first[1].sum())
         weights = first[1] / total / self.sizes
         prices = first[0].prices / total
-        return self.optimum(self.program.measure(solved), weights, prices, self.prove(weights, prices))
+        return self.optimum(self.program.measure(solved), weights, prices)
 
     def start(self) -> tuple[Floats, float]:
         """The measures at which the least value is largest, and that value: inside the domain, if anything is."""
@@ -306,12 +297,12 @@ class _Search:
             support, rate = cuts.support(solved.duals / size)
             # The program is in units of F, not of value, by which the prices were multiplied.
             weights, prices = support.weights / self.sizes, solved.prices * (rate * scale / self.program.unit)
-            bound = self.prove(weights, prices, support.constant)
-            gap = self.gap(best_welfare, bound.value)
-            self.report(gap)
+            proof = self.prove(weights, prices, support.constant)
+            gap = relative_gap(best_welfare, proof.bound, self.program.unit)
+            self.rounds += 1
             # After the last round a bound with a gap is better than none; the caller decides whether it is of use.
             if gap <= self.tolerance or self.rounds >= MOST_ROUNDS:
-                return FluidOptimum(best, weights, prices, bound, self.rounds, self.program.unit)
+                return FluidOptimum(best, proof, self.rounds, self.program.unit)
             best, best_welfare = self._between(best, self.program.measure(solved), cuts)
 
     def _rows_of(self, cuts: Cuts, scale: float) -> tuple[sparse.csr_array, Floats, Floats]:

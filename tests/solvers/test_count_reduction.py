@@ -10,7 +10,7 @@ from scipy import stats
 
 from evenhand.errors import TooLargeError
 from evenhand.evaluation import exact_values
-from evenhand.kernels import lattice_index, lattice_points, lattice_size, law_of_movers
+from evenhand.kernels import lattice_index, lattice_points, lattice_size, movers_distribution
 from evenhand.model import CoupledMDP
 from evenhand.problems import crew_maintenance, heterogeneous_machine_replacement, machine_replacement
 from evenhand.solvers import Counts, count_states, num_count_states, solve_weighted
@@ -121,14 +121,14 @@ class TestTable:
 class TestLawOfMovers:
     def test_one_row_is_multinomial(self):
         row = np.array([0.2, 0.5, 0.3])
-        law = law_of_movers(np.array([[7]]), row[None])[0]
+        law = movers_distribution(np.array([[7]]), row[None])[0]
         np.testing.assert_allclose(law, stats.multinomial(7, row).pmf(lattice_points(7, 3)), rtol=1e-10)
 
     def test_several_rows_are_a_convolution(self):
         rng = np.random.default_rng(0)
         rows = rng.dirichlet(np.ones(3), size=3)
         movers = np.array([[2, 1, 1], [0, 4, 0], [1, 0, 3]])
-        law = law_of_movers(movers, rows)
+        law = movers_distribution(movers, rows)
         for number, mover in enumerate(movers):
             expected = defaultdict(float)
             which = np.repeat(np.arange(3), mover)
@@ -138,7 +138,7 @@ class TestLawOfMovers:
             np.testing.assert_allclose(law[number], [expected[tuple(x)] for x in lattice_points(4, 3)], rtol=1e-10)
 
     def test_certain_moves(self):
-        law = law_of_movers(np.array([[3, 2]]), np.eye(2))
+        law = movers_distribution(np.array([[3, 2]]), np.eye(2))
         assert law[0, lattice_index(np.array([3, 2]))] == 1.0 and law.sum() == 1.0
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.errors import InvalidInputError, PolicyError, TooLargeError
-from evenhand.evaluation import exact_values, rollout, simulate
+from evenhand.evaluation import exact_values, simulate
 from evenhand.model import CoupledMDP, MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
@@ -26,7 +26,7 @@ class Scripted:
 
 
 class Broken:
-    """Acts like another policy up to a step, and then returns what it is told to."""
+    """Acts like another policy up to a step, and then returns a given result."""
 
     def __init__(self, step, result):
         self.step, self.result, self.now = step, result, -1
@@ -88,7 +88,7 @@ class TestCriteria:
             ("finite:9", None, 0.95 ** np.arange(9)),
         ],
     )
-    def test_steps_weigh_what_the_criterion_says(self, criterion, horizon, weights):
+    def test_steps_have_the_weights_of_the_criterion(self, criterion, horizon, weights):
         policy = Scripted([1, 0, 0])
         played = simulate(self.problem.with_criterion(criterion), policy, 20, horizon, rng=0)
         rewards = [self.problem.types.rewards[0, states, policy.actions] for states in policy.seen]
@@ -102,7 +102,7 @@ class TestCriteria:
         lengths = [simulate(case, Scripted([0, 0, 0]), 1).horizon for case in cases]
         assert lengths == [300, 1000]
 
-    def test_a_policy_by_steps_begins_again_after_its_last(self):
+    def test_a_time_varying_policy_restarts_after_its_last_step(self):
         scripts = [Scripted([1, 0, 0]), Scripted([0, 1, 0]), Scripted([0, 0, 1])]
         played = simulate(self.problem, TimeVaryingPolicy(scripts), 4, 7, rng=0)
         assert [len(script.seen) for script in scripts] == [3, 2, 2]
@@ -142,7 +142,7 @@ class TestWorld:
         for ours, theirs in zip(one.seen, two.seen, strict=True):
             assert np.array_equal(ours[:, :2], theirs[:, :2])
 
-    def test_a_policy_that_draws_more_meets_the_same_world(self):
+    def test_draws_of_a_policy_do_not_change_the_moves(self):
         class Wasteful(Scripted):
             def act(self, states, rng):
                 rng.random(1000)
@@ -158,27 +158,25 @@ class TestWorld:
         assert np.array_equal(few.returns, many.returns[:5])
 
     @pytest.mark.parametrize(("small_problem", "batch"), crossed(PROBLEMS, [1, 3, 10, 64]), indirect=["small_problem"])
-    def test_batches_change_nothing_for_a_policy_that_draws_nothing(self, small_problem, monkeypatch, batch):
+    def test_batch_size_does_not_change_a_deterministic_policy(self, small_problem, batch):
         whole = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
-        monkeypatch.setattr(rollout, "BATCH", batch)
-        parts = simulate(small_problem, first_come(small_problem), 21, 8, rng=5)
+        parts = simulate(small_problem, first_come(small_problem), 21, 8, rng=5, batch_size=batch)
         assert np.array_equal(whole.returns, parts.returns) and np.array_equal(whole.used, parts.used)
 
-    def test_compiled_episodes_are_those_of_single_steps(self, small_problem, monkeypatch):
-        monkeypatch.setattr(rollout, "BATCH", 20 * small_problem.num_arms)
+    def test_compiled_episodes_equal_single_steps(self, small_problem):
+        batch = 20 * small_problem.num_arms
         policy = ExchangeablePriority(small_problem, np.zeros(small_problem.types.valid.shape))
-        slow = simulate(small_problem, StepByStep(policy), 30, 6, rng=5)
-        fast = simulate(small_problem, policy, 30, 6, rng=5)
+        slow = simulate(small_problem, StepByStep(policy), 30, 6, rng=5, batch_size=batch)
+        fast = simulate(small_problem, policy, 30, 6, rng=5, batch_size=batch)
         assert np.array_equal(slow.returns, fast.returns) and np.array_equal(slow.served, fast.served)
         np.testing.assert_allclose(slow.used, fast.used, rtol=1e-13)
 
-    def test_batches_have_memories_of_their_own(self, monkeypatch):
+    def test_each_batch_starts_its_own_actor(self):
         problem = machine_replacement(num_arms=3)
-        monkeypatch.setattr(rollout, "BATCH", 6)
-        played = simulate(problem, RoundRobin(problem), 9, 12, rng=1)
+        played = simulate(problem, RoundRobin(problem), 9, 12, rng=1, batch_size=6)
         assert played.used == pytest.approx(np.ones((9, 1)))
 
-    def test_a_policy_may_keep_what_it_saw(self):
+    def test_a_policy_may_store_the_states(self):
         class Keeping(Scripted):
             def act(self, states, rng):
                 self.seen.append(states)
@@ -218,11 +216,11 @@ class TestRules:
 
     @pytest.mark.parametrize("kind", [np.float64, "U1", object])
     def test_a_wrong_kind_is_named(self, kind):
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("step 3", "episode=4", "arm=3")):
             self.play(3, lambda states: np.zeros(states.shape, dtype=kind))
 
     @pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.uint64, bool])
-    def test_whole_numbers_of_any_width_and_masks_will_do(self, kind):
+    def test_integers_of_any_width_and_masks_are_accepted(self, kind):
         played = self.play(0, lambda states: np.zeros(states.shape, dtype=kind))
         honest = simulate(self.problem, never_act(self.problem), 4, 10, rng=0)
         assert np.array_equal(played.returns, honest.returns)
@@ -241,7 +239,7 @@ class TestRules:
             simulate(problem, Scripted([0, 0, 2]), 2, 2, rng=0)
 
     def test_a_number_too_large_for_an_action_does_not_exist(self):
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("step 0", "episode 0", "arm 0", 2**31 - 1)):
             self.play(0, lambda states: np.full(states.shape, 2**32))
 
     def test_an_action_that_does_not_exist_is_named(self):
@@ -263,10 +261,9 @@ class TestRules:
         with pytest.raises(PolicyError, match=message):
             self.play(5, third_episode)
 
-    def test_overspending_in_a_later_batch_names_its_episode(self, monkeypatch):
-        monkeypatch.setattr(rollout, "BATCH", 6)  # two episodes a batch, ten steps each
+    def test_overspending_in_a_later_batch_names_its_episode(self):
         with pytest.raises(PolicyError, check=mentions("step 0", "episode 2")):
-            self.play(10, np.ones_like)
+            self.play(10, np.ones_like, batch_size=6)  # two episodes per batch, ten steps each
 
     def test_three_tenths_fit_a_budget_of_three_tenths(self, problems):
         problem = problems["tenths"]()
@@ -274,11 +271,11 @@ class TestRules:
         with pytest.raises(PolicyError, check=mentions(0.4, "resource 0", 0.3)):
             simulate(problem, Scripted([1, 1, 1, 1]), 2, 3, rng=0)
 
-    def test_small_units_are_kept_too(self, build_arm):
+    def test_budgets_in_small_units_are_respected(self, build_arm):
         problem = CoupledMDP([build_arm(0, 1, [[0.0], [1e-9]])], budget=[1e-9], discount=0.5, counts=[3])
         assert simulate(problem, worst_first(problem), 2, 3, rng=0).used == pytest.approx(np.ones((2, 1)))
 
-    def test_what_a_policy_raises_is_passed_on(self):
+    def test_errors_of_a_policy_are_passed_on(self):
         with pytest.raises(ZeroDivisionError):
             self.play(2, lambda states: 1 // 0)
 
@@ -288,13 +285,12 @@ class TestRules:
             with pytest.raises(InvalidInputError, match=name):
                 simulate(self.problem, never_act(self.problem), **{name: bad})
 
-    def test_what_does_not_fit_is_refused(self):
+    def test_sizes_that_do_not_fit_are_refused(self):
         problem = machine_replacement(num_arms=10**6)
         with pytest.raises(TooLargeError, check=mentions(1000000)):
             simulate(problem, worst_first(problem), 10**6, 1)
 
-    def test_progress_rises_within_0_and_1(self, monkeypatch):
-        monkeypatch.setattr(rollout, "BATCH", 6)
-        told = []
-        simulate(self.problem, never_act(self.problem), 6, 40, rng=0, progress=lambda _, share: told.append(share))
-        assert told == sorted(told) and told[0] >= 0 and 0.5 < told[-1] <= 1 and len(told) >= 3
+    def test_progress_rises_within_0_and_1(self):
+        shares = []
+        simulate(self.problem, never_act(self.problem), 6, 40, 0, lambda _, share: shares.append(share), batch_size=6)
+        assert shares == sorted(shares) and shares[0] >= 0 and 0.5 < shares[-1] <= 1 and len(shares) >= 3

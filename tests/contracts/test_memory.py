@@ -1,4 +1,4 @@
-"""Every policy is asked by `act`, with a generator or a seed; and what remembers goes on from what was saved."""
+"""Every policy acts with a generator or a seed; stateful ones continue from a saved memory."""
 
 import json
 
@@ -77,7 +77,7 @@ def run_of(actor, problem, rng, steps, first=0, num_episodes=6):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_is_asked_without_a_start(name):
+def test_acts_without_a_start(name):
     """As if it had been started; by generator or seed, arrays or lists, a batch or one episode."""
     problem, policy, rng = problem_of(name), POLICIES[name](), np.random.default_rng(5)
     states = some_states(problem, 6, 0)
@@ -103,7 +103,7 @@ def test_only_what_remembers_starts(name):
 
 
 @pytest.mark.parametrize("name", REMEMBER)
-def test_goes_on_from_what_was_saved(name):
+def test_continues_from_a_saved_memory(name):
     """Saved as JSON and taken up by another policy of the same making, before every step of an episode."""
     problem, rng = problem_of(name), np.random.default_rng(3)
     policy = POLICIES[name]()
@@ -135,7 +135,7 @@ def test_what_was_saved_does_not_change(name):
 
 
 @pytest.mark.parametrize("name", REMEMBER)
-def test_another_number_of_episodes_is_told(name):
+def test_another_number_of_episodes_is_reported(name):
     problem, policy = problem_of(name), POLICIES[name]()
     policy.act(some_states(problem, 1, 0)[0], 0)
     with pytest.raises(PolicyError, check=mentions("1 episode", 6)):
@@ -157,7 +157,7 @@ def test_playing_leaves_its_own_run_alone(name):
 
 
 def test_nothing_is_remembered_before_the_first_step():
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions("remember")):
         RoundRobin(MACHINES).memory()
 
 
@@ -213,14 +213,14 @@ def test_a_part_that_cannot_say_what_it_remembers_is_named():
 @pytest.mark.parametrize(
     "states", [[0.0, 1.0, 0.0, 0.0], 3, [[[0, 0, 0, 0]]], [], [[0, 1], [0]], [0, -1, 0, 0], [0, 0, 0, 2**40]]
 )
-def test_what_are_no_states_is_told(states):
+def test_invalid_states_are_reported(states):
     for policy in (worst_first(MACHINES), RoundRobin(MACHINES)):
         with pytest.raises(InvalidInputError, check=mentions("states")):
             policy.act(states, 0)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_states_that_arms_do_not_have_are_told(name):
+def test_states_out_of_range_are_reported(name):
     """Also where tables are padded, or looked up by compiled code: nothing is read behind their ends."""
     problem, policy = problem_of(name), POLICIES[name]()
     states = some_states(problem, 3, 0)
@@ -240,14 +240,14 @@ class Alternating(RoundRobin):
         return super().resume({**memory, "head": np.zeros_like(memory["head"])})
 
 
-def test_authors_are_told_of_a_memory_that_does_not_hold():
+def test_check_policy_reports_a_wrong_memory():
     check_policy(MACHINES, RoundRobin(MACHINES))
     check_policy(MACHINES, in_turn_or_not(redraw_every=2))
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions("resumed")):
         check_policy(MACHINES, Alternating(MACHINES))
 
 
-def test_prices_are_looked_at_when_they_were_never():
+def test_prices_are_computed_on_first_use():
     """A memory of the start holds no prices yet; one of which some are known is looked at anew."""
     policy = named("re-solving", MACHINES)
     assert isinstance(policy, Resolving)

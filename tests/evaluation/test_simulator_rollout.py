@@ -5,7 +5,6 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TooLargeError
-from evenhand.evaluation import rollout
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, RoundRobin, never_act, random_feasible
 
 from ..conftest import mentions
@@ -14,7 +13,7 @@ MACHINES = eh.problems.machine_replacement(num_arms=4, budget=2, discount=0.9)
 
 
 def sampler_of(problem, seen=None):
-    """The arms of a symmetric problem, told by samples alone."""
+    """The arms of a symmetric problem as a sampler."""
     tables = problem.types
 
     def sample(states, actions, rng):
@@ -73,18 +72,17 @@ def test_policies_meet_the_same_numbers():
     assert np.array_equal(left.states[:, 1:][same], right.states[:, 1:][same]) and same.any() and not same.all()
 
 
-def test_all_arms_of_all_episodes_are_sampled_at_once(monkeypatch):
+def test_all_arms_of_a_batch_are_sampled_in_one_call():
     seen = []
     simulator = sampler_of(MACHINES, seen)
     eh.simulate(simulator, never_act(simulator), 10, 6, rng=0)
     assert [len(states) for states, _ in seen] == [40] * 6
     seen.clear()
-    monkeypatch.setattr(rollout, "BATCH", 12)  # three episodes at a time
-    eh.simulate(simulator, never_act(simulator), 10, 6, rng=0)
+    eh.simulate(simulator, never_act(simulator), 10, 6, rng=0, batch_size=12)  # three episodes per batch
     assert [len(states) for states, _ in seen] == [12] * 18 + [4] * 6
 
 
-def test_paths_are_what_was_sampled():
+def test_paths_are_the_sampled_ones():
     seen = []
     simulator = sampler_of(MACHINES, seen)
     played = eh.simulate(simulator, random_feasible(simulator), 5, 7, rng=0, keep_paths=True)
@@ -114,11 +112,11 @@ def test_the_rules_hold_on_a_simulator_too():
         eh.simulate(broken, never_act(broken), 3, 5, rng=0)
     eh.check_policy(PUMPS, random_feasible(PUMPS))
     eh.check_policy(PUMPS, RoundRobin(PUMPS))
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions(4, "resource 0", 2)):
         eh.check_policy(PUMPS, Wrong(1))
 
 
-def test_a_sampler_cannot_change_what_is_kept():
+def test_a_sampler_cannot_change_the_recorded_states():
     def greedy(states, actions, rng):
         kept = states.copy()
         states[:] = 0
@@ -132,12 +130,12 @@ def test_a_sampler_cannot_change_what_is_kept():
 class TestComparison:
     found = eh.compare(PUMPS, num_episodes=60, horizon=30, rng=0)
 
-    def test_baselines_are_compared_and_the_rest_is_told(self):
+    def test_baselines_are_compared_and_the_rest_is_reported(self):
         assert {row.policy for row in self.found.rows} == {"random", "equal-resources", "never-act"}
         assert set(self.found.left_out) >= {"whittle", "fair-index", "oldest-first", "myopic", "cp-drl", "upper bound"}
         assert self.found.upper_bound is None and self.found.problem is PUMPS
 
-    def test_it_is_told_as_any_comparison_is(self, tmp_path):
+    def test_it_is_reported_as_any_comparison(self, tmp_path):
         self.found.report(tmp_path / "pumps.html")
         page = (tmp_path / "pumps.html").read_text(encoding="utf-8")
         assert "equal-resources" in page
@@ -152,7 +150,7 @@ class TestComparison:
         assert {row.policy for row in rows} == {"network", "model"}
         assert all(row.evaluation.welfare_stderr > 0 for row in rows)
 
-    def test_a_mixture_is_played_part_by_part(self):
+    def test_a_mixture_is_simulated_part_by_part(self):
         both = eh.MixturePolicy([RoundRobin(PUMPS), never_act(PUMPS)], [0.5, 0.5])
         found = eh.evaluate(PUMPS, both, num_episodes=200, horizon=40, rng=0)
         parts = [eh.evaluate(PUMPS, p, num_episodes=200, horizon=40, rng=1).welfare for p in both.parts]
@@ -172,22 +170,22 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_needs_matrices_says_so(what):
+def test_methods_that_need_matrices_are_refused(what):
     with pytest.raises(NotApplicableError, check=mentions(what)):
         REFUSED[what]()
 
 
 def test_what_a_simulator_does_not_have_is_refused():
     policy = never_act(PUMPS)
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("groups")):
         eh.evaluate(PUMPS, policy, over="groups")
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, check=mentions("over", "families")):
         PUMPS.with_criterion(over="families")
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("rewards")):
         eh.simulate(PUMPS, policy, rewards=MACHINES.types.rewards)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError, check=mentions(5, 4)):
         eh.evaluate(PUMPS, never_act(eh.problems.machine_replacement(num_arms=5)))
-    with pytest.raises(NotApplicableError):
+    with pytest.raises(NotApplicableError, check=mentions("discounted", "average")):
         eh.train(PUMPS.with_criterion("average"))
 
 
@@ -196,7 +194,7 @@ def test_a_criterion_may_be_its_own():
     lasting = eh.Simulator(*arguments, discount=1.0, criterion="average")
     assert eh.simulate(lasting, never_act(lasting), 2, 20, rng=0).horizon == 20
     assert lasting.with_criterion("finite:3").criterion.name == "finite:3" and lasting.with_criterion() is lasting
-    with pytest.raises(eh.errors.ModelError):
+    with pytest.raises(eh.errors.ModelError, check=mentions("discount", 1)):
         eh.Simulator(*arguments, discount=1.0)
 
 
@@ -211,11 +209,10 @@ class TestPaths:
         np.testing.assert_allclose(sums, kept.returns, rtol=1e-12)
         assert (kept.actions.sum(axis=2) <= 2).all() and kept.actions.any()
 
-    def test_batches_and_compiled_steps_keep_the_same(self, monkeypatch):
+    def test_batches_record_the_same_paths(self):
         policy = PriorityPolicy(MACHINES, BY_STATE)
         whole = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True)
-        monkeypatch.setattr(rollout, "BATCH", 8)
-        parts = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True)
+        parts = eh.simulate(MACHINES, policy, 7, 5, rng=1, keep_paths=True, batch_size=8)
         for name in ("states", "actions", "rewards"):
             assert np.array_equal(getattr(whole, name), getattr(parts, name))
 
@@ -229,12 +226,12 @@ class TestPaths:
         np.testing.assert_allclose(sums, kept.returns, rtol=1e-12)
 
     @pytest.mark.parametrize("play", [eh.simulate, eh.simulate_counts])
-    def test_what_does_not_fit_is_refused_before_it_is_played(self, play):
+    def test_paths_that_do_not_fit_are_refused_before_simulation(self, play):
         class Unasked:
             def act(self, states, rng):
                 raise AssertionError
 
             allocate = act
 
-        with pytest.raises(TooLargeError):
+        with pytest.raises(TooLargeError, check=mentions(10**7, 10**4)):
             play(MACHINES, Unasked(), 10**7, 10**4, rng=0, keep_paths=True)

@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.errors import InvalidInputError, NotApplicableError, PolicyError, TooLargeError
 from evenhand.evaluation import exact_values, simulate, simulate_counts
-from evenhand.evaluation.count_simulation import _first_counts
+from evenhand.evaluation.count_simulation import first_counts
 from evenhand.model import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies import PriorityPolicy, RoundRobin, never_act, random_feasible, worst_first
 from evenhand.problems import machine_replacement
@@ -54,7 +54,7 @@ def test_spread_and_usage_are_those_of_arms_one_by_one():
 
 
 @pytest.mark.parametrize("criterion", ["discounted", "average", "finite:8"])
-def test_steps_weigh_what_the_criterion_says(criterion):
+def test_steps_have_the_weights_of_the_criterion(criterion):
     """Two machines in their first state are served where there are so many; that this does not change is by hand."""
     problem = machine_replacement(num_arms=6, budget=2)
     seen = []
@@ -87,8 +87,8 @@ def test_composite_policies_play_by_counts():
     assert set(mixed.used[:, 0].round(12)) == {0.0, 1.0}
 
 
-def test_first_counts_have_the_initial_law(small_problem, chi_square):
-    counts = _first_counts(small_problem, 5000, np.uint64(1))
+def test_first_counts_have_the_initial_distribution(small_problem, chi_square):
+    counts = first_counts(small_problem.types.initial, np.tile(small_problem.type_counts, (5000, 1)), np.uint64(1))
     assert (counts.sum(axis=2) == small_problem.type_counts).all()
     for kind, law in enumerate(small_problem.types.initial):
         total = counts[:, kind].sum(axis=0)
@@ -140,7 +140,7 @@ class TestRules:
 
     def test_needs_a_policy_that_allocates(self):
         for policy in (PriorityPolicy(self.problem, np.zeros((1, 3, 2))), RoundRobin(self.problem)):
-            with pytest.raises(NotApplicableError):
+            with pytest.raises(NotApplicableError, check=mentions("simulate")):
                 simulate_counts(self.problem, policy, 4, 5)
 
     def test_a_wrong_shape_or_kind_is_named(self):
@@ -150,7 +150,7 @@ class TestRules:
                 self.play(bad)
 
     def test_every_arm_is_treated_once(self):
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("allocate", "counts")):
             self.play(lambda counts, rng: np.zeros((*counts.shape, 2), dtype=np.int64))
         with pytest.raises(PolicyError, check=mentions("negative")):
             self.play(lambda counts, rng: np.stack([counts + 1, -np.ones_like(counts)], axis=-1))
@@ -158,7 +158,7 @@ class TestRules:
     def test_actions_must_exist(self, problems):
         problem = problems["two types"]()
         policy = Fixed(problem, [(1, 0, 2, 1)])
-        with pytest.raises(PolicyError):
+        with pytest.raises(PolicyError, check=mentions("allocate", "action")):
             simulate_counts(problem, policy, 20, 20, rng=0)
 
     def test_overspending_is_placed_and_measured(self):
@@ -172,7 +172,7 @@ class TestRules:
             with pytest.raises(InvalidInputError, match=name):
                 simulate_counts(self.problem, never_act(self.problem), **{name: bad})
 
-    def test_what_does_not_fit_is_refused(self):
+    def test_sizes_that_do_not_fit_are_refused(self):
         with pytest.raises(TooLargeError, check=mentions("episodes")):
             simulate_counts(self.problem, never_act(self.problem), 10**12, 1)
 

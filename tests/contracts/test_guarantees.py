@@ -1,6 +1,6 @@
-"""What `solve` promises of a plan that was found by playing, over problems, welfares and the roster.
+"""Contract of plans that `solve` finds by simulation, over problems, welfares and policies.
 
-1. No policy of the roster, and no plan for another welfare, is better in the asked welfare.
+1. No policy of the roster, and no plan for another welfare, is better by the requested welfare.
 2. A larger budget, or one resource more, gives no worse plan.
 3. Identical arms have identical values; so have groups.
 4. The upper bound is not below any value.
@@ -167,25 +167,25 @@ def check_no_rival_is_better(kind, names):
 
 
 @pytest.mark.parametrize("kind", ["brief fleet"])
-def test_nobody_is_better_and_the_bound_holds(kind):
+def test_no_policy_is_better_and_the_bound_holds(kind):
     check_no_rival_is_better(kind, FEW[:1])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["brief fleet"])
-def test_nobody_is_better_by_two_welfares(kind):
+def test_no_policy_is_better_by_two_welfares(kind):
     check_no_rival_is_better(kind, FEW[:2])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PROBLEMS)
-def test_nobody_is_better_by_any_welfare(kind):
+def test_no_policy_is_better_by_any_welfare(kind):
     check_no_rival_is_better(kind, FEW + MORE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGER)
-def test_nobody_is_better_where_no_control_variate_helps(kind):
+def test_no_policy_is_better_without_a_control_variate(kind):
     check_no_rival_is_better(kind, ("gini:2", "maximin"))
 
 
@@ -258,7 +258,7 @@ def members(problem, policy, num_episodes=600):
 
 
 def is_worse(one, other):
-    """Whether the first level that differs by more than three standard errors is lower."""
+    """Return whether the first level that differs by more than three standard errors is lower."""
     apart, errors = one[0] - other[0], np.hypot(one[1], other[1])
     return next((bool(gain < 0) for gain, error in zip(apart, errors, strict=True) if abs(gain) > 3 * error), False)
 
@@ -272,14 +272,14 @@ def check_levels(less, more):
         assert not is_worse(found, members(more, solve(more, name, "fluid").policy)), name
 
 
-def test_levels_are_told_apart():
+def test_levels_are_distinguished():
     first = np.array([1.0, 5.0, 9.0]), np.full(3, 0.1)
     assert is_worse(first, (np.array([1.3, 6.0, 8.0]), np.full(3, 0.1)))
     assert not is_worse(first, (np.array([1.3, 4.0, 12.0]), np.full(3, 0.1)))
 
 
 @pytest.mark.slow
-def test_the_luck_of_the_worst_off_decides_for_nobody():
+def test_noise_of_the_worst_off_does_not_decide():
     """By the luck of the poor alone, `oldest-first` is the best policy: and costs the second-worst a fifth."""
     problem = with_poor(2)
     found, other = (members(problem, solve(problem, name, "fluid").policy) for name in ("leximin", "gini:2"))
@@ -289,7 +289,7 @@ def test_the_luck_of_the_worst_off_decides_for_nobody():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [1, 2, 3])
-def test_nobody_is_better_level_by_level(budget):
+def test_no_policy_is_better_level_by_level(budget):
     check_levels(with_poor(budget), with_poor(budget + 1))
 
 

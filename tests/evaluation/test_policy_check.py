@@ -77,7 +77,7 @@ def test_a_memory_will_do():
     check_policy(PROBLEM, Starting(lambda step, states: np.eye(3, dtype=int)[[step % 3] * len(states)]))
 
 
-def test_what_is_no_policy_is_told_what_it_needs():
+def test_an_object_without_act_is_refused():
     assert "act(states, rng)" in faults_of(object())
 
 
@@ -92,7 +92,7 @@ def test_all_faults_come_at_once():
         assert part in words
 
 
-def test_a_fault_is_told_once():
+def test_a_fault_is_reported_once():
     words = faults_of(Acting(lambda states, rng: states[1000]))
     assert words.count("batch of 7: raised") == 1
 
@@ -145,7 +145,7 @@ class TestAllocations:
     def test_each_fault_is_found(self, allocate, words):
         assert words in faults_of(Allocating(allocate=allocate))
 
-    def test_who_says_that_nothing_is_drawn_draws_nothing(self):
+    def test_a_deterministic_policy_ignores_the_seed(self):
         """Allocations of the same seed are the same: only another seed shows the claim to be wrong."""
         check_policy(PROBLEM, Allocating(allocate=nothing, deterministic=True))
         assert "says that it is deterministic" in faults_of(Allocating(deterministic=True))
@@ -159,10 +159,10 @@ class TestAllocations:
             (lambda counts: (nothing(counts)[None] * 0, np.ones(1)), "sum to the counts"),
         ],
     )
-    def test_a_law_is_one(self, law, words):
+    def test_probabilities_sum_to_one(self, law, words):
         assert words in faults_of(Allocating(allocation_law=law))
 
-    def test_a_law_of_nan_is_found(self):
+    def test_probabilities_of_nan_are_found(self):
         assert "probabilities" in faults_of(
             Allocating(allocation_law=lambda counts: (nothing(counts)[None], np.full(1, np.nan)))
         )

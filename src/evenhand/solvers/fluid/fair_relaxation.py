@@ -47,10 +47,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.checks import Faults, check_memory, check_shape
+from evenhand.checks import check_memory
 from evenhand.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -58,20 +59,22 @@ from evenhand.errors import (
     NotConvergedError,
     OutOfDomainError,
 )
-from evenhand.model.arm import ArmTables
-from evenhand.model.coupled import MOST_ARMS, CoupledMDP, read_budget, read_counts, usable_amount
-from evenhand.model.criterion import Criterion, Opening, as_criterion
+from evenhand.model.coupled import CoupledMDP, usable_amount
+from evenhand.model.criterion import Opening
 from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare, as_welfare, is_mean
 from evenhand.parallel import Blocks, Pool
 from evenhand.solvers.fluid import programs as fluid_programs
-from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder, BlockSource
-from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, Instance, PriceSearch, search_for
+from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder
+from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, PriceSearch, search_for
 from evenhand.solvers.fluid.flow_program import FLOOR_ROUNDING, USUAL_SIZES, Program, ProgramSizes, out_of_floors
-from evenhand.solvers.fluid.frontiers import Bound, FluidModel, Frontiers
+from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
 from evenhand.solvers.fluid.price_response import unit_prices
 from evenhand.solvers.fluid.programs import FluidOptimum, Rounds, not_closed, solve_by_program
 from evenhand.solvers.single_arm import check_communicating
-from evenhand.typing import ArrayLike, Floats, Indices, Ints
+from evenhand.typing import Floats
+
+if TYPE_CHECKING:
+    from evenhand.model.parquet.stored import StoredArms
 
 FEW_TYPES = 200
 """Types up to which a dual search that does not converge is replaced by one linear program."""
@@ -173,8 +176,6 @@ def solve_fluid(
     problem: CoupledMDP,
     welfare: str | Welfare,
     tolerance: float = 1e-4,
-    initial: Floats | None = None,
-    progress: Rounds | None = None,
 ) -> FluidSolution:
     """Solve the fair fluid relaxation of a problem, under its criterion, over its arms or groups, within its floors.
 
@@ -182,8 +183,6 @@ def solve_fluid(
         problem: the problem.
         welfare: what is maximised, as text or object; any concave, symmetric, monotone function.
         tolerance: the relative gap to stop at.
-        initial: (type, state) distributions of the first state, in place of the arms' own.
-        progress: called each round with its number and the gap.
 
     Raises:
         OutOfDomainError: the welfare needs positive values, and the budget does not reach for all arms.
@@ -192,7 +191,7 @@ def solve_fluid(
         TooLargeError: the tables would not fit in memory.
         NotConvergedError: the gap did not close.
     """
-    return solve_model(model_of(problem, initial), welfare, tolerance, progress)
+    return solve_model(model_of(problem), welfare, tolerance)
 
 
 def solve_opening(
@@ -230,7 +229,7 @@ def solve_opening(
     # The most steps first, since each of them makes the bound tighter.
     for steps in openings:
         model = replace(plain, criterion=Opening(problem.discount, steps))
-        small = few and not (several and (steps + 1) * int(model.allowed.sum()) > sizes.columns_of_cuts)
+        small = few and not (several and (steps + 1) * int(model.types.valid.sum()) > sizes.columns_of_cuts)
         if (small or weights is None) and fluid_programs.fits_by_step(model, objective, sizes):
             return solve_model(model, objective, tolerance, sizes=sizes)
         if weights is not None and fluid_programs.fits_by_step(model, Utilitarian(), sizes):
@@ -281,22 +280,25 @@ def solve_weighted(
     return solve_model(scaled, Utilitarian(), tolerance)
 
 
-def model_of(problem: CoupledMDP, initial: Floats | None = None) -> FluidModel:
+def model_of(problem: CoupledMDP) -> FluidModel:
     """The relaxation's data of a problem.
 
     Args:
         problem: the problem.
-        initial: (type, state) distributions of the first state, in place of the arms' own.
     """
-    return read_model(
-        problem.types,
-        problem.type_counts,
-        problem.usable_budget,
-        problem.criterion,
-        initial,
-        problem.group_of_type if problem.over == "groups" else None,
-        problem.type_floors if problem.has_floors else None,
-    )
+    types, criterion, budget = problem.types, problem.criterion, problem.usable_budget
+    groups = problem.group_of_type if problem.over == "groups" else None
+    floors = problem.type_floors if problem.has_floors else None
+    model = FluidModel(types.within(budget), problem.type_counts, budget, criterion, types.initial, groups, floors)
+    (num_types, num_states, num_actions), steps = types.rewards.shape, criterion.num_layers
+    # As far as they matter, steps bend a frontier each at its own slope.
+    vertices = 4.0 * num_states + (0.0 if steps == 1 else 4 * min(steps, 4 * criterion.total))
+    # A vertex has numbers of its own, and with pivots a policy of 2 bytes a state, else a whole measure.
+    entry = 64 + (2 * num_states if model.by_pivots else 8 * num_states * num_actions * steps)
+    size = num_types * (24.0 * num_states * num_actions + vertices * entry + 400)
+    check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
+    check_communicating(model.types, model.types.valid, criterion)
+    return model
 
 
 # -- choice of algorithm ----------------------------------------------------------------------------------------------
@@ -306,7 +308,6 @@ def solve_model(
     model: FluidModel,
     welfare: str | Welfare,
     tolerance: float = 1e-4,
-    progress: Rounds | None = None,
     most_rounds: int = MOST_ROUNDS,
     sizes: ProgramSizes = USUAL_SIZES,
 ) -> FluidSolution:
@@ -316,7 +317,6 @@ def solve_model(
         model: the types, and what they share.
         welfare: what is maximised, as text or object.
         tolerance: the relative gap to stop at.
-        progress: called each round with its number and the gap.
         most_rounds: prices after which the search for them gives up.
         sizes: sizes up to which programs are used.
     """
@@ -328,7 +328,7 @@ def solve_model(
 
     def by_program() -> FluidSolution:
         """Closed to the tolerance, or as far as numbers allow: the gap is a true one."""
-        optimum = solve_by_program(model, objective, tolerance, progress, sizes)
+        optimum = solve_by_program(model, objective, tolerance, sizes)
         solution = _solution(model, objective, optimum, begin)
         if solution.gap > max(tolerance, LARGEST_GAP):
             raise not_closed(solution.gap, solution.rounds, tolerance)
@@ -350,8 +350,8 @@ def solve_model(
         with Pool() as pool:
             blocks: Blocks[Block] = pool.blocks([lambda: block])
             edges, shared = [0, len(model.sizes)], (model.sizes, model.allowance)
-            given = Instance(blocks, edges, *shared, objective, tolerance, progress, most_rounds)
-            return _by_prices(kind(given), block, begin)
+            search = kind(blocks, edges, *shared, objective, tolerance, most_rounds=most_rounds)
+            return _by_prices(search, block, begin)
     except NotConvergedError:
         if len(model) > FEW_TYPES:
             raise
@@ -387,9 +387,9 @@ def _by_prices(search: PriceSearch, block: Block, begin: float) -> FluidSolution
     occupancy, proof = block.measure(found.mixture), found.proof
     if found.excess > 0:
         occupancy = (1 - found.excess) * occupancy + found.excess * block.measure(search.end(-np.inf))
-    bound = Bound(proof.bound, proof.floor_prices if model.floors is not None else np.zeros(len(model)))
-    optimum = FluidOptimum(occupancy, proof.weights, proof.prices, bound, search.rounds, search.scale)
-    return _solution(model, objective, optimum, begin)
+    if model.floors is None:
+        proof = proof._replace(floor_prices=np.zeros(len(model)))
+    return _solution(model, objective, FluidOptimum(occupancy, proof, search.rounds, search.scale), begin)
 
 
 def _check_floors(model: FluidModel, frontiers: Frontiers) -> None:
@@ -410,16 +410,16 @@ def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin:
     values, use = model.totals(found.occupancy)
     welfare = float(objective(model.members(values), model.sizes))
     # By rounding a solution may beat its bound; no bound is below what was reached.
-    upper = max(found.bound.value, welfare)
+    upper = max(found.proof.bound, welfare)
     return FluidSolution(
         welfare=welfare,
         upper_bound=upper,
         values=values,
         use=use,
         occupancy=found.occupancy,
-        prices=found.prices,
-        weights=model.weights_of_types(found.weights),
-        floor_prices=found.bound.floor_prices,
+        prices=found.proof.prices,
+        weights=model.weights_of_types(found.proof.weights),
+        floor_prices=found.proof.floor_prices,
         served=model.served(found.occupancy) / model.criterion.total,
         gap=fluid_programs.relative_gap(welfare, upper, found.scale),
         rounds=found.rounds,
@@ -427,67 +427,11 @@ def _solution(model: FluidModel, objective: Welfare, found: FluidOptimum, begin:
     )
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def read_model(
-    types: ArmTables,
-    counts: ArrayLike | None,
-    budget: ArrayLike,
-    criterion: Criterion | float,
-    initial: Floats | None = None,
-    groups: Indices | None = None,
-    floors: Floats | None = None,
-) -> FluidModel:
-    """The relaxation's data, checked.
-
-    Args:
-        types: the distinct arms.
-        counts: (type,) number of arms of each type; 1 by default.
-        budget: (resource,) what is available at every step.
-        criterion: criterion; a number is a discount.
-        initial: (type, state) distributions of the first state, in place of the arms' own.
-        groups: (type,) the group of each type, where welfare is over groups.
-        floors: (type,) the least share of time in which each arm is served.
-    """
-    faults = Faults()
-    sizes = _read_counts(counts, len(types), faults)
-    amounts = read_budget(budget, types.usage.shape[-1], faults)
-    faults.raise_if_any()
-    if not isinstance(criterion, Criterion):
-        criterion = as_criterion("discounted", float(criterion))
-    num_types, num_states, num_actions = types.rewards.shape
-    start = types.initial if initial is None else np.asarray(initial, dtype=np.float64)
-    check_shape(start, {"type": num_types, "state": num_states}, "initial")
-    if not (start >= 0).all() or np.abs(start.sum(axis=1) - 1).max() > 1e-8:
-        raise InvalidInputError("initial: expected probabilities that sum to 1 for each type")
-    if (start[np.arange(num_states) >= types.num_states[:, None]] > 0).any():
-        raise InvalidInputError("initial: a state that a type does not have has a positive probability")
-    model = FluidModel(types.within(amounts), sizes, amounts, criterion, start, groups, floors)
-    steps = criterion.num_layers
-    # As far as they matter, steps bend a frontier each at its own slope.
-    vertices = 4.0 * num_states + (0.0 if steps == 1 else 4 * min(steps, 4 * criterion.total))
-    # A vertex has numbers of its own, and with pivots a policy of 2 bytes a state, else a whole measure.
-    entry = 64 + (2 * num_states if model.by_pivots else 8 * num_states * num_actions * steps)
-    size = num_types * (24.0 * num_states * num_actions + vertices * entry + 400)
-    check_memory(size, f"the fluid relaxation of {num_types} types", "Group similar arms into types.")
-    check_communicating(model.types, model.allowed, criterion)
-    return model
-
-
-def _read_counts(counts: ArrayLike | None, num_types: int, faults: Faults) -> Ints:
-    """(type,) arms of each type; valid arrays are not checked one by one."""
-    sound = isinstance(counts, np.ndarray) and counts.dtype == np.int64 and counts.shape == (num_types,)
-    if sound and counts.min() >= 1 and counts.sum(dtype=np.float64) <= MOST_ARMS:  # type: ignore[union-attr]
-        return np.array(counts, dtype=np.int64)
-    return read_counts(counts, num_types, faults)
-
-
 # -- very many arms ---------------------------------------------------------------------------------------------------
 
 
 def solve_blocks(
-    source: BlockSource,
+    source: "StoredArms",
     welfare: str | Welfare,
     backend: str | Pool | None = None,
     tolerance: float = 1e-4,
@@ -498,7 +442,7 @@ def solve_blocks(
     """Solve the fair fluid relaxation block by block.
 
     Args:
-        source: arms without groups and floors.
+        source: an opened model of arms without groups and floors.
         welfare: the mean, rank-weighted, a power mean, or leximin with one resource.
         backend: where blocks are computed.
         tolerance: relative gap to stop at.
@@ -527,7 +471,7 @@ def solve_blocks(
     edges = [*range(0, rows, block_rows), rows]
     with Pool(backend) as pool:
         builders = [
-            BlockBuilder(source.row_reader(start, stop), source.budget, source.criterion, rows)
+            BlockBuilder(source.row_reader(start, stop), source.budget, source.criterion)
             for start, stop in pairwise(edges)
         ]
         blocks: Blocks[Block] = pool.blocks(builders)
@@ -535,8 +479,7 @@ def solve_blocks(
             uses = zip(source.budget.tolist(), zip(*blocks.map(Block.uses), strict=True), strict=True)
             usable = np.array([usable_amount(budget, np.unique(np.concatenate(parts))) for budget, parts in uses])
             allowance = usable * source.criterion.total
-            given = Instance(blocks, edges, counts, allowance, objective, tolerance, progress, num_levels=num_levels)
-            search = kind(given)
+            search = kind(blocks, edges, counts, allowance, objective, tolerance, progress, num_levels=num_levels)
             found = search.run()
         finally:
             blocks.close()

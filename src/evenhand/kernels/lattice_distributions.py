@@ -12,13 +12,28 @@ import numpy as np
 from scipy.special import gammaln
 
 from evenhand.kernels.lattice import lattice_below, lattice_size
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.kernels.products import distinct_rows
+from evenhand.typing import Array, Floats, Indices, Ints
 
 COMPILE_FROM = 1e8
 """Elementary operations from which laws are computed by compiled code."""
 
 
-def law_of_movers(movers: Ints, rows: Floats) -> Floats:
+def count_movers(amounts: Array, rows: Floats) -> tuple[Ints, Floats]:
+    """(mover, row) how many arms move by each distinct row, and the (row, next_state) distinct rows.
+
+    Args:
+        amounts: (mover, cell) numbers of arms.
+        rows: (cell, next_state) the row of each cell.
+    """
+    numbers, distinct = distinct_rows(rows)
+    movers = np.zeros((len(amounts), len(distinct)), dtype=np.int64)
+    for number, column in zip(numbers, amounts.T, strict=True):
+        movers[:, number] += column
+    return movers, distinct
+
+
+def movers_distribution(movers: Ints, rows: Floats) -> Floats:
     """(mover, point) the law of where arms arrive.
 
     Args:
@@ -28,16 +43,16 @@ def law_of_movers(movers: Ints, rows: Floats) -> Floats:
     num_states, num_arms = rows.shape[1], int(movers[0].sum())
     work = float(len(movers)) * lattice_size(num_arms, num_states) * num_states * num_arms / 5
     if work <= COMPILE_FROM:
-        return np.asarray(laws_of_movers(movers, rows[None])[0])
-    from evenhand.kernels.lattice_sweeps import grow_law
+        return np.asarray(movers_distributions(movers, rows[None])[0])
+    from evenhand.kernels.lattice_sweeps import grow_distribution
 
     law = np.ones((1, 1))
     for total, (first, parent) in enumerate(_predecessors(movers), start=1):
-        law = grow_law(law, rows, first, parent, lattice_below(total, num_states))
+        law = grow_distribution(law, rows, first, parent, lattice_below(total, num_states))
     return np.asarray(law)
 
 
-def laws_of_movers(movers: Ints, rows: Floats) -> Floats:
+def movers_distributions(movers: Ints, rows: Floats) -> Floats:
     """(world, mover, point) the law of where arms arrive, in many worlds at once.
 
     Args:

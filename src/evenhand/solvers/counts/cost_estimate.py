@@ -11,14 +11,22 @@ from math import comb
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInputError, TooLargeError
+from evenhand.errors import TooLargeError
 from evenhand.kernels.lattice import lattice_size
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.counts.algorithm import INSTEAD, Roads, find_roads, list_allocations
+from evenhand.solvers.counts.algorithm import CountAlgorithm, choose_algorithm, list_allocations
 from evenhand.solvers.counts.expectation import Outcomes
-from evenhand.solvers.counts.improvement import Chooser, Tables, find_chooser
-from evenhand.solvers.counts.post_decision import Arm, Pay, Slots, check_one_class, read_pay, read_slots
-from evenhand.typing import Floats
+from evenhand.solvers.counts.improvement import Climber, Lister, Tables
+from evenhand.solvers.counts.post_decision import (
+    Pay,
+    Slots,
+    TypeTables,
+    check_one_class,
+    read_pay,
+    read_slots,
+    read_tables,
+)
 
 MOST_OPERATIONS = 1e14
 """Elementary operations beyond which a problem is refused."""
@@ -27,7 +35,7 @@ SMALL = 1e5
 """Entries of explicit tables up to which they are used: nothing is compiled for them."""
 
 LEAP = 30
-"""Steps of GMRES in a leap of the value function (`sweeping`); each keeps a vector."""
+"""Steps of GMRES in a leap of the value function (`policy_iteration`); each stores a vector."""
 
 _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
 """Typical numbers of policy improvements and of sweeps, for estimates of work."""
@@ -56,13 +64,13 @@ def check_program(states: str, criterion: Criterion, size_in_bytes: float, opera
 class CountPlan:
     """The dynamic program of identical arms, not yet begun."""
 
-    arm: Arm
+    arm: TypeTables
     """The tables of an arm and the budget."""
 
     criterion: Criterion
     """Value of rewards over time."""
 
-    roads: Roads
+    algorithm: CountAlgorithm
     """The algorithm."""
 
     pay: Pay
@@ -74,12 +82,12 @@ class CountPlan:
     @property
     def slots(self) -> Slots:
         """The arms in terms of slots."""
-        return self.roads.slots
+        return self.algorithm.slots
 
     @property
     def num_points(self) -> int:
         """Number of count states."""
-        return self.roads.num_points
+        return self.algorithm.num_points
 
     @property
     def choices_type(self) -> type:
@@ -92,107 +100,83 @@ class CountPlan:
     @property
     def size_in_bytes(self) -> float:
         """About how much memory solving takes."""
-        roads, num_cells = self.roads, len(self.slots.cells)
+        algorithm, num_cells = self.algorithm, len(self.slots.cells)
         choices = float(np.dtype(self.choices_type).itemsize) * self.num_points * num_cells
         # For each arrival of extra arms at each point, a number of 4 bytes and a value of 8.
-        mixing = sum(12.0 * roads.size_of(t) * self._width(t) for t in range(1, len(roads.extras)))
-        if roads.splits is None:
-            base = sum(8.0 * roads.size_of(t) ** 2 for t in roads.base_levels) + 8.0 * self.num_points**2 / 2
+        mixing = sum(12.0 * algorithm.size_of(t) * self._width(t) for t in range(1, len(algorithm.extras)))
+        if algorithm.splits is None:
+            base = sum(8.0 * algorithm.size_of(t) ** 2 for t in algorithm.base_levels) + 8.0 * self.num_points**2 / 2
         else:
-            base = sum(4.0 * roads.size_of(t) for t in roads.base_levels) * len(roads.splits[0])
-        depth = 0 if roads.climb is None else int(roads.climb.units.max()) + 1
+            base = sum(4.0 * algorithm.size_of(t) for t in algorithm.base_levels) * len(algorithm.splits[0])
+        depth = 0 if algorithm.climb is None else int(algorithm.climb.units.max()) + 1
         # GMRES keeps a vector a step.
         per_point = 8.0 * (LEAP + 4) + 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
-        work = mixing + base + 24.0 * roads.num_outcomes + per_point * self.num_points
+        work = mixing + base + 24.0 * algorithm.num_outcomes + per_point * self.num_points
         return work + self.criterion.num_layers * choices
 
     @property
     def operations(self) -> float:
         """About how many elementary operations solving takes."""
-        roads, points = self.roads, float(self.num_points)
+        algorithm, points = self.algorithm, float(self.num_points)
         mixing = sum(
-            float(roads.size_of(t)) * self._width(t) * len(roads.extras[t]) for t in range(1, len(roads.extras))
+            float(algorithm.size_of(t)) * self._width(t) * len(algorithm.extras[t])
+            for t in range(1, len(algorithm.extras))
         )
         row, growing = points, points**2 * (self.slots.num_arms + 1) / 2
-        if roads.splits is not None:
+        if algorithm.splits is not None:
             # A binomial window that leaves out 1e-16 is about 17 deviations wide.
-            spread = 17.0 * max((p * (1 - p) for _, _, p in roads.splits[0]), default=0.0) ** 0.5
+            spread = 17.0 * max((p * (1 - p) for _, _, p in algorithm.splits[0]), default=0.0) ** 0.5
             typical = self.slots.num_arms / self.slots.num_states
-            row, growing = max(1.0, min(spread * typical**0.5, typical)) * len(roads.splits[0]), 0.0
+            row, growing = max(1.0, min(spread * typical**0.5, typical)) * len(algorithm.splits[0]), 0.0
         # Base rows move the arms of every outcome; mixtures, and laws if a policy is followed, of every count state.
-        every = row * (points if roads.mixtures is not None else roads.num_outcomes)
-        choices = len(roads.allocations) * self.slots.num_states
-        if roads.climb is not None:
-            choices = len(self.slots.cells) * roads.climb.num_units
+        every = row * (points if algorithm.mixtures is not None else algorithm.num_outcomes)
+        choices = len(algorithm.allocations) * self.slots.num_states
+        if algorithm.climb is not None:
+            choices = len(self.slots.cells) * algorithm.climb.num_units
         improving = every + mixing + 2.0 * points * choices
         if not self.criterion.is_stationary:
             return growing + self.criterion.num_layers * improving
-        single = every if roads.splits is not None else points**2
+        single = every if algorithm.splits is not None else points**2
         return growing + _ROUNDS_GUESS * improving + _SWEEPS_GUESS * (single + mixing)
 
     def _width(self, t: int) -> int:
         """Points of the small lattice that t extra arms can reach, at most."""
-        rows = self.roads.mixtures if self.roads.mixtures is not None else self.slots.extra_rows
+        rows = self.algorithm.mixtures if self.algorithm.mixtures is not None else self.slots.extra_rows
         return lattice_size(t, int((rows > 0).any(axis=0).sum()))
-
-    # -- what is refused ----------------------------------------------------------------------------------------------
-
-    def check_solving(self) -> None:
-        """Refuse, before any work, what would not fit in memory or never end."""
-        check_program(f"{self.num_points} count states", self.criterion, self.size_in_bytes, self.operations, INSTEAD)
 
     # -- what is built of it ------------------------------------------------------------------------------------------
 
-    @property
-    def is_small(self) -> bool:
-        """True if explicit tables are used."""
-        climb, number = self.roads.climb, len(self.roads.allocations)
-        if climb is not None:
-            number = comb(climb.num_units + len(climb.order), climb.num_units)
-        return self.num_points * max(self.roads.num_outcomes, number) <= self.small
-
     @cached_property
     def outcomes(self) -> Outcomes | Tables:
-        """Outcomes of decisions, and expectations over the next counts."""
-        if not self.is_small:
-            return Outcomes(self.roads)
+        """Outcomes of decisions, and expectations over the next counts; explicit tables if they are small."""
+        climb, number = self.algorithm.climb, len(self.algorithm.allocations)
+        if climb is not None:
+            number = comb(climb.num_units + len(climb.order), climb.num_units)
+        if self.num_points * max(self.algorithm.num_outcomes, number) > self.small:
+            return Outcomes(self.algorithm)
         return Tables(self.slots, list_allocations(self.slots, self.num_points), self.pay.gains)
 
     @cached_property
-    def chooser(self) -> Chooser:
+    def chooser(self) -> Climber | Lister | Tables:
         """The maximum over allocations."""
         if isinstance(self.outcomes, Tables):
             return self.outcomes
-        return find_chooser(self.outcomes, self.pay.gains)
+        climb, gains = self.algorithm.climb, self.pay.gains
+        return Lister(self.outcomes, gains) if climb is None else Climber(self.outcomes, gains, climb)
 
 
-def plan_counts(
-    transitions: Floats,
-    rewards: Floats,
-    usage: Floats,
-    limit: Floats,
-    num_arms: int,
-    criterion: Criterion,
-    small: float = SMALL,
-) -> CountPlan:
+def plan_counts(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
     """Plan the dynamic program on counts of identical arms that share a budget.
 
     Args:
-        transitions: (state, action, next_state) probabilities.
-        rewards: (state, action) rewards of an arm.
-        usage: (state, action, resource) usage; in every state some action uses nothing.
-        limit: (resource,) the budget, with its room for rounding.
-        num_arms: how many arms there are.
-        criterion: value of rewards over time.
+        problem: with identical arms, under its criterion.
         small: entries of explicit tables up to which they are used in place of compiled sweeps.
 
     Raises:
-        TooLargeError: it is beyond all reason.
+        TooLargeError: there are too many count states or allocations.
         NotApplicableError: under the criterion average, if by the graph of an arm the long run depends on its start.
     """
-    if not isinstance(criterion, Criterion):
-        raise InvalidInputError(f"criterion: expected a Criterion, got {criterion!r}")
-    arm = Arm(transitions, rewards, usage, limit)
-    slots = read_slots(arm, num_arms)
-    check_one_class(arm, criterion)
-    return CountPlan(arm, criterion, find_roads(slots), read_pay(rewards, slots), small)
+    arm = read_tables(problem)[0]
+    slots = read_slots(arm)
+    check_one_class(arm, problem.criterion)
+    return CountPlan(arm, problem.criterion, choose_algorithm(slots), read_pay(arm.rewards, slots), small)

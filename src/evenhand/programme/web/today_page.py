@@ -1,0 +1,399 @@
+"""Today: what to record of the last step, the conditions of this one, its plan, and what is accepted."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.model.io.text_table import Table
+from evenhand.programme.api.problem_details import ErrorView
+from evenhand.programme.api.service import service_of
+from evenhand.programme.decisions import KeptPlan, PlanCells, PlanRow
+from evenhand.programme.named_model import Words
+from evenhand.programme.programme import Programme, Status
+from evenhand.programme.web import layout
+from evenhand.programme.web.forms import Form
+from evenhand.programme.web.render import Listing, TableQuery, age_of, list_rows, matches, natural
+from evenhand.report.format import percent
+
+router = APIRouter(include_in_schema=False)
+
+WINDOW = 100
+"""Steps over which last services and needs are looked up."""
+
+Line = dict[str, Any]
+"""An arm of a plan as a planner sees it.
+
+    row          the arm of the plan
+    condition    source and age of the state
+    action       the action, as accepted if the plan is
+    served       whether it uses a resource
+    why          reason
+    turn         rank in the order of service if the budget were larger
+    done         recorded action; empty if unknown
+    changed      author and reason of the override
+    actions      feasible actions
+    mine         whether an override was typed and is not accepted yet
+"""
+
+SHOWN: dict[str, tuple[str, Callable[[Line], bool]]] = {
+    "": ("all arms", lambda _: True),
+    "served": ("who gets something", lambda line: line["served"]),
+    "line": ("who is next in line", lambda line: line["turn"] is not None),
+    "believed": ("not seen at this step", lambda line: line["row"].known != "seen"),
+    "changed": ("changed by hand", lambda line: bool(line["changed"]) or line["mine"]),
+}
+"""Filters of the table."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Another action than planned, as it was typed so far."""
+
+    arm: str
+    action: str = ""
+    why: str = ""
+    actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Entries of the forms to show again."""
+
+    changes: tuple[Change, ...] = ()
+    text: str = ""
+    """The rows of a table."""
+    source: str = ""
+    place: str = ""
+    """The form that was refused."""
+
+
+# The view
+
+
+@router.get("/")
+async def show_page(request: Request) -> Response:
+    """Show today's plan."""
+    query = layout.query_of(request)
+    job = service_of(request).jobs.find(query.text("job"))
+    if job is not None and job.status == "done":
+        return layout.to("/", ready=1, there=query.text("there"))
+    refusal = layout.failure_of(job, "No policy was found, so the plan was not made", "Make the plan again.")
+    work = layout.work_of(job, "A policy is being found for the arms that take part; then the plan can be made", "/")
+    return await run_in_threadpool(_today, request, refusal=refusal, job=work)
+
+
+def _today(
+    request: Request,
+    form: Form | None = None,
+    place: str = "",
+    refusal: ErrorView | None = None,
+    sent: Any = None,
+    job: Any = None,
+    changes: tuple[Change, ...] | None = None,
+) -> Response:
+    """Show the view with a form as it was sent."""
+    typed = Typed()
+    if form is not None:
+        typed = Typed(_changes(form) if changes is None else changes, form.text("text"), form.text("source"), place)
+    query = layout.query_of(request, "/")
+    view = show_today(layout.programme_of(request), query, typed)
+    is_ready = bool(query.text("ready")) and not view["is_open"] and refusal is None
+    values = {"view": view, "sent": sent, "job": job, "shown": SHOWN, "is_ready": is_ready}
+    return layout.show(request, "today", f"Step {view['heading']}", refusal, form, **values)
+
+
+def _changes(form: Form) -> tuple[Change, ...]:
+    arms, actions, whys = (form.texts(name) for name in ("change-arm", "change-action", "change-why"))
+    whys += [""] * len(arms)
+    return tuple(Change(arm, action, why) for arm, action, why in zip(arms, actions, whys, strict=False))
+
+
+def show_today(programme: Programme, query: TableQuery, typed: Typed | None = None) -> dict[str, Any]:
+    """Return the values of the view.
+
+    Args:
+        programme: the programme.
+        query: of the address.
+        typed: entries that were not stored.
+    """
+    typed, status, pending = typed or Typed(), programme.status(), programme.current_plan()
+    last = _last_step(programme, status.step)
+    looks_back = last is not None and (query.text("of") == "last" or typed.place in ("record", "record-form"))
+    proposed = None if looks_back else pending
+    plan = proposed or (programme.plan_of(last["plan"]) if last else None)
+    waits = pending.step if pending is not None and proposed is None else None
+    words = Words(programme.model())
+    # Arms of which a change was typed and is not accepted yet; a script names them in the address.
+    mine = {*query.given.get("mine", "").split("\n"), *(one.arm for one in typed.changes)} - {""}
+    lines = _lines(plan, words, last["done"] if last and proposed is None else {}, mine) if plan else []
+    changed = [str(fault) for fault in programme.changed_since(proposed.id)] if proposed else []
+    used = _used(proposed, words, typed) if proposed and proposed.model == status.model else None
+    table = _list_lines(query, lines)
+    rows = [line["row"] for line in table.rows]
+    to_record = not proposed and waits is None and last is not None and not last["is_recorded"]
+    feasible = {line["row"].arm: line["actions"] for line in lines}
+    changes = tuple(replace(one, actions=feasible.get(one.arm, ())) for one in typed.changes)
+    return {
+        "status": status,
+        "heading": last["step"] if last is not None and (to_record or waits is not None) else status.step,
+        "arms": sum(status.arms.values()),
+        "plan": plan,
+        "is_open": proposed is not None,
+        "pending": pending,
+        "waits": waits,
+        "changed": changed,
+        "there": _budget(query, status.budget) or (status.budget if pending is None else pending.budget),
+        "last": last,
+        "earlier": programme.unrecorded(status.step - 2),
+        "parts": _parts(status, pending, last is None or last["is_recorded"], bool(changed)),
+        "used": used or (plan and (plan.accepted_used or plan.used)),
+        "has_changes": used is not None,
+        "table": table,
+        "looked": WINDOW,
+        "last_served": programme.last_served(rows, plan.step, WINDOW) if plan else {},
+        "needs": programme.in_need(rows, plan.step, WINDOW) if plan else {},
+        "groups": list(status.groups),
+        "kinds": list(status.arms),
+        "typed": replace(typed, changes=changes),
+    }
+
+
+def _last_step(programme: Programme, present: int) -> dict[str, Any] | None:
+    """Return the step before the present one, and the actions that were recorded then, by arm number."""
+    accepted = programme.plans("accepted", 1)
+    if not accepted or accepted[0].step != present - 1:
+        return None
+    arms, done = accepted[0].arms, programme.recorded(present - 1)
+    facts = {"step": present - 1, "plan": accepted[0].id, "arms": arms, "done": done}
+    return facts | {"recorded": len(done), "is_recorded": len(done) >= arms}
+
+
+def _budget(query: TableQuery, usual: Mapping[str, float]) -> dict[str, float] | None:
+    """Return the budget typed before a policy had to be solved; None if there is none."""
+    try:
+        amounts = [float(text) for text in query.text("there").split(",")]
+    except ValueError:
+        return None
+    is_valid = len(amounts) == len(usual) and all(0 <= one < math.inf for one in amounts)
+    return dict(zip(usual, amounts, strict=True)) if is_valid else None
+
+
+def _used(plan: KeptPlan, words: Words, typed: Typed) -> dict[str, float] | None:
+    """Return the use of a proposed plan with the typed overrides; None without overrides."""
+    if not typed.changes or typed.place != "accept":
+        return None
+    cells = PlanCells(words, plan.rows)
+    given = {one.arm: one.action for one in typed.changes if one.arm in cells.rows}
+    return cells.used({arm: action for arm, action in given.items() if isinstance(cells.action(arm, action), int)})
+
+
+def _parts(status: Status, plan: KeptPlan | None, is_recorded: bool, is_stale: bool) -> list[str]:
+    """Return the state of the four parts of a day, of which the first that is not done is to be done now."""
+    is_seen = status.observed >= sum(status.arms.values()) > 0
+    done = [is_recorded, is_seen, plan is not None and not is_stale, False]
+    # Conditions may be missing: the plan then goes by beliefs. They do not delay the plan.
+    now = 2 if is_stale else 3 if plan else done.index(False)
+    return ["now" if place == now else "done" if is_done else "" for place, is_done in enumerate(done)]
+
+
+# The table
+
+
+def uses_resource(words: Words, kind: tuple[str, str], state: str, action: str) -> bool | None:
+    """Return whether an action uses a resource in a state; None if the model does not know them.
+
+    Args:
+        words: names of the model.
+        kind: type and group of an arm.
+        state: name of its state.
+        action: name of its action.
+    """
+    block = words.blocks[kind]
+    s, a = words.state(block, state), words.action(block, action)
+    return None if isinstance(s, str) or isinstance(a, str) else bool(np.any(words.model.tables.usage[block, s, a]))
+
+
+def _lines(plan: KeptPlan, words: Words, done: Mapping[int, str], mine: set[str]) -> list[Line]:
+    """Return the arms of a plan, with the actions that were done by arm number, and the arms with typed changes."""
+
+    @cache
+    def actions(kind: str, group: str, state: str) -> tuple[str, ...]:
+        block = words.blocks[kind, group]
+        found, names = words.state(block, state), words.actions(block)
+        valid = words.model.tables.valid
+        return names if isinstance(found, str) else tuple(names[a] for a in np.flatnonzero(valid[block, found]))
+
+    def line(row: PlanRow) -> Line:
+        served, is_override = None, row.why is not None
+        if row.accepted not in (None, row.action):
+            served = uses_resource(words, (row.type, row.group), row.state, row.accepted or "")
+        by = f" by {row.who}" if row.who else ""
+        believed = "" if row.known == "seen" else f"believed, {percent(row.chance, 0)} likely; "
+        return {
+            "row": row,
+            "condition": believed + age_of(plan.step, row.seen_step),
+            "action": row.accepted or row.action,
+            "served": row.served if served is None else served,
+            "why": f"by hand: {row.why}" if is_override else row.reason,
+            "turn": None if is_override else row.next_in_line,
+            "done": done.get(row.arm_id, ""),
+            "changed": f"changed from {row.action}{by}" if is_override else "",
+            "actions": actions(row.type, row.group, row.state),
+            "mine": row.arm in mine,
+        }
+
+    return [line(row) for row in plan.rows]
+
+
+def _list_lines(query: TableQuery, lines: Sequence[Line]) -> Listing[Line]:
+    words, group, kind, show = (query.text(name) for name in ("q", "group", "type", "show"))
+
+    def keep(line: Line) -> bool:
+        row, is_shown = line["row"], SHOWN.get(show, SHOWN[""])[1]
+        texts = (row.arm, row.type, row.group, row.state, line["action"], line["why"], line["changed"])
+        fits = group in ("", row.group) and kind in ("", row.type)
+        return is_shown(line) and fits and matches(words, *texts)
+
+    keys: dict[str, Callable[[Line], tuple[Any, ...]]] = {
+        "order": lambda line: (not line["served"], line["turn"] or math.inf),
+        "arm": lambda _: (),
+        "group": lambda line: (natural(line["row"].group), natural(line["row"].type)),
+        "condition": lambda line: (line["row"].state, line["row"].known != "seen"),
+        "action": lambda line: (not line["served"], line["action"]),
+        "next": lambda line: (line["turn"] or math.inf,),
+    }
+    return list_rows(query, lines, keys, keep, "order", name=lambda line: str(line["row"].arm))
+
+
+# Conditions
+
+
+@router.post("/today/conditions")
+def send_conditions(request: Request, form: layout.Sending) -> Response:
+    """Take observations."""
+    programme = layout.programme_of(request)
+    return layout.submit(
+        request,
+        form,
+        "The conditions were not stored",
+        lambda **by: programme.observe(_only_seen(form.table()), form.text("source"), **by).event,
+        lambda *refused: _today(request, form, "conditions", *refused),
+    )
+
+
+def _only_seen(table: Table) -> Table:
+    """Return a table of conditions without the rows that were left blank: these arms were not observed."""
+    blank = [""] * len(table.rows)
+    names, states = table.columns.get("arm", blank), table.columns.get("state", blank)
+    filled = [place for place, (name, state) in enumerate(zip(names, states, strict=True)) if state or not name]
+    if not filled or len(filled) == len(table.rows):
+        return table
+    columns = {name: [column[place] for place in filled] for name, column in table.columns.items()}
+    return replace(table, columns=columns, rows=[table.rows[place] for place in filled])
+
+
+@router.get("/today/conditions.csv")
+def conditions_table(request: Request) -> Response:
+    """Return the arms, to fill in their states."""
+    rows = [(arm.name, arm.type, arm.group, "") for arm in layout.programme_of(request).arms()]
+    return _csv(("arm", "type", "group", "state"), rows, "conditions.csv")
+
+
+@router.get("/today")
+@router.get("/today/{_}")
+def leave_form() -> Response:
+    """Go from the address of a form, loaded again, to the page as it is now."""
+    return layout.to("/")
+
+
+@router.get("/plans/{plan}.csv")
+def plan_table(plan: int, request: Request) -> Response:
+    """Return a plan as a table, which can be sent back as records."""
+    found = layout.programme_of(request).plan_of(plan).rows
+    rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, row.reason) for row in found]
+    return _csv(("arm", "type", "group", "state", "action", "reason"), rows, f"plan-{plan}.csv")
+
+
+def _csv(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Response:
+    """Return a CSV file; texts that a spreadsheet would take for a formula stay, since they are read back."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\r\n").writerows([head, *rows])
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return PlainTextResponse(stream.getvalue(), headers=headers, media_type="text/csv; charset=utf-8")
+
+
+# The plan
+
+
+@router.post("/today/plan")
+async def make_plan(request: Request, form: layout.Sending) -> Response:
+    """Make the plan; if a policy must be found first, in the background."""
+    service, programme = service_of(request), layout.programme_of(request)
+    job = await service.missing_policy(layout.author(request, form)["who"])
+    if job is not None and not await job.ended(1.0):
+        return layout.remembers(layout.to("/", job=job.id, there=",".join(form.texts("budget"))), form)
+    return await run_in_threadpool(
+        layout.submit,
+        request,
+        form,
+        "No plan was made",
+        lambda **by: programme.plan(budget=form.budget(programme.status().budget), **by).event,
+        lambda *refused: _today(request, form, "", *refused),
+    )
+
+
+@router.post("/today/changes")
+def edit_changes(request: Request, form: layout.Sending) -> Response:
+    """Add or remove the fields of a change; nothing is stored. Only browsers without scripts come here."""
+    changes = [one for one in _changes(form) if one.arm != form.text("drop")]
+    added = form.text("add")
+    if added and all(one.arm != added for one in changes):
+        changes.append(Change(added))
+    return _today(request, form, form.text("place"), changes=tuple(changes))
+
+
+@router.post("/today/accept")
+def accept_plan(request: Request, form: layout.Sending) -> Response:
+    """Accept the plan, with its changes."""
+    programme, changes = layout.programme_of(request), _changes(form)
+    rows = [{"arm": one.arm, "action": one.action, "why": one.why} for one in changes]
+
+    def again(refusal: ErrorView, _: Any) -> Response:
+        faults = list(refusal.faults)
+        for number, one in enumerate(changes, 1):  # faults by the names of arms, not by invisible rows
+            faults = [fault.replace(f"row {number}: ", f"{one.arm}: ", 1) for fault in faults]
+        if programme.current_plan_number() is None:  # no form shows the changes
+            for one in changes:
+                why = f" ({one.why})" if one.why else ""
+                faults.append(f"Your change was not stored: {one.arm} gets {one.action}{why}")
+        return _today(request, form, "accept", replace(refusal, faults=tuple(faults)))
+
+    what = "The plan was not accepted"
+    return layout.submit(
+        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, **by).event, again
+    )
+
+
+@router.post("/today/record")
+def record_step(request: Request, form: layout.Sending) -> Response:
+    """Take records."""
+    programme, is_table = layout.programme_of(request), form.text("how") == "table"
+
+    def write(**by: Any) -> int:
+        if is_table:
+            return programme.record(form.table(), "planner", **by).event
+        others = {one.arm: one.action for one in _changes(form)}
+        return programme.record_rest(form.number("plan"), others, "planner", **by).event
+
+    place = "record" if is_table else "record-form"
+    what, again = "Nothing was recorded", lambda *refused: _today(request, form, place, *refused)
+    return layout.submit(request, form, what, write, again)
