@@ -30,7 +30,7 @@ def held(evenhand, case, folder, rng):
 @pytest.mark.parametrize("case", RAW)
 def test_raw_records_become_a_model(evenhand, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    inside = held(evenhand, case, tmp_path, np.random.default_rng(5))
+    inside = held(evenhand, case, tmp_path, np.random.default_rng(7))
     assert len(inside) >= 2
     assert np.mean(inside) >= 0.6
 
