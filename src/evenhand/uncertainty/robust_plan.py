@@ -30,6 +30,7 @@ from evenhand.checks import check_fraction
 from evenhand.display import Shown, heard, shows_bar
 from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError, TooLargeError
 from evenhand.evaluation.evaluate import evaluate
+from evenhand.kernels.compilation import work_clock
 from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, Welfare
 from evenhand.parallel import Pool
 from evenhand.planning.plan_file import rebuilt
@@ -61,7 +62,8 @@ class PlanSearch(NamedTuple):
     `num_scenario_plans`: scenarios for which plans are made. `max_exact_states`: states up to which these are exact.
     `heuristics`: whether named heuristics are added for a CVaR plan. `max_rounds`: rounds of column generation.
     `min_gain`: relative gain of the tail below which it ends. `evaluation`: effort per policy. `max_bound_size`:
-    scenarios times the size of the types' tables up to which every scenario gets a bound.
+    scenarios times the size of the types' tables up to which every scenario gets a bound. `seconds`: time after which
+    no further plan is made or evaluated, and neither bounds nor held-out scenarios are computed.
     """
 
     num_scenario_plans: int = 6
@@ -71,6 +73,7 @@ class PlanSearch(NamedTuple):
     min_gain: float = 1e-5
     evaluation: EvaluationBudget = EvaluationBudget()
     max_bound_size: float = 2e5
+    seconds: float | None = None
 
 
 # -- results ---------------------------------------------------------------------------------------------------------
@@ -189,6 +192,12 @@ class _Candidates:
     progress: Progress | None = None
     policies: dict[str, Policy | StatefulPolicy] = field(default_factory=dict)
     rows: dict[str, ScenarioValues] = field(default_factory=dict)
+    begin: float = field(default_factory=work_clock)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return self.search.seconds is not None and work_clock() - self.begin > self.search.seconds
 
     def evaluate(
         self, policies: Mapping[str, Policy | StatefulPolicy], scenarios: Scenarios, seed: int
@@ -205,15 +214,22 @@ class _Candidates:
             if parts != [policy]:
                 every |= {f"{name}, part {i + 1}": part for i, part in enumerate(parts)}
         errors = {}
-        for name, row in self.evaluate(every, self.scenarios, self.seed).items():
-            if isinstance(row, EvenhandError):
-                errors[name] = row
-            else:
-                self.policies[name], self.rows[name] = every[name], row
+        # One after the other if time is limited; the plan for the model is always evaluated.
+        parts_of_time = [every] if self.search.seconds is None else [{name: one} for name, one in every.items()]
+        for some in parts_of_time:
+            if self.rows and self.is_late:
+                break
+            for name, row in self.evaluate(some, self.scenarios, self.seed).items():
+                if isinstance(row, EvenhandError):
+                    errors[name] = row
+                else:
+                    self.policies[name], self.rows[name] = every[name], row
         return errors
 
     def add_plans(self, problems: Mapping[str, CoupledMDP]) -> None:
         """Add plans for other transitions, as policies of the model; none of a problem that cannot be solved."""
+        if self.is_late:
+            return
         tasks = [(problem, self.welfare, name, self.search.max_exact_states) for name, problem in problems.items()]
         found: dict[str, Policy | StatefulPolicy] = {}
         for plans in self.sweep.map(_plans, tasks, [f"planning for {name}" for name in problems], self.report):
@@ -354,7 +370,8 @@ def _cvar_plan(candidates: _Candidates, tail: float) -> tuple[Policy | StatefulP
     if len(components) > 1:
         policy = MixturePolicy([part for part, _ in components], weights / weights.sum())
     values, bounds = candidates.mixture("robust plan", shares), None
-    if len(scenarios) * scenarios.problem.types.transitions.size <= candidates.search.max_bound_size:
+    is_small = len(scenarios) * scenarios.problem.types.transitions.size <= candidates.search.max_bound_size
+    if is_small and not candidates.is_late:
         candidates.report("bounds of the scenarios")
         bounds = upper_bounds(scenarios, candidates.welfare)
     plain = candidates.rows["plan"]
@@ -378,7 +395,7 @@ def _column_generation(candidates: _Candidates, tail: float) -> tuple[Floats, in
     four digits if nothing is lost; the plan for the model stays if nothing is gained.
     """
     search, optimum, rounds, gain = candidates.search, candidates.best_mixture(tail), 0, np.inf
-    while rounds < search.max_rounds and gain > search.min_gain * abs(optimum.value):
+    while rounds < search.max_rounds and gain > search.min_gain * abs(optimum.value) and not candidates.is_late:
         rounds, before = rounds + 1, len(candidates.rows)
         candidates.add_plans({f"the worst draws, round {rounds}": candidates.scenarios.mean(optimum.weights)})
         added = len(candidates.rows) - before
@@ -396,9 +413,9 @@ def _column_generation(candidates: _Candidates, tail: float) -> tuple[Floats, in
 
 
 def _held_out(candidates: _Candidates, policy: Policy | StatefulPolicy, tail: float) -> Tradeoff | None:
-    """Return the trade-off in held-out scenarios, on other random numbers; None if there are none."""
+    """Return the trade-off in held-out scenarios, on other random numbers; None if there are none, or no time."""
     scenarios = candidates.scenarios.held_out
-    if scenarios is None:
+    if scenarios is None or candidates.is_late:
         return None
     policies = {"plan": candidates.policies["plan"], "robust plan": policy}
     rows = []

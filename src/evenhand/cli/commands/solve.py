@@ -1,7 +1,7 @@
 """`evenhand solve`."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -60,7 +60,7 @@ search_options = gathered(SearchOptions, "search", _SEARCH)
     "--robust",
     "Q",
     "Of a fitted model: maximise the mean of the worst share Q of the scenarios (0.1), and report its cost. "
-    "Takes the time of many plans, on top of --seconds.",
+    "Takes the time of many plans, or half of --seconds.",
     type=float,
 )
 @backend_option("policies are simulated, draws evaluated, and blocks of a large model in Parquet solved")
@@ -113,17 +113,19 @@ def command(source: ModelSource, run: RunOptions, search: SearchOptions, robust:
         scenarios = plan = None
         if posterior is not None:
             from evenhand.uncertainty import draw_scenarios, plan_scenarios
-            from evenhand.uncertainty.robust_plan import check_tail
+            from evenhand.uncertainty.robust_plan import PlanSearch, check_tail
             from evenhand.uncertainty.scenarios import DEFAULT_DRAWS
 
             check_tail(problem, robust)
             number = run.draws or DEFAULT_DRAWS
             scenarios = draw_scenarios(problem, posterior, number, run.seed, held_out=robust is not None)
+            if search.seconds is not None:  # the other half is for the scenarios
+                search = replace(search, seconds=search.seconds / 2)
         where = None if posterior is not None and search.method != "fluid" else run.backend
         settings = search.settings(candidates=candidates)
         solution = solve(problem, run.welfare, settings, progress=tell, rng=run.seed, backend=where)
         if scenarios is not None:
-            plan = plan_scenarios(scenarios, solution, robust, tell, run.backend)
+            plan = plan_scenarios(scenarios, solution, robust, tell, run.backend, PlanSearch(seconds=search.seconds))
             solution = plan.solution
         tell("prices and service", 1.0)
         _ = solution.prices, solution.unit_served  # computed while progress is shown: a summary computes nothing
