@@ -157,7 +157,7 @@ def test_playing_leaves_its_own_run_alone(name):
 
 
 def test_nothing_is_remembered_before_the_first_step():
-    with pytest.raises(PolicyError, check=mentions("remember")):
+    with pytest.raises(PolicyError, check=mentions("memory")):
         RoundRobin(MACHINES).memory()
 
 
