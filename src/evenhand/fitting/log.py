@@ -352,6 +352,7 @@ def _resolved(
     ticks = times.ticks[order]
 
     def repeated() -> Bools:
+        """(row,) whether the next row is of the same arm and time."""
         return np.append((arm[order[1:]] == arm[order[:-1]]) & (np.diff(ticks) == 0), False)[: len(order)]
 
     if num_ends:

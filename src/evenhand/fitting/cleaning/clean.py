@@ -145,6 +145,7 @@ class _Cleaning:
         self.is_events = False
 
     def result(self) -> CleanedRecords:
+        """Run all stages."""
         pairs = self._matched_tables()
         parts = self._renamed([self._with_roles(raw, rules) for raw, rules in pairs])
         timed = [(part, rules) for part, (_, rules) in zip(parts, pairs, strict=True) if "time" in part.columns]

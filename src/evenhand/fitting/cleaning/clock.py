@@ -85,6 +85,7 @@ def propose_forms(texts: "polars.Series", decimal_comma: bool, name: str, journa
     distinct = texts.drop_nulls().unique().sort()
 
     def share(forms: tuple[str, ...]) -> float:
+        """Share of the texts that have one of these forms."""
         return 1 - parse_times(distinct, forms, decimal_comma).null_count() / max(len(distinct), 1)
 
     if share(("number",)) > 0.5:

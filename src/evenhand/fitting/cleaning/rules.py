@@ -185,6 +185,7 @@ class _Reader:
         self.faults: list[Fault] = []
 
     def rules(self) -> Rules:
+        """Read the document, or raise with all its faults."""
         self._known(self.document, "", ("tables", "rename", "rows", "derived", "state"))
         tables = tuple(self._table(entry, f"tables[{n}]") for n, entry in enumerate(self._list("tables")))
         if not tables:
