@@ -341,6 +341,22 @@ def test_derived_states(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "roles"),
+    [
+        (("visit_id", "patient_id", "visit date", "status"), {"arm": "patient_id", "time": "visit date"}),
+        (("PTNUM", "age", "years", "sex", "state", "statemax"), {"arm": "PTNUM", "time": "years", "state": "state"}),
+        (("datetime", "machineID", "errorID", "state"), {"arm": "machineID", "time": "datetime"}),
+        (("ptnum", "months", "state"), {"arm": "ptnum", "time": "months"}),
+        (("Bridge", "Inspection Date", "Rating"), {"arm": "Bridge", "time": "Inspection Date", "state": "Rating"}),
+    ],
+)
+def test_roles_by_the_words_in_names(names, roles):
+    cleaned = clean_records({name: [1, 2] for name in names})
+    columns = cleaned.rules.tables[0].columns
+    assert {role: columns[role] for role in roles} == roles
+
+
 # Faults
 
 
@@ -350,34 +366,39 @@ def test_a_table_without_a_state_is_refused_with_its_columns():
     assert [fault.place for fault in caught.value.faults] == ["state"]
 
 
-def test_every_fault_of_the_rules_is_reported(tmp_path):
-    (tmp_path / "rules.toml").write_text(
-        """
-        [[tables]]
-        file = "a.csv"
-        tiem = "week"
-        [rows]
-        ties = "newest"
-        grid = "someday"
-        [rename.state]
-        a = 3
-        [[derived]]
-        name = "x"
-        cuts = [3, 1]
-        """
-    )
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (
+            """
+            [[tables]]
+            tiem = "week"
+            times = 3
+            [rows]
+            ties = "newest"
+            grid = "someday"
+            [rename.state]
+            a = 3
+            [[derived]]
+            cuts = ["x"]
+            [state]
+            columns = "state"
+            """,
+            ["tables[0].tiem", "tables[0].times", "rows.ties", "rows.grid", "rename.state.a", "derived[0].cuts[0]",
+             "state.columns"],
+        ),
+        ('[[tables]]\nfile = "a"\n[[derived]]\nname = "x"\ncuts = [3, 1]',
+         ["tables[0].arm", "derived[0]", "derived[0].cuts"]),
+        ("[rows]", ["tables"]),
+        ("tables = 3", ["tables"]),
+        ("[rows", [""]),
+    ],
+)  # fmt: skip
+def test_every_fault_of_the_rules_is_reported(tmp_path, text, places):
+    (tmp_path / "rules.toml").write_text(text)
     with pytest.raises(TableError) as caught:
         read_rules(tmp_path / "rules.toml")
-    places = {fault.place for fault in caught.value.faults}
-    assert places == {
-        "tables[0].tiem",
-        "tables[0].arm",
-        "rows.ties",
-        "rows.grid",
-        "rename.state.a",
-        "derived[0]",
-        "derived[0].cuts",
-    }
+    assert [fault.place for fault in caught.value.faults] == places
 
 
 @pytest.mark.parametrize("columns", [{"arm": "nope"}, {"armed": "id"}])

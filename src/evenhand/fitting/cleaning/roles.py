@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import polars
 
 _WORDS = """
-    arm     arm id ids patient person subject client beneficiary machine unit vehicle van bus truck asset engine pump
+    arm     arm id patient person subject client beneficiary machine unit vehicle van bus truck asset engine pump
             device serial component customer user participant ptnum pid sid bridge turbine name
-    time    time date datetime timestamp week day month year visit years days period t start tstart begin since entry
+    time    time date datetime timestamp week day month year visit period t start tstart begin since entry
     stop    stop end until tstop finish exit ended
     state   state status condition health stage level grade rating outcome result category failure fault score
     from    from
     to      to
-    action  action actions treatment intervention service contact repair maintenance done maint activity rx
+    action  action treatment intervention service contact repair maintenance done maint activity rx
     type    type make model kind class manufacturer variety family
     group   group clinic ward region district site depot centre center village hospital location team
 """
@@ -71,13 +71,14 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
 
 
 def _guess_roles(names: list[str], known: Mapping[str, str]) -> dict[str, str]:
-    """Best column of each role that is not known: names of one word, and early words, count most."""
+    """Best column of each role that is not known: names of no other words, and early words, count most."""
     scores = []
     for place, name in enumerate(names):
         words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[a-z])(?=id$)", " ", name).lower())
         for role, good in WORDS.items():
-            if found := [good.index(word) for word in words if word in good]:
-                scores.append((len(words) > 1, min(found), place, role, name))
+            found = [good.index(one) for word in words for one in (word, word.removesuffix("s")) if one in good]
+            if found:
+                scores.append((len(words) - len(found), min(found), place, role, name))
     guessed: dict[str, str] = {}
     for *_, role, name in sorted(scores):
         if role not in {*known, *guessed} and name not in {*known.values(), *guessed.values()}:

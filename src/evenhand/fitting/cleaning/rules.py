@@ -45,7 +45,6 @@ whole = ["failed"]                     # states that are not divided by the othe
 
 import json
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -159,6 +158,20 @@ class Rules:
         write_atomically(Path(path), self.to_toml(title).encode())
 
 
+_NAMES = {"*": str}
+_TABLE = {"file": str, "times": [str], "decimal_comma": bool, "constant": _NAMES, "origin": str}
+_DERIVED = {"name": str, "cuts": [float], "since": _NAMES, "count": _NAMES, "column": str}
+_GRIDS = (*DAYS, *(f"day {day}" for day in range(1, 29)))
+SCHEMA: dict[str, Any] = {
+    "tables": [dict.fromkeys(ROLES, str) | _TABLE],
+    "rename": dict.fromkeys(ROLES, _NAMES),
+    "rows": {"grid": _GRIDS, "earliest": str, "latest": str, **CHOICES},
+    "derived": [_DERIVED],
+    "state": {"columns": [str], "whole": [str]},
+}
+"""Keys of the file and their values: a type, a choice of texts, a list, or a table; `*` is any key."""
+
+
 def read_rules(path: str | Path) -> Rules:
     """Read a file of rules.
 
@@ -174,117 +187,66 @@ def read_rules(path: str | Path) -> Rules:
         raise InvalidInputError(f"{path}: cannot be read: {error.strerror}", argument="rules") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TableError([Fault("", f"is not TOML: {error}")], str(path)) from None
-    return _Reader(document, str(path)).rules()
+    faults = _faults_of(document, SCHEMA, "")
+    if not faults:
+        tables, derived = document.get("tables", []), document.get("derived", [])
+        faults = [] if tables else [Fault("tables", "at least one table must be given")]
+        for number, table in enumerate(tables):
+            faults += [] if "arm" in table else [Fault(f"tables[{number}].arm", "the column of arms must be given")]
+        for number, entry in enumerate(derived):
+            cuts = entry.get("cuts", [])
+            if "name" not in entry or len({"since", "count", "column"} & entry.keys()) != 1:
+                faults.append(Fault(f"derived[{number}]", "expected a name and one of since, count and column"))
+            if not cuts or sorted(set(cuts)) != cuts:
+                faults.append(Fault(f"derived[{number}].cuts", f"expected increasing numbers, got {cuts!r}"))
+    if faults:
+        raise TableError(faults, str(path))
+    state = document.get("state", {})
+    return Rules(
+        tables=tuple(_table_rules(table) for table in tables),
+        rename=document.get("rename", {}),
+        derived=tuple(Derived(**entry | {"cuts": tuple(map(float, entry["cuts"]))}) for entry in derived),
+        state_columns=tuple(state.get("columns", ())),
+        whole_states=tuple(state.get("whole", ())),
+        **document.get("rows", {}),
+    )
 
 
-class _Reader:
-    """Rules of a document, with all its faults."""
+def _table_rules(table: dict[str, Any]) -> TableRules:
+    columns = {role: table[role] for role in ROLES if role in table}
+    others = {key: value for key, value in table.items() if key not in ROLES}
+    return TableRules(**{"file": ""} | others | {"columns": columns, "times": tuple(table.get("times", ()))})
 
-    def __init__(self, document: dict[str, Any], source: str) -> None:
-        self.document, self.source = document, source
-        self.faults: list[Fault] = []
 
-    def rules(self) -> Rules:
-        """Read the document, or raise with all its faults."""
-        self._known(self.document, "", ("tables", "rename", "rows", "derived", "state"))
-        tables = tuple(self._table(entry, f"tables[{n}]") for n, entry in enumerate(self._list("tables")))
-        if not tables:
-            self.faults.append(Fault("tables", "at least one table must be given"))
-        derived = tuple(self._derived(entry, f"derived[{n}]") for n, entry in enumerate(self._list("derived")))
-        rename = self._section("rename", ROLES)
-        rows = self._section("rows", ("grid", "earliest", "latest", *CHOICES))
-        for key, value in rows.items():
-            if key in CHOICES and value not in CHOICES[key]:
-                self.faults.append(Fault(f"rows.{key}", f"expected {' or '.join(CHOICES[key])}, got {value!r}"))
-        grid = str(rows.get("grid", ""))
-        is_day = grid.startswith("day ") and grid[4:].isdigit() and 1 <= int(grid[4:]) <= 28
-        if grid and grid not in DAYS and not is_day:
-            self.faults.append(Fault("rows.grid", f"expected a day of the week or 'day 1' to 'day 28', got {grid!r}"))
-        state = self._section("state", ("columns", "whole"))
-        for role, names in rename.items():
-            self._texts(names, f"rename.{role}")
-        if self.faults:
-            raise TableError(self.faults, self.source)
-        return Rules(
-            tables=tables,
-            rename={role: dict(names) for role, names in rename.items()},
-            derived=derived,
-            state_columns=tuple(map(str, state.get("columns", ()))),
-            whole_states=tuple(map(str, state.get("whole", ()))),
-            **{key: str(value) for key, value in rows.items()},
-        )
-
-    def _table(self, entry: Any, place: str) -> TableRules:
-        entry = self._mapping(entry, place)
-        others = ("file", "times", "decimal_comma", "constant", "origin")
-        self._known(entry, place, (*ROLES, *others))
-        columns = {role: entry[role] for role in ROLES if role in entry}
-        constant = self._texts(entry.get("constant", {}), f"{place}.constant")
-        self._texts(columns, place)
-        if "arm" not in columns:
-            self.faults.append(Fault(f"{place}.arm", "the column of arm names must be given"))
-        times = entry.get("times", [])
-        times = [times] if isinstance(times, str) else times
-        if not (isinstance(times, list) and all(isinstance(form, str) for form in times)):
-            self.faults.append(Fault(f"{place}.times", "expected a list of forms"))
-            times = []
-        origin = entry.get("origin")
-        return TableRules(
-            file=str(entry.get("file", "")),
-            columns=columns,
-            times=tuple(times),
-            decimal_comma=bool(entry.get("decimal_comma", False)),
-            constant=constant,
-            origin=None if origin is None else str(origin),
-        )
-
-    def _derived(self, entry: Any, place: str) -> Derived:
-        entry = self._mapping(entry, place)
-        self._known(entry, place, [part.name for part in fields(Derived)])
-        given = [key for key in ("since", "count", "column") if entry.get(key)]
-        if len(given) != 1 or not entry.get("name"):
-            self.faults.append(Fault(place, "expected a name and one of since, count and column"))
-        cuts = entry.get("cuts", [])
-        is_valid = isinstance(cuts, list) and all(isinstance(cut, (int, float)) for cut in cuts) and cuts
-        if not is_valid or sorted(set(cuts)) != cuts:
-            self.faults.append(Fault(f"{place}.cuts", f"expected increasing numbers, got {cuts!r}"))
-            cuts = [0]
-        events = {key: self._texts(entry.get(key, {}), f"{place}.{key}") for key in ("since", "count")}
-        return Derived(
-            str(entry.get("name", "")), tuple(map(float, cuts)), column=str(entry.get("column", "")), **events
-        )
-
-    def _list(self, key: str) -> list[Any]:
-        found = self.document.get(key, [])
-        if isinstance(found, list):
-            return found
-        self.faults.append(Fault(key, "expected a list of tables, [[" + key + "]]"))
+def _faults_of(value: Any, schema: Any, place: str) -> list[Fault]:
+    """Every entry of a document that is not as its schema says."""
+    if isinstance(schema, dict) and isinstance(value, dict):
+        faults = []
+        for key, entry in value.items():
+            inner, where = schema.get(key, schema.get("*")), f"{place}.{key}".lstrip(".")
+            if inner is None:
+                near = nearest(key, schema)
+                hint = f"Did you mean {near}?" if near else f"Known are {', '.join(schema)}."
+                faults.append(Fault(where, f"unknown key. {hint}"))
+            else:
+                faults += _faults_of(entry, inner, where)
+        return faults
+    if isinstance(schema, list) and isinstance(value, list):
+        return [fault for n, entry in enumerate(value) for fault in _faults_of(entry, schema[0], f"{place}[{n}]")]
+    if isinstance(schema, tuple):
+        return [] if value in schema else [Fault(place, f"expected one of {', '.join(schema)}, got {value!r}")]
+    is_number = schema is float and isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number or (isinstance(schema, type) and isinstance(value, schema)):
         return []
-
-    def _section(self, key: str, known: tuple[str, ...]) -> dict[str, Any]:
-        section = self._mapping(self.document.get(key, {}), key)
-        self._known(section, key, known)
-        return {name: value for name, value in section.items() if name in known}
-
-    def _mapping(self, found: Any, place: str) -> dict[str, Any]:
-        if isinstance(found, dict):
-            return found
-        self.faults.append(Fault(place, "expected a table of keys and values"))
-        return {}
-
-    def _texts(self, found: Any, place: str) -> dict[str, str]:
-        mapping = self._mapping(found, place)
-        for key, value in mapping.items():
-            if not isinstance(value, str):
-                self.faults.append(Fault(f"{place}.{key}", f"expected a text, got {value!r}"))
-        return {key: str(value) for key, value in mapping.items()}
-
-    def _known(self, section: Mapping[str, Any], place: str, known: Any) -> None:
-        for key in section:
-            if key not in known:
-                near = nearest(key, known)
-                hint = f" Did you mean {near}?" if near else f" Known are {', '.join(known)}."
-                self.faults.append(Fault(f"{place}.{key}".lstrip("."), f"unknown key.{hint}"))
+    words = {str: "a text", float: "a number", bool: "true or false"}
+    expected = (
+        "a list"
+        if isinstance(schema, list)
+        else words.get(schema, "a table")
+        if isinstance(schema, type)
+        else "a table"
+    )
+    return [Fault(place, f"expected {expected}, got {value!r}")]
 
 
 def _toml(value: Any) -> str:
