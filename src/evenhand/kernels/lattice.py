@@ -121,3 +121,33 @@ def multinomial_probabilities(points: Array, law: Floats) -> Floats:
     logs = gammaln(arms + 1) - gammaln(points + 1).sum(axis=1) + xlogy(points, law).sum(axis=1)
     probabilities = np.exp(logs)
     return np.asarray(probabilities / probabilities.sum())
+
+
+def interpolate(function: Floats, num_arms: int, points: Array) -> Floats:
+    """(point,) a function of few arms at the same proportions of many, linear on Kuhn's simplices.
+
+    In running sums of the counts the lattice is {0 <= c_1 <= c_2 <= ... <= N}. From the whole parts of scaled sums one
+    coordinate after the other goes up, the one with the largest remainder first.
+
+    Args:
+        function: (coarse point,) values on the lattice of few arms.
+        num_arms: their number.
+        points: (point, state) the lattice of many arms.
+    """
+    sums = np.cumsum(points[:, :-1], axis=1) * (num_arms / points[0].sum())
+    corner = np.floor(sums)
+    rest = sums - corner
+    # Of equal remainders the later coordinate first, so that sums stay ordered.
+    order = rest.shape[1] - 1 - np.argsort(rest[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    rows, value, before = np.arange(len(points)), np.zeros(len(points)), np.ones(len(points))
+    # Each corner of the simplex has the difference of neighbouring remainders as its weight.
+    for step in range(rest.shape[1] + 1):
+        is_last = step == rest.shape[1]
+        after = np.zeros(len(points)) if is_last else rest[rows, order[:, step]]
+        whole = np.minimum(corner, num_arms).astype(np.int64)
+        counts = np.diff(whole, axis=1, prepend=0, append=num_arms)
+        value += (before - after) * function[lattice_index(counts)]
+        before = after
+        if not is_last:
+            corner[rows, order[:, step]] += 1
+    return value

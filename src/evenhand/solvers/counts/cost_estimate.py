@@ -176,7 +176,11 @@ def plan_counts(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
         TooLargeError: there are too many count states or allocations.
         NotApplicableError: under the criterion average, if by the graph of an arm the long run depends on its start.
     """
-    arm = read_tables(problem)[0]
+    return plan_arm(read_tables(problem)[0], problem.criterion, small)
+
+
+def plan_arm(arm: TypeTables, criterion: Criterion, small: float = SMALL) -> CountPlan:
+    """Plan the dynamic program of the tables of an arm; see `plan_counts`."""
     slots = read_slots(arm)
-    check_one_class(arm, problem.criterion)
-    return CountPlan(arm, problem.criterion, choose_algorithm(slots), read_pay(arm.rewards, slots), small)
+    check_one_class(arm, criterion)
+    return CountPlan(arm, criterion, choose_algorithm(slots), read_pay(arm.rewards, slots), small)
