@@ -25,7 +25,7 @@ RARE_SHARE, RARE_RATIO = 0.02, 0.1
 """Largest share of all rows, and largest ratio to the rows of its neighbour, of a misspelling."""
 
 SHORTEST = 4
-"""Names with fewer letters are never taken for misspellings."""
+"""Names with fewer letters have no misspellings."""
 
 
 def spelling(counts: Mapping[str, int]) -> dict[str, str]:
@@ -96,7 +96,7 @@ def is_misspelling(name: str, other: str) -> bool:
         name: the rare name, folded.
         other: the common name, folded.
     """
-    if min(len(name), len(other)) < SHORTEST or name[0] != other[0]:
+    if len(other) < SHORTEST or len(name) < SHORTEST - 1 or name[0] != other[0]:
         return False
     if re.findall(r"\d+", name) != re.findall(r"\d+", other):
         return False
