@@ -413,3 +413,45 @@ def test_rules_of_other_files_are_refused(tmp_path):
     with pytest.raises(InvalidInputError) as caught:
         clean_records([tmp_path / "a.csv", pl.DataFrame({"id": [1]})], rules)
     assert caught.value.argument == "rules"
+
+
+# Anything at all
+
+ENTRIES = {
+    "id": ["a", "A", "b", "", "c1", " a "],
+    "date": ["2026-01-05", "05/01/2026", "12/01/2026", "", "x", "2026-13-45", "46000", "3.5", "2026-W05", "2026-05"],
+    "state": ["good", "Good", "poor", "?", "", "5", "7,5"],
+    "action": ["none", "mend", "", "visit"],
+    "type": ["x", "X", "y", ""],
+    "clinic": ["n", "s", ""],
+    "stop": ["2026-02-01", "", "2025-01-01", "x", "4"],
+    "from": ["good", ""],
+    "to": ["poor", "", "good"],
+    "weight": ["1,5", "2.5", "", "x"],
+}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_table_is_cleaned_reproducibly_or_refused(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    names = [str(name) for name in rng.permutation(list(ENTRIES))[: rng.integers(3, 11)]]
+    names = list(dict.fromkeys(["id", "date", "state", *names] if rng.random() < 0.7 else names))
+    mark = str(rng.choice([",", ";", "\t", "|"]))
+    rows = [[str(rng.choice(ENTRIES[name])).replace(mark, "") for name in names] for _ in range(rng.integers(0, 40))]
+    lines = [mark.join(row) for row in [names, *rows]]
+    if rng.random() < 0.2:
+        lines.insert(int(rng.integers(len(lines) + 1)), "junk" + mark * int(rng.integers(15)) + "x")
+    data = "\n".join(lines).encode(str(rng.choice(["utf-8", "utf-16", "latin-1"])))
+    data = data[: rng.integers(len(data) + 1)] + rng.bytes(20) if rng.random() < 0.1 else data
+    (tmp_path / "a.csv").write_bytes(data)
+    try:
+        cleaned = clean_records(tmp_path / "a.csv")
+    except InvalidInputError as refused:
+        assert str(refused)
+        return
+    cleaned.rules.save(tmp_path / "rules.toml")
+    assert clean_records(tmp_path / "a.csv", tmp_path / "rules.toml").frame.equals(cleaned.frame)
+    if not cleaned.layout:
+        kinds_lost = ("no-arm", "no-time", "duplicates", "far-times")
+        lost = sum(e.count for e in cleaned.effects if e.kind in kinds_lost or (e.kind == "ties" and not e.column))
+        assert cleaned.num_rows - len(cleaned.frame) == lost

@@ -63,7 +63,7 @@ def read_raw(source: Any, name: str = "records") -> RawTable:
     if suffix in EXCEL:
         frame = _with_head(_excel_rows(read_bytes(source)[0], name), name, findings)
     elif (is_file and suffix not in (".parquet", ".json")) or hasattr(source, "read"):
-        frame = _with_head(_csv_rows(read_bytes(source)[0], findings), name, findings)
+        frame = _with_head(_csv_rows(read_bytes(source)[0], name, findings), name, findings)
     else:
         read = read_table(source, name=name).frame.drop("row")
         frame = read.select(as_texts(read[column]) for column in read.columns)
@@ -74,14 +74,13 @@ def read_raw(source: Any, name: str = "records") -> RawTable:
     return RawTable(name, frame, tuple(findings))
 
 
-def _csv_rows(data: bytes, findings: list[Finding]) -> list[list[str | None]]:
-    encodings = ("utf-16",) if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252", "latin-1")
-    for encoding in encodings:
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        break
+def _csv_rows(data: bytes, name: str, findings: list[Finding]) -> list[list[str | None]]:
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        encoding = "cp1252" if encoding == "utf-8-sig" else encoding
+        text = data.decode(encoding, errors="replace")
     if encoding != "utf-8-sig":
         findings.append(Finding("encoding", "", 0, f"the text was read as {encoding}"))
     sample = text.splitlines()[:HEAD_LINES]
@@ -91,8 +90,11 @@ def _csv_rows(data: bytes, findings: list[Finding]) -> list[list[str | None]]:
         widths = Counter(len(row) for row in csv.reader(sample, delimiter=separator) if len(row) > 1)
         return max(((number, width) for width, number in widths.items()), default=(0, 0))
 
-    separator = max(SEPARATORS, key=columns)
-    return [[*row] for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator)]
+    try:
+        separator = max(SEPARATORS, key=columns)
+        return [[*row] for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator)]
+    except csv.Error as error:
+        raise TableError([Fault("", f"cannot be read as a table: {error}")], name) from None
 
 
 def _excel_rows(data: bytes, name: str) -> list[list[str | None]]:
