@@ -264,6 +264,23 @@ def test_transitions_from_and_to_with_start_and_stop():
     assert rows_of(cleaned, "time", "state") == [("0", "well"), ("4", "ill"), ("9", "dead")]
 
 
+def test_possible_changes_with_a_status_are_one_row_each():
+    """The long format of survival analysis: a row per possible transition, of which at most one happened."""
+    rows = {
+        "id": [1, 1, 1, 1, 2, 2],
+        "from": [1, 1, 2, 2, 1, 1],
+        "to": [2, 3, 1, 3, 2, 3],
+        "Tstart": [0, 0, 151, 151, 0, 0],
+        "Tstop": [151, 151, 421, 421, 30, 30],
+        "status": [1, 0, 0, 1, 0, 0],
+    }
+    cleaned = clean_records(rows)
+    assert rows_of(cleaned, "arm", "time", "state") == [
+        ("1", "0", "1"), ("1", "151", "2"), ("1", "421", "3"), ("2", "0", "1"), ("2", "30", None),
+    ]  # fmt: skip
+    assert kinds(cleaned.effects)["status"] == 4
+
+
 def test_changes_from_and_to_begin_at_the_origin():
     rows = {"id": ["a", "a", "b"], "time": [4, 9, 3], "from": ["well", "ill", "well"], "to": ["ill", "dead", "dead"]}
     rules = clean_records(rows).rules

@@ -17,6 +17,7 @@ ROLES = {
     "state": "states",
     "from": "states before a change",
     "to": "states after a change",
+    "status": "1 if a change happened, else 0",
     "action": "actions",
     "type": "types",
     "group": "groups",

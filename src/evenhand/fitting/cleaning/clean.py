@@ -11,7 +11,8 @@ Rules are proposed stage by stage, from what the stages before have left. The sa
 what they do not cover is reported.
 
 Intervals become changes: a row at the start has the state (or `from`), and a row at the stop the state `to`, or a blank
-one, from which on nothing is known until the next row.
+one, from which on nothing is known until the next row. If there is a `status`, a change happened only if it is 1: one
+row per possible change, as in survival analysis.
 """
 
 import io
@@ -331,7 +332,11 @@ class _Cleaning:
         if "to" not in part.columns and "stop" not in part.columns:
             return part
         self.is_events = True
-        others = part.drop("stop", "from", "to", strict=False)
+        if "status" in part.columns:
+            happened = part["status"].str.to_lowercase().is_in(["1", "true", "yes"]).fill_null(False)
+            part = part.with_columns(polars.when(happened).then(polars.col("to")))
+            self.journal.did("status", "to", int((~happened).sum()), "changes that did not happen, by their status")
+        others = part.drop("stop", "from", "to", "status", strict=False)
         if "stop" in part.columns:
             wrong = (part["stop"] < part["time"]).fill_null(False)
             self.journal.did(

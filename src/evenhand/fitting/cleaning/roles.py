@@ -48,7 +48,12 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
     known = {role: column for role, column in given.items() if column in raw.frame.columns}
     guessed = _guess_roles(raw.frame.columns, known)
     both = known | guessed
-    unused = {"state"} if {"from", "to"} <= both.keys() else {"from", "to"}
+    unused = {"from", "to", "status"}
+    if {"from", "to"} <= both.keys():
+        # A column of 0 and 1 beside the states of a change says whether it happened.
+        unused = {"state"}
+        if "status" not in both and set(raw.frame[both.get("state", both["to"])].drop_nulls()) <= {"0", "1"}:
+            both["status"] = guessed["status"] = both.get("state", both["to"])
     columns = {role: both[role] for role in ROLES if role in both and role not in unused}
     if pairs := [f"{role} = {column!r}" for role, column in columns.items() if role in guessed]:
         journal.noted("columns", f"columns of {raw.name} were taken by their names: {', '.join(pairs)}")

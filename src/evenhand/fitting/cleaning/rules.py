@@ -53,7 +53,7 @@ from evenhand.errors import Fault, InvalidInputError, TableError, nearest
 from evenhand.fitting.cleaning.clock import DAYS
 from evenhand.model.io import write_atomically
 
-ROLES = ("arm", "time", "stop", "state", "from", "to", "action", "type", "group")
+ROLES = ("arm", "time", "stop", "state", "from", "to", "status", "action", "type", "group")
 """Columns that a table may have; others are passed on under their own names."""
 
 Ties = Literal["last", "first", "shift", "keep"]
