@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 
 from evenhand.errors import InvalidInputError
 from evenhand.fitting import MOST_DURATIONS, Gaps, Moves, fit_generators, read_panel, step_transitions
+from evenhand.fitting.ctmc.fit import Laplace, RateModel, posterior_mode
 
 from ..conftest import mentions
 
@@ -208,6 +209,26 @@ def test_rates_are_found_again_and_better_with_more_records():
         assert (away < 4 * found.draws.std(axis=0) + 1e-3).all()
         assert not found.misfits and not found.at_once
     assert errors[1] < errors[0] / 3
+
+
+@pytest.mark.parametrize("prior", [1.0, 0.0])
+def test_mode_by_way_of_a_coarse_panel_is_that_of_the_full_panel(prior):
+    rng = np.random.default_rng(6)
+    rates = random_rates(rng, 1, 2, 3)
+    rows = []
+    for _ in range(1500):
+        time, state, action = round(rng.exponential(1.3), 3) + 0.01, rng.integers(3), int(rng.random() < 0.4)
+        rows.append((0, state, action, rng.choice(3, p=law(rates[0], action, time, 1.0)[state]), time))
+    moves = as_moves(rows, rates.shape)
+    found = fit_generators(moves, 1.0, prior=prior, num_draws=4000)
+    model = RateModel(read_panel(moves, 1.0), np.broadcast_to(~np.eye(3, dtype=bool), rates.shape), 1.0, prior)
+    mode = posterior_mode(model)
+    np.testing.assert_allclose(found.rates, model.unpack(mode), rtol=1e-4, atol=1e-5)
+    assert found.log_likelihood == pytest.approx(model.expect(mode)[0].sum(), rel=1e-9)
+    if prior:
+        drawn = Laplace(model, mode).draw(4000, np.random.default_rng(1))
+        own = np.stack([step_transitions(one, 1.0) for one in drawn]).std(axis=0)
+        np.testing.assert_allclose(found.draws.std(axis=0), own, rtol=0.1)
 
 
 @pytest.mark.slow

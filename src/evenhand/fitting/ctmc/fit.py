@@ -28,7 +28,9 @@ often over one duration.
 Posterior. With rates q[τ, a, i, j] ~ Gamma(shape α, rate β), independent, and the log-likelihood L of a `Panel`:
 
 The mode, in log q, solves jumps + α = q (times + β). EM steps, q <- (jumps + α) / (times + β), never decrease the
-likelihood and stay positive, but converge slowly; a few of them start, and L-BFGS finishes.
+likelihood and stay positive, but converge slowly; a few of them start, and L-BFGS finishes. If the records have many
+durations, this mode and the Hessian H below are those of a coarse panel, whose durations have two digits; Newton steps
+on the full panel, log q <- log q + H^-1 gradient(log q), finish: each reduces the error about a hundredfold.
 
 Laplace approximation. With H the negative Hessian of the log posterior in log rates at the mode q*, the log rates have
 covariance C = H^-1. A normal distribution of log rates is poor for jumps observed once or never, so each rate gets a
@@ -45,6 +47,7 @@ value of each gamma integral, a^a e^-a sqrt(2π / a), replaced by Γ(a):
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize
@@ -72,6 +75,9 @@ STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 FEW = 5
 """Pairs of a kind that a note names."""
 
+COARSE = 256, 2
+"""Durations from which on a coarse panel is used, and digits of its durations."""
+
 TOLERANCE = 1e-4
 """Residual of the mode's equations, over the root of the number of moves; a hundred times this is an error."""
 
@@ -82,21 +88,25 @@ LEAST_SHAPE = 0.02
 """Least shape of a gamma marginal, and least curvature in log rates: it spans all rates that matter."""
 
 
+Prior: TypeAlias = float | tuple[Floats, Floats]
+"""(type, action, state, next_state) shapes and rates of the gamma priors; or a number w of steps, for w jumps in w
+steps of time, spread evenly over the free jumps."""
+
+
 # Posterior of rates
 
 
 class RateModel:
     """Likelihood, prior and free rates; `parameter` indexes the rates that are free in some type."""
 
-    def __init__(self, panel: Panel, free: Bools, step: float, prior: float | tuple[Floats, Floats]) -> None:
+    def __init__(self, panel: Panel, free: Bools, step: float, prior: Prior) -> None:
         """Index the free rates.
 
         Args:
             panel: the records.
             free: (type, action, state, next_state) rates to estimate; all others are 0.
             step: length of a step.
-            prior: (type, action, state, next_state) shapes and rates of the gamma priors; or a number w of steps, for
-                w jumps in w steps of time, spread evenly over the free jumps.
+            prior: shapes and rates, or their weight in steps.
         """
         if not isinstance(prior, tuple):
             exits = np.maximum(free.sum(axis=-1, keepdims=True), 1)
@@ -125,6 +135,15 @@ class RateModel:
         expected = self.panel.expect(self.unpack(rates))
         return expected.values, self.pack(expected.jumps), self.pack(expected.times)
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and largest rates: 1e-12 per step, and 50 jumps between the two closest rows.
+
+        Beyond these the likelihood is flat.
+        """
+        times = self.panel.times[self.panel.times > 0]
+        return 1e-12 / self.step, 50.0 / (times.min() if len(times) else 1.0)
+
     def log_posterior(self, rates: Floats) -> tuple[float, Floats]:
         """Log posterior density of the log rates up to a constant, and its (type, parameter) gradient."""
         values, jumps, times = self.expect(rates)
@@ -143,9 +162,7 @@ def posterior_mode(model: RateModel, start: Floats | None = None) -> Floats:
     Raises:
         NotConvergedError: the optimiser stopped before the equations of the mode held.
     """
-    # 50 jumps between the two closest rows, or 1e-12 per step: beyond these the likelihood is flat.
-    times = model.panel.times[model.panel.times > 0]
-    low, high = 1e-12 / model.step, 50.0 / (times.min() if len(times) else 1.0)
+    low, high = model.bounds
     rates = np.clip(model.pack(_crude_rates(model) if start is None else start), low, high)
     if not rates.size:
         return rates
@@ -221,6 +238,22 @@ class Laplace:
         scores = np.einsum("tij,dtj->dti", root, generator.standard_normal((num_draws, *self.mode.shape)))
         logs = log_gamma_quantiles(scores, np.broadcast_to(self.shapes, scores.shape))
         return self.model.unpack(np.where(self.uncertain, np.exp(logs) / self.shapes * self.mode, 0.0))
+
+
+def refined_mode(model: RateModel, coarse: Laplace) -> Floats:
+    """(type, parameter) rates of highest posterior density, by Newton steps with the Hessian of a coarse panel.
+
+    Args:
+        model: likelihood and prior of the full panel.
+        coarse: posterior on the coarse panel.
+    """
+    logs, (low, high) = np.log(coarse.mode), np.log(model.bounds)
+    for _ in range(8):
+        slopes = np.where(coarse.uncertain, model.log_posterior(np.exp(logs))[1], 0.0)
+        if np.abs(slopes).max(initial=0.0) <= TOLERANCE * np.sqrt(model.panel.number.sum() + 1) / 100:
+            return np.exp(logs)
+        logs = np.clip(logs + np.clip(np.einsum("tij,tj->ti", coarse.covariance, slopes), -1, 1), low, high)
+    return posterior_mode(model, model.unpack(np.exp(logs)))
 
 
 def _hessian(model: RateModel, mode: Floats, uncertain: Bools) -> Floats:
@@ -339,7 +372,7 @@ def fit_generators(
             f"{number:,} rates of a type are too many: {MOST_RATES:,} can be estimated. Use fewer states, or state "
             "which jumps are impossible"
         )
-    panel = read_panel(moves, step, exact)
+    panel, coarse = read_panel(moves, step, exact), read_panel(moves, step, exact, *COARSE)
     if not panel.has_path(free).all():
         raise InvalidInputError(
             "no path of possible jumps makes some recorded moves: check the structural zeros, and the states that are "
@@ -347,21 +380,25 @@ def fit_generators(
             code="impossible-move",
         )
     report: Progress = progress or (lambda doing, share: None)
-    if prior == 0 or panel.num_types == 1:
-        strength, start = 1.0 if prior is None else prior, None
-        model = RateModel(panel, free, step, strength)
-    else:
-        model, start, strength = _pooled_model(panel, free, step, prior, report)
-    mode = posterior_mode(model, start)
+    own: Prior = 1.0 if prior is None else prior
+    strength, start = own, None
+    if prior != 0 and panel.num_types > 1:
+        own, start, strength = _pooled_prior(coarse, free, step, prior, report)
+
+    def posterior(free: Bools, own: Prior, start: Floats | None) -> tuple[Laplace, Floats]:
+        rough = RateModel(coarse, free, step, own)
+        laplace = Laplace(rough, posterior_mode(rough, start))
+        if len(coarse.times) < len(panel.times):
+            laplace.mode = refined_mode(RateModel(panel, free, step, own), laplace)
+        return laplace, laplace.model.unpack(laplace.mode)
+
+    laplace, rates = posterior(free, own, start)
     report("posterior of rates", 0.5)
-    rates = model.unpack(mode)
     expected = panel.expect(rates)
     if not strength:
         # Maximum likelihood has no distribution to draw from: the weakest prior stands in, over the jumps that are
         # needed. The optimiser leaves a little of a rate that tends to 0.
-        model = RateModel(panel, free & (expected.jumps > 1e-3), step, 1.0)
-        mode = posterior_mode(model, rates)
-    laplace = Laplace(model, mode)
+        laplace, _ = posterior(free & (expected.jumps > 1e-3), 1.0, rates)
     if expected.least_likely <= TINY:
         # Its likelihood has underflowed, and the rates are those of the other moves alone.
         raise InvalidInputError(
@@ -390,26 +427,26 @@ def fit_generators(
 # Priors
 
 
-def _pooled_model(
-    panel: Panel, free: Bools, step: float, prior: float | None, report: Progress
-) -> tuple[RateModel, Floats, float]:
-    """The model with rates shrunk towards the other types, initial rates, and the strength of the prior."""
+def _pooled_prior(
+    panel: Panel, free: Bools, step: float, strength: float | None, report: Progress
+) -> tuple[Prior, Floats, float]:
+    """The prior of rates shrunk towards the other types, initial rates, and the strength of the prior."""
     rates, times = _other_types(panel, free, step)
 
-    def pooled(strength: float) -> RateModel:
+    def pooled(strength: float) -> Prior:
         # The harmonic sum of the head: never more time than the others themselves had.
         exposure = 1 / (1 / (strength * step) + 1 / times)
-        return RateModel(panel, free, step, (np.where(free, exposure * rates, 0.0), exposure))
+        return np.where(free, exposure * rates, 0.0), exposure
 
-    if prior is None:
+    if strength is None:
         evidence = []
-        for turn, strength in enumerate(STRENGTHS):
-            model = pooled(strength)
+        for turn, tried in enumerate(STRENGTHS):
+            model = RateModel(panel, free, step, pooled(tried))
             evidence.append(Laplace(model, posterior_mode(model, rates)).evidence())
             report("strength of pooling", 0.5 * (turn + 1) / len(STRENGTHS))
         # Strengths rise: the first whose evidence is at most 2 below the best is the weakest.
-        prior = STRENGTHS[int(np.argmax(np.array(evidence) >= max(evidence) - 2.0))]
-    return pooled(prior), rates, prior
+        strength = STRENGTHS[int(np.argmax(np.array(evidence) >= max(evidence) - 2.0))]
+    return pooled(strength), rates, strength
 
 
 def _other_types(panel: Panel, free: Bools, step: float) -> tuple[Floats, Floats]:
