@@ -20,7 +20,9 @@ def fit(log: Any, **options: Any) -> FitResult:
 
 def read_log(source: Any, **options: Any) -> Log:
     """Read a log."""
-    return read_records(source, records=_grouped(LogOptions, options), **options)
+    records = _grouped(LogOptions, options)
+    columns = {role: options.pop(role) for role in ("arm", "time", "state", "action", "type") if role in options}
+    return read_records(source, columns, records, **options)
 
 
 def drawn_problems(problem: eh.CoupledMDP, named: Named, num_draws: int, rng: int = 0) -> list[eh.CoupledMDP]:

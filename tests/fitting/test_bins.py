@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting import cut
+from evenhand.fitting.table_reader import cut
 
 from ..conftest import mentions
 
@@ -22,7 +22,7 @@ def test_widths_cuts_and_quantiles() -> None:
     assert cut(np.array([1.0, 1.0, 2.0]), "quantile:10").codes.tolist()[:2] == [0, 0]
 
 
-def test_a_bin_that_nobody_is_in_is_no_state() -> None:
+def test_an_empty_bin_is_not_a_state() -> None:
     assert cut(np.array([1.0, 101.0]), 10).names == ("0–10", "100–110")
 
 
@@ -35,7 +35,7 @@ def test_a_measurement_at_a_cut_is_in_the_bin_that_begins_there() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0.5, 1e5) | st.integers(2, 8))
-def test_bins_hold_what_their_names_say(values: list[float], how: float) -> None:
+def test_bins_hold_the_values_between_their_ends(values: list[float], how: float) -> None:
     array = np.array(values)
     spec = f"quantile:{how}" if isinstance(how, int) else how
     if not isinstance(how, int) and np.ptp(array) / how > 9000:

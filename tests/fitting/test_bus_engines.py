@@ -42,7 +42,7 @@ def test_increments_of_group_4_are_those_published():
     assert zurcher.count_moves(zurcher.read_buses({"GMC A5308 1975"})).tolist() == published.tolist()
 
 
-def test_files_of_the_page_say_what_it_says():
+def test_files_of_the_page_agree_with_it():
     """Costs of Table IX at the middle of bins of 25 000 miles; what cannot be; what nobody saw."""
     folder = zurcher.DATA.parent
     costs, cannot, replaced = (

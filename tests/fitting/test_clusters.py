@@ -11,16 +11,8 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.fitting import (
-    UNIDENTIFIED,
-    Log,
-    Tried,
-    begin_apart,
-    chosen,
-    find_clusters,
-    iterate,
-    read_histories,
-)
+from evenhand.fitting import Log, find_clusters
+from evenhand.fitting.clusters import UNIDENTIFIED, Tried, begin_apart, chosen, iterate, read_histories
 
 from ..conftest import mentions
 
@@ -147,7 +139,7 @@ def test_one_type_is_one_type(seed):
     assert found.number == 1 and found.names == ("all",) and not found.notes
 
 
-def test_single_moves_tell_no_types_apart_and_that_is_said():
+def test_single_moves_do_not_identify_types_and_a_note_says_so():
     log, _ = simulated(APART, [0.5, 0.5], 200, 2, np.random.default_rng(6))
     found = find_clusters(log)
     assert found.number == 1 and not found.tried
@@ -212,9 +204,10 @@ def one_action_each(log):
 def test_effects_on_types_are_identified_by_arms_with_several_actions():
     log, _ = simulated(APART, [0.6, 0.4], 60, 20, np.random.default_rng(0))
     assert find_clusters(log, 2).identifies_effects
+    assert list(find_clusters(log, 2).reasons) == ["types"]  # testing types on the records they come from is circular
     apart = find_clusters(one_action_each(log), 2)
     assert not apart.identifies_effects and apart.to_dict()["identifies_effects"] is False
-    assert apart.why_no_effects == UNIDENTIFIED and any(UNIDENTIFIED in note for note in apart.notes)
+    assert apart.reasons["effects"] == UNIDENTIFIED and any(UNIDENTIFIED in note for note in apart.notes)
     exceptional = replace(one_action_each(log), action=one_action_each(log).action.copy())
     exceptional.action[:5] = 1 - exceptional.action[0]  # one arm of sixty changes
     assert not find_clusters(exceptional, 2).identifies_effects

@@ -9,8 +9,9 @@ from scipy.optimize import minimize
 from scipy.stats import chisquare
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting import MOST_DURATIONS, Gaps, Moves, fit_generators, read_panel, step_transitions
-from evenhand.fitting.ctmc.fit import Laplace, RateModel, posterior_mode
+from evenhand.fitting import Gaps, Moves
+from evenhand.fitting.ctmc.fit import Laplace, RateModel, fit_generators, posterior_mode, step_transitions
+from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
 
 from ..conftest import mentions
 
@@ -309,7 +310,7 @@ def test_a_sparse_type_leans_on_the_others():
 FIELDS = ("type", "state", "action", "next_state", "time", "number")
 
 
-def test_what_no_rates_explain_is_told():
+def test_moves_that_no_rates_explain_are_reported():
     """Round in a circle, one state a step: a matrix that has no generator. And arms that leave at once."""
     rows = [(0, s, 0, (s + 1) % 3, 1.0) for s in range(3) for _ in range(60)]
     found = fit_generators(as_moves(rows, (1, 1, 3, 3)), 1.0, num_draws=20)

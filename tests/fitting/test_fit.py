@@ -96,7 +96,7 @@ def test_nothing_is_written_where_something_was_never_seen(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_a_pair_without_a_reward_is_told() -> None:
+def test_a_pair_without_a_reward_is_reported() -> None:
     frame = simulated().with_columns(
         worth=polars.when(polars.col("condition") != "fair").then(1.0).otherwise(None)
     )  # fair is seen, and nothing says what it is worth
@@ -119,7 +119,7 @@ def test_it_shows_itself() -> None:
     assert "<table" in found._repr_html_() and "overhaul" in found._repr_html_()
 
 
-def test_progress_is_told_and_rises() -> None:
+def test_progress_is_reported_and_rises() -> None:
     heard: list[float] = []
     fitted(progress=lambda doing, share: heard.append(share))
     assert len(heard) > 4 and heard == sorted(heard)
@@ -153,7 +153,7 @@ def test_a_budget_of_one_resource_leaves_the_other_at_the_most_that_was_used() -
 
 
 @pytest.mark.parametrize("budget", [{"bays": 1}, [1, 2], {"services": -1}, {"services": "much"}])
-def test_a_budget_is_checked_before_anything_is_asked_of_the_model(budget: Any) -> None:
+def test_a_budget_is_checked_before_the_model_is_built(budget: Any) -> None:
     with pytest.raises(ModelError, check=mentions("budget")):
         fitted(budget=budget)
 
@@ -201,7 +201,7 @@ def test_an_arm_is_of_the_group_of_its_last_row() -> None:
         fitted(empty, group="ward")
 
 
-def test_arms_that_are_gone_are_told_and_left_out_if_somebody_says_so() -> None:
+def test_dropouts_are_reported_and_excluded_on_request() -> None:
     frame = simulated().filter((polars.col("van") != "van0") | (polars.col("week") < 40))
     counted, left = fitted(frame), fitted(frame, gone_after=10)
     assert counted.problem.counts.tolist() == [20, 20] and left.problem.counts.tolist() == [19, 20]
@@ -223,7 +223,7 @@ def test_clocks_of_single_arms_suggest_leaving_no_arm_out() -> None:
     assert any("gone_after" in note for note in fitted(dated).notes)
 
 
-def test_a_recovery_that_nobody_saw_is_asked_about() -> None:
+def test_an_unobserved_recovery_is_noted() -> None:
     rows = [
         {"van": f"v{arm}", "week": week, "condition": state, "action": "none", "make": "Ford"}
         for arm in range(6)

@@ -8,7 +8,8 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammaln
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting import ALIKE, estimate_prior, variational_row
+from evenhand.fitting import estimate_prior
+from evenhand.fitting.hierarchical_dirichlet import ALIKE, variational_row
 
 from ..conftest import mentions
 
@@ -229,7 +230,7 @@ def test_rows_that_lean_on_the_same_are_drawn_together():
     assert abs(np.corrcoef(alone[:, 0], alone[:, 1])[0, 1]) < 0.2
 
 
-def test_rows_that_are_told_are_certain_and_copies_are_copies():
+def test_stated_rows_are_certain_and_copies_are_equal():
     counts = some_counts(3, 3)
     posterior = estimate_prior(counts).given(counts)
     known, like = np.zeros((3, 2, 2), dtype=bool), np.broadcast_to([0, 1], (3, 2, 2)).astype(np.int32).copy()
@@ -287,7 +288,7 @@ def test_a_prior_is_a_number_of_observations(prior):
 
 
 @pytest.mark.parametrize("rows", [[12, 37], [3, 3], [200, 1, 40]])
-def test_an_unseen_row_is_not_pulled_to_what_nobody_ever_did(rows):
+def test_an_unobserved_row_is_not_shrunk_towards_unobserved_moves(rows):
     """All moves of the others stayed; the row of a type that has none is theirs, and no surer than theirs."""
     counts = np.zeros((len(rows) + 1, 1, 1, 3))
     counts[:-1, 0, 0, 0] = rows

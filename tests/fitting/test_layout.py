@@ -98,7 +98,7 @@ def test_rewards_and_use_are_of_the_rows_that_have_them():
 
 @pytest.mark.parametrize("with_end", [True, False])
 @pytest.mark.parametrize("num_arms", [6, 60])
-def test_changes_are_asked_for_their_layout(num_arms, with_end):
+def test_changes_need_a_layout(num_arms, with_end):
     rows = changes(num_arms, with_end=with_end)
     with pytest.raises(InvalidInputError, check=lambda error: error.code == "unclear-layout"):
         fit(rows, **COLUMNS, step=1)
@@ -110,7 +110,7 @@ def test_changes_are_asked_for_their_layout(num_arms, with_end):
         fit(rows, **COLUMNS, step=1, layout="event")
 
 
-def test_two_rows_of_each_arm_and_a_few_repetitions_are_asked_too():
+def test_two_rows_per_arm_with_few_repetitions_need_a_layout():
     rng = np.random.default_rng(0)
     lives = [[row(arm, 0.0, "up"), row(arm, round(rng.exponential(300), 2), "down")] for arm in range(40)]
     with pytest.raises(InvalidInputError, check=lambda error: error.code == "unclear-layout"):
@@ -137,7 +137,7 @@ def snapshots(rng, num_arms=15, num_rows=12):
     return rows
 
 
-def test_snapshots_are_not_asked():
+def test_snapshots_need_no_layout():
     rng = np.random.default_rng(1)
     for _ in range(60):
         with_layout(read_log(snapshots(rng), **COLUMNS, step=1), None)
@@ -147,7 +147,7 @@ def test_snapshots_are_not_asked():
     with_layout(read_log(kept, **COLUMNS), None)
 
 
-def test_layouts_that_read_the_same_are_not_asked():
+def test_logs_that_both_layouts_read_alike_need_no_layout():
     """A row at every step, however it moves; exact states alone; and measurements that are cut into bins."""
     circle = [row(arm, week, ("up", "down")[week % 2]) for arm in range(10) for week in range(20)]
     one, other = (fit(circle, **COLUMNS, layout=layout) for layout in (None, "events"))

@@ -96,7 +96,7 @@ def test_a_log_is_sorted_and_coded() -> None:
     assert log.is_last.tolist() == [False, False, True, False, False, True, True]
 
 
-def test_rows_that_are_in_order_are_not_told_to_be_unsorted() -> None:
+def test_sorted_rows_get_no_note() -> None:
     by_time = sorted(SOUND, key=lambda row: row[1])
     assert not any("sorted" in note for rows in (SOUND, by_time) for note in read(rows).notes)
 
@@ -134,7 +134,7 @@ WRONG = st.sampled_from(["no arm", "no time", "bad time", "no state", "unknown s
 
 
 @given(st.lists(st.tuples(st.integers(0, 29), WRONG), min_size=1, max_size=8, unique_by=lambda wrong: wrong[0]))
-def test_every_fault_is_told_with_its_line(wrongs: list[tuple[int, str]]) -> None:
+def test_every_fault_is_reported_with_its_line(wrongs: list[tuple[int, str]]) -> None:
     rows = [[f"v{i // 6}", str(i % 6), "good", "none", "Ford"] for i in range(30)]
     rows += [["w", str(i), "good", "overhaul", "VW"] for i in range(3)]
     expected: set[tuple[str, str]] = set()
@@ -205,7 +205,7 @@ def test_text_that_is_not_utf8_is_reported_by_line() -> None:
     assert faults_of(io.BytesIO("vän,week,condition,action\n".encode("latin-1")))[0].startswith("line 1")
 
 
-def test_missing_actions_have_a_name_if_somebody_gives_one() -> None:
+def test_missing_actions_are_the_idle_action_of_a_new_name() -> None:
     rows = [("a", "1", "x", "", "F"), ("a", "2", "y", "go", "F"), ("a", "3", "x", "", "F")]
     log = read(rows, idle="rest")
     assert log.actions == ("rest", "go") and log.action.tolist() == [0, 1, 0]
@@ -260,13 +260,13 @@ def frames() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", frames())
-def test_every_form_says_the_same(form: str) -> None:
+def test_every_source_gives_the_same_log(form: str) -> None:
     log = read(frames()[form], type="make")
     assert named_moves(log) == moves_by_hand(SOUND)
     assert log.arms == ("van1", "van2", "van3")
 
 
-def test_files_say_the_same(tmp_path: Path) -> None:
+def test_files_give_the_same_log(tmp_path: Path) -> None:
     frame = polars.DataFrame([dict(zip(HEAD, row, strict=True)) for row in SOUND])
     frame.write_parquet(tmp_path / "log.parquet")
     frame.write_csv(tmp_path / "log.csv")
@@ -285,7 +285,7 @@ def test_files_say_the_same(tmp_path: Path) -> None:
         read(7)
 
 
-def test_an_order_of_categories_is_kept() -> None:
+def test_an_order_of_categories_is_the_order_of_states() -> None:
     columns: Mapping[str, Any] = frames()["columns"]
     order = ["poor", "fair", "good"]
     ordered = pandas.DataFrame(columns)
@@ -304,7 +304,7 @@ def test_dates_of_frames_are_times() -> None:
         assert named_moves(log) == moves_by_hand(SOUND)
 
 
-def test_zones_that_are_mixed_in_a_frame_are_told() -> None:
+def test_mixed_time_zones_of_a_frame_are_faults() -> None:
     columns: Mapping[str, Any] = {**frames()["columns"]}
     frame = pandas.DataFrame(columns)
     stamps = [pandas.Timestamp(f"2026-01-0{i + 1}T0{i}:00", tz="UTC" if i != 3 else None) for i in range(7)]
@@ -312,7 +312,7 @@ def test_zones_that_are_mixed_in_a_frame_are_told() -> None:
     assert faults_of(frame, type="make") == ["row 4: has no time zone; others have one"]
 
 
-def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(MissingExtraError, check=mentions("evenhand[data]")):
         read([*SOUND])

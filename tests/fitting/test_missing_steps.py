@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from evenhand.fitting import Gaps, Missed, draw_rows, estimate_prior, fill, with_paths
+from evenhand.fitting import Gaps, estimate_prior
+from evenhand.fitting.missing_steps import Missed, draw_rows, fill, with_paths
 from tests.fitting.flat import fit
 
 from ..conftest import mentions
@@ -193,14 +194,14 @@ EVERY = np.ones((3, 2, 3), dtype=bool)
 
 
 @pytest.mark.slow
-def test_intervals_cover_as_they_say():
+def test_intervals_have_their_coverage():
     """Two hundred independent replications, a type each: truths are drawn from the prior, so that 0.9 means 0.9."""
     rng = np.random.default_rng(8)
     truth = rng.dirichlet(np.full(3, 2.0), size=(200, 3, 2))
     counts, missed = records_of(rng, truth, 12)
     alone = estimate_prior(counts[:1], EVERY, prior=6.0)  # of one type: even, and given
     filled = replace(fill(missed, counts, EVERY, prior=6.0), pooled_prior=alone)
-    lower, upper = draw_rows(missed, counts, EVERY, filled, rng, prior=6.0, num_draws=300).interval(0.9)
+    lower, upper = draw_rows(missed, counts, EVERY, filled, rng, num_draws=300).interval(0.9)
     inside = ((lower <= truth) & (truth <= upper)).mean(axis=(1, 2, 3))
     # Quantiles of 300 draws, which depend on each other, lie inside the true ones: that costs about a hundredth.
     assert abs(inside.mean() - 0.89) < 0.01 + 3 * inside.std() / np.sqrt(200)
@@ -243,7 +244,7 @@ def test_what_cannot_be_is_never_passed():
     missed = Missed(gaps_of(kinds), 1)
     for prior in (None, 0):
         filled = fill(missed, counts, possible, prior)
-        draws = draw_rows(missed, counts, possible, filled, np.random.default_rng(0), prior, num_draws=20).draws
+        draws = draw_rows(missed, counts, possible, filled, np.random.default_rng(0), num_draws=20).draws
         assert (filled.rows[:, ~possible] == 0).all() and (draws[:, :, ~possible] == 0).all()
         np.testing.assert_allclose(draws.sum(axis=-1), 1)
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from evenhand.errors import InvalidInputError, TableError
-from evenhand.fitting import NOTHING, Log, read_rewards, read_usage
+from evenhand.fitting import NOTHING, Log
+from evenhand.fitting.model_terms import read_rewards, read_usage
 
 from ..conftest import mentions
 
@@ -92,7 +93,7 @@ def test_rewards_that_never_vary_are_not_shrunk() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".toml"])
-def test_a_file_says_rewards_by_names(suffix: str, tmp_path: Path) -> None:
+def test_a_file_states_rewards_by_name(suffix: str, tmp_path: Path) -> None:
     said = [
         {"state": "good", "reward": 1},
         {"state": "poor", "reward": 0.3},
@@ -156,7 +157,7 @@ FIGURES = st.sampled_from(["1", "-0.5", "1e3", "x", "", "inf", "nan", "1e300"])
 
 
 @given(st.lists(st.tuples(NAMES, st.sampled_from([*ACTIONS, "", "fixx"]), FIGURES), min_size=1, max_size=8))
-def test_any_table_is_read_right_or_told_wrong(rows: list[tuple[str, str, str]]) -> None:
+def test_any_table_is_read_or_its_faults_are_reported(rows: list[tuple[str, str, str]]) -> None:
     """Which rows have faults is known without the reader; sound tables give what a plain loop gives."""
     columns = {"state": [r[0] for r in rows], "action": [r[1] for r in rows], "reward": [r[2] for r in rows]}
     bad_names = sum(r[0] not in (*STATES, "", "*") for r in rows) + sum(r[1] == "fixx" for r in rows)

@@ -54,7 +54,7 @@ def test_zeros_stay_zero_and_rows_are_rows_at_any_strength(seed, strength, maske
     assert (lower <= upper).all()
 
 
-def test_first_draws_do_not_depend_on_how_many_are_asked_for():
+def test_first_draws_do_not_depend_on_the_number_of_draws():
     sample = Dirichlet(SPARSE).draw(7, rng=1)
     for posterior in (Dirichlet(SPARSE), Drawn(sample.mean(axis=0), sample)):
         few, many = posterior.draw(3, rng=11), posterior.draw(20, rng=11)
@@ -106,7 +106,7 @@ def test_a_copy_is_the_same_row_in_every_draw():
             assert not (told[0, 0, 1] == told[0, 0, 0]).all()
 
 
-def test_what_is_asked_for_must_make_sense():
+def test_invalid_arguments_are_refused():
     posterior = Dirichlet(SPARSE)
     with pytest.raises(InvalidInputError, check=mentions("level")):
         posterior.interval(1.5)

@@ -218,7 +218,7 @@ def test_pickles_are_not_read(tmp_path):
         load_posterior(path)
 
 
-def test_what_is_not_there_or_no_archive_is_told(tmp_path):
+def test_missing_files_and_other_formats_are_refused(tmp_path):
     path = tmp_path / "m.posterior.npz"
     with pytest.raises(InvalidInputError):
         load_posterior(path)

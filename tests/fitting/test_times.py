@@ -140,7 +140,7 @@ def test_invalid_times_are_reported_by_line(times: list[str], wrong: list[int]) 
     "times", [[0, 1, 2**63], [0, 1, 2**64 - 1], [-(2**63), 0, 2**63 - 1], [0, 1, -(2**62)], [0.5, 1, 1e300]]
 )
 @pytest.mark.parametrize("typed", [True, False])
-def test_numbers_too_large_for_a_time_are_told(times: list[float], typed: bool) -> None:
+def test_numbers_too_large_for_a_time_are_faults(times: list[float], typed: bool) -> None:
     columns = {"arm": ["a"] * 3, "time": times if typed else [str(time) for time in times], "state": ["x"] * 3}
     with pytest.raises(TableError, check=mentions("row 3")):
         read_log({**columns, "action": ["none"] * 3}, arm="arm", time="time", state="state", action="action")

@@ -72,7 +72,7 @@ def test_forbidden_pairs_are_never_taken_whatever_the_budget():
     assert any(note.kind == "over-budget" for note in eh.check(problem).notes)
 
 
-def test_a_table_says_what_they_do():
+def test_a_table_states_rows_of_unobserved_pairs():
     table = [
         {"state": "good", "action": "mend", "next_state": "good", "probability": "0.75"},
         {"state": "good", "action": "mend", "next_state": "fair", "probability": "0.25"},
@@ -204,7 +204,7 @@ def the_row(action, kind=None, **chances):
     ]
 
 
-def test_what_a_file_says_of_a_type_goes_before_what_it_says_of_all():
+def test_statements_on_a_type_override_those_on_all_types():
     rows = [*FORDS, *rows_of("good fair poor.mend good fair.none good poor.mend fair", make="VW")]
     fair = [row | {"state": "fair"} for row in the_row("mend", good=1.0)]
     table = [{"type": "", **row} for row in (*the_row("mend", good=0.9, fair=0.1), *fair)]

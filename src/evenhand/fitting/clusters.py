@@ -78,6 +78,12 @@ UNIDENTIFIED = (
 """Why no effects are reported."""
 
 
+FOUND = (
+    "they were found in these records because arms differ, so a test would find the same; arms left out of the fit "
+    "helped to find them, too, so that scores on them flatter a little"
+)
+"""Why types that were found are not tested."""
+
 PRIOR = 1.0
 """Pseudo-counts per row, of all types together, spread as all arms move: equal types are then as good as one."""
 
@@ -133,15 +139,10 @@ class Histories:
 
     def shares(self, counts: Floats) -> Floats:
         """(cell, ...) the same, divided by the sums of their rows."""
-        shares: Floats = counts / self.sums(counts)[self.row_of]
-        return shares
-
-    def sums(self, cells: Floats) -> Floats:
-        """(row, ...) sums over the cells of each row."""
         # Cells are sorted by their rows: each row is one stretch.
         starts = np.flatnonzero(np.diff(self.row_of, prepend=-1))
-        sums: Floats = np.add.reduceat(cells, starts, axis=0) if len(starts) else cells
-        return sums
+        sums = np.add.reduceat(counts, starts, axis=0) if len(starts) else counts
+        return np.asarray(counts / sums[self.row_of])
 
 
 def read_histories(log: Log) -> Histories:
@@ -346,12 +347,12 @@ class Clusters(Shown):
     """Schwarz's criterion on all arms; smaller is better."""
 
     identifies_effects: bool
-    """Whether enough arms had several actions for the rows of actions to be matched to one type."""
+    """True if enough arms had several actions for the rows of actions to be matched to one type."""
 
     @property
-    def why_no_effects(self) -> str:
-        """The reason why effects of actions on these types are not identified; empty if they are."""
-        return "" if self.identifies_effects else UNIDENTIFIED
+    def reasons(self) -> dict[str, str]:
+        """Analyses of these types that must not be made, with the reason."""
+        return {"types": FOUND} if self.identifies_effects else {"types": FOUND, "effects": UNIDENTIFIED}
 
     @property
     def weak(self) -> float:
@@ -440,9 +441,8 @@ def find_clusters(
     """
     wanted = int(number) if isinstance(number, str) and number.strip().isdecimal() else number
     if not (is_whole(wanted) and 1 <= int(wanted) <= log.num_arms) and str(wanted).strip() != "auto":
-        raise InvalidInputError(
-            f"clusters: expected auto, or a number of types from 1 to {log.num_arms} (the arms), got {number!r}"
-        )
+        expected = f"auto, or a number of types from 1 to {log.num_arms} (the arms)"
+        raise InvalidInputError(f"clusters: expected {expected}, got {number!r}")
     generator = as_generator(rng)
     report: Progress = heard(progress) or (lambda doing, share: None)
     histories = read_histories(log)

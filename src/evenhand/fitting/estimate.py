@@ -73,7 +73,7 @@ def estimate(
     else:
         missed = Missed(moves.gaps, own.shape[2] if moves.carry_action else 1)
         filled = fill(missed, own, possible, prior)
-        drawn = draw_rows(missed, own, possible, filled, as_generator(rng), prior, progress=progress)
+        drawn = draw_rows(missed, own, possible, filled, as_generator(rng), progress=progress)
         visits = filled.moves.sum(axis=-1)
         began = ~moves.unseen | (visits >= HALF_A_VISIT)
         known = began | (began.any(axis=0) & pools)

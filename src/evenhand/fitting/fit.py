@@ -69,20 +69,14 @@ def fit(
     """
     report: Progress = heard(progress) or (lambda doing, share: None)
     if type is not None and clusters is not None:
-        raise InvalidInputError(
-            "types are either a column (`type`) or found by clustering (`clusters`), not both", argument="clusters"
-        )
+        raise InvalidInputError("give either a column of types (`type`) or `clusters`", argument="clusters")
     reading, terms = read_options(LogOptions, records, "records"), read_options(ModelOptions, model, "model")
-    columns = {"arm": arm, "time": time, "state": state, "action": action}
-    data = read_log(
-        log, **columns, type=type, records=reading, progress=lambda doing, share: report(doing, 0.7 * share)
-    )
+    columns = {"arm": arm, "time": time, "state": state, "action": action, "type": type}
+    data = read_log(log, columns, reading, lambda doing, share: report(doing, 0.7 * share))
     exact = listed(reading.exact)
     if exact and data.regular:
-        raise InvalidInputError(
-            "exact: applies to irregular times only; in whole steps a state is entered during the step before its row",
-            argument="exact",
-        )
+        message = "exact: for irregular times only; in whole steps a state is entered during the step before its row"
+        raise InvalidInputError(message, argument="exact")
     entered = tuple(data.find_states(exact))
     # Measurements always change, which does not indicate events.
     layout = "snapshots" if reading.layout is None and reading.bins else reading.layout
@@ -96,18 +90,17 @@ def fit(
         found = find_clusters(data, clusters, rng, lambda doing, share: report(doing, 0.7))  # type: ignore[arg-type]
         data = found.relabelled(data)
     data = without_dropouts(data, reading.gone_after)
-    absorbing = listed(terms.absorbing)
-    possible = possible_transitions(data, terms.only_worse, terms.impossible, absorbing)
+    possible = possible_transitions(data, terms)
     report("counting moves", 0.7)
     moves = count_moves(data, reading.carry_action)
     report("estimating transitions", 0.8)
     estimated = estimate(
         data, moves, possible, entered, prior, rng, lambda doing, share: report(doing, 0.8 + 0.1 * share)
     )
-    posterior, forbidden, settled = settle(data, estimated.posterior, terms.unseen, absorbing, possible)
+    posterior, forbidden, settled = settle(data, estimated.posterior, terms, possible)
     stated = read_terms(data, moves.unseen, terms, pool=prior != 0)
     report("completing the model", 0.9)
-    notes = (*estimated.notes, *state_notes(data, absorbing), *dropout_notes(data), *settled)
+    notes = (*estimated.notes, *state_notes(data, terms.absorbing), *dropout_notes(data), *settled)
     if terms.impossible is None:
         notes = (*notes, *recovery_notes(data, moves, posterior))
     stated = replace(stated, usage=np.where(forbidden[..., None], FORBIDDEN, stated.usage))

@@ -138,14 +138,9 @@ class PooledPrior:
         # b less the even observation: expected tables, by next state.
         tables = self.common * self.certainty[..., None] - self.even
         sums = tables.sum(axis=-1, keepdims=True)
-        shares = np.divide(tables, sums, out=np.broadcast_to(self.even, tables.shape).copy(), where=sums > 0)
+        shares = np.where(sums > 0, tables / np.where(sums > 0, sums, 1.0), self.even)
         mean = (self.weight[..., None] * np.maximum(shares, 0.0)).sum(axis=0)
         return np.asarray((seen * mean + self.even) / (seen + 1))
-
-    @property
-    def pull(self) -> Floats:
-        """(state, action, next_state) mean of the pseudo-counts c m."""
-        return np.asarray(((self.weight * self.strength)[..., None] * self.common).sum(axis=0))
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """(state, action, next_state) pseudo-counts c m of one draw of c and m.
@@ -156,8 +151,7 @@ class PooledPrior:
         total = np.cumsum(self.weight, axis=0)
         # Inversion on the running weights, pair by pair; the last point where rounding leaves the draw beyond.
         points = (rng.random(total.shape[1:]) * total[-1] >= total).sum(axis=0).clip(max=len(total) - 1)[None]
-        c = np.take_along_axis(self.strength, points, axis=0)[0]
-        certainty = np.take_along_axis(self.certainty, points, axis=0)[0]
+        c, certainty = (np.take_along_axis(part, points, axis=0)[0] for part in (self.strength, self.certainty))
         common = np.take_along_axis(self.common, points[..., None], axis=0)[0]
         # If m is given there is nothing to draw.
         sure = np.isinf(certainty)

@@ -37,9 +37,9 @@ from scipy.special import bdtr
 from evenhand.checks import check_memory
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, UnknownNameError
-from evenhand.fitting.columns import Bins, Coded, code_names, cut, natural_order, read_floats, unknown_name
+from evenhand.fitting import table_reader
 from evenhand.fitting.options import Layout, LogOptions, read_options
-from evenhand.fitting.table_reader import RowFaults, read_table
+from evenhand.fitting.table_reader import Coded, RowFaults, code_names, read_floats, read_table
 from evenhand.fitting.times import find_step, read_times
 from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
@@ -95,7 +95,7 @@ class Log:
     """(row,) number of the row in the source, from 0."""
 
     regular: bool = True
-    """Whether all times of an arm are whole steps apart."""
+    """True if all times of an arm are whole steps apart."""
 
     step: float = 1.0
     """Length of a step of the model, in `unit`."""
@@ -122,13 +122,13 @@ class Log:
     """(arm,) whether it dropped out; None if all arms are active."""
 
     is_ordered: bool = True
-    """Whether the order of the states is meaningful: numbers, bins, or a given order."""
+    """True if the order of the states is meaningful: numbers, bins, or a given order."""
 
     notes: tuple[str, ...] = ()
     """Decisions and oddities of reading."""
 
     by_line: bool = False
-    """Whether rows are lines of a text file."""
+    """True if rows are lines of a text file."""
 
     def faults(self, title: str) -> RowFaults:
         """Collector of the faults of its rows.
@@ -180,6 +180,11 @@ class Log:
         return len(self.arms)
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of types, states and actions."""
+        return len(self.types), len(self.states), len(self.actions)
+
+    @property
     def is_last(self) -> Bools:
         """(row,) whether it is the last of its arm."""
         return np.append(self.arm[1:] != self.arm[:-1], True)[: len(self.arm)]
@@ -198,12 +203,7 @@ class Log:
 
 def read_log(
     source: Any,
-    *,
-    arm: str,
-    time: str,
-    state: str,
-    action: str,
-    type: str | None = None,
+    columns: Mapping[str, str | None],
     records: LogOptions | Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Log:
@@ -211,11 +211,7 @@ def read_log(
 
     Args:
         source: a file name, a binary stream, a frame (pandas, polars, pyarrow), a list of rows, or columns.
-        arm: column of arm names.
-        time: column of times: integers, numbers, dates, moments, months (2026-05) or weeks (2026-W05).
-        state: column of states.
-        action: column of actions; it may be missing in the last row of an arm.
-        type: column of types; all arms are of one type by default.
+        columns: names of the columns `arm`, `time`, `state` and `action`, and perhaps `type`, as in `fit`.
         records: further columns and options, or a mapping of some of them.
         progress: function of the current task and its completed share.
 
@@ -226,12 +222,10 @@ def read_log(
     report: Progress = progress or (lambda doing, share: None)
     options = read_options(LogOptions, records, "records")
     resources = (options.used,) if isinstance(options.used, str) else tuple(options.used or ())
-    roles = {"arm": arm, "time": time, "state": state, "action": action, "type": type}
-    roles |= {"reward": options.reward, "group": options.group}
-    columns = {role: column for role, column in roles.items() if column is not None}
-    columns |= {f"used {number}": column for number, column in enumerate(resources)}
+    roles = {**columns, "reward": options.reward, "group": options.group}
+    roles |= {f"used {number}": column for number, column in enumerate(resources)}
     report("reading records", 0.0)
-    table = read_table(source, columns, options.format)
+    table = read_table(source, {role: name for role, name in roles.items() if name is not None}, options.format)
     frame, faults = table.frame, table.faults()
     if not len(frame):
         faults.add("there are no rows in it")
@@ -240,9 +234,9 @@ def read_log(
     arms = code_names(frame["arm"])
     faults.flag(arms.codes < 0, "has no arm")
     times = read_times(frame["time"], faults)
-    states, is_ordered = _read_states(frame["state"], options.bins, options.states, faults)
+    states, is_ordered = _read_states(frame["state"], options, faults)
     types = Coded(("all",), np.zeros(len(frame), dtype=np.int32))
-    if type is not None:
+    if columns.get("type") is not None:
         types = code_names(frame["type"]).sorted()
         faults.flag(types.codes < 0, "has no type")
     rewards = None if options.reward is None else read_floats(frame["reward"], "reward", faults)
@@ -298,25 +292,23 @@ def read_log(
 # Columns
 
 
-def _read_states(
-    column: Any, bins: Bins | None, given: str | Sequence[str] | None, faults: RowFaults
-) -> tuple[Coded, bool]:
+def _read_states(column: Any, options: LogOptions, faults: RowFaults) -> tuple[Coded, bool]:
     """States, and whether their order is meaningful."""
     import polars
 
-    if bins is not None:
-        if given is not None:
+    if options.bins is not None:
+        if options.states is not None:
             raise InvalidInputError("states: bins are ordered by themselves; give either states or bins")
-        return cut(read_floats(column, "state", faults, needed=True), bins), True
+        return table_reader.cut(read_floats(column, "state", faults, needed=True), options.bins), True
     coded = code_names(column)
     faults.flag(coded.codes < 0, "has no state")
-    if given is not None:
-        return _among("state", coded, given, faults), True
+    if options.states is not None:
+        return _among("state", coded, options.states, faults), True
     if len(coded.names) > MOST_STATES:
         faults.add(f"there are {len(coded.names):,} states; cut measurements into fewer by bins")
     # Enum of polars, ordered categorical of pandas.
     categories = column.dtype.categories.to_list() if isinstance(column.dtype, polars.Enum) else []
-    order = [name for name in categories if name in set(coded.names)] or natural_order(coded.names)
+    order = [name for name in categories if name in set(coded.names)] or table_reader.natural_order(coded.names)
     is_ordered = bool(categories) or all(any(map(str.isdigit, name)) for name in coded.names)
     return coded.in_order_of(order), is_ordered
 
@@ -349,7 +341,7 @@ def _read_actions(
     if not names:
         faults.add("no row has an action")
     elif idle is not None and idle not in names:
-        faults.add(f"idle: {unknown_name('action', idle, names)}")
+        faults.add(f"idle: {table_reader.unknown_name('action', idle, names)}")
     elif idle is None and len(free) != 1 and len(usual) != 1:
         faults.add(f"the idle action, which uses nothing, must be given; actions are {', '.join(names[:12])}")
     why = "" if idle is not None else ", which uses nothing" if len(free) == 1 else ", by its name"
@@ -443,12 +435,11 @@ def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
         shares = np.bincount(np.concatenate([before, after])) / max(2 * number, 1)
         chance = float((shares**2).sum())
         if repeated < RARE * number * chance and bdtr(repeated, number, chance) < SURPRISE:
-            raise InvalidInputError(
-                f"rows look like changes: {repeated:,} of {number:,} pairs of rows repeat a state, and states at "
-                f'chosen times would in about {number * chance:,.0f} or more. Say what a row is: layout="events" (a '
-                'change; the state stays until the next row), or layout="snapshots" (the state at a chosen time)',
-                code="unclear-layout",
-            )
+            seen = f"{repeated:,} of {number:,} pairs of rows repeat a state"
+            usual = f"states at chosen times would in about {number * chance:,.0f} or more"
+            layouts = 'layout="events" (a change; the state stays until the next row), or layout="snapshots"'
+            message = f"rows look like changes: {seen}, and {usual}. Say what a row is: {layouts}"
+            raise InvalidInputError(message, code="unclear-layout")
 
 
 def _filled(log: Log, carry_action: bool) -> Log:
@@ -459,13 +450,7 @@ def _filled(log: Log, carry_action: bool) -> Log:
     source = np.repeat(np.arange(len(steps)), steps)
     later = np.arange(len(source)) - np.repeat(np.cumsum(steps) - steps, steps)
     own: Bools = later == 0
-
-    def recorded(column: Floats | None) -> Floats | None:
-        """A column with NaN in the rows that nothing was recorded in."""
-        if column is None:
-            return None
-        return np.where(own.reshape(-1, *[1] * (column.ndim - 1)), column[source], np.nan)
-
+    recorded = np.where(own, 1.0, np.nan)  # nothing was recorded in the new rows
     return replace(
         log,
         arm=log.arm[source],
@@ -473,6 +458,6 @@ def _filled(log: Log, carry_action: bool) -> Log:
         state=log.state[source],
         action=log.action[source] if carry_action else np.where(own, log.action[source], 0).astype(np.int32),
         row=log.row[source],
-        reward=recorded(log.reward),
-        used=recorded(log.used),
+        reward=None if log.reward is None else log.reward[source] * recorded,
+        used=None if log.used is None else log.used[source] * recorded[:, None],
     )

@@ -19,8 +19,8 @@ leaps ahead by the step r and its change v (SQUAREM: Varadhan and Roland 2008),
 
     rows + 2 a r + a^2 v,    a = max(1, |r| / |v|)
 
-and back again where likelihood and prior are lost by it, to leap less far the next time. What is leaned on (`pooling`)
-is learned from moves of one step: expected moves look more alike than moves do, and would feed on themselves.
+and back again where likelihood and prior are lost by it, to leap less far the next time. The pooled prior
+is estimated from moves of one step: expected moves are more alike than moves, and would reinforce themselves.
 
 The posterior is drawn by data augmentation (Tanner and Wong 1987), from where EM arrived: given rows, paths through the
 gaps are drawn, many arms at once. Of stretches of k steps from i to s' it is drawn where they are halfway, and of both
@@ -35,15 +35,15 @@ weakest prior, one observation spread over the transitions of the maximum: a lik
 distribution.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import NotConvergedError
-from evenhand.fitting.hierarchical_dirichlet import PooledPrior, checked_prior, estimate_prior
-from evenhand.fitting.posterior import Dirichlet, Drawn
+from evenhand.fitting.hierarchical_dirichlet import PooledPrior, estimate_prior
+from evenhand.fitting.posterior import Dirichlet, Drawn, shares
 from evenhand.fitting.transition_counts import Gaps, Moves
 from evenhand.typing import Bools, Floats, Progress
 
@@ -77,7 +77,9 @@ class Missed:
             new = {half for length in new for half in (length // 2, length - length // 2)} - found - {0}
         self.lengths = np.array(sorted(found), dtype=np.int64)
         halves = self.lengths // 2, self.lengths - self.lengths // 2
-        self._lower, self._upper = (np.searchsorted(self.lengths, half).tolist() for half in halves)
+        lower, upper = (np.searchsorted(self.lengths, half).tolist() for half in halves)
+        # Places of lengths above 1 and of their halves; lengths rise.
+        self._halves = list(zip(range(1, len(lower)), lower[1:], upper[1:], strict=True))
         self._place = np.searchsorted(self.lengths, self.steps - 1)
 
     def powers(self, rows: Floats, product: Callable[[Floats, Floats], Floats] = np.matmul) -> Floats:
@@ -92,8 +94,8 @@ class Missed:
         check_memory(size, f"gaps of up to {self.lengths[-1] + 1} steps", "Use fewer states, or a longer step.")
         found = np.empty((len(self.lengths), *fill.shape))
         found[0] = fill
-        for place in range(1, len(self.lengths)):  # lengths rise: both halves are there before the whole
-            found[place] = product(found[self._lower[place]], found[self._upper[place]])
+        for place, lower, upper in self._halves:
+            found[place] = product(found[lower], found[upper])
         return found
 
     def ways(self, rows: Floats, powers: Floats) -> tuple[Floats, Floats]:
@@ -132,16 +134,11 @@ class Missed:
         first = weight * rows[gaps.type, gaps.state, gaps.action]
         np.add.at(by_power.swapaxes(-1, -2), (self._place, gaps.type, self.filler, gaps.next_state), first)
         # A length is complete before it is passed down to its halves.
-        for place, lower, upper in self._downwards():
+        for place, lower, upper in reversed(self._halves):
             by_power[lower] += by_power[place] @ powers[upper].swapaxes(-1, -2)
             by_power[upper] += powers[lower].swapaxes(-1, -2) @ by_power[place]
         by_rows[:, :, : self.num_fillers] += by_power[0].transpose(0, 2, 1, 3)
         return by_rows * rows, float(gaps.number @ np.log(total))
-
-    def _downwards(self) -> Iterator[tuple[int, int, int]]:
-        """Places of lengths above 1 and of their halves, the longest first."""
-        for place in range(len(self.lengths) - 1, 0, -1):
-            yield place, self._lower[place], self._upper[place]
 
     def drawn(self, rows: Floats, rng: np.random.Generator) -> Floats:
         """(type, state, action, next_state) moves on drawn paths.
@@ -153,25 +150,21 @@ class Missed:
         gaps, powers = self.gaps, self.powers(rows)
         moves = np.zeros_like(rows)
         # The end of the first step of each gap, given the end of the gap.
-        first = rng.multinomial(gaps.number, _shares(self.ways(rows, powers)[0]))
+        first = rng.multinomial(gaps.number, shares(self.ways(rows, powers)[0]))
         np.add.at(moves, (gaps.type, gaps.state, gaps.action), first)
         # Stretches of one length with the same two ends are alike: their middles are drawn together.
         stretches = np.zeros(powers.shape, dtype=np.int64)
         np.add.at(stretches.swapaxes(-1, -2), (self._place, gaps.type, self.filler, gaps.next_state), first)
-        for place, lower, upper in self._downwards():
+        for place, lower, upper in reversed(self._halves):
             kind, filler, state, end = np.nonzero(stretches[place])
             if len(kind):
                 weights = powers[lower, kind, filler, state] * powers[upper, kind, filler, :, end]
-                split = rng.multinomial(stretches[place][kind, filler, state, end], _shares(weights))
+                split = rng.multinomial(stretches[place][kind, filler, state, end], shares(weights))
                 np.add.at(stretches[lower], (kind, filler, state), split)
                 np.add.at(stretches[upper].swapaxes(-1, -2), (kind, filler, end), split)
         # Stretches of one step are moves.
         moves[:, :, : self.num_fillers] += stretches[0].transpose(0, 2, 1, 3)
         return moves
-
-
-def _shares(weights: Floats) -> Floats:
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def log_likelihood(moves: Moves, transitions: Floats) -> float:
@@ -248,7 +241,9 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
     Raises:
         NotConvergedError: EM does not converge, or cannot begin.
     """
-    even, pooled_prior = _shares(possible.astype(np.float64)), estimate_prior(counts, possible, prior)
+    even, pooled_prior = shares(possible.astype(np.float64)), estimate_prior(counts, possible, prior)
+    # (state, action, next_state) mean of the pseudo-counts c m.
+    pull = ((pooled_prior.weight * pooled_prior.strength)[..., None] * pooled_prior.common).sum(axis=0)
 
     def rows_of(moves: Floats, prior: PooledPrior = pooled_prior) -> Floats:
         mean = prior.matched(moves).mean
@@ -259,7 +254,7 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
             expected, value = missed.expected(rows)
         value += _weighted_logs(counts, rows)
         moves = counts + expected
-        return _Round(rows, rows_of(moves), moves, value, value + _weighted_logs(pooled_prior.pull, rows))
+        return _Round(rows, rows_of(moves), moves, value, value + _weighted_logs(pull, rows))
 
     begin = _within_reach(missed, rows_of(counts, estimate_prior(counts, possible, 1.0)), possible)
     first = em_round(rows_of(counts + missed.expected(begin)[0]))
@@ -282,7 +277,7 @@ def fill(missed: Missed, counts: Floats, possible: Bools, prior: float | None = 
         length = min(max(1.0, float(np.sqrt((first.step**2).sum() / max((bend**2).sum(), 1e-300)))), reach)
         ahead = first.rows + 2 * length * first.step + length**2 * bend
         # Towards 0, but never there: EM could not return from it.
-        leap = em_round(_shares(np.maximum(ahead, 0.1 * second.after)))
+        leap = em_round(shares(np.maximum(ahead, 0.1 * second.after)))
         won = leap.objective >= second.objective - slack
         reach = max(reach, 4 * length) if won else max(length / 4, 1.0)
         first = leap if won else em_round(second.after)
@@ -315,7 +310,6 @@ def draw_rows(
     possible: Bools,
     filled: Filled,
     rng: np.random.Generator,
-    prior: float | None = None,
     num_draws: int | None = None,
     progress: Progress | None = None,
 ) -> Drawn:
@@ -327,16 +321,15 @@ def draw_rows(
         possible: (state, action, next_state) possible transitions.
         filled: from `fill`.
         rng: random generator.
-        prior: as `fill` had it.
         num_draws: number of draws; by default 400, or as many as fit into 200 MB, at least 100.
         progress: function of the current task and its completed share.
     """
     number = max(100, min(NUM_DRAWS, int(2e8 / (8 * counts.size)))) if num_draws is None else num_draws
     check_memory(8.0 * number * counts.size, f"{number} draws", "Use fewer states.")
     draws, mean, rows, pooled_prior = np.empty((number, *counts.shape)), np.zeros_like(filled.rows), filled.rows, None
-    learns = checked_prior(prior) is None and len(counts) > 1
+    learns = len(filled.pooled_prior.strength) > 1  # a strength that is not given has a grid
     # The weakest prior: one observation over the transitions that the maximum has.
-    weakest = _shares((filled.rows > CLOSE).astype(np.float64))
+    weakest = shares((filled.rows > CLOSE).astype(np.float64))
     sweeps = BURN_IN + THINNING * number
     for sweep in range(sweeps):
         moves = counts + missed.drawn(rows, rng)
@@ -348,7 +341,7 @@ def draw_rows(
         draw, odd = divmod(sweep - BURN_IN, THINNING)
         if draw >= 0:
             # Every sweep counts for the mean: the conditional mean has less variance than a draw.
-            mean += _shares(total)
+            mean += shares(total)
         if draw >= 0 and odd == THINNING - 1:
             draws[draw] = rows
         if progress is not None and sweep % 50 == 0:

@@ -20,14 +20,14 @@ A pair without rows in any type has no reward: NaN. Usage from columns is the me
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from evenhand.checks import Faults, plain
 from evenhand.display import counted
-from evenhand.errors import InvalidInputError
+from evenhand.errors import Fault, InvalidInputError
 from evenhand.fitting.log import NOTHING, Log
 from evenhand.fitting.options import ModelOptions
 from evenhand.fitting.stated_values import is_text, read_statements, rows_of_text
@@ -59,17 +59,8 @@ class Terms:
     budget: Floats
     """(resource,) amounts per step."""
 
-    discount: float = DISCOUNT
-    """Discount per step."""
-
-    criterion: str = "discounted"
-    """Criterion, as text."""
-
-    welfare: str | None = None
-    """Welfare, as text."""
-
-    over: str = "arms"
-    """Whether welfare is over arms or groups."""
+    objective: Mapping[str, Any] = field(default_factory=lambda: {"discount": DISCOUNT})
+    """Discount, and if stated criterion, welfare and over."""
 
     notes: tuple[str, ...] = ()
     """Defaults that were taken."""
@@ -98,9 +89,11 @@ def read_terms(log: Log, unseen: Bools, stated: ModelOptions, pool: bool = True)
         pairs = counted(int(unknown.sum()), "unobserved pair has", "unobserved pairs have")
         notes.append(f"{pairs} no reward: that of {log.actions[0]} in the same state is taken")
     means = np.asarray(np.where(unknown, means[:, :, :1], means))
-    objective = {name: getattr(stated, name) for name in ("discount", "criterion", "welfare", "over")}
-    given = {name: value for name, value in objective.items() if value is not None}
-    return Terms(means, amounts, names, spent, notes=tuple(notes), **given)
+    objective = {"discount": DISCOUNT}
+    for name in ("discount", "criterion", "welfare", "over"):
+        if (value := getattr(stated, name)) is not None:
+            objective[name] = value
+    return Terms(means, amounts, names, spent, objective, tuple(notes))
 
 
 # Rewards
@@ -128,7 +121,7 @@ def read_rewards(log: Log, stated: Any = None, pool: bool = True) -> Floats | No
         rows = rows_of_text(stated, log.states, "rewards")
         stated = [{"state": state, "action": action, "reward": value} for state, action, value in rows]
     table = read_statements(stated, log, "rewards", ("reward", "cost"))
-    means = table.values((len(log.types), len(log.states), len(log.actions)))[..., 0]
+    means = table.values(log.shape)[..., 0]
     return means if table.figures == ("reward",) else 0.0 - means
 
 
@@ -140,8 +133,7 @@ def mean_per_pair(log: Log, figures: Floats, pool: bool) -> Floats:
         figures: (row,) the figure, NaN if missing.
         pool: whether sparse means are shrunk towards the other types, by the equations of the head.
     """
-    shape = len(log.types), len(log.states), len(log.actions)
-    known = np.isfinite(figures) & (log.action != NOTHING)
+    shape, known = log.shape, np.isfinite(figures) & (log.action != NOTHING)
     cells = np.ravel_multi_index((log.type_of[log.arm[known]], log.state[known], log.action[known]), shape)
 
     def sums(weights: Floats | None = None) -> Floats:
@@ -187,29 +179,29 @@ def read_usage(
     Raises:
         TableError: with every fault.
     """
-    shape, source = (len(log.types), len(log.states), len(log.actions)), "usage"
+    source = "usage"
     if log.used is not None and stated is not None:
         raise InvalidInputError("usage: give one of used and usage")
     if log.used is not None:
         amounts, found, source = _mean_use(log, notes), log.resources, "used"
     elif stated is not None:
         table = read_statements(_usage_rows(stated, log, resources) if is_text(stated) else stated, log, "usage")
-        amounts, found, source = table.values(shape), table.figures, table.source
+        amounts, found, source = table.values(log.shape), table.figures, table.source
     elif len(resources) > 1:
         raise InvalidInputError(f"usage: {len(resources)} resources are named; state what actions use of each")
     else:
-        amounts, found = np.ones((*shape, 1)), tuple(resources) or (SERVICE,)
+        amounts, found = np.ones((*log.shape, 1)), tuple(resources) or (SERVICE,)
         amounts[:, :, 0] = 0.0
         notes.append(f"every action but {log.actions[0]} uses one unit of {found[0]}")
     amounts[:, :, 0] = np.nan_to_num(amounts[:, :, 0])
-    faults = Faults()
-    for name in log.pair_names(np.asarray(np.isnan(amounts).any(axis=-1))):
-        faults.add(name, "has no usage; state 0 if it uses nothing")
+    missing = log.pair_names(np.asarray(np.isnan(amounts).any(axis=-1)))
+    faults = [Fault(name, "has no usage; state 0 if it uses nothing") for name in missing]
     for t, s, a, k in np.argwhere(amounts < 0).tolist():
-        faults.add(log.pair_name(t, s, a), f"uses {plain(amounts[t, s, a, k])} of {found[k]}; expected at least 0")
+        amount = f"{plain(amounts[t, s, a, k])} of {found[k]}"
+        faults.append(Fault(log.pair_name(t, s, a), f"uses {amount}; expected at least 0"))
     if (amounts[:, :, 0] != 0).any():
-        faults.add("", f"the idle action {quoted(log.actions[0])} uses something, and must not")
-    raise_faults(faults.found, source)
+        faults.append(Fault("", f"the idle action {quoted(log.actions[0])} uses something, and must not"))
+    raise_faults(faults, source)
     if resources and sorted(resources) != sorted(found):
         raise InvalidInputError(f"resources: expected {', '.join(found)}, as in {source}, got {', '.join(resources)}")
     order = [found.index(name) for name in resources or found]
@@ -220,21 +212,20 @@ def _usage_rows(text: str | Mapping[str, float], log: Log, resources: Sequence[s
     """One row per action: of resources that its terms leave out it uses nothing."""
     terms = rows_of_text(text, log.actions, "usage")
     listed = tuple(resources) or tuple(dict.fromkeys(of for _, of, _ in terms if of)) or (SERVICE,)
+    unknown = [(action, of) for action, of, _ in terms if of not in listed and (of or len(listed) > 1)]
+    known = ", ".join(listed)
+    raise_faults([Fault(quoted(a), f"unknown resource {quoted(of)}; known are {known}") for a, of in unknown], "usage")
     rows: dict[str, dict[str, str]] = {}
-    faults = Faults()
     for action, resource, value in terms:
-        if resource not in listed and (resource or len(listed) > 1):
-            faults.add(quoted(action), f"unknown resource {quoted(resource)}; known are {', '.join(listed)}")
         row = rows.setdefault(action, {"action": action, **dict.fromkeys(listed, "0")})
         row[resource or listed[0]] = value
-    raise_faults(faults.found, "usage")
     return list(rows.values())
 
 
 def _mean_use(log: Log, notes: list[str]) -> Floats:
     assert log.used is not None
     known = np.isfinite(log.used).all(axis=1)
-    amounts = np.full((len(log.types), len(log.states), len(log.actions), log.used.shape[1]), np.nan)
+    amounts = np.full((*log.shape, log.used.shape[1]), np.nan)
     faults = log.faults("used")
     idle_use = (log.action == 0) & (np.nan_to_num(log.used) != 0).any(axis=1)
     faults.flag(idle_use, f"the idle action {quoted(log.actions[0])} uses something")

@@ -14,6 +14,7 @@ from evenhand.checks import is_number, plain
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
+from evenhand.fitting.options import listed
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.transition_counts import Moves
 from evenhand.model.places import quoted
@@ -41,14 +42,13 @@ def recovery_notes(log: Log, moves: Moves, posterior: Posterior) -> list[str]:
     if not log.is_ordered or not log.regular or back or number < 20 or mass[t, s] < 0.005:
         return []
     of = f" ({quoted(log.types[t])})" if len(log.types) > 1 else ""
-    return [
-        f"none of {number:,} moves under {log.actions[0]} was back towards {quoted(log.states[0])}, and the model has "
-        f"up to {100 * mass[t, s]:.2g} % of it per step, in {quoted(log.states[s])}{of}. If states only get worse by "
-        "themselves, give `only_worse`; for single impossible transitions, `impossible`"
-    ]
+    seen = f"none of {number:,} moves under {log.actions[0]} was back towards {quoted(log.states[0])}"
+    model = f"the model has up to {100 * mass[t, s]:.2g} % of it per step, in {quoted(log.states[s])}{of}"
+    hint = "If states only get worse by themselves, give `only_worse`; for single impossible transitions, `impossible`"
+    return [f"{seen}, and {model}. {hint}"]
 
 
-def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
+def state_notes(log: Log, absorbing: str | Sequence[str] = ()) -> list[str]:
     """Notes on states that were never left, and on arms that were absent for long.
 
     Args:
@@ -61,7 +61,7 @@ def state_notes(log: Log, absorbing: Sequence[str] = ()) -> list[str]:
     notes = [
         f"no arm was seen to leave {quoted(log.states[state])}: if none can, give it as `absorbing`"
         for state in never_left
-        if log.states[state] not in absorbing
+        if log.states[state] not in listed(absorbing)
     ]
     steps = np.where(following & log.regular, np.rint(np.diff(log.time)), 0)
     if (long := np.flatnonzero(steps > LONG)).size:
@@ -114,7 +114,7 @@ def dropout_notes(log: Log) -> list[str]:
     named = ", ".join(f"{log.arms[arm]} ({ends[arm]:.4g} steps)" for arm in order[:5].tolist())
     more = f" and {len(order) - 5} more" if len(order) > 5 else ""
     unless = ", unless times are counted from each arm's own start" if may_be_own else ""
-    return [
-        f"{counted(len(order), 'arm was', 'arms were')} last seen more than {LONG} steps before the end of the records "
-        f"and counted: {named}{more}. Leave dropouts out{unless} by `gone_after`"
-    ]
+    early = (
+        f"{counted(len(order), 'arm was', 'arms were')} last seen more than {LONG} steps before the end of the records"
+    )
+    return [f"{early} and counted: {named}{more}. Leave dropouts out{unless} by `gone_after`"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from evenhand.errors import UnknownNameError
-from evenhand.fitting.columns import Bins
+from evenhand.fitting.table_reader import Bins
 from evenhand.model.io.text_table import TableFormat
 from evenhand.typing import Floats
 
@@ -54,7 +54,7 @@ class LogOptions:
     model. None drops out by default."""
 
     carry_action: bool = False
-    """Whether an action goes on through missing steps; else they are idle."""
+    """True if an action goes on through missing steps; else they are idle."""
 
     format: TableFormat | None = None
     """csv, parquet or json; by the suffix of the file by default."""
@@ -83,7 +83,7 @@ class ModelOptions:
     state, action, next_state and probability."""
 
     only_worse: bool = False
-    """Whether a state never improves under the idle action, in the order of the states."""
+    """True if a state never improves under the idle action, in the order of the states."""
 
     absorbing: str | Sequence[str] = ()
     """Absorbing states."""
@@ -104,7 +104,7 @@ class ModelOptions:
     """Welfare, as text."""
 
     over: str | None = None
-    """Whether welfare is over `arms` or `groups`."""
+    """Members of the welfare: `arms` or `groups`."""
 
 
 Options = TypeVar("Options", LogOptions, ModelOptions)

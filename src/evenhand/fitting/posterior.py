@@ -88,7 +88,7 @@ class Dirichlet(_Drawable):
     @property
     def mean(self) -> Floats:
         """(type, state, action, next_state) transitions of the model."""
-        return self.copied(_shares(self.concentration))
+        return self.copied(shares(self.concentration))
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Equal-tailed credible intervals of each entry, by its Beta distribution.
@@ -103,7 +103,7 @@ class Dirichlet(_Drawable):
         some = own > 0
         # A row's only entry is 1, also if rounding leaves a rest.
         alone = ~some | (some.sum(axis=-1, keepdims=True) == 1)
-        mean = _shares(own)
+        mean = shares(own)
         if self.known is not None:
             alone = alone | self.known[..., None]
         safe_own, safe_rest = np.where(alone, 1.0, own), np.where(alone, 1.0, rest)
@@ -118,7 +118,7 @@ class Dirichlet(_Drawable):
             drawn = np.exp(logs - logs.max(axis=-1, keepdims=True))
         drawn /= drawn.sum(axis=-1, keepdims=True)
         if self.known is not None:
-            drawn = np.where(self.known[..., None], _shares(self.concentration), drawn)
+            drawn = np.where(self.known[..., None], shares(self.concentration), drawn)
         return self.copied(drawn)
 
     def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Dirichlet":
@@ -133,7 +133,7 @@ class Dirichlet(_Drawable):
         Args:
             rows: (type, state, action, next_state) values per transition.
         """
-        return rows if self.like is None else np.take_along_axis(rows, self.like[..., None].astype(np.intp), axis=2)
+        return _copied(rows, self.like)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,15 +167,15 @@ class Drawn(_Drawable):
 
     def settled(self, rows: Floats, known: Bools, like: Indices | None = None) -> "Drawn":
         """The same with stated rows: see `Posterior`."""
-
-        def stated(own: Floats) -> Floats:
-            own = np.where(known[..., None], rows, own)
-            return own if like is None else np.take_along_axis(own, like[..., None].astype(np.intp), axis=2)
-
-        return Drawn(stated(self.mean), np.stack([stated(draw) for draw in self.draws]))
+        mean, *draws = (_copied(np.where(known[..., None], rows, own), like) for own in (self.mean, *self.draws))
+        return Drawn(mean, np.stack(draws))
 
 
-def _shares(concentration: Floats) -> Floats:
+def _copied(rows: Floats, like: Indices | None) -> Floats:
+    return rows if like is None else np.take_along_axis(rows, like[..., None].astype(np.intp), axis=2)
+
+
+def shares(concentration: Floats) -> Floats:
     """Rows normalised to 1; NaN for rows of zeros."""
     with np.errstate(invalid="ignore"):
         return np.asarray(concentration / concentration.sum(axis=-1, keepdims=True))

@@ -179,22 +179,22 @@ def load_posterior(path: str | os.PathLike[str]) -> Named:
 
 def _read(archive: zipfile.ZipFile) -> Named:
     faults, arrays = Faults(), {}
-    members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-    size = sum(member.file_size for member in members.values())
+    size = sum(member.file_size for member in archive.infolist())
     check_memory(ARRAY_OVERHEAD * size, "to read this posterior", "Fit with fewer draws.")
-    for key, member in members.items():
-        if key not in AXES:
+    for member in archive.infolist():
+        key = member.filename.removesuffix(".npy")
+        if key not in AXES or key in arrays:
             faults.add(key[:60], "unknown array")
         elif (array := read_member(archive, member, key, _header_fault, faults)) is not None:
             arrays[key] = array
     faults.raise_if_any()
     head = {key: arrays.pop(key).item() if key in arrays else None for key in ("format", "schema", "names")}
-    if str(head["format"]) != FORMAT or len(members) < len(archive.infolist()):
+    given = set(arrays) if "draws" in arrays else set(arrays) - {"known", "like"}
+    if str(head["format"]) != FORMAT:
         faults.add("format", f"not a posterior of evenhand. {HOW_TO_FIT}")
     elif head["schema"] != SCHEMA:
         faults.add("schema", f"is {head['schema'] or 'missing'}; {SCHEMA} is read here")
-    given = set(arrays) if "draws" in arrays else set(arrays) - {"known", "like"}
-    if given not in ({"mean", "draws"}, {"concentration"}, {"concentration", *POOLED}):
+    elif given not in ({"mean", "draws"}, {"concentration"}, {"concentration", *POOLED}):
         expected = f"concentration, concentration with {', '.join(POOLED)}, or mean with draws"
         faults.add("", f"has the arrays {', '.join(sorted(arrays))}; expected {expected}")
     faults.raise_if_any()
@@ -234,19 +234,15 @@ def _check_arrays(named: Named, arrays: dict[str, Array], faults: Faults) -> Non
         lengths = [sizes.setdefault(axis, length) for axis, length in zip(AXES[key], array.shape, strict=False)]
         if array.ndim != len(AXES[key]) or lengths != list(array.shape):
             faults.add(key, f"has the shape {array.shape}, which does not match its names or the other arrays")
-        elif array.dtype.kind == "f" and not ((array >= 0) & np.isfinite(array)).all() and key != "concentration":
+        elif array.dtype.kind == "f" and not ((array >= 0) & np.isfinite(array)).all():
             faults.add(key, "has entries that are negative, infinite or not a number")
         elif key in ("mean", "draws") and (np.abs(array.sum(axis=-1) - 1) > TOLERANCE).any():
             faults.add(key, "has rows that are not probabilities")
     if "like" in arrays and ((arrays["like"] < 0) | (arrays["like"] >= len(named.actions))).any():
         faults.add("like", "has indices of unknown actions")
-    if "concentration" in arrays and not faults:
-        rows = arrays["concentration"]
-        invalid = ~(((rows >= 0) & np.isfinite(rows)).all(axis=-1)) | np.isnan(named.posterior.mean).any(axis=-1)
-        if invalid.any():
-            t, s, a = np.argwhere(invalid)[0].tolist()
-            where = f"{named.types[t]}, {named.states[s]}, {named.actions[a]}"
-            faults.add("concentration", f"has invalid or unknown rows, the first of {where}")
+    if not faults and np.isnan(named.posterior.mean).any():
+        t, s, a = np.argwhere(np.isnan(named.posterior.mean).any(axis=-1))[0].tolist()
+        faults.add("", f"has unknown rows, the first of {named.types[t]}, {named.states[s]}, {named.actions[a]}")
     if isinstance(named.posterior, Pooled) and not faults:
         # Draws and intervals follow from counts and prior: their mean must be the stored one.
         pooled = named.posterior

@@ -6,7 +6,6 @@ The initial distribution of a block is that of the last recorded states of its a
 
 import os
 import tempfile
-from collections.abc import Sized
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,23 +14,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
+from evenhand.errors import Fault, ModelError
 from evenhand.fitting.diagnostics import Diagnostics, diagnose
 from evenhand.fitting.log import Log
 from evenhand.fitting.model_terms import Terms
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.posterior_files import Named, posterior_path, save_posterior
 from evenhand.fitting.transition_counts import Moves
+from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import save, write_atomically
+from evenhand.model.places import quoted
 from evenhand.typing import Array, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from evenhand.fitting.clusters import Clusters
-
-
-from evenhand.errors import Fault, ModelError
-from evenhand.model.arm import Arm
-from evenhand.model.places import quoted
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,23 +82,13 @@ class FitResult(Shown):
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """Diagnostics of the records; computed on first access, always alike."""
-        found = self.clusters
-        return diagnose(
-            self.log,
-            self.moves,
-            self.posterior,
-            worth=self._worth,
-            types_found=found is not None,
-            why_no_effects="" if found is None else found.why_no_effects,
-        )
-
-    @property
-    def _worth(self) -> Floats | None:
-        """(type, state) reward of a step under the idle action; None if unknown or constant."""
+        # (type, state) reward of a step under the idle action, or the mean of the other types.
         worth = self.terms.rewards[:, :, 0]
-        if np.isnan(worth).any() and not np.isnan(worth).all(axis=0).any():  # means of the other types
+        if np.isnan(worth).any() and not np.isnan(worth).all(axis=0).any():
             worth = np.where(np.isnan(worth), np.nanmean(worth, axis=0), worth)
-        return worth if np.isfinite(worth).all() and np.ptp(worth, axis=1).any() else None
+        informative = np.isfinite(worth).all() and np.ptp(worth, axis=1).any()
+        reasons = None if self.clusters is None else self.clusters.reasons
+        return diagnose(self.log, self.moves, self.posterior, 0, worth if informative else None, reasons)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -164,15 +151,14 @@ class FitResult(Shown):
         arrays: dict[str, Array] = {"transitions": self.posterior.mean, "lower": lower, "upper": upper}
         arrays |= {"counts": self._counts} if log.regular else {"counts": self._counts, "exposure": self.moves.exposure}
         arms = np.bincount(blocks.type, weights=blocks.counts, minlength=len(log.types))
+        types = [
+            {"name": name, "arms": int(arms[t]), **{key: array[t] for key, array in arrays.items()}}
+            for t, name in enumerate(log.types)
+        ]
+        places = np.argwhere(self.unseen).tolist()
         found: dict[str, Any] = {
-            "types": [
-                {"name": name, "arms": int(arms[t]), **{key: array[t] for key, array in arrays.items()}}
-                for t, name in enumerate(log.types)
-            ],
-            "unseen": [
-                {"type": log.types[t], "state": log.states[s], "action": log.actions[a]}
-                for t, s, a in np.argwhere(self.unseen).tolist()
-            ],
+            "types": types,
+            "unseen": [{"type": log.types[t], "state": log.states[s], "action": log.actions[a]} for t, s, a in places],
             "log_likelihood": self.log_likelihood,
             "states": list(log.states),
             "actions": list(log.actions),
@@ -189,15 +175,10 @@ class FitResult(Shown):
 
     def __repr__(self) -> str:
         log = self.log
-        sizes: dict[str, Sized] = {
-            "row": log.arm,
-            "arm": log.arms,
-            "type": log.types,
-            "state": log.states,
-            "action": log.actions,
-        }
+        sizes = {"row": len(log.arm), "arm": len(log.arms), "type": len(log.types)}
+        sizes |= {"state": len(log.states), "action": len(log.actions)}
         unseen = f", {counted(int(self.unseen.sum()), 'pair')} never seen" if self.unseen.any() else ""
-        return f"FitResult({', '.join(counted(len(of), name) for name, of in sizes.items())}{unseen})"
+        return f"FitResult({', '.join(counted(number, name) for name, number in sizes.items())}{unseen})"
 
 
 def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
@@ -225,20 +206,13 @@ def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
         raise ModelError([Fault("", f"{name}: has no reward") for name in log.pair_names(unknown)], "rewards")
     blocks = blocks_of(log)
     names = {"states": log.states, "actions": log.actions}
-    return CoupledMDP(
-        [
-            Arm(transitions[t], terms.rewards[t], terms.usage[t], initial, log.types[t], **names)
-            for t, initial in zip(blocks.type.tolist(), blocks.initial, strict=True)
-        ],
-        budget=terms.budget,
-        discount=terms.discount,
-        counts=blocks.counts,
-        resources=terms.resources,
-        groups=[log.groups[g] for g in blocks.group.tolist()] if log.groups else (),
-        criterion=terms.criterion,  # type: ignore[arg-type]  # text is read
-        over=terms.over,  # type: ignore[arg-type]
-        welfare=terms.welfare,
-    )
+    arms = [
+        Arm(transitions[t], terms.rewards[t], terms.usage[t], initial, log.types[t], **names)
+        for t, initial in zip(blocks.type.tolist(), blocks.initial, strict=True)
+    ]
+    groups = [log.groups[g] for g in blocks.group.tolist()] if log.groups else ()
+    options = {"resources": terms.resources, "counts": blocks.counts, "groups": groups, **terms.objective}
+    return CoupledMDP(arms, terms.budget, **options)
 
 
 class Blocks(NamedTuple):

@@ -17,9 +17,8 @@ import numpy as np
 
 from evenhand.checks import LARGEST, Faults
 from evenhand.errors import Fault, TableError
-from evenhand.fitting.columns import code_names, read_floats
 from evenhand.fitting.log import Log
-from evenhand.fitting.table_reader import read_table
+from evenhand.fitting.table_reader import code_names, read_floats, read_table
 from evenhand.model.io.text_table import raise_faults
 from evenhand.model.places import quoted
 from evenhand.typing import Floats, Ints
@@ -43,11 +42,13 @@ class Statement(NamedTuple):
     cell: tuple[slice, ...]
     """(key,) the named place, or all, on each axis of `KEYS`."""
 
-    num_keys: int
-    """Number of names it gives."""
-
     figures: list[float]
     """Stated values."""
+
+    @property
+    def num_keys(self) -> int:
+        """Number of names it gives."""
+        return sum(part != slice(None) for part in self.cell)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,30 +125,23 @@ def read_statements(
     if not len(frame):
         faults.add("there are no rows in it")
     faults.raise_if_any()
-    # (key, row) places of the names; -1 for every name.
-    places = np.full((len(KEYS), len(frame)), -1)
+    cells = np.full((len(frame), len(KEYS)), slice(None))
     for axis, known in enumerate((log.types, log.states, log.actions, log.states)):
         if (key := KEYS[axis]) in columns:
             coded = code_names(frame[key])
             if key in required:
                 faults.flag(coded.codes < 0, f"{key} must be named")
             codes = coded.among([*known, EVERY], key.removeprefix("next_"), faults).codes
-            places[axis] = np.where(codes < len(known), codes, -1)
+            named = np.flatnonzero((codes >= 0) & (codes < len(known)))
+            cells[named, axis] = [slice(code, code + 1) for code in codes[named].tolist()]
     values = np.empty((len(frame), len(found)))
     for number, column in enumerate(found):
         values[:, number] = read_floats(frame[column], column, faults, needed=True)
         large = np.isfinite(values[:, number]) & (np.abs(values[:, number]) > LARGEST)
         faults.flag(large, f"{column} is larger than {LARGEST:g}")
     faults.raise_if_any()
-    statements = [
-        Statement(
-            faults.name(row),
-            tuple(slice(i, i + 1) if i >= 0 else slice(None) for i in cell),
-            sum(i >= 0 for i in cell),
-            figure,
-        )
-        for row, (cell, figure) in enumerate(zip(places.T.tolist(), values.tolist(), strict=True))
-    ]
+    rows = enumerate(zip(cells.tolist(), values.tolist(), strict=True))
+    statements = [Statement(faults.name(row), tuple(cell), figures) for row, (cell, figures) in rows]
     return StatedTable(statements, tuple(found), table.source)
 
 

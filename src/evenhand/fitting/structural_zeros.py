@@ -16,7 +16,6 @@ The idle action itself can be neither idle nor forbidden: if it has no records, 
 state must be absorbing. Structural zeros must hold.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,10 @@ import numpy as np
 
 from evenhand.checks import LARGEST, NEARLY_ONE, Faults, plain
 from evenhand.display import counted
-from evenhand.errors import Fault, InvalidInputError
+from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
 from evenhand.fitting.missing_steps import Missed, with_paths
+from evenhand.fitting.options import ModelOptions, listed
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.stated_values import KEYS, read_statements
 from evenhand.fitting.transition_counts import Gaps
@@ -41,39 +41,33 @@ FORBIDDEN = LARGEST
 """Usage of a forbidden pair; no budget is as large."""
 
 
-def possible_transitions(
-    log: Log, only_worse: bool = False, impossible: Any = None, absorbing: Sequence[str] = ()
-) -> Bools:
+def possible_transitions(log: Log, stated: ModelOptions) -> Bools:
     """(state, action, next_state) possible transitions.
 
     Args:
         log: names and their order.
-        only_worse: whether a state never improves under the idle action.
-        impossible: a file or table of impossible transitions.
-        absorbing: names of absorbing states.
+        stated: `only_worse`, `impossible` and `absorbing`.
 
     Raises:
         InvalidInputError: an order is needed, or a name is unknown; with every fault.
     """
-    number = len(log.states)
-    possible = np.ones((number, len(log.actions), number), dtype=bool)
-    if only_worse:
+    possible = np.ones((*log.shape[1:], len(log.states)), dtype=bool)
+    if stated.only_worse:
         if not log.is_ordered:
             raise InvalidInputError("only_worse: states must be given in their order, the best first")
         possible[:, 0] = np.triu(possible[:, 0])
-    if impossible is not None:
-        keys = ("state", "action", "next_state")
-        table = read_statements(impossible, log, "impossible", (), keys, required=("state", "next_state"))
+    if stated.impossible is not None:
+        required = ("state", "next_state")
+        table = read_statements(stated.impossible, log, "impossible", (), KEYS[1:], required)
         for row in table.statements:
             possible[row.cell[1:]] = False
-    for state in log.find_states(absorbing):
+    for state in log.find_states(listed(stated.absorbing)):
         possible[state] = False
         possible[state, :, state] = True
-    blocked = [
-        Fault("", f"state {quoted(log.states[s])}, action {quoted(log.actions[a])}: no next state is possible")
-        for s, a in np.argwhere(~possible.any(axis=-1)).tolist()
-    ]
-    raise_faults(blocked, "impossible")
+    faults = Faults()
+    for s, a in np.argwhere(~possible.any(axis=-1)).tolist():
+        faults.add("", f"state {quoted(log.states[s])}, action {quoted(log.actions[a])}: no next state is possible")
+    raise_faults(faults.found, "impossible")
     return possible
 
 
@@ -89,11 +83,9 @@ def refuse_contradictions(log: Log, possible: Bools, carry_action: bool = False)
     steps = np.rint(log.time[first + 1] - log.time[first]).astype(np.int64)
 
     def absence(i: int) -> str:
-        return (
-            f"arm {quoted(log.arms[log.arm[i]])} reappears after {log.time[i] - log.time[i - 1]:,.0f} steps of "
-            f"{log.step_in_words}; gaps are summed out up to {LONGEST_GAP:,} steps. Check its time, give the arm "
-            "another name from there on, or give a longer step"
-        )
+        steps = f"{log.time[i] - log.time[i - 1]:,.0f} steps of {log.step_in_words}, more than {LONGEST_GAP:,}"
+        hint = "Check its time, give the arm another name from there on, or give a longer step"
+        return f"arm {quoted(log.arms[log.arm[i]])} reappears after {steps}. {hint}"
 
     def contradiction(i: int) -> str:
         arm, before, after = log.arms[log.arm[i]], log.states[log.state[i - 1]], log.states[log.state[i]]
@@ -121,13 +113,7 @@ def refuse_contradictions(log: Log, possible: Bools, carry_action: bool = False)
     faults.raise_if_any()
 
 
-def settle(
-    log: Log,
-    posterior: Posterior,
-    unseen: Any = None,
-    absorbing: Sequence[str] = (),
-    possible: Bools | None = None,
-) -> tuple[Posterior, Bools, list[str]]:
+def settle(log: Log, posterior: Posterior, stated: ModelOptions, possible: Bools) -> tuple[Posterior, Bools, list[str]]:
     """Apply the user's statements on unobserved pairs.
 
     Returns the posterior, in which rows without a statement are still NaN, the (type, state, action) forbidden pairs,
@@ -136,16 +122,15 @@ def settle(
     Args:
         log: the records, with the names.
         posterior: NaN in the mean of unobserved pairs.
-        unseen: `idle`, `forbid`, or a file or table of rows.
-        absorbing: names of absorbing states.
-        possible: (state, action, next_state) possible transitions; all by default.
+        stated: `unseen` and `absorbing`.
+        possible: (state, action, next_state) possible transitions.
 
     Raises:
         TableError: a table is invalid, or states an impossible transition; with all faults.
         InvalidInputError: `unseen` is neither a known word nor a file.
     """
-    notes = []
-    if absorbing:
+    notes, unseen = [], stated.unseen
+    if absorbing := listed(stated.absorbing):
         known = np.zeros(posterior.mean.shape[:-1], dtype=bool)
         known[:, log.find_states(absorbing)] = True
         stay = np.broadcast_to(np.eye(len(log.states))[None, :, None], posterior.mean.shape)
@@ -172,13 +157,12 @@ def settle(
     else:
         posterior, source = _stated_rows(log, posterior, unseen, unknown)
         notes.append(f"{counted(int(unknown.sum()), 'unobserved pair')}: as stated by {source}")
-    if possible is not None:
-        rows = np.where((unknown & ~forbidden)[..., None], np.nan_to_num(posterior.mean), 0.0)
-        faults = Faults()
-        for s, a, j in np.argwhere(((rows > 0) & ~possible).any(axis=0)).tolist():
-            names = (quoted(name) for name in (log.states[s], log.actions[a], log.states[j]))
-            faults.add("", "from {} under {} to {}: stated to be impossible".format(*names))
-        raise_faults(faults.found, source)
+    rows = np.where((unknown & ~forbidden)[..., None], np.nan_to_num(posterior.mean), 0.0)
+    faults = Faults()
+    for s, a, j in np.argwhere(((rows > 0) & ~possible).any(axis=0)).tolist():
+        names = (quoted(name) for name in (log.states[s], log.actions[a], log.states[j]))
+        faults.add("", "from {} under {} to {}: stated to be impossible".format(*names))
+    raise_faults(faults.found, source)
     return posterior, forbidden, notes
 
 
@@ -193,11 +177,9 @@ def _stated_rows(log: Log, posterior: Posterior, source: Any, unknown: Bools) ->
         elif not unknown[row.cell[:3]].any():
             faults.add(row.where, "this pair has records; only unobserved pairs may be stated")
     raise_faults(faults.found, table.source)
-    shape, every = posterior.mean.shape, slice(None)
-    own, common = (
-        table.values(shape, [row for row in table.statements if (row.cell[0] == every) == is_common])[..., 0]
-        for is_common in (False, True)
-    )
+    shape, of_all = posterior.mean.shape, [row for row in table.statements if row.cell[0] == slice(None)]
+    of_types = [row for row in table.statements if row.cell[0] != slice(None)]
+    own, common = table.values(shape, of_types)[..., 0], table.values(shape, of_all)[..., 0]
     stated = np.where(np.isfinite(own).any(axis=-1, keepdims=True), own, common)
     given = np.isfinite(stated).any(axis=-1) & unknown
     sums = np.nan_to_num(stated).sum(axis=-1)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.columns import clean_texts
-from evenhand.fitting.table_reader import RowFaults
+from evenhand.fitting.table_reader import RowFaults, clean_texts
 from evenhand.typing import Array, Bools
 
 if TYPE_CHECKING:
@@ -28,28 +27,23 @@ if TYPE_CHECKING:
 
 Kind = Literal["integer", "number", "month", "week", "day", "instant"]
 
-EXAMPLES: dict[Kind, str] = {
-    "integer": "integers",
-    "number": "numbers",
-    "month": "months such as 2026-05",
-    "week": "weeks such as 2026-W05",
-    "day": "dates such as 2026-05-31",
-    "instant": "moments such as 2026-05-31T14:00",
-}
-
 MICROSECONDS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 
-UNITS: dict[Kind, dict[str, float]] = {
-    "integer": {"": 1},
-    "number": {"": 1},
-    "month": {"": 1, "month": 1, "quarter": 3, "year": 12},
-    "week": {"": 1, "week": 1},
-    "day": {"": 1, "day": 1, "week": 7, "month": 30.436875, "quarter": 91.310625, "year": 365.2425},
-    "instant": MICROSECONDS | {"week": 7 * MICROSECONDS["day"], "month": 30.436875 * MICROSECONDS["day"]},
-}
-"""Ticks of each unit that a step may be given in."""
+LONG_UNITS = {"week": 7, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
+"""Days of longer units."""
 
-ABBREVIATIONS = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day", "w": "week", "y": "year"}
+FORMS: dict[Kind, tuple[str, dict[str, float]]] = {
+    "integer": ("integers", {"": 1}),
+    "number": ("numbers", {"": 1}),
+    "month": ("months such as 2026-05", {"": 1, "month": 1, "quarter": 3, "year": 12}),
+    "week": ("weeks such as 2026-W05", {"": 1, "week": 1}),
+    "day": ("dates such as 2026-05-31", {"": 1, "day": 1, **LONG_UNITS}),
+    "instant": (
+        "moments such as 2026-05-31T14:00",
+        MICROSECONDS | {unit: days * MICROSECONDS["day"] for unit, days in LONG_UNITS.items()},
+    ),
+}
+"""Description of each form, and ticks of each unit that a step may be given in."""
 
 MOMENT = r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2})(:\d{2}(?:\.\d{1,6})?)?\s*(Z|[+-]\d{2}:?\d{2})?$"
 
@@ -74,7 +68,7 @@ class Step(NamedTuple):
     """Its number of ticks."""
 
     regular: bool
-    """Whether all pauses are whole steps."""
+    """True if all pauses are whole steps."""
 
     unit: str
     """Unit it is reported in."""
@@ -118,9 +112,10 @@ def read_times(series: "polars.Series", faults: RowFaults) -> Times:
         # The form that most texts have; of two that fit as many, the first.
         series = clean_texts(series)
         distinct = series.drop_nulls().unique()
-        fitting = {form: _parse(distinct, form).is_not_null().sum() for form in EXAMPLES}
-        kind = max(EXAMPLES, key=lambda form: fitting[form])
-        expected = f"{EXAMPLES[kind] if fitting[kind] else ', or '.join(EXAMPLES.values())}, as in the other rows"
+        fitting = {form: _parse(distinct, form).is_not_null().sum() for form in FORMS}
+        kind = max(FORMS, key=lambda form: fitting[form])
+        examples = [FORMS[kind][0]] if fitting[kind] else [example for example, _ in FORMS.values()]
+        expected = f"{', or '.join(examples)}, as in the other rows"
         ticks = _parse(series, kind)
         if kind == "day":
             kind, ticks = _of_dates(ticks)
@@ -221,11 +216,9 @@ def find_step(kind: Kind, pauses: Array, given: str | float | None = None) -> St
         unit, per_unit = _unit_of(kind, float(np.median(pauses)))
         low, mid, high = np.quantile(pauses, (0.05, 0.5, 0.95)) / per_unit
         length = f"'{max(round(mid), 1)} {unit}s'" if kind != "number" else f"{float(f'{mid:.2g}')!r}"
-        raise InvalidInputError(
-            f"the times of an arm are not whole steps apart: 9 of 10 pauses are of {low:.4g} to {high:.4g}"
-            f"{'' if kind == 'number' else f' {unit}s'}, with a median of {mid:.4g}. Give the length of a step, such "
-            f"as step={length}"
-        )
+        pauses_of = f"9 of 10 pauses are of {low:.4g} to {high:.4g}{'' if kind == 'number' else f' {unit}s'}"
+        hint = f"with a median of {mid:.4g}. Give the length of a step, such as step={length}"
+        raise InvalidInputError(f"the times of an arm are not whole steps apart: {pauses_of}, {hint}")
     return Step(ticks, True, *_unit_of(kind, ticks))
 
 
@@ -234,12 +227,12 @@ def _given_ticks(kind: Kind, given: str | float) -> float:
     number = float(found[1] or 1) if found and (found[1] or found[2]) else 0.0
     if found is None or not 0 < number < np.inf:
         raise InvalidInputError(f"step: expected a length such as 1, 7 days, month or 12 hours, got {given!r}")
-    word = ABBREVIATIONS.get(found[2].lower(), found[2].lower().removesuffix("s"))
-    if word not in UNITS[kind]:
-        units = ", ".join(unit for unit in UNITS[kind] if unit)
-        expected = f"a length in {units}" if units else "a number without a unit"
-        raise InvalidInputError(f"step: times are {EXAMPLES[kind]}; expected {expected}, got {given!r}")
-    return number * UNITS[kind][word]
+    word = found[2].lower().removesuffix("s")
+    example, units = FORMS[kind]
+    if word not in units:
+        expected = f"a length in {', '.join(filter(None, units))}" if len(units) > 1 else "a number without a unit"
+        raise InvalidInputError(f"step: times are {example}; expected {expected}, got {given!r}")
+    return number * units[word]
 
 
 def _unit_of(kind: Kind, ticks: float) -> tuple[str, float]:

@@ -40,7 +40,7 @@ class Moves:
     """Moves over several steps, or over irregular times."""
 
     carry_action: bool = False
-    """Whether an action goes on through missing steps; else they are idle."""
+    """True if an action goes on through missing steps; else they are idle."""
 
     @property
     def pairs(self) -> Ints:
@@ -98,7 +98,7 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
         log: the records.
         carry_action: whether an action goes on through missing steps; else they are idle.
     """
-    shape = (len(log.types), len(log.states), len(log.actions), len(log.states))
+    shape = (*log.shape, len(log.states))
     check_memory(8.0 * np.prod(shape, dtype=np.float64), "the counts of moves", "Use fewer states, by bins.")
     first = np.flatnonzero(~log.is_last)
     places = log.type_of[log.arm[first]], log.state[first], log.action[first], log.state[first + 1]
@@ -153,15 +153,12 @@ def recorded_shares(log: Log) -> BehaviourPolicy:
     Args:
         log: the records.
     """
-    shape = (len(log.types), len(log.states), len(log.actions))
-    rows = decisions_of(log)
+    shape, rows = log.shape, decisions_of(log)
     cells = np.ravel_multi_index((log.type_of[log.arm[rows]], log.state[rows], log.action[rows]), shape)
     counts = np.bincount(cells, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)
     numbers = counts.sum(axis=-1)
     together = counts.sum(axis=0)
-    idle = np.zeros(shape[-1])
-    idle[0] = 1.0
-    common = np.where(together.sum(axis=-1, keepdims=True) > 0, together, idle)
+    common = np.where(together.sum(axis=-1, keepdims=True) > 0, together, np.eye(shape[-1])[0])
     own = np.where(numbers[..., None] > 0, counts, common)
     shares = own / own.sum(axis=-1, keepdims=True)
     errors = np.sqrt(shares * (1 - shares) / np.maximum(numbers, 1)[..., None])

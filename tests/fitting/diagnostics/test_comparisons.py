@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import InTime, between_types, in_time, one_steps
-from evenhand.fitting.diagnostics.homogeneity import BetweenTypes
+from evenhand.fitting import one_steps
+from evenhand.fitting.diagnostics.homogeneity import BetweenTypes, InTime, between_types, in_time
 
 from ...conftest import mentions
 from .simulated import WEAR, by_chance, counted_moves, simulated
@@ -34,7 +34,7 @@ def test_p_values_are_uniform_where_nothing_changes() -> None:
     assert stats.kstest([halves(seed).test.p_value for seed in range(200)], "uniform").pvalue > 1e-3
 
 
-def test_a_change_is_found_and_its_place_told() -> None:
+def test_a_change_is_found_with_its_row() -> None:
     found = [halves(seed, 0.35) for seed in range(12)]
     assert sum(each.test.p_value < 0.01 for each in found) >= 11
     best = found[0]
@@ -45,7 +45,7 @@ def test_a_change_is_found_and_its_place_told() -> None:
     assert "arms move alike" in next(each for each in map(halves, range(9)) if each.test.p_value > 0.1).words
 
 
-def test_one_time_is_said() -> None:
+def test_records_of_one_time_are_not_compared() -> None:
     log = simulated(WEAR, 5, 2, 0)
     assert in_time(one_steps(log), NAMES, np.random.default_rng(0)) == "all steps begin at one time"
 
@@ -59,7 +59,7 @@ def three_types() -> BetweenTypes:
     return between_types(counted_moves(log).counts, (names, *NAMES[1:]), np.random.default_rng(0))
 
 
-def test_the_type_that_differs_is_told(three_types: BetweenTypes) -> None:
+def test_the_type_that_differs_is_found(three_types: BetweenTypes) -> None:
     assert three_types.test.p_value < 1e-3
     by_name = {one.type: one for one in three_types.each}
     assert min(by_name, key=lambda name: by_name[name].test.p_value) == "c"

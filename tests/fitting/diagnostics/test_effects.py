@@ -1,9 +1,11 @@
 """Effects of actions against the moments of Dirichlet rows, and their intervals against the truth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from evenhand.fitting import effects
+from evenhand.fitting.diagnostics.effects import effects
 
 from ...conftest import mentions
 from .simulated import WEAR, Rows, by_chance, counted_moves, simulated
@@ -13,8 +15,9 @@ WORTH = np.array([[1.0, 0.6, 0.0]])
 
 
 def judged(seed: int = 0, worth: np.ndarray | None = WORTH, num_arms: int = 200, ordered: bool = True):  # type: ignore[no-untyped-def]
-    counts = counted_moves(simulated(WEAR, num_arms, 10, seed, by_chance(0.3))).counts
-    return counts, effects(counts.sum(axis=3), Rows(counts + 0.1), NAMES, worth, ordered, np.random.default_rng(seed))
+    log = replace(simulated(WEAR, num_arms, 10, seed, by_chance(0.3)), is_ordered=ordered)
+    counts = counted_moves(log).counts
+    return counts, effects(log, counts.sum(axis=3), Rows(counts + 0.1), worth, np.random.default_rng(seed))
 
 
 def test_gains_have_the_mean_and_spread_of_their_rows() -> None:
@@ -41,7 +44,7 @@ def test_gains_have_the_mean_and_spread_of_their_rows() -> None:
     assert overall.gain[0] == pytest.approx(np.dot(weights, [effect.gain[0] for effect in found.each]) / weights.sum())
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+def test_intervals_of_effects_have_their_coverage() -> None:
     truth = (WEAR[:, 1] - WEAR[:, 0]) @ WORTH[0]
     inside = [
         effect.gain[1] <= truth[NAMES[1].index(effect.state)] <= effect.gain[2]
@@ -51,7 +54,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert 0.9 < np.mean(inside) < 0.99
 
 
-def test_it_is_said_in_rewards_or_in_places() -> None:
+def test_effects_are_in_rewards_or_in_places() -> None:
     _, found = judged()
     poor = next(effect for effect in found.each if effect.state == "poor")
     assert poor.to == "good"
@@ -70,18 +73,20 @@ def test_it_is_said_in_rewards_or_in_places() -> None:
     assert without.overall[0].words.startswith("serve, where it was given, changes this: ")
 
 
-def test_an_action_that_does_nothing_is_not_said_to_help() -> None:
+def test_an_action_without_effect_is_not_reported_to_help() -> None:
     idle = WEAR[:, [0, 0]]
-    counts = counted_moves(simulated(idle, 200, 10, 5, by_chance(0.5))).counts
-    found = effects(counts.sum(axis=3), Rows(counts + 0.1), NAMES, WORTH, True, np.random.default_rng(0))
+    log = simulated(idle, 200, 10, 5, by_chance(0.5))
+    counts = counted_moves(log).counts
+    found = effects(log, counts.sum(axis=3), Rows(counts + 0.1), WORTH, np.random.default_rng(0))
     assert "is not seen to help or harm" in found.overall[0].words
     assert mentions(0, "3 intervals", "leave 0", "anything 1", 20)(found.words)
 
 
-def test_pairs_that_were_not_seen_are_left_out_and_told() -> None:
-    counts = counted_moves(simulated(WEAR, 50, 10, 0, by_chance(0.3))).counts
+def test_unobserved_pairs_are_left_out_and_reported() -> None:
+    log = simulated(WEAR, 50, 10, 0, by_chance(0.3))
+    counts = counted_moves(log).counts
     counts[0, 2, 0] = 0
-    found = effects(counts.sum(axis=3), Rows(counts.astype(float)), NAMES, WORTH, True, np.random.default_rng(0))
+    found = effects(log, counts.sum(axis=3), Rows(counts.astype(float)), WORTH, np.random.default_rng(0))
     assert [effect.state for effect in found.each] == ["good", "fair"]
     assert found.alone == ("every arm got serve in poor",)
     assert np.isfinite(found.overall[0].gain).all()

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import HomogeneityTest, holm, homogeneity
-from evenhand.fitting.diagnostics.homogeneity import deal, drawn_ratios, shift
+from evenhand.fitting.diagnostics.homogeneity import HomogeneityTest, deal, drawn_ratios, holm, homogeneity, shift
 
 
 def random_counts(seed: int, shape: tuple[int, int, int], size: int, concentration: float = 1.0) -> np.ndarray:
@@ -82,7 +81,7 @@ def test_large_sparse_tables_go_by_the_mean_and_variance_of_a_few_draws() -> Non
     assert stats.kstest(naive, "uniform").pvalue < 1e-6  # what the draws are for
 
 
-def test_a_table_too_large_to_draw_is_said_to_be_rough() -> None:
+def test_a_table_too_large_to_draw_is_marked_rough() -> None:
     assert homogeneity(np.array([[[3, 1]], [[1, 5]]]), np.random.default_rng(0), most_work=10).is_rough
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import Log, Steps, gains, late, one_steps
+from evenhand.fitting import Log, one_steps
+from evenhand.fitting.diagnostics.markov_order import gains
+from evenhand.fitting.diagnostics.steps import Steps, late
 
 from .simulated import WEAR, by_chance, simulated
 
@@ -115,7 +117,7 @@ def test_errors_are_right_and_no_memory_is_made_up() -> None:
     assert 0.7 < told / spread < 1.4
 
 
-def test_what_is_too_little_is_said() -> None:
+def test_too_few_arms_are_reported() -> None:
     log = simulated(WEAR, 1, 9, 0)
     found, left_out = gains(one_steps(log), SIZES, np.random.default_rng(0))
     assert not found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.fitting import CANNOT, Choices, choices
+from evenhand.fitting.diagnostics.selection import CANNOT, Choices, choices
 
 from .simulated import WEAR, Rule, by_chance, by_state, simulated
 
@@ -19,7 +19,7 @@ def chosen(rule: Rule, seed: int = 0, worth: np.ndarray | None = WORTH, num_arms
     return found
 
 
-def test_a_rule_that_serves_the_poor_is_told_so() -> None:
+def test_a_rule_by_state_is_found() -> None:
     found = chosen(by_state([0.05, 0.1, 0.7]))
     assert found.words[0].startswith("who got served was worse off: ")
     assert "of the served were in poor" in found.words[0]
@@ -59,7 +59,7 @@ def test_the_treated_of_a_trial_are_better_off_because_of_it(exceptions: int) ->
     assert found.by_before is None or found.by_before.p_value > 0.05
 
 
-def test_a_rule_that_looks_at_more_than_the_state_is_told_so() -> None:
+def test_a_rule_by_more_than_the_state_is_found() -> None:
     def by_history(time: int, before: np.ndarray, state: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return (rng.random(len(state)) < np.where(before == 0, 0.15, 0.5)).astype(np.int32)
 
@@ -67,7 +67,7 @@ def test_a_rule_that_looks_at_more_than_the_state_is_told_so() -> None:
     assert any("more than the state" in said for said in found.words)
 
 
-def test_a_rule_that_changes_is_told_so() -> None:
+def test_a_rule_that_changes_is_found() -> None:
     def by_time(time: int, before: np.ndarray, state: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return (rng.random(len(state)) < (0.2 if time < 8 else 0.5)).astype(np.int32)
 
@@ -82,7 +82,7 @@ def test_random_choices_have_uniform_p_values_in_every_test() -> None:
         assert stats.kstest(values, "uniform").pvalue > 1e-3, name
 
 
-def test_types_that_are_treated_unlike_are_told_so() -> None:
+def test_unlike_treatment_of_types_is_found() -> None:
     log = simulated(np.stack([WEAR, WEAR]), 100, 15, 0, by_chance(0.3), types=("a", "b"))
     rng = np.random.default_rng(0)
     favoured = (log.type_of[log.arm] == 1) & (rng.random(len(log.arm)) < 0.4)
@@ -99,7 +99,7 @@ def test_irregular_times_leave_only_what_needs_none() -> None:
     assert found.by_time is not None
 
 
-def test_nobody_and_everybody_served_is_said() -> None:
+def test_records_without_a_comparison_are_reported() -> None:
     rng = np.random.default_rng(0)
     assert choices(simulated(WEAR, 5, 4, 0), None, rng) == "no action but the idle one was recorded"
     assert choices(simulated(WEAR, 5, 4, 0, by_chance(1.0)), None, rng) == "every row was served"

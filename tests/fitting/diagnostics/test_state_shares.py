@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenhand.fitting import Shares, shares_over_time
+from evenhand.fitting.diagnostics.state_shares import Shares, shares_over_time
 
 from ...conftest import mentions
 from .simulated import WEAR, by_state, simulated
@@ -80,7 +80,7 @@ def test_rows_that_nothing_is_known_of_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize("fault", ["irregular", "one time"])
-def test_what_cannot_be_counted_is_said(fault: str) -> None:
+def test_shares_that_cannot_be_counted_are_reported(fault: str) -> None:
     log = simulated(WEAR, 5, 1 if fault == "one time" else 4, 0)
     log = replace(log, regular=fault != "irregular")
     assert fault in shares_over_time(log, WEAR[None])  # type: ignore[operator]

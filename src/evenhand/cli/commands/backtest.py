@@ -40,7 +40,7 @@ def command(source: ModelSource, run: RunOptions, log: str, policies: str | None
     log_options = {name: options.pop(name) for name in names_of_log}
     layout: Any = options.pop("layout") or ("snapshots" if log_options["bins"] else None)
     with run.progress() as tell:
-        records = with_layout(read_log(log, **columns, records=log_options, progress=tell), layout)
+        records = with_layout(read_log(log, columns, log_options, tell), layout)
         if tell is not None:
             tell("following the arms", 1.0)
         settings = {"num_episodes": options.pop("episodes"), "rng": run.seed, **options}

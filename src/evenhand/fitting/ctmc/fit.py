@@ -189,9 +189,7 @@ def posterior_mode(model: RateModel, start: Floats | None = None) -> Floats:
         if residual <= TOLERANCE:
             return rates
     if residual > 100 * TOLERANCE:
-        raise NotConvergedError(
-            f"the rates did not converge: {found.message}; a stronger prior, or fewer states, may help"
-        )
+        raise NotConvergedError(f"the rates did not converge: {found.message}; a stronger prior may help")
     return rates
 
 
@@ -368,17 +366,12 @@ def fit_generators(
     table = np.broadcast_to(True if possible is None else possible, moves.counts.shape)
     free: Bools = table.swapaxes(1, 2) & ~np.eye(table.shape[-1], dtype=bool)
     if (number := int(free[0].sum())) > MOST_RATES:
-        raise TooLargeError(
-            f"{number:,} rates of a type are too many: {MOST_RATES:,} can be estimated. Use fewer states, or state "
-            "which jumps are impossible"
-        )
+        hint = "Use fewer states, or state which jumps are impossible"
+        raise TooLargeError(f"{number:,} rates of a type are more than {MOST_RATES:,}. {hint}")
     panel, coarse = read_panel(moves, step, exact), read_panel(moves, step, exact, *COARSE)
     if not panel.has_path(free).all():
-        raise InvalidInputError(
-            "no path of possible jumps makes some recorded moves: check the structural zeros, and the states that are "
-            "entered at the time of their row",
-            code="impossible-move",
-        )
+        message = "no path of possible jumps makes some moves: check the structural zeros and the exact states"
+        raise InvalidInputError(message, code="impossible-move")
     report: Progress = progress or (lambda doing, share: None)
     own: Prior = 1.0 if prior is None else prior
     strength, start = own, None
@@ -401,10 +394,8 @@ def fit_generators(
         laplace, _ = posterior(free & (expected.jumps > 1e-3), 1.0, rates)
     if expected.least_likely <= TINY:
         # Its likelihood has underflowed, and the rates are those of the other moves alone.
-        raise InvalidInputError(
-            f"some move is less likely than {TINY:g} under rates that explain the others; check the longest times "
-            f"between two rows, up to {plain((panel.times[panel.first] + panel.times[panel.second]).max())}"
-        )
+        longest = plain((panel.times[panel.first] + panel.times[panel.second]).max())
+        raise InvalidInputError(f"some move is less likely than {TINY:g}; check the longest times, up to {longest}")
     # The idle action has rates even if every row is a visit: arms idle between them.
     passed = moves.unseen & (expected.times[..., 0].swapaxes(1, 2) >= HALF_A_VISIT * step)
     unknown = moves.unseen & ~passed
@@ -499,11 +490,9 @@ def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
         notes.append(f"left faster than the times between rows can resolve: {listed}{more}")
     for misfit in found.misfits[:FEW]:
         worst = int(np.argmax(np.abs(misfit.seen - misfit.expected)))
-        notes.append(
-            f"no rates explain the moves from {log.pair_name(misfit.type, misfit.state, misfit.action)} in a time of "
-            f"{misfit.time:g}: {misfit.seen[worst]:,.0f} to {quoted(log.states[worst])}, and "
-            f"{misfit.expected[worst]:,.1f} expected"
-        )
+        pair = log.pair_name(misfit.type, misfit.state, misfit.action)
+        seen = f"{misfit.seen[worst]:,.0f} to {quoted(log.states[worst])}, and {misfit.expected[worst]:,.1f} expected"
+        notes.append(f"no rates explain the moves from {pair} in a time of {misfit.time:g}: {seen}")
     return tuple(notes)
 
 
@@ -538,11 +527,8 @@ def _find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
     expected *= (seen.sum(axis=1) / expected.sum(axis=1))[:, None]
     # Pearson's statistic, in which states with hardly any expected moves are one class.
     rare = expected < 1.0
-    lumped = [
-        np.column_stack([np.where(rare, 0.0, table), np.where(rare, table, 0.0).sum(axis=1)])
-        for table in (seen, expected)
-    ]
-    statistic = ((lumped[0] - lumped[1]) ** 2 / np.maximum(lumped[1], 1.0)).sum(axis=1)
+    off, rest, size = seen - expected, (rare * (seen - expected)).sum(axis=1), (rare * expected).sum(axis=1)
+    statistic = (~rare * off**2 / np.maximum(expected, 1.0)).sum(axis=1) + rest**2 / np.maximum(size, 1.0)
     classes = (~rare).sum(axis=1) + rare.any(axis=1)
     chances = chi2.sf(statistic, np.maximum(classes - 1, 1))
     kind, action = np.divmod(panel.which[first], panel.num_actions)

@@ -50,13 +50,13 @@ class Panel:
     """Moves as kinds, and the exponentials that they need."""
 
     num_types: int
-    """Types with a generator an action each."""
+    """Number of types, each with one generator per action."""
 
     num_actions: int
-    """The idle action is 0."""
+    """Number of actions; the idle action is 0."""
 
     num_states: int
-    """Of every type."""
+    """Number of states of every type."""
 
     type: Array
     """(kind,) of the arm."""
@@ -68,13 +68,13 @@ class Panel:
     """(kind,) after."""
 
     number: Floats
-    """(kind,) how often it was seen."""
+    """(kind,) number of moves."""
 
     first: Array
     """(kind,) the position of the exponential of its action."""
 
     second: Array
-    """(kind,) that of the idle time after it; one of no time where there is none."""
+    """(kind,) that of the idle time after it, which may have length 0."""
 
     entered: Bools
     """(kind,) whether its next state was entered at that very time."""
@@ -86,7 +86,7 @@ class Panel:
     """(exponential,) its generator, type by type and action by action; never falls."""
 
     times: Floats
-    """(exponential,) how long it acts."""
+    """(exponential,) its duration."""
 
     def pooled(self) -> "Panel":
         """The same records, with all types taken for one."""
@@ -110,27 +110,27 @@ class Panel:
             rates: (type, action, state, next_state) of jumps; 0 on the diagonal.
         """
         flat = rates.reshape(-1, self.num_states, self.num_states)
-        laws = self.between(rates)
+        paths = self.between(rates)
         entered, plain = self.entered, ~self.entered
         # (kind, state) where the action leads, and from where the idle time leads to the end.
-        before = laws.values[self.first, self.state]
-        after = laws.values[self.second, :, self.next_state]
+        before = paths.values[self.first, self.state]
+        after = paths.values[self.second, :, self.next_state]
         # A state that is entered has a density in place of a probability: the rates into it, except from itself.
         elsewhere = 1.0 - np.eye(self.num_states)[self.next_state[entered]]
         into = flat[self._last[entered], :, self.next_state[entered]] * elsewhere
-        after[entered] = np.einsum("ekm,em->ek", laws.values[self.second[entered]], into)
+        after[entered] = np.einsum("ekm,em->ek", paths.values[self.second[entered]], into)
         seen = np.maximum((before * after).sum(axis=1), TINY)
         values = np.bincount(self.type, self.number * np.log(seen), self.num_types).astype(np.float64)
         # P is linear in the row of the first exponential, and in the column of the second, or in all of it if a state
         # is entered; d log P / d P is 1 / P for each move of a kind.
         weight = (self.number / seen)[:, None]
-        weights, to_end = np.zeros_like(laws.values), weight * before
+        weights, to_end = np.zeros_like(paths.values), weight * before
         rows, columns = self._summations
         weights += (rows @ (weight * after)).reshape(weights.shape)
         weights += (columns @ to_end[plain]).reshape(weights.shape).swapaxes(1, 2)
         np.add.at(weights, self.second[entered], to_end[entered][:, :, None] * into[:, None, :])
-        slopes = laws.adjoint(weights) * self.unrecorded
-        by_rate = np.einsum("ekm,ek->em", laws.values[self.second[entered]], to_end[entered])
+        slopes = paths.adjoint(weights) * self.unrecorded
+        by_rate = np.einsum("ekm,ek->em", paths.values[self.second[entered]], to_end[entered])
         np.add.at(slopes.swapaxes(1, 2), (self._last[entered], self.next_state[entered]), by_rate * elsewhere)
         times = np.broadcast_to(np.diagonal(slopes, axis1=1, axis2=2)[..., None], slopes.shape)
         jumps, times = (part.reshape(rates.shape) for part in (flat * slopes, times))
@@ -239,24 +239,11 @@ def read_panel(
     # First all stretches of actions, then the idle ones; equal ones are computed once.
     keys = np.concatenate([np.stack([idle + action, acting]), np.stack([idle, time - acting])], axis=1)
     distinct, position = np.unique(keys, axis=1, return_inverse=True)
-    position = position.reshape(2, -1)
-    # Who is in the state already cannot enter it.
-    entered = is_exact[next_state] & (state != next_state)
-    return Panel(
-        num_types=num_types,
-        num_actions=num_actions,
-        num_states=num_states,
-        type=types,
-        state=state,
-        next_state=next_state,
-        number=number,
-        first=position[0],
-        second=position[1],
-        entered=entered,
-        unrecorded=~is_exact | np.eye(num_states, dtype=bool),
-        which=distinct[0].astype(np.int32),
-        times=distinct[1],
-    )
+    first, second = position.reshape(2, -1)
+    # An arm that is in the state already cannot enter it.
+    entered, unrecorded = is_exact[next_state] & (state != next_state), ~is_exact | np.eye(num_states, dtype=bool)
+    sizes, kinds = (num_types, num_actions, num_states), (types, state, next_state, number, first, second, entered)
+    return Panel(*sizes, *kinds, unrecorded, distinct[0].astype(np.int32), distinct[1])
 
 
 def with_diagonal(rates: Floats) -> Floats:

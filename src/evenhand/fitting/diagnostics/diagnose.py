@@ -1,5 +1,6 @@
 """Diagnostics of a fit: all questions, with the tests of one question adjusted for each other; and sparse rows."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,12 +21,6 @@ from evenhand.typing import Floats, Ints, Rng
 
 FEW = 10
 """Visits below which a row is called sparse."""
-
-FOUND = (
-    "they were found in these records because arms differ, so a test would find the same; arms left out of the fit "
-    "helped to find them, too, so that scores on them flatter a little"
-)
-"""Why types that were found are not tested."""
 
 Found = TypeVar("Found")
 
@@ -66,14 +61,13 @@ class SparseRows:
     @property
     def words(self) -> str:
         """A sentence."""
-        never = sum(not row.visits for row in self.rows)
-        nowhere = sum(not row.visits and not row.elsewhere for row in self.rows)
         if not self.rows:
             return f"every row was seen {FEW} times or more"
-        said = f"{len(self.rows):,} of {counted(self.total, 'row')} were seen fewer than {FEW} times"
-        if never:
-            said += f", {never:,} never" + (f" ({nowhere:,} in no type)" if nowhere and nowhere < never else "")
-        return f"{said}; their probabilities are wide guesses"
+        never = sum(not row.visits for row in self.rows)
+        nowhere = sum(not row.visits and not row.elsewhere for row in self.rows)
+        few = f"{len(self.rows):,} of {counted(self.total, 'row')} were seen fewer than {FEW} times"
+        none = f", {never:,} never{f' ({nowhere:,} in no type)' if 0 < nowhere < never else ''}" if never else ""
+        return f"{few}{none}; their probabilities are wide guesses"
 
 
 def thin_rows(visits: Ints, posterior: Posterior, names: tuple[tuple[str, ...], ...]) -> SparseRows:
@@ -145,9 +139,8 @@ class Diagnostics(Shown):
         if self.choices is not None:
             topics += [("choice", said) for said in self.choices.words]
         if self.num_tests > 1:
-            topics.append(
-                ("tests", f"the p-values of {self.num_tests} tests of choices are adjusted for each other (Holm)")
-            )
+            said = f"the p-values of {self.num_tests} tests of choices are adjusted for each other (Holm)"
+            topics.append(("tests", said))
         return (*topics, *(("not asked", f"{topic}: {why}") for topic, why in self.left_out.items()))
 
     def __repr__(self) -> str:
@@ -165,10 +158,8 @@ def diagnose(
     moves: Moves,
     posterior: Posterior,
     rng: Rng = 0,
-    *,
     worth: Floats | None = None,
-    types_found: bool = False,
-    why_no_effects: str = "",
+    reasons: Mapping[str, str] | None = None,
 ) -> Diagnostics:
     """Compute the diagnostics of records and a fitted model.
 
@@ -179,36 +170,26 @@ def diagnose(
         rng: deals arms into folds, and draws rows and tables.
         worth: (type, state) reward of a step under the idle action; by default gains are counted in places, if the
             states are ordered.
-        types_found: whether the types were found in the same records, so that testing them would be circular.
-        why_no_effects: the reason why effects of actions on these types are not identified, if they are not.
+        reasons: why `types` or `effects` must not be analysed; see `Clusters.reasons`.
     """
     check_memory(250.0 * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
-    streams = np.random.default_rng(rng).spawn(6)
+    streams, given = np.random.default_rng(rng).spawn(6), reasons or {}
     names = (log.types, log.states, log.actions)
     left_out: dict[str, str] = {}
     compared: dict[int, Gain] = {}
-    time = types = changed = None
+    time = None
     if log.regular:
         steps = one_steps(log)
-        compared, left_out = gains(steps, (len(log.types), len(log.states), len(log.actions)), streams[0])
+        compared, left_out = gains(steps, log.shape, streams[0])
         time = _asked("time", in_time(steps, names, streams[1]), left_out)
     else:
         left_out["memory and time"] = "times are irregular, and these tests are of whole steps"
-    if len(log.types) == 1:
-        left_out["types"] = "there is one type"
-    elif types_found:
-        left_out["types"] = FOUND
-    elif not moves.counts.any():
-        left_out["types"] = "no move of one step was recorded"
-    else:
-        types = between_types(moves.counts, names, streams[2])
+    why = "there is one type" if len(log.types) == 1 else given.get("types", "")
+    why = why or ("" if moves.counts.any() else "no move of one step was recorded")
+    types = _asked("types", why or between_types(moves.counts, names, streams[2]), left_out)
     pushed = _asked("shares", shares_over_time(log, posterior.mean), left_out)
-    if len(log.actions) == 1:
-        left_out["effects"] = "no action but the idle one was recorded"
-    elif why_no_effects:
-        left_out["effects"] = why_no_effects
-    else:
-        changed = effects(moves.departures, posterior, names, worth, log.is_ordered, streams[3])
+    why = "no action but the idle one was recorded" if len(log.actions) == 1 else given.get("effects", "")
+    changed = _asked("effects", why or effects(log, moves.departures, posterior, worth, streams[3]), left_out)
     chosen, num_tests = _asked("choice", choices(log, worth, streams[4]), left_out), 0
     if chosen is not None:
         # Questions are not adjusted for other questions: each is a separate analysis.

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from evenhand.fitting.diagnostics.format import MINUS, interval
+from evenhand.fitting.log import Log
 from evenhand.fitting.posterior import Posterior
 from evenhand.typing import Floats, Ints
 
@@ -128,30 +129,22 @@ class Effects:
         return f"{said}; {left:,} of {total:,} services {'is' if left == 1 else 'are'} {where}" if left else said
 
 
-def effects(
-    visits: Ints,
-    posterior: Posterior,
-    names: tuple[tuple[str, ...], ...],
-    worth: Floats | None,
-    is_ordered: bool,
-    rng: np.random.Generator,
-) -> Effects:
+def effects(log: Log, visits: Ints, posterior: Posterior, worth: Floats | None, rng: np.random.Generator) -> Effects:
     """Compare each action with the idle one.
 
     Args:
+        log: names, and whether the order of states is used without rewards.
         visits: (type, state, action) number of rows per pair.
         posterior: of the transition rows.
-        names: of types, states and actions.
         worth: (type, state) reward of a step under the idle action; None if unknown.
-        is_ordered: whether the order of states is used instead.
         rng: of the draws.
     """
     number = int(np.clip(MOST_BYTES / max(1, 8 * visits.size * visits.shape[1]), FEWEST_DRAWS, DRAWS))
     # Unknown rows are not numbers and are not used below.
     means, drawn = np.nan_to_num(posterior.mean), np.nan_to_num(posterior.draw(number, rng))
     means, drawn = means - means[:, :, :1], drawn - drawn[:, :, :, :1]
-    types, states, actions = names
-    places = np.broadcast_to(np.arange(len(states), dtype=np.float64), means.shape[:2]) if is_ordered else None
+    types, states, actions = log.types, log.states, log.actions
+    places = np.broadcast_to(np.arange(len(states), dtype=np.float64), means.shape[:2]) if log.is_ordered else None
     value = places if worth is None else worth
 
     def effect(kind: str, state: str, a: int, t: Ints, s: Ints) -> Effect:

@@ -1,6 +1,6 @@
 """Test whether groups have the same distribution in every context: the likelihood-ratio test of homogeneity.
 
-Counts n[g, c, k]: in group g and context c the outcome k. Under the null the law of k depends on c alone, and
+Counts n[g, c, k]: in group g and context c the outcome k. Under the null the distribution of k depends on c alone, and
 
     G = 2 Σ_{g,c,k} n[g,c,k] log( n[g,c,k] n[·,c,·] / (n[g,c,·] n[·,c,k]) )
 
@@ -12,12 +12,12 @@ sections 3 and 4. Small counts shift the mean of G, by about
 
 Where that is not small beside √(2 degrees), the spread of χ², G is compared with tables drawn with the same margins:
 outcomes of a context are dealt anew to its groups (multivariate hypergeometric), as the null says. Large tables
-are drawn a few times only, and the law of G is then a multiple of χ² with the mean and variance of these draws; so it
-is where no drawn table comes near the one at hand.
+are drawn a few times only, and G is then compared with a multiple of χ² with the mean and variance of these draws, as
+it is if no drawn table comes near the one at hand.
 
     gain = (G − mean of G under the null) / (2 Σ n)
 
-is about what a step would be predicted better, in nats, if each group had a law of its own. Its mean under the null
+is about what a step would be predicted better, in nats, if each group had its own distribution. Its mean under the null
 is 0, and it does not grow with the number of records as G does: it says how much, where p says how surely.
 """
 
@@ -73,7 +73,7 @@ class HomogeneityTest:
     """Tables drawn for the p-value and the mean of G; 0 if they are those of the χ² distribution."""
 
     is_rough: bool
-    """Whether counts are too small for the χ² distribution and tables too large to draw: p is only a guide."""
+    """True if counts are too small for the χ² distribution and tables too large to draw: p is only a guide."""
 
 
 def homogeneity(counts: Ints, rng: np.random.Generator, most_work: float = 1.5e7) -> HomogeneityTest:
@@ -172,10 +172,10 @@ def holm(tests: Sequence[HomogeneityTest]) -> list[HomogeneityTest]:
     Args:
         tests: made side by side; those with nothing to compare do not count.
     """
-    asked = sorted((index for index, test in enumerate(tests) if test.degrees), key=lambda i: tests[i].p_value)
+    order = sorted((index for index, test in enumerate(tests) if test.degrees), key=lambda i: tests[i].p_value)
     adjusted, least = list(tests), 0.0
-    for place, index in enumerate(asked):
-        least = max(least, min(1.0, (len(asked) - place) * tests[index].p_value))
+    for place, index in enumerate(order):
+        least = max(least, min(1.0, (len(order) - place) * tests[index].p_value))
         adjusted[index] = replace(tests[index], adjusted=least)
     return adjusted
 
@@ -217,7 +217,7 @@ class InTime:
     """The first time that counts as late, in steps since the earliest record."""
 
     apart: Apart | None
-    """Where they differ most; None if nothing was compared."""
+    """Row in which they differ most; None if nothing was compared."""
 
     @property
     def words(self) -> str:
@@ -243,7 +243,7 @@ class OneType:
     """Of the transition rows; adjusted for the other types."""
 
     apart: Apart | None
-    """Where it differs most; None where nothing was compared."""
+    """Row in which it differs most; None if nothing was compared."""
 
 
 @dataclass(frozen=True)

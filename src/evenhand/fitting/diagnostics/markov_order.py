@@ -18,7 +18,6 @@ a ratio of sums over arms. It says how much is gained. Held-out scores are a wea
 decided by the likelihood ratio (Anderson and Goodman, 1957; see `tables`): contexts (t, s, a), groups r, outcomes s'.
 """
 
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -142,7 +141,9 @@ def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], strengths: Floa
     code = np.ravel_multi_index([*columns, steps.next_state], shape)
     codes, kind_of_step, number = numbered(code, int(np.prod(shape, dtype=np.float64)))
     fold, *before, kind, state, action, next_state = np.unravel_index(codes, shape)
-    bare = _Level(fold, next_state, number, np.full((folds, states), 1 / states), strengths).finer(action)
+    # At the lowest level all next states are alike.
+    even = np.full((folds, states), 1 / states)
+    bare = _Level(fold, next_state, number, strengths, next_state, even).finer(action)
     own = (kind * states + state) * actions + action
     shorter = longer = bare.finer(state * actions + action).finer(own)
     if order == 1:
@@ -156,22 +157,27 @@ def _gain(order: int, steps: Steps, sizes: tuple[int, int, int], strengths: Floa
     return Gain(order, held_out, held_out + gain, gain, stderr, total, arms, folds)
 
 
+@dataclass(frozen=True, eq=False)
 class _Level:
     """Predictions at one level of contexts, per fold and cell: a context together with a next state."""
 
-    def __init__(self, fold: Array, next_state: Array, number: Ints, predicted: Floats, strengths: Floats) -> None:
-        """The lowest level: nothing is known, and all next states are alike.
+    fold: Array
+    """(kind,) of the steps."""
 
-        Args:
-            fold: (kind,) of the steps.
-            next_state: (kind,) outcomes.
-            number: (kind,) numbers of steps.
-            predicted: (fold, next_state) probabilities.
-            strengths: grid of c.
-        """
-        self.fold, self.next_state, self.number, self.predicted = fold, next_state, number, predicted
-        self.strengths, self.cell = strengths, next_state
-        self.folds, self.num_outcomes = predicted.shape
+    next_state: Array
+    """(kind,) outcomes."""
+
+    number: Ints
+    """(kind,) numbers of steps."""
+
+    strengths: Floats
+    """Grid of c."""
+
+    cell: Array
+    """(kind,) context and outcome; the outcome alone at the lowest level."""
+
+    predicted: Floats
+    """(fold, cell) probabilities."""
 
     def finer(self, context: Array) -> "_Level":
         """The next level.
@@ -179,22 +185,20 @@ class _Level:
         Args:
             context: (kind,) codes of the known variables; finer than at this level.
         """
-        above = copy(self)
+        folds, outcomes = len(self.predicted), int(self.next_state.max()) + 1
         contexts, context = np.unique(context, return_inverse=True)
-        num_contexts = len(contexts)
-        above.cell, num_cells = context * self.num_outcomes + self.next_state, num_contexts * self.num_outcomes
+        cell, num_cells = context * outcomes + self.next_state, len(contexts) * outcomes
         below = np.zeros(num_cells, dtype=self.cell.dtype)
-        below[above.cell] = self.cell  # every step of a cell is in the same cell one level below
+        below[cell] = self.cell  # every step of a cell is in the same cell one level below
         # (fold, cell) numbers outside the fold.
-        within = np.bincount(self.fold * num_cells + above.cell, self.number, self.folds * num_cells)
-        seen = within.reshape(self.folds, num_cells).sum(axis=0) - within.reshape(self.folds, num_cells)
-        totals = seen.reshape(self.folds, num_contexts, self.num_outcomes).sum(axis=2)
-        base = self.predicted[:, below]
-        above.predicted = np.empty(seen.shape)
-        for f in range(self.folds):
+        within = np.bincount(self.fold * num_cells + cell, self.number, folds * num_cells).reshape(folds, num_cells)
+        seen = within.sum(axis=0) - within
+        totals = seen.reshape(folds, len(contexts), outcomes).sum(axis=2)
+        base, predicted = self.predicted[:, below], np.empty(seen.shape)
+        for f in range(folds):
             c = strength(seen[f], base[f], totals[f], self.strengths)
-            above.predicted[f] = (seen[f] + c * base[f]) / (np.repeat(totals[f], self.num_outcomes) + c)
-        return above
+            predicted[f] = (seen[f] + c * base[f]) / (np.repeat(totals[f], outcomes) + c)
+        return replace(self, cell=cell, predicted=predicted)
 
     def scores(self) -> Floats:
         """(kind,) log-likelihood by counts on the other folds."""

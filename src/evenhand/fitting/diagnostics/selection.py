@@ -111,16 +111,17 @@ def choices(log: Log, worth: Floats | None, rng: np.random.Generator) -> Choices
     by_before = np.moveaxis(counts[:, :, 1:].sum(axis=0), 1, 0).reshape(states, *owns)
     means = None
     if worth is not None:  # over (half, type, before, state) rows
-        by_state = [who.sum(axis=(0, 2)) for who in (served, idle)]
-        means = float((worth * by_state[0]).sum() / served.sum()), float((worth * by_state[1]).sum() / idle.sum())
-    in_states = [tuple((who.sum(axis=(0, 1, 2)) / who.sum()).tolist()) for who in (served, idle)]
-    return Choices(
-        *(int(served.sum()), int(idle.sum()), log.states, *in_states, means),
-        homogeneity(np.moveaxis(counts.sum(axis=(0, 2)), 1, 0), rng),
+        shares = [who.sum(axis=(0, 2)) / who.sum() for who in (served, idle)]
+        means = float((worth * shares[0]).sum()), float((worth * shares[1]).sum())
+    served_in, idle_in = (tuple((who.sum(axis=(0, 1, 2)) / who.sum()).tolist()) for who in (served, idle))
+    by_state = homogeneity(np.moveaxis(counts.sum(axis=(0, 2)), 1, 0), rng)
+    others = (
         homogeneity(by_before, rng) if by_before.any() else None,
         homogeneity(counts.sum(axis=2).reshape(2, *owns), rng) if halves else None,
         homogeneity(counts.sum(axis=(0, 2)), rng) if types > 1 else None,
     )
+    numbers = int(served.sum()), int(idle.sum())
+    return Choices(*numbers, log.states, served_in, idle_in, means, by_state, *others)
 
 
 def _counted(log: Log) -> tuple[Ints, bool]:

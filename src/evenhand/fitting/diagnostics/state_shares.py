@@ -50,7 +50,7 @@ class Shares:
     """(state,) their names."""
 
     distance: float
-    """How far apart both are on average over arms: half the sum of the absolute differences."""
+    """Mean total variation distance over arms: half the sum of the absolute differences."""
 
     @property
     def spread(self) -> Floats:

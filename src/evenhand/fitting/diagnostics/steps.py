@@ -12,7 +12,7 @@ UNKNOWN = -1
 """The code of a state before that was not recorded."""
 
 NEARLY = 1e-6
-"""How far two times may be from one step apart and still be so: times are read from texts."""
+"""Tolerance of a pause of one step: times are read from texts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,25 +20,25 @@ class Steps:
     """Rows whose action is recorded and that are followed, one step later, by a row of the same arm."""
 
     arm: Indices
-    """(step,) whose it is."""
+    """(step,) arm."""
 
     type: Indices
     """(step,) of the arm."""
 
     before: Indices
-    """(step,) the state one step earlier; UNKNOWN where that was not recorded."""
+    """(step,) the state one step earlier; UNKNOWN if that was not recorded."""
 
     state: Indices
-    """(step,) where the arm was."""
+    """(step,) state."""
 
     action: Indices
-    """(step,) what it got."""
+    """(step,) action."""
 
     next_state: Indices
-    """(step,) where it came."""
+    """(step,) next state."""
 
     time: Floats
-    """(step,) when it was in `state`."""
+    """(step,) time in `state`."""
 
     def __len__(self) -> int:
         return len(self.arm)
@@ -61,7 +61,7 @@ def follows(log: Log) -> Bools:
 
 
 def one_steps(log: Log) -> Steps:
-    """The moves of one step; none where times are irregular.
+    """The moves of one step; none if times are irregular.
 
     Args:
         log: the records.
