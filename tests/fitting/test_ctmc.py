@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from evenhand.errors import InvalidInputError
 from evenhand.fitting import Gaps, Moves
-from evenhand.fitting.ctmc.fit import Laplace, RateModel, fit_generators, posterior_mode, step_transitions
+from evenhand.fitting.ctmc.fit import Design, Laplace, RateModel, fit_generators, posterior_mode, step_transitions
 from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
 
 from ..conftest import mentions
@@ -129,8 +129,12 @@ def test_pooled_records_add_up():
     rng = np.random.default_rng(2)
     rates = random_rates(rng)
     panel = read_panel(as_moves(list(_rows(rng, 50)), rates.shape), 1.0)
+    design = Design(np.zeros(2, int), np.zeros((2, 0)))
+    together = RateModel(panel, rates[:1] > 0, 1.0, 1.0, design)
     alike = np.broadcast_to(rates[:1], rates.shape)
-    assert panel.pooled().expect(rates[:1]).values[0] == pytest.approx(panel.expect(alike).values.sum())
+    value, jumps, _ = together.expect(together.pack(rates[:1]))
+    assert value == pytest.approx(panel.expect(alike).values.sum())
+    np.testing.assert_allclose(together.rates(jumps)[0], panel.expect(alike).jumps.sum(axis=0))
 
 
 def test_very_many_durations_are_rounded_and_nothing_is_lost():
@@ -225,10 +229,10 @@ def test_mode_by_way_of_a_coarse_panel_is_that_of_the_full_panel(prior):
     model = RateModel(read_panel(moves, 1.0), np.broadcast_to(~np.eye(3, dtype=bool), rates.shape), 1.0, prior)
     mode = posterior_mode(model)
     np.testing.assert_allclose(found.rates, model.unpack(mode), rtol=1e-4, atol=1e-5)
-    assert found.log_likelihood == pytest.approx(model.expect(mode)[0].sum(), rel=1e-9)
+    assert found.log_likelihood == pytest.approx(model.expect(mode)[0], rel=1e-9)
     if prior:
         drawn = Laplace(model, mode).draw(4000, np.random.default_rng(1))
-        own = np.stack([step_transitions(one, 1.0) for one in drawn]).std(axis=0)
+        own = np.stack([step_transitions(model.rates(one), 1.0) for one in drawn]).std(axis=0)
         np.testing.assert_allclose(found.draws.std(axis=0), own, rtol=0.1)
 
 

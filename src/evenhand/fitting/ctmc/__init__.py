@@ -4,6 +4,6 @@
 approximation, and the diagnostics.
 """
 
-from evenhand.fitting.ctmc.fit import Generators, fit_generators, generator_notes, step_transitions
+from evenhand.fitting.ctmc.fit import Generators, fit_generators, generator_notes, named_rates, step_transitions
 
-__all__ = ["Generators", "fit_generators", "generator_notes", "step_transitions"]
+__all__ = ["Generators", "fit_generators", "generator_notes", "named_rates", "step_transitions"]
