@@ -44,7 +44,7 @@ def maximise(rows, allowed, num_effects=0, cuts=(), exact=()):
     def tables(point):
         rates, effects = np.zeros((size, size)), np.zeros((num_effects, size, size))
         rates[tuple(places.T)] = np.exp(point[: len(places)])
-        effects[:, places[:, 0], places[:, 1]] = point[len(places) :].reshape(num_effects, -1)
+        effects[:, places[:, 0], places[:, 1]] = point[len(places) :].reshape(num_effects, len(places))
         return rates, effects
 
     def cost(point):

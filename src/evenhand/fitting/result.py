@@ -92,7 +92,8 @@ class FitResult(Shown):
             worth = np.where(np.isnan(worth), np.nanmean(worth, axis=0), worth)
         informative = np.isfinite(worth).all() and np.ptp(worth, axis=1).any()
         reasons = None if self.clusters is None else self.clusters.reasons
-        return diagnose(self.log, self.moves, self.posterior, 0, worth if informative else None, reasons)
+        posterior, given = self.posterior, worth if informative else None
+        return diagnose(self.log, self.moves, posterior, 0, given, reasons, self.rates)
 
     @property
     def notes(self) -> tuple[str, ...]:

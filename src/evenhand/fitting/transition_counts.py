@@ -111,13 +111,20 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
         pause = np.rint(pause)
         near = pause == 1
         counts = np.bincount(kind[near], minlength=int(np.prod(shape))).reshape(shape)
-        return Moves(counts.astype(np.int64, copy=False), _gaps(kind[~near], pause[~near], shape), carry_action)
+        return Moves(counts.astype(np.int64, copy=False), group_gaps(kind[~near], pause[~near], shape), carry_action)
     starts = [log.time[first]] if log.cuts else []
-    return Moves(np.zeros(shape, dtype=np.int64), _gaps(kind, pause, shape, *starts), carry_action)
+    return Moves(np.zeros(shape, dtype=np.int64), group_gaps(kind, pause, shape, *starts), carry_action)
 
 
-def _gaps(kind: Ints, pause: Floats, shape: tuple[int, ...], *start: Floats) -> Gaps:
-    """Group moves of one kind and one pause, sorted by kind, then pause; and of one start, if given."""
+def group_gaps(kind: Ints, pause: Floats, shape: tuple[int, ...], *start: Floats) -> Gaps:
+    """Group moves of one kind and one pause, sorted by kind, then pause; and of one start, if given.
+
+    Args:
+        kind: (move,) code of type, state, action and next state.
+        pause: (move,) time between its rows.
+        shape: numbers of types, states, actions and next states.
+        start: (move,) time of its first row.
+    """
     distinct, number = np.unique(np.stack([kind, pause, *start]), axis=1, return_counts=True)
     type, state, action, next_state = np.stack(np.unravel_index(distinct[0].astype(np.int64), shape)).astype(np.int32)
     return Gaps(type, state, action, next_state, distinct[1], number, *distinct[2:])

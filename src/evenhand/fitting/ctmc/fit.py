@@ -57,6 +57,9 @@ MOST_RATES = 4000
 STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 """Candidate strengths of pooling, in steps of time."""
 
+MOST_SHARED = 30
+"""Draws of rates that the result keeps."""
+
 FEW = 5
 """Pairs of a kind that a note names."""
 
@@ -158,8 +161,8 @@ def fit_generators(
     prior = checked_prior(prior)
     strata = strata or Strata.plain(("",) * len(moves.counts))
     design, periods = _design(strata, len(cuts) + 1), len(cuts) + 1
-    table = np.broadcast_to(True if possible is None else possible, moves.counts.shape)[: len(strata.types)]
-    free: Bools = table.swapaxes(1, 2) & ~np.eye(table.shape[-1], dtype=bool)
+    jumps = np.broadcast_to(True if possible is None else possible, moves.counts.shape)[: len(strata.types)]
+    free: Bools = jumps.swapaxes(1, 2) & ~np.eye(jumps.shape[-1], dtype=bool)
     number = int(free[0].sum()) + design.values.shape[1] * int(free.any(axis=(0, 1)).sum())
     if number > MOST_RATES:
         hint = "Use fewer states, or state which jumps are impossible"
@@ -212,12 +215,14 @@ def fit_generators(
     unknown = ~known[strata.type]
     fast = np.argwhere((rates.sum(axis=-1) * step > 15.0) & (times > 0))
     scale = np.append(strata.scale, np.ones(periods - 1))
-    draws = np.stack([step_transitions(latest(laplace.model.unpack(one)), step) for one in points])
+    drawn = np.stack([latest(laplace.model.unpack(one)) for one in points])
+    draws = np.stack([step_transitions(one, step) for one in drawn])
+    table = _rate_table(base, effects, laplace, points, known.swapaxes(1, 2), scale)
     return Generators(
         mean=np.where(unknown[..., None], np.nan, step_transitions(rates, step)),
         draws=np.where(unknown[..., None], np.nan, draws),
         rates=rates,
-        table=_rate_table(base, effects, laplace, points, known.swapaxes(1, 2), scale),
+        table=replace(table, draws=np.concatenate([rates[None], drawn[:MOST_SHARED]]), exact=exact),
         log_likelihood=float(expected.values.sum()),
         strength=strength,
         at_once=tuple((kind, action, state) for kind, action, state in fast.tolist()),
@@ -254,7 +259,7 @@ def _rate_table(base: Floats, effects: Floats, laplace: Laplace, points: Floats,
     width = (model.effects(upper) - model.effects(lower)) / 2
     logs = np.where(width > 0, np.stack([effects, effects - width, effects + width]), np.nan)
     ratios = np.exp(logs / scale[:, None, None])
-    return Rates(interval(base, model.rates(lower), model.rates(upper)), sojourn, next_state, ratios)
+    return Rates(interval(base, model.rates(lower), model.rates(upper)), sojourn, next_state, ratios, drawn)
 
 
 # Priors

@@ -193,12 +193,13 @@ class RateModel:
         return value + float(prior[self.active].sum()), np.where(self.active, slopes, 0.0)
 
 
-def posterior_mode(model: RateModel, start: Floats | None = None) -> Floats:
+def posterior_mode(model: RateModel, start: Floats | None = None, precision: float = 1e-15) -> Floats:
     """(block, parameter) point of highest posterior density in the logarithms.
 
     Args:
         model: likelihood and prior.
         start: (block, parameter) initial point; moves over the times between rows by default.
+        precision: relative change of the log posterior in an iteration at which to stop.
 
     Raises:
         NotConvergedError: the optimiser stopped before the equations of the mode held.
@@ -213,7 +214,7 @@ def posterior_mode(model: RateModel, start: Floats | None = None) -> Floats:
         return -value, -gradient.ravel()
 
     least, most = (np.broadcast_to(np.log(bound), point.shape).ravel() for bound in (low, high))
-    options = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-15, "gtol": 1e-7, "maxcor": 30}
+    options = {"maxiter": 1000, "maxfun": 2000, "ftol": precision, "gtol": 1e-7, "maxcor": 30}
     for _ in range(4):
         for _ in range(12):  # EM
             _, jumps, exposure = model.expect(point)

@@ -229,7 +229,7 @@ def read_panel(
     number = np.concatenate([moves.counts[whole], gaps.number]).astype(np.float64)
     is_history = bool(is_exact.all())
     if not is_history:
-        time = _rounded(time, step, most, digits)
+        time = rounded(time, step, most, digits)
     # Durations between the ends, the end of the action, and the cuts.
     start = np.zeros(len(time)) if gaps.start is None else gaps.start
     inner = [np.full(len(time), np.inf if moves.carry_action else step), *(cut - start for cut in cuts)]
@@ -246,7 +246,7 @@ def read_panel(
         state, number = state[kind], number[kind]
         which, lengths = np.repeat(which[some][:, None], 2, axis=1), np.outer(lengths[some], [1.0, 0.0])
     else:  # the first segment, those between, those of no time, and the last of several
-        lengths = _rounded(lengths, step, most, digits) if cuts else lengths
+        lengths = rounded(lengths, step, most, digits) if cuts else lengths
         is_last &= some.sum(axis=1, keepdims=True) > 1
         order = np.argsort(~some + 2 * is_last, axis=1, kind="stable")
         which, lengths = np.take_along_axis(which, order, axis=1), np.take_along_axis(lengths, order, axis=1)
@@ -277,8 +277,15 @@ def read_panel(
     )
 
 
-def _rounded(times: Floats, step: float, most: int, digits: int) -> Floats:
-    """Durations, rounded if more than so many differ; one of a step remains."""
+def rounded(times: Floats, step: float, most: int, digits: int) -> Floats:
+    """Round durations if too many differ; one of a step remains.
+
+    Args:
+        times: durations.
+        step: length of a step.
+        most: maximum number of different ones.
+        digits: digits of rounded durations.
+    """
     if len(np.unique(times)) <= most:
         return times
     # To three digits: less than 1 in 100 off, and as often too long.

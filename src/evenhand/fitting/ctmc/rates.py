@@ -34,6 +34,12 @@ class Rates(Shown):
     hazard_ratios: Floats
     """(3, effect, state, next_state) hazard ratios; NaN for jumps without a rate."""
 
+    draws: Floats
+    """(1 + draw, type, action, state, next_state) rates of the model's types: the estimate, and posterior draws."""
+
+    exact: tuple[int, ...] = ()
+    """States whose every entry is a row at its very time."""
+
     types: tuple[str, ...] = ()
     """(type,) names."""
 
