@@ -52,14 +52,8 @@ from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_TYPES, FOLDS = 8, 5
-"""Largest number of types that is tried, and folds of the arms, each held out once."""
-
-RESTARTS, FOLD_RESTARTS = 10, 4
-"""Initial mixtures of all arms, and of the arms outside a fold."""
-
-SHORT, LONG = 20, 400
-"""Iterations of every run, and of the best run."""
+LONG = 400
+"""Iterations of the final runs."""
 
 SAMPLE, LEAST_MOVES = 4_000, 2
 """Arms by which the number is found and on which runs begin, and the moves that each must have: a single move is
@@ -454,7 +448,7 @@ def find_clusters(
     if isinstance(wanted, str):
         tried = _try_numbers(sample, generator, report)
         wanted = chosen(tried)
-    begin = _best_mixture(sample, sample.weights()[:, None], wanted, RESTARTS, generator)
+    begin = _best_mixture(sample, sample.weights()[:, None], wanted, generator)
     found = iterate(histories, histories.weights()[:, None], begin, LONG)
     report("types of arms", 1.0)
     chances = softmax(found.joint(histories)[:, 0], axis=1)[histories.history_of]
@@ -470,31 +464,33 @@ def find_clusters(
     return Clusters(names, log.arms, _likeliest(chances), chances, tried, notes, value, bic, identified)
 
 
-def _best_mixture(sample: Histories, weights: Floats, number: int, restarts: int, rng: np.random.Generator) -> Mixtures:
+def _best_mixture(
+    sample: Histories, weights: Floats, number: int, rng: np.random.Generator, restarts: int = 10
+) -> Mixtures:
     """The best of several restarts with each column of (history, run) weights; of equal runs the first."""
     restarts = 1 if number == 1 and weights.shape[1] == 1 else restarts
     runs = np.repeat(weights, restarts, axis=1)
-    found = iterate(sample, runs, begin_apart(sample, runs, number, rng), SHORT)
+    found = iterate(sample, runs, begin_apart(sample, runs, number, rng), iterations=20)
     objective = found.objective.reshape(-1, restarts)
     top = objective.max(axis=1, keepdims=True)
     first = np.argmax(objective >= top - 1e-9 * np.abs(top), axis=1) + restarts * np.arange(len(objective))
     return iterate(sample, weights, found.only(first), LONG)
 
 
-def _try_numbers(sample: Histories, rng: np.random.Generator, report: Progress) -> tuple[Tried, ...]:
-    """Held-out likelihoods of 1, 2, ... types, until two numbers in a row are worse than the best."""
+def _try_numbers(sample: Histories, rng: np.random.Generator, report: Progress, folds: int = 5) -> tuple[Tried, ...]:
+    """Held-out likelihoods of 1, 2, ... types, at most 8, until two numbers in a row are worse than the best."""
     held: list[Floats] = []
     bics: list[float] = []
     # A type without an arm in some fold cannot be scored.
-    most = min(MOST_TYPES, len(sample.history_of) // FOLDS) if (sample.num_moves >= LEAST_MOVES).any() else 0
-    fold = np.arange(len(sample.history_of)) % FOLDS
-    train = np.stack([sample.weights(fold != k) for k in range(FOLDS)], axis=1)
+    most = min(8, len(sample.history_of) // folds) if (sample.num_moves >= LEAST_MOVES).any() else 0
+    fold = np.arange(len(sample.history_of)) % folds
+    train = np.stack([sample.weights(fold != k) for k in range(folds)], axis=1)
     for number in range(1, most + 1):
         report(f"{number} types of arms", (number - 1) / most)
-        final = _best_mixture(sample, train, number, FOLD_RESTARTS, rng)
+        final = _best_mixture(sample, train, number, rng, restarts=4)
         # (arm,) log-likelihoods under mixtures that were fitted without the arm.
         held.append(final.log_likelihoods(sample)[sample.history_of, fold])
-        bics.append(_fit_of(sample, _best_mixture(sample, sample.weights()[:, None], number, RESTARTS, rng))[1])
+        bics.append(_fit_of(sample, _best_mixture(sample, sample.weights()[:, None], number, rng))[1])
         if number - 1 - int(np.argmax([one.mean() for one in held])) >= 2:
             break
     tried = []
