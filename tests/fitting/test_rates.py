@@ -1,10 +1,14 @@
 """Rates with covariates and cuts of time: against matrix exponentials, closed forms, and simulations of known rates."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError
+from evenhand.fitting import Gaps, Moves
+from evenhand.fitting.ctmc.likelihood import read_panel
 
 from ..oracles import msm
 
@@ -13,6 +17,7 @@ SICK = np.array([[0, 0.5, 0], [0.4, 0, 0.3], [0, 0, 0]])
 ALLOWED = SICK > 0
 IMPOSSIBLE = {"state": ["well"], "next_state": ["dead"]}
 STATES = np.array(["well", "ill", "dead"])
+TWO, PAIR = np.array([[0, 0.6], [0.4, 0]]), np.array(["well", "ill"])
 
 
 def simulated(rng, num_arms, effects=(), cuts=(), jumps=SICK, pause=1.0, visits=5, names=STATES):
@@ -104,6 +109,99 @@ def test_likelihood_with_covariates_cuts_and_a_prior_is_that_of_single_exponenti
     assert found.log.types == ("sex f", "sex m")
 
 
+def test_covariates_hold_from_row_to_row_and_numbers_are_per_unit():
+    """A number that changes from row to row, in whole steps: ages of 30, 40 and 50, 3 years apart in effect."""
+    rng = np.random.default_rng(6)
+    table = simulated(rng, 50)
+    table["time"] = [k % 5 for k in range(len(table["arm"]))]
+    table["age"] = rng.choice([30, 40, 50], len(table["arm"])).tolist()
+    found = fitted(table, covariates=("age",))
+    centre = np.mean([age for k, age in enumerate(table["age"]) if k % 5 < 4])
+    rows = list(moves_of(table, STATES, lambda k: ((table["age"][k] - centre) / 10,)))
+    rates, effects, value, _, _ = msm.maximise(rows, ALLOWED, 1)
+    assert not found.log.regular and found.log_likelihood == pytest.approx(value, rel=1e-7)
+    np.testing.assert_allclose(found.rates.rates[0, 0, 0], rates, rtol=5e-3)
+    ratios = np.exp(effects[0][ALLOWED] / 10)
+    np.testing.assert_allclose(found.rates.hazard_ratios[0, 0][ALLOWED], ratios, rtol=2e-3)
+    last = [f"age {table['age'][k]}" for k in range(4, len(table["arm"]), 5)]
+    assert [found.log.types[t] for t in found.log.type_of] == last
+    assert found.moves.departures.sum() == len(rows)
+
+
+def test_a_model_with_rewards_and_actions_has_a_type_per_level():
+    rng = np.random.default_rng(7)
+    table = simulated(rng, 60, [0.5 * (TWO > 0)], jumps=TWO, names=PAIR)
+    number = len(table["arm"])
+    table["ward"] = np.where(np.array(table["sex"]) > 0, "B", "A").tolist()
+    table["action"] = rng.choice(["none", "visit"], number).tolist()
+    table["value"] = [float(state == "well") for state in table["state"]]
+    records = {"step": 1.0, "states": list(PAIR), "covariates": "ward", "reward": "value"}
+    found = eh.fit(table, **COLUMNS, records=records)
+    assert [arm.name for arm in found.problem.arms] == ["ward A", "ward B"]
+    assert found.problem.counts.sum() == 60 and found.rates.rates.shape == (3, 1, 2, 2, 2)
+
+
+@pytest.mark.parametrize("exact", [(), (2,), (0, 1, 2)])
+@pytest.mark.parametrize("carry_action", [False, True])
+def test_likelihood_and_gradient_with_cuts_and_actions(exact, carry_action):
+    """Moves with an action, idle time and two cuts are up to four segments."""
+    rng = np.random.default_rng(8)
+    rates = rng.gamma(2.0, 0.3, size=(6, 2, 3, 3)) * (1 - np.eye(3))  # 2 types in 3 periods
+    number, cuts, step = 40, (1.5, 2.5), 1.0
+    state, after, action, kind = (rng.integers(size, size=number) for size in (3, 3, 2, 2))
+    if len(exact) == 3:
+        after = np.where(rng.random(number) < 0.3, state, (state + 1) % 3)
+    start, time = rng.uniform(0, 3, number), rng.choice([0.4, 1.0, 2.3, 3.1], number)
+    codes = (part.astype(np.int32) for part in (kind, state, action, after))
+    gaps = Gaps(*codes, time, np.ones(number, np.int64), start)
+    moves = Moves(np.zeros((2, 3, 2, 3), np.int64), gaps, carry_action)
+    panel = read_panel(moves, step, exact, cuts=cuts)
+
+    def direct(rates):
+        total = 0.0
+        for s, j, a, t, begin, long in zip(state, after, action, kind, start, time, strict=True):
+            ends = sorted({begin, begin + long, *(c for c in (*cuts, begin + step) if begin < c < begin + long)})
+            path = np.eye(3)
+            for low, high in pairwise(ends):
+                period = sum(low >= cut for cut in cuts)
+                own = rates[3 * t + period, a if carry_action or low < begin + step else 0]
+                between = own - np.diag(own.sum(axis=1))
+                for e in exact:
+                    between[np.arange(3) != e, e] = 0.0
+                path = path @ msm.expm(between * (high - low))
+            into = own[:, j] * (np.arange(3) != j)
+            total += np.log(path[s] @ into if j in exact and j != s else path[s, j])
+        return total
+
+    expected = panel.expect(rates)
+    assert expected.values.sum() == pytest.approx(direct(rates), rel=1e-11)
+    gradient = expected.jumps - rates * expected.times
+    for place in [(0, 0, 0, 1), (1, 1, 1, 2), (2, 0, 2, 0), (4, 0, 1, 0), (5, 1, 0, 2), (3, 1, 0, 1)]:
+        higher, lower = rates.copy(), rates.copy()
+        higher[place] *= np.exp(1e-5)
+        lower[place] *= np.exp(-1e-5)
+        assert gradient[place] == pytest.approx((direct(higher) - direct(lower)) / 2e-5, rel=1e-5, abs=1e-6), place
+
+
+def test_the_command_reports_rates(tmp_path, capsys):
+    import json
+
+    import polars
+
+    from evenhand.cli import run
+
+    table = simulated(np.random.default_rng(9), 40, jumps=TWO, names=PAIR)
+    polars.DataFrame(table).write_csv(tmp_path / "log.csv")
+    command = f"fit {tmp_path}/log.csv --arm arm --time time --state state --action action --step 1 --quiet"
+    options = ["--covariates", "sex", "--time-cuts", "2.5"]
+    assert run([*command.split(), *options, "--json", "--report", f"{tmp_path}/page.html"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["effect"] for row in found["rates"]["hazard_ratios"]} == {"sex", "time from 2.5"}
+    assert "hazard ratio" in (tmp_path / "page.html").read_text()
+    assert run([*command.split(), *options]) == 0
+    assert "mean sojourn times" in capsys.readouterr().out
+
+
 def test_event_histories_are_occurrences_over_exposures_per_period_and_level():
     rng = np.random.default_rng(3)
     table = {"arm": [], "time": [], "state": [], "action": [], "ward": []}
@@ -173,7 +271,7 @@ def test_covariates_that_cannot_be_used_are_refused():
 @pytest.mark.slow
 def test_intervals_of_rates_and_hazard_ratios_cover():
     inside, among = np.zeros(3), np.zeros(3)
-    jumps, two = np.array([[0, 0.6], [0.4, 0]]), np.array(["well", "ill"])
+    jumps, two = TWO, PAIR
     for seed in range(300):
         rng = np.random.default_rng(seed)
         table = simulated(rng, 200, [0.5 * (jumps > 0), -0.4 * (jumps > 0)], (2.5,), jumps, names=two)

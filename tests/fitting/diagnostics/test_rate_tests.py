@@ -8,10 +8,8 @@ import evenhand as eh
 from evenhand.fitting.diagnostics.rate_tests import rates_in_time, rates_with_memory
 
 from ...oracles import msm
-from ..test_rates import ALLOWED, COLUMNS, STATES, fitted, moves_of, simulated
-
-TWO = np.array([[0, 0.6], [0.4, 0]])
-NAMES = np.array(["well", "ill"])
+from ..test_rates import ALLOWED, COLUMNS, STATES, TWO, fitted, moves_of, simulated
+from ..test_rates import PAIR as NAMES
 
 
 def two_states(table, **records):

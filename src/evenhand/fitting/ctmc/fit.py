@@ -57,9 +57,6 @@ MOST_RATES = 4000
 STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 """Candidate strengths of pooling, in steps of time."""
 
-MOST_SHARED = 30
-"""Draws of rates that the result keeps."""
-
 FEW = 5
 """Pairs of a kind that a note names."""
 
@@ -222,7 +219,7 @@ def fit_generators(
         mean=np.where(unknown[..., None], np.nan, step_transitions(rates, step)),
         draws=np.where(unknown[..., None], np.nan, draws),
         rates=rates,
-        table=replace(table, draws=np.concatenate([rates[None], drawn[:MOST_SHARED]]), exact=exact),
+        table=replace(table, draws=np.concatenate([rates[None], drawn[:30]]), exact=exact),
         log_likelihood=float(expected.values.sum()),
         strength=strength,
         at_once=tuple((kind, action, state) for kind, action, state in fast.tolist()),
