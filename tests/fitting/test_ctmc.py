@@ -10,8 +10,9 @@ from scipy.stats import chisquare
 
 from evenhand.errors import InvalidInputError
 from evenhand.fitting import Gaps, Moves
+from evenhand.fitting.covariates import Design
 from evenhand.fitting.ctmc.fit import fit_generators, step_transitions
-from evenhand.fitting.ctmc.inference import Design, Laplace, RateModel, posterior_mode
+from evenhand.fitting.ctmc.inference import Laplace, RateModel, posterior_mode
 from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
 
 from ..conftest import mentions

@@ -6,6 +6,7 @@ values of a row hold until the next row of the arm. For planning every stratum i
 row.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,36 +22,47 @@ MOST_PATTERNS = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Strata:
-    """Types and values of covariates."""
+class Design:
+    """Strata, or these by periods: the type of each, and its covariates."""
 
     type: Array
     """(stratum,) type."""
 
     values: Floats
-    """(stratum, effect) centred values in units of `scale`."""
+    """(stratum, effect) centred values in units of `scale`; an effect is a number, a level of a name, or a period."""
 
-    types: tuple[str, ...]
+    types: tuple[str, ...] = ()
     """(type,) names."""
 
-    effects: tuple[str, ...]
+    effects: tuple[str, ...] = ()
     """(effect,) names: of a number, or of a level as `sex=m`."""
 
-    scale: Floats
-    """(effect,) standard deviation of a number; 1 for a level."""
+    scale: tuple[float, ...] = ()
+    """(effect,) standard deviation of a number; 1 for a level or a period."""
 
-    @classmethod
-    def plain(cls, types: tuple[str, ...]) -> "Strata":
-        """Types without covariates.
+    def by_period(self, names: Sequence[str]) -> "Design":
+        """Strata by periods, with an indicator of each period but the first.
 
         Args:
-            types: names.
+            names: of the periods but the first.
         """
-        return cls(np.arange(len(types)), np.zeros((len(types), 0)), types, (), np.ones(0))
+        number = len(names) + 1
+        later = np.tile(np.eye(number)[:, 1:], (len(self.type), 1))
+        values = np.column_stack([np.repeat(self.values, number, axis=0), later])
+        effects, scale = (*self.effects, *names), (*self.scale, *[1.0] * len(names))
+        return Design(np.repeat(self.type, number), values, self.types, effects, scale)
+
+    def ratios(self, effects: Floats) -> Floats:
+        """(stratum, 1, state, next_state) hazard ratios.
+
+        Args:
+            effects: (effect, state, next_state) log hazard ratios per unit of `scale`.
+        """
+        return np.asarray(np.exp(np.tensordot(self.values, effects, 1))[:, None])
 
 
-def stratify(log: Log) -> tuple[Log, Strata]:
-    """Return the records with strata as types, and the strata.
+def stratify(log: Log) -> tuple[Log, Design]:
+    """Return the records with strata as types, and their design.
 
     Args:
         log: the records, with covariates.
@@ -90,8 +102,8 @@ def stratify(log: Log) -> tuple[Log, Strata]:
         for own in distinct.T.tolist()
     ]
     values = np.column_stack([column[first] for column in columns])
-    strata = Strata(distinct[0], values, log.types, tuple(effects), np.array(scale))
+    design = Design(distinct[0], values, log.types, tuple(effects), tuple(scale))
     stratum: Indices = inverse.reshape(-1).astype(np.int32)
     note = f"one type per value of {', '.join(log.covariates)}: that of an arm's last row"
     relabelled = replace(log, types=tuple(names), type_of=stratum[log.is_last], stratum=stratum)
-    return replace(relabelled, notes=(*log.notes, note)), strata
+    return replace(relabelled, notes=(*log.notes, note)), design

@@ -16,7 +16,7 @@ from evenhand.fitting.transition_counts import Moves
 from evenhand.typing import Bools, Progress, Rng
 
 if TYPE_CHECKING:
-    from evenhand.fitting.covariates import Strata
+    from evenhand.fitting.covariates import Design
     from evenhand.fitting.ctmc.rates import Rates
 
 HALF_A_VISIT = 0.5
@@ -51,7 +51,7 @@ def estimate(
     prior: float | None = None,
     rng: Rng = 0,
     progress: Progress | None = None,
-    strata: "Strata | None" = None,
+    strata: "Design | None" = None,
 ) -> Estimated:
     """Estimate the transitions of every type.
 

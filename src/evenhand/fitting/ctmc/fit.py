@@ -38,8 +38,8 @@ from scipy.stats import chi2
 
 from evenhand.checks import as_generator, plain
 from evenhand.errors import InvalidInputError, TooLargeError
-from evenhand.fitting.covariates import Strata
-from evenhand.fitting.ctmc.inference import SPREAD, Design, Laplace, Prior, RateModel, posterior_mode, refined_mode
+from evenhand.fitting.covariates import Design
+from evenhand.fitting.ctmc.inference import SPREAD, Laplace, Prior, RateModel, posterior_mode, refined_mode
 from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, TINY, Panel, read_panel, with_diagonal
 from evenhand.fitting.ctmc.rates import Rates
 from evenhand.fitting.estimate import HALF_A_VISIT
@@ -127,7 +127,7 @@ def fit_generators(
     prior: float | None = None,
     rng: Rng = 0,
     *,
-    strata: Strata | None = None,
+    strata: Design | None = None,
     cuts: Sequence[float] = (),
     num_draws: int = 400,
     progress: Progress | None = None,
@@ -145,7 +145,7 @@ def fit_generators(
         prior: steps of time with one jump each in every state, or strength of pooling towards the other types;
             estimated by default, and 0 for maximum likelihood.
         rng: a seed, or a generator.
-        strata: types and covariates, if the types of `moves` are values of covariates.
+        strata: types and covariates of the types of `moves`, if these are values of covariates.
         cuts: times at which rates change.
         num_draws: number of posterior draws.
         progress: function of the current task and its completed share.
@@ -156,9 +156,9 @@ def fit_generators(
         NotConvergedError: the rates did not converge.
     """
     prior = checked_prior(prior)
-    strata = strata or Strata.plain(("",) * len(moves.counts))
-    design, periods = _design(strata, len(cuts) + 1), len(cuts) + 1
-    jumps = np.broadcast_to(True if possible is None else possible, moves.counts.shape)[: len(strata.types)]
+    strata = strata or Design(np.arange(len(moves.counts)), np.zeros((len(moves.counts), 0)))
+    design, periods = strata.by_period([""] * len(cuts)), len(cuts) + 1
+    jumps = np.broadcast_to(True if possible is None else possible, moves.counts.shape)[: strata.type.max() + 1]
     free: Bools = jumps.swapaxes(1, 2) & ~np.eye(jumps.shape[-1], dtype=bool)
     number = int(free[0].sum()) + design.values.shape[1] * int(free.any(axis=(0, 1)).sum())
     if number > MOST_RATES:
@@ -193,9 +193,8 @@ def fit_generators(
     if not strength:
         # Maximum likelihood has no distribution to draw from: the weakest prior stands in, over the jumps that are
         # needed. The optimiser leaves a little of a rate that tends to 0.
-        needed = np.zeros(free.shape)
-        np.add.at(needed, design.type, expected.jumps)
-        laplace = posterior(free & (needed > 1e-3), 1.0, (base, np.exp(effects)))
+        needed = np.stack([expected.jumps[design.type == kind].sum(axis=0) for kind in range(len(free))]) > 1e-3
+        laplace = posterior(free & needed, 1.0, (base, np.exp(effects)))
     points = laplace.draw(num_draws, as_generator(rng))
 
     def latest(part: Floats) -> Floats:
@@ -211,10 +210,9 @@ def fit_generators(
         known = np.broadcast_to(known.any(axis=0), known.shape)
     unknown = ~known[strata.type]
     fast = np.argwhere((rates.sum(axis=-1) * step > 15.0) & (times > 0))
-    scale = np.append(strata.scale, np.ones(periods - 1))
     drawn = np.stack([latest(laplace.model.unpack(one)) for one in points])
     draws = np.stack([step_transitions(one, step) for one in drawn])
-    table = _rate_table(base, effects, laplace, points, known.swapaxes(1, 2), scale)
+    table = _rate_table(base, effects, laplace, points, known.swapaxes(1, 2))
     return Generators(
         mean=np.where(unknown[..., None], np.nan, step_transitions(rates, step)),
         draws=np.where(unknown[..., None], np.nan, draws),
@@ -228,13 +226,7 @@ def fit_generators(
     )
 
 
-def _design(strata: Strata, periods: int) -> Design:
-    """Cells: strata by periods, with an indicator of each period but the first."""
-    later = np.tile(np.eye(periods)[:, 1:], (len(strata.type), 1))
-    return Design(np.repeat(strata.type, periods), np.column_stack([np.repeat(strata.values, periods, axis=0), later]))
-
-
-def _rate_table(base: Floats, effects: Floats, laplace: Laplace, points: Floats, known: Bools, scale: Floats) -> Rates:
+def _rate_table(base: Floats, effects: Floats, laplace: Laplace, points: Floats, known: Bools) -> Rates:
     """Estimates with intervals of 95 %: marginal quantiles of rates and effects, those of the draws for functions."""
     model, z = laplace.model, ndtri(0.975)
     lower, upper = (laplace.quantiles(np.full_like(laplace.mode, score)) for score in (-z, z))
@@ -255,7 +247,7 @@ def _rate_table(base: Floats, effects: Floats, laplace: Laplace, points: Floats,
     # Intervals of log hazard ratios are symmetric about the estimate.
     width = (model.effects(upper) - model.effects(lower)) / 2
     logs = np.where(width > 0, np.stack([effects, effects - width, effects + width]), np.nan)
-    ratios = np.exp(logs / scale[:, None, None])
+    ratios = np.exp(logs / np.reshape(model.design.scale, (-1, 1, 1)))
     return Rates(interval(base, model.rates(lower), model.rates(upper)), sojourn, next_state, ratios, drawn)
 
 
@@ -333,7 +325,7 @@ def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def named_rates(found: Generators, log: Log, strata: Strata | None = None) -> Rates:
+def named_rates(found: Generators, log: Log, strata: Design | None = None) -> Rates:
     """Rates with the names of the records.
 
     Args:

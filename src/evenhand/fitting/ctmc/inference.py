@@ -21,7 +21,6 @@ value of each gamma integral, a^a e^-a sqrt(2π / a), replaced by Γ(a):
                      + sum of [log Γ(a) - a log a + a - log(2π / a) / 2]
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -29,6 +28,7 @@ from scipy.optimize import minimize
 from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr
 
 from evenhand.errors import NotConvergedError
+from evenhand.fitting.covariates import Design
 from evenhand.fitting.ctmc.likelihood import Panel
 from evenhand.typing import Array, Bools, Floats
 
@@ -47,25 +47,6 @@ LEAST_SHAPE = 0.02
 Prior: TypeAlias = float | tuple[Floats, Floats]
 """(type, action, state, next_state) shapes and rates of the gamma priors; or a number w of steps, for w jumps in w
 steps of time, spread evenly over the free jumps."""
-
-
-@dataclass(frozen=True, eq=False)
-class Design:
-    """Cells of a panel: the type of each, and its covariates."""
-
-    type: Array
-    """(cell,) type."""
-
-    values: Floats
-    """(cell, effect) covariates, scaled; an effect is a covariate, a level of one, or a period."""
-
-    def rows(self, effects: Floats) -> Floats:
-        """(cell, 1, state, next_state) hazard ratios of the cells.
-
-        Args:
-            effects: (effect, state, next_state) log hazard ratios.
-        """
-        return np.asarray(np.exp(np.tensordot(self.values, effects, 1))[:, None])
 
 
 class RateModel:
@@ -103,9 +84,9 @@ class RateModel:
         self._positions = np.flatnonzero(free.any(axis=0))
         self._jumps = np.flatnonzero(free.any(axis=(0, 1)))
         number = self.design.values.shape[1] * len(self._jumps)
-        self.is_effect: Bools = np.arange(len(free) * len(self._positions) + number) >= len(free) * len(self._positions)
-        if not number:
-            self.is_effect = np.zeros(len(self._positions), dtype=bool)
+        # Without effects, a block per type.
+        rates = len(self._positions) * (len(free) if number else 1)
+        self.is_effect: Bools = np.arange(rates + number) >= rates
         self.active: Bools = self.pack(free, 1.0 if affected is None else affected.astype(float)) > 0
         self.shapes, self.exposures = (self.pack(table) for table in prior)
         self.precision = np.where(self.is_effect, 0.0 if flat else SPREAD**-2, 0.0)
@@ -143,9 +124,8 @@ class RateModel:
         """
         effects = np.zeros((self.design.values.shape[1], self.free.shape[-1] ** 2))
         if self.is_effect.any():
-            effects[:, self._jumps] = np.log(np.where(self.active, point, 1.0)[0, self.is_effect]).reshape(
-                len(effects), -1
-            )
+            own = np.log(np.where(self.active, point, 1.0)[0, self.is_effect])
+            effects[:, self._jumps] = own.reshape(len(effects), -1)
         return effects.reshape(-1, *self.free.shape[2:])
 
     def unpack(self, point: Floats) -> Floats:
@@ -154,7 +134,7 @@ class RateModel:
         Args:
             point: (block, parameter).
         """
-        return self.rates(point)[self.design.type] * self.design.rows(self.effects(point))
+        return self.rates(point)[self.design.type] * self.design.ratios(self.effects(point))
 
     def expect(self, point: Floats) -> tuple[float, Floats, Floats]:
         """Log-likelihood, and (block, parameter) jumps and times: its gradient in logarithms is jumps - point times.
@@ -164,7 +144,7 @@ class RateModel:
         Args:
             point: (block, parameter).
         """
-        ratios = self.design.rows(self.effects(point))
+        ratios = self.design.ratios(self.effects(point))
         rates = self.rates(point)[self.design.type] * ratios
         expected = self.panel.expect(rates)
         by_type = [np.zeros(self.free.shape) for _ in range(2)]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted
-from evenhand.typing import Floats
+from evenhand.typing import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,50 +57,25 @@ class Rates(Shown):
 
     def jumps(self) -> list[dict[str, Any]]:
         """One row per type, action and jump: its rate and the probability of the next state, with intervals."""
-        return [
-            {
-                "type": self.types[t],
-                "action": self.actions[a],
-                "state": self.states[i],
-                "next_state": self.states[j],
-                **_interval("rate", self.rates[:, t, a, i, j]),
-                **_interval("probability", self.next_state[:, t, a, i, j], "probability_"),
-            }
-            for t, a, i, j in np.argwhere(self.rates[2] > 0).tolist()
-        ]
+        names = {"type": self.types, "action": self.actions, "state": self.states, "next_state": self.states}
+        shown = self.rates[2] > 0
+        shares = _rows({}, "probability", self.next_state, shown, "probability_")
+        return [rate | share for rate, share in zip(_rows(names, "rate", self.rates, shown), shares, strict=True)]
 
     def stays(self) -> list[dict[str, Any]]:
         """One row per type, action and state: its mean sojourn time with its interval."""
-        return [
-            {
-                "type": self.types[t],
-                "action": self.actions[a],
-                "state": self.states[i],
-                **_interval("mean", self.sojourn[:, t, a, i]),
-            }
-            for t, a, i in np.argwhere(np.isfinite(self.sojourn[0])).tolist()
-        ]
+        names = {"type": self.types, "action": self.actions, "state": self.states}
+        return _rows(names, "mean", self.sojourn, np.isfinite(self.sojourn[0]))
 
     def effect_rows(self) -> list[dict[str, Any]]:
         """One row per effect and jump: its hazard ratio with its interval."""
-        return [
-            {
-                "effect": self.effects[e],
-                "state": self.states[i],
-                "next_state": self.states[j],
-                **_interval("hazard_ratio", self.hazard_ratios[:, e, i, j]),
-            }
-            for e, i, j in np.argwhere(np.isfinite(self.hazard_ratios[0])).tolist()
-        ]
+        names = {"effect": self.effects, "state": self.states, "next_state": self.states}
+        return _rows(names, "hazard_ratio", self.hazard_ratios, np.isfinite(self.hazard_ratios[0]))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {
-            "unit": self.unit,
-            "jumps": self.jumps(),
-            "sojourn_times": self.stays(),
-            "hazard_ratios": self.effect_rows(),
-        }
+        rows = {"jumps": self.jumps(), "sojourn_times": self.stays(), "hazard_ratios": self.effect_rows()}
+        return {"unit": self.unit, **rows}
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """One row per type, action and jump; see `jumps`.
@@ -116,6 +91,12 @@ class Rates(Shown):
         return f"Rates({counted(len(self.jumps()), 'jump')} per {self.unit}{effects})"
 
 
-def _interval(name: str, ends: Floats, prefix: str = "") -> dict[str, float]:
-    """Estimate and ends by name."""
-    return dict(zip((name, f"{prefix}lower", f"{prefix}upper"), ends.tolist(), strict=True))
+def _rows(
+    names: dict[str, tuple[str, ...]], figure: str, ends: Floats, shown: Bools, prefix: str = ""
+) -> list[dict[str, Any]]:
+    """Rows with the names of each axis, an estimate and its ends."""
+    keys, figures = (figure, f"{prefix}lower", f"{prefix}upper"), np.moveaxis(ends, 0, -1)[shown].tolist()
+    places = [
+        {key: known[i] for (key, known), i in zip(names.items(), place, strict=False)} for place in np.argwhere(shown)
+    ]
+    return [place | dict(zip(keys, three, strict=True)) for place, three in zip(places, figures, strict=True)]

@@ -35,8 +35,9 @@ from scipy.special import chdtrc
 
 from evenhand.display import counted
 from evenhand.errors import NotConvergedError
+from evenhand.fitting.covariates import Design
 from evenhand.fitting.ctmc.fit import COARSE
-from evenhand.fitting.ctmc.inference import Design, RateModel, posterior_mode
+from evenhand.fitting.ctmc.inference import RateModel, posterior_mode
 from evenhand.fitting.ctmc.likelihood import read_panel, rounded, with_diagonal
 from evenhand.fitting.ctmc.rates import Rates
 from evenhand.fitting.diagnostics.format import chance
