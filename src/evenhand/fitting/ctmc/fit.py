@@ -30,6 +30,7 @@ the same b for all types and actions, and b ~ N(0, SPREAD^2) if there is a prior
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -164,7 +165,8 @@ def fit_generators(
     if number > MOST_RATES:
         hint = "Use fewer states, or state which jumps are impossible"
         raise TooLargeError(f"{number:,} rates of a type are more than {MOST_RATES:,}. {hint}")
-    panel, coarse = (read_panel(moves, step, exact, *digits, cuts=cuts) for digits in ((MOST_DURATIONS, 3), COARSE))
+    panels = [read_panel(moves, step, exact, *digits, cuts=cuts) for digits in ((MOST_DURATIONS, 3), COARSE)]
+    panel = panels[0]
     if not panel.has_path(free[design.type]).all():
         message = "no path of possible jumps makes some moves: check the structural zeros and the exact states"
         raise InvalidInputError(message, code="impossible-move")
@@ -172,16 +174,9 @@ def fit_generators(
     strength, start = 1.0 if prior is None else prior, None
     own: Prior = strength
     if prior != 0 and len(free) > 1:
-        own, start, strength = _pooled_prior(coarse, free, step, prior, design, report)
+        own, start, strength = _pooled_prior(panels, free, step, prior, design, report)
 
-    def posterior(free: Bools, own: Prior, start: tuple[Floats, Floats | float] | None) -> Laplace:
-        rough = RateModel(coarse, free, step, own, design)
-        laplace = Laplace(rough, posterior_mode(rough, None if start is None else rough.pack(*start)))
-        if len(coarse.times) < len(panel.times):
-            laplace.mode = refined_mode(RateModel(panel, free, step, own, design), laplace)
-        return laplace
-
-    laplace = posterior(free, own, None if start is None else (start, 1.0))
+    laplace = _approximate(panels, RateModel(panel, free, step, own, design), None if start is None else (start, 1.0))
     report("posterior of rates", 0.5)
     base, effects = laplace.model.rates(laplace.mode), laplace.model.effects(laplace.mode)
     cells = laplace.model.unpack(laplace.mode)
@@ -194,7 +189,7 @@ def fit_generators(
         # Maximum likelihood has no distribution to draw from: the weakest prior stands in, over the jumps that are
         # needed. The optimiser leaves a little of a rate that tends to 0.
         needed = np.stack([expected.jumps[design.type == kind].sum(axis=0) for kind in range(len(free))]) > 1e-3
-        laplace = posterior(free & needed, 1.0, (base, np.exp(effects)))
+        laplace = _approximate(panels, RateModel(panel, free & needed, step, 1.0, design), (base, np.exp(effects)))
     points = laplace.draw(num_draws, as_generator(rng))
 
     def latest(part: Floats) -> Floats:
@@ -226,6 +221,17 @@ def fit_generators(
     )
 
 
+def _approximate(panels: list[Panel], model: RateModel, start: tuple[Floats, Floats | float] | None = None) -> Laplace:
+    """Approximate the posterior of a model: its mode on the full panel, and the curvature on the coarse one."""
+    panel, coarse = panels
+    rough = copy(model)
+    rough.panel = coarse
+    laplace = Laplace(rough, posterior_mode(rough, None if start is None else rough.pack(*start)))
+    if len(coarse.times) < len(panel.times):
+        laplace.mode = refined_mode(model, laplace)
+    return laplace
+
+
 def _rate_table(base: Floats, effects: Floats, laplace: Laplace, points: Floats, known: Bools) -> Rates:
     """Estimates with intervals of 95 %: marginal quantiles of rates and effects, those of the draws for functions."""
     model, z = laplace.model, ndtri(0.975)
@@ -255,10 +261,10 @@ def _rate_table(base: Floats, effects: Floats, laplace: Laplace, points: Floats,
 
 
 def _pooled_prior(
-    panel: Panel, free: Bools, step: float, strength: float | None, design: Design, report: Progress
+    panels: list[Panel], free: Bools, step: float, strength: float | None, design: Design, report: Progress
 ) -> tuple[Prior, Floats, float]:
     """The prior of rates shrunk towards the other types, initial rates, and the strength of the prior."""
-    rates, times = _other_types(panel, free, step, design)
+    rates, times = _other_types(panels, free, step, design)
 
     def pooled(strength: float) -> Prior:
         # The harmonic sum of the head: never more time than the others themselves had.
@@ -268,7 +274,7 @@ def _pooled_prior(
     if strength is None:
         evidence = []
         for turn, tried in enumerate(STRENGTHS):
-            model = RateModel(panel, free, step, pooled(tried), design)
+            model = RateModel(panels[1], free, step, pooled(tried), design)
             evidence.append(Laplace(model, posterior_mode(model, model.pack(rates, 1.0))).evidence())
             report("strength of pooling", 0.5 * (turn + 1) / len(STRENGTHS))
         # Strengths rise: the first whose evidence is at most 2 below the best is the weakest.
@@ -276,12 +282,13 @@ def _pooled_prior(
     return pooled(strength), rates, strength
 
 
-def _other_types(panel: Panel, free: Bools, step: float, design: Design) -> tuple[Floats, Floats]:
+def _other_types(panels: list[Panel], free: Bools, step: float, design: Design) -> tuple[Floats, Floats]:
     """(type, action, state, next_state) rates of all other types together, and the time they were observed for."""
     shared: Bools = np.asarray(free.any(axis=0, keepdims=True))
-    together = RateModel(panel, shared, step, 1.0, Design(np.zeros_like(design.type), design.values))
-    mode = posterior_mode(together)
-    apart = RateModel(panel, np.broadcast_to(shared, free.shape), step, 1.0, design)
+    together = RateModel(panels[0], shared, step, 1.0, replace(design, type=np.zeros_like(design.type)))
+    laplace = _approximate(panels, together)
+    mode = laplace.mode
+    apart = RateModel(panels[0], np.broadcast_to(shared, free.shape), step, 1.0, design)
     point = apart.pack(np.broadcast_to(together.rates(mode), free.shape), np.exp(together.effects(mode)))
     each_jumps, each_times = (apart.rates(part) for part in apart.expect(point)[1:])
     # The sum over types less the type's own. The prior of the pooled fit keeps rates above 0.
@@ -290,7 +297,7 @@ def _other_types(panel: Panel, free: Bools, step: float, design: Design) -> tupl
     times = each_times.sum(axis=0) - each_times + prior_times
     whole = together.pack(each_jumps.sum(axis=0)[None] + prior_jumps, 1.0)
     # f of the head: the shape of the posterior over its shape for observed paths.
-    share = together.rates(np.minimum(Laplace(together, mode).shapes / whole, 1.0))
+    share = together.rates(np.minimum(laplace.shapes / whole, 1.0))
     # Differences of sums may fall below 0 by rounding.
     return np.maximum(jumps, 0.0) / times, np.maximum(share, 1e-3) * times
 
