@@ -10,7 +10,9 @@ from scipy.stats import chisquare
 
 from evenhand.errors import InvalidInputError
 from evenhand.fitting import Gaps, Moves
+from evenhand.fitting.covariates import Design
 from evenhand.fitting.ctmc.fit import fit_generators, step_transitions
+from evenhand.fitting.ctmc.inference import Laplace, RateModel, posterior_mode
 from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, read_panel
 
 from ..conftest import mentions
@@ -129,8 +131,12 @@ def test_pooled_records_add_up():
     rng = np.random.default_rng(2)
     rates = random_rates(rng)
     panel = read_panel(as_moves(list(_rows(rng, 50)), rates.shape), 1.0)
+    design = Design(np.zeros(2, int), np.zeros((2, 0)))
+    together = RateModel(panel, rates[:1] > 0, 1.0, 1.0, design)
     alike = np.broadcast_to(rates[:1], rates.shape)
-    assert panel.pooled().expect(rates[:1]).values[0] == pytest.approx(panel.expect(alike).values.sum())
+    value, jumps, _ = together.expect(together.pack(rates[:1]))
+    assert value == pytest.approx(panel.expect(alike).values.sum())
+    np.testing.assert_allclose(together.rates(jumps)[0], panel.expect(alike).jumps.sum(axis=0))
 
 
 def test_very_many_durations_are_rounded_and_nothing_is_lost():
@@ -210,6 +216,26 @@ def test_rates_are_found_again_and_better_with_more_records():
         assert (away < 4 * found.draws.std(axis=0) + 1e-3).all()
         assert not found.misfits and not found.at_once
     assert errors[1] < errors[0] / 3
+
+
+@pytest.mark.parametrize("prior", [1.0, 0.0])
+def test_mode_by_way_of_a_coarse_panel_is_that_of_the_full_panel(prior):
+    rng = np.random.default_rng(6)
+    rates = random_rates(rng, 1, 2, 3)
+    rows = []
+    for _ in range(1500):
+        time, state, action = round(rng.exponential(1.3), 3) + 0.01, rng.integers(3), int(rng.random() < 0.4)
+        rows.append((0, state, action, rng.choice(3, p=law(rates[0], action, time, 1.0)[state]), time))
+    moves = as_moves(rows, rates.shape)
+    found = fit_generators(moves, 1.0, prior=prior, num_draws=4000)
+    model = RateModel(read_panel(moves, 1.0), np.broadcast_to(~np.eye(3, dtype=bool), rates.shape), 1.0, prior)
+    mode = posterior_mode(model)
+    np.testing.assert_allclose(found.rates, model.unpack(mode), rtol=1e-4, atol=1e-5)
+    assert found.log_likelihood == pytest.approx(model.expect(mode)[0], rel=1e-9)
+    if prior:
+        drawn = Laplace(model, mode).draw(4000, np.random.default_rng(1))
+        own = np.stack([step_transitions(model.rates(one), 1.0) for one in drawn]).std(axis=0)
+        np.testing.assert_allclose(found.draws.std(axis=0), own, rtol=0.1)
 
 
 @pytest.mark.slow

@@ -306,6 +306,8 @@ _FIT = (
     option("--impossible", "FILE", "Impossible transitions: state, next_state and optionally action."),
     option("--absorbing", "STATE,...", "Absorbing states."),
     option("--exact", "STATE,...", "States of which every entry is a row, as a death is; irregular times."),
+    option("--covariates", "COLUMN,...", "Columns that rates depend on, in continuous time; each value is a type."),
+    option("--time-cuts", "T,...", "Times at which rates change; the model has those of the last period."),
 )
 
 log_columns = partial(add_options, _LOG)

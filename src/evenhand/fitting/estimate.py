@@ -1,6 +1,7 @@
 """Estimates of transitions: pooled over types, with missing steps summed out; by generators if times are irregular."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from evenhand.fitting.posterior import Drawn, Posterior
 from evenhand.fitting.structural_zeros import refuse_contradictions
 from evenhand.fitting.transition_counts import Moves
 from evenhand.typing import Bools, Progress, Rng
+
+if TYPE_CHECKING:
+    from evenhand.fitting.covariates import Design
+    from evenhand.fitting.ctmc.rates import Rates
 
 HALF_A_VISIT = 0.5
 """Expected moves from which on a pair that is passed only in missing steps counts as observed."""
@@ -34,6 +39,9 @@ class Estimated:
     passed: Bools
     """(type, state, action) pairs without a row that are estimated from the times between rows."""
 
+    rates: "Rates | None" = None
+    """Rates of jumps, if times are irregular."""
+
 
 def estimate(
     log: Log,
@@ -43,6 +51,7 @@ def estimate(
     prior: float | None = None,
     rng: Rng = 0,
     progress: Progress | None = None,
+    strata: "Design | None" = None,
 ) -> Estimated:
     """Estimate the transitions of every type.
 
@@ -54,16 +63,19 @@ def estimate(
         prior: weight of the other types in observations; estimated by default, 0 for none.
         rng: a seed, or a generator; only missing steps and irregular times need it.
         progress: function of the current task and its completed share.
+        strata: types and covariates, if rates have covariates.
 
     Raises:
         TableError: the records contradict the structural zeros; with every fault.
         InvalidInputError: `prior` is not a number of observations.
     """
     if not log.regular:
-        from evenhand.fitting.ctmc import fit_generators, generator_notes  # only irregular times need it
+        from evenhand.fitting.ctmc import fit_generators, generator_notes, named_rates  # only irregular times need it
 
-        found = fit_generators(moves, log.step, entered, possible, prior, rng, progress=progress)
-        return Estimated(found, found.log_likelihood, generator_notes(found, log), found.passed)
+        more: dict[str, Any] = {"strata": strata, "cuts": log.cuts, "progress": progress}
+        found = fit_generators(moves, log.step, entered, possible, prior, rng, **more)
+        rates = named_rates(found, log, strata)
+        return Estimated(found, found.log_likelihood, generator_notes(found, log), found.passed, rates)
     refuse_contradictions(log, possible, moves.carry_action)
     own = moves.counts.astype(np.float64)
     pools = len(own) > 1 and checked_prior(prior) != 0

@@ -87,7 +87,13 @@ def fit(
     data = without_departed(data, reading.gone_after, sorted({*entered, *data.find_states(absorbing)}))
     if layout in ("events", "intervals") and not data.regular:
         entered = tuple(range(len(data.states)))
-    found = None
+    found = strata = None
+    if data.covariates:
+        from evenhand.fitting.covariates import stratify
+
+        if clusters is not None:
+            raise InvalidInputError("covariates: clusters cannot be found beside them", argument="covariates")
+        data, strata = stratify(data)
     if clusters is not None:
         from evenhand.fitting.clusters import find_clusters  # only this needs sparse arrays
 
@@ -98,7 +104,7 @@ def fit(
     moves = count_moves(data, reading.carry_action)
     report("estimating transitions", 0.8)
     estimated = estimate(
-        data, moves, possible, entered, prior, rng, lambda doing, share: report(doing, 0.8 + 0.1 * share)
+        data, moves, possible, entered, prior, rng, lambda doing, share: report(doing, 0.8 + 0.1 * share), strata
     )
     posterior, forbidden, settled = settle(data, estimated.posterior, terms, possible)
     stated = read_terms(data, moves.unseen, terms, pool=prior != 0)
@@ -107,4 +113,5 @@ def fit(
     if terms.impossible is None:
         notes = (*notes, *recovery_notes(data, moves, posterior))
     stated = replace(stated, usage=np.where(forbidden[..., None], FORBIDDEN, stated.usage))
-    return FitResult(data, moves, posterior, stated, estimated.log_likelihood, found, notes, estimated.passed)
+    passed, rates = estimated.passed, estimated.rates
+    return FitResult(data, moves, posterior, stated, estimated.log_likelihood, found, notes, passed, rates)

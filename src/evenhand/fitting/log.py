@@ -30,7 +30,8 @@ and without, and either may be suspicious.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
@@ -40,13 +41,14 @@ from evenhand.checks import check_memory
 from evenhand.display import counted
 from evenhand.errors import Fault, InvalidInputError, TableError, UnknownNameError
 from evenhand.fitting import table_reader
-from evenhand.fitting.options import Layout, LogOptions, Ties, read_options
+from evenhand.fitting.options import Layout, LogOptions, Ties, listed, read_options
 from evenhand.fitting.table_reader import (
     Coded,
     RowFaults,
     SourceTable,
     clean_texts,
     code_names,
+    read_covariate,
     read_floats,
     read_table,
 )
@@ -141,6 +143,18 @@ class Log:
     notes: tuple[str, ...] = ()
     """Decisions and oddities of reading."""
 
+    covariates: dict[str, Array] = field(default_factory=dict)
+    """(row,) numbers or texts per covariate of the rates."""
+
+    stratum: Indices | None = None
+    """(row,) type by the covariates of the row; None if an arm has one type."""
+
+    cuts: tuple[float, ...] = ()
+    """Times at which rates change."""
+
+    periods: tuple[str, ...] = ()
+    """Names of the periods that begin there."""
+
     by_line: bool = False
     """True if rows are lines of a text file."""
 
@@ -187,6 +201,11 @@ class Log:
             if name not in self.states:
                 raise UnknownNameError("state", name, self.states)
         return [self.states.index(name) for name in names]
+
+    @property
+    def type_at(self) -> Indices:
+        """(row,) type of the arm at that time."""
+        return self.type_of[self.arm] if self.stratum is None else self.stratum
 
     @property
     def num_arms(self) -> int:
@@ -246,6 +265,8 @@ def read_log(
     resources = (options.used,) if isinstance(options.used, str) else tuple(options.used or ())
     roles = {**columns, "reward": options.reward, "group": options.group, "stop": options.stop, "to": options.to}
     roles |= {f"used {number}": column for number, column in enumerate(resources)}
+    covariates = listed(options.covariates)
+    roles |= {f"covariate {name}": name for name in covariates}
     report("reading records", 0.0)
     table = read_table(source, {role: name for role, name in roles.items() if name is not None}, options.format)
     if not len(table.frame):
@@ -267,6 +288,7 @@ def read_log(
     for number, name in enumerate(resources):
         amounts[:, number] = read_floats(frame[f"used {number}"], name, faults)
         faults.flag(amounts[:, number] < 0, f"{name} is negative")
+    given = {name: read_covariate(frame[f"covariate {name}"], name, faults) for name in covariates}
     report("sorting rows", 0.6)
     order = _sorted(np.flatnonzero((arms.codes >= 0) & times.known), arms.codes, times.ticks)
     if num_ends:
@@ -292,7 +314,11 @@ def read_log(
     faults.raise_if_any()
     report("finding the step", 0.85)
     pace = find_step(times.kind, np.diff(ticks)[same], options.step)
+    # Rates need times, also if these are whole steps.
+    pace = pace._replace(regular=pace.regular and not covariates and not options.time_cuts)
     notes.insert(0, f"a step is {pace}" if pace.regular else f"times are irregular, and cut to steps of {pace}")
+    origin = 0.0 if pace.unit != "step" else float(ticks.min())
+    cuts, periods = _read_time_cuts(options.time_cuts, origin / pace.per_unit, np.ptp(ticks) / pace.per_unit)
     log = Log(
         arms=arms.names,
         types=types.names,
@@ -314,6 +340,9 @@ def read_log(
         group_of=None if groups is None else groups.codes[last],
         is_ordered=is_ordered,
         notes=tuple(notes),
+        covariates={name: own[order] for name, own in given.items()},
+        cuts=cuts,
+        periods=periods,
         by_line=table.by_line,
     )
     return _without_blank_states(log, options)
@@ -325,7 +354,8 @@ def _with_ends(table: SourceTable) -> tuple[SourceTable, int]:
 
     frame = table.frame
     after = polars.col("to") if "to" in frame.columns else polars.lit(None)
-    shared = [column for column in ("row", "arm", "type", "group") if column in frame.columns]
+    others = ("time", "stop", "state", "to", "action", "reward")
+    shared = [column for column in frame.columns if column not in others and not column.startswith("used ")]
     ends = frame.select(*shared, polars.col("stop").alias("time"), after.alias("state"))
     ends = ends.filter(clean_texts(ends["time"]).is_not_null())
     begins = frame.drop("stop", "to", strict=False)
@@ -409,6 +439,7 @@ def _without_blank_states(log: Log, options: LogOptions) -> Log:
         state=state[remain],
         action=action[remain].astype(np.int32),
         breaks=breaks[remain],
+        covariates={name: values[remain] for name, values in log.covariates.items()},
         notes=(*log.notes, *notes),
     )
     if not found.has_next.any():
@@ -417,6 +448,19 @@ def _without_blank_states(log: Log, options: LogOptions) -> Log:
 
 
 # Columns
+
+
+def _read_time_cuts(given: Any, origin: float, span: float) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Cuts since the earliest record, and the names of the periods that begin there."""
+    try:
+        cuts = [float(cut) for cut in (listed(given) if isinstance(given, str) else given)]
+    except (TypeError, ValueError):
+        cuts = [np.nan]
+    if cuts and not (np.diff([origin, *cuts, origin + span]) > 0).all():
+        message = "time_cuts: expected increasing numbers between the first and the last time of the records"
+        raise InvalidInputError(f"{message}, got {given!r}", argument="time_cuts")
+    names = [f"time {start:g}–{end:g}" for start, end in pairwise(cuts)] + [f"time from {cut:g}" for cut in cuts[-1:]]
+    return tuple(cut - origin for cut in cuts), tuple(names)
 
 
 def _read_states(column: Any, options: LogOptions, faults: RowFaults) -> tuple[Coded, bool]:

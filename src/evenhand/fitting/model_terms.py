@@ -134,7 +134,7 @@ def mean_per_pair(log: Log, figures: Floats, pool: bool) -> Floats:
         pool: whether sparse means are shrunk towards the other types, by the equations of the head.
     """
     shape, known = log.shape, np.isfinite(figures) & (log.action != NOTHING)
-    cells = np.ravel_multi_index((log.type_of[log.arm[known]], log.state[known], log.action[known]), shape)
+    cells = np.ravel_multi_index((log.type_at[known], log.state[known], log.action[known]), shape)
 
     def sums(weights: Floats | None = None) -> Floats:
         return np.bincount(cells, weights, int(np.prod(shape))).reshape(shape).astype(np.float64)
@@ -243,7 +243,7 @@ def _budget(log: Log, usage: Floats, resources: Sequence[str], given: Any, notes
     """(resource,) given amounts; by default the most that was used in a step of the records, at least 1."""
     done = np.flatnonzero(log.action > 0)
     step = np.floor(log.time[done] / (1 if log.regular else log.step)).astype(np.int64)
-    used = usage[log.type_of[log.arm[done]], log.state[done], log.action[done]]
+    used = usage[log.type_at[done], log.state[done], log.action[done]]
     most = np.array([max(np.bincount(step, weights=amount).max(initial=0.0), 1.0) for amount in used.T])
     stated = {} if given is None else given
     faults = Faults()

@@ -61,6 +61,14 @@ class LogOptions:
     exact: str | Sequence[str] = ()
     """States whose every entry is a row at its very time, such as death, if times are irregular."""
 
+    covariates: str | Sequence[str] = ()
+    """Columns that rates depend on, proportionally: numbers, or names as indicators against the first level. Each value
+    is a type of the model; times are taken as irregular."""
+
+    time_cuts: str | Sequence[float] = ()
+    """Times at which rates change, in the numbers of the time column, or for dates in units since the earliest record;
+    the model has the rates of the last period."""
+
     gone_after: float | None = None
     """Steps before the end of the records; arms last observed earlier have dropped out and are not counted in the
     model. By default 10 if times are on a calendar; `inf` counts all arms."""

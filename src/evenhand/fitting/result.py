@@ -29,6 +29,7 @@ from evenhand.typing import Array, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from evenhand.fitting.clusters import Clusters
+    from evenhand.fitting.ctmc.rates import Rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,9 @@ class FitResult(Shown):
     passed: Bools | None = None
     """(type, state, action) pairs without a row that are estimated from the times between rows; None for none."""
 
+    rates: "Rates | None" = None
+    """Rates of jumps, sojourn times and hazard ratios, if times are irregular."""
+
     @cached_property
     def problem(self) -> CoupledMDP:
         """The fitted problem, as `save` writes it.
@@ -88,7 +92,8 @@ class FitResult(Shown):
             worth = np.where(np.isnan(worth), np.nanmean(worth, axis=0), worth)
         informative = np.isfinite(worth).all() and np.ptp(worth, axis=1).any()
         reasons = None if self.clusters is None else self.clusters.reasons
-        return diagnose(self.log, self.moves, self.posterior, 0, worth if informative else None, reasons)
+        posterior, given = self.posterior, worth if informative else None
+        return diagnose(self.log, self.moves, posterior, 0, given, reasons, self.rates)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -169,6 +174,8 @@ class FitResult(Shown):
         if log.group_of is not None:
             cells = zip(blocks.type.tolist(), blocks.group.tolist(), blocks.counts.tolist(), strict=True)
             found["blocks"] = [{"type": log.types[t], "group": log.groups[g], "arms": number} for t, g, number in cells]
+        if self.rates is not None:
+            found["rates"] = self.rates.to_dict()
         if self.clusters is not None:
             found["clusters"] = self.clusters.to_dict()
         return {**found, "diagnostics": self.diagnostics.to_dict()}

@@ -32,7 +32,7 @@ from evenhand.model.io import text_table
 from evenhand.model.io.text_table import SHOWN_FAULTS, TableFormat, raise_faults
 from evenhand.model.places import quoted
 from evenhand.model.state_table import in_order
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 if TYPE_CHECKING:
     import polars
@@ -358,6 +358,23 @@ def not_a_number(text: str) -> str:
     """
     comma = re.fullmatch(r"\s*[-+]?\d+,\d+\s*", text)
     return f"{text!r} is not a number" + (f"; write {text.strip().replace(',', '.')}" if comma else "")
+
+
+def read_covariate(series: "polars.Series", name: str, faults: RowFaults) -> Array:
+    """(row,) a covariate: numbers if all entries are, otherwise texts.
+
+    Args:
+        series: the column.
+        name: its name, for messages.
+        faults: collects rows without a value.
+    """
+    import polars
+
+    texts = clean_texts(series)
+    if texts.cast(polars.Float64, strict=False).is_null().sum() == texts.is_null().sum():
+        return read_floats(series, name, faults, needed=True)
+    faults.flag(texts.is_null().to_numpy(), f"has no {name}")
+    return texts.fill_null("").to_numpy().astype(np.str_)
 
 
 def read_floats(series: "polars.Series", kind: str, faults: RowFaults, needed: bool = False) -> Floats:

@@ -90,6 +90,9 @@ class Gaps:
     number: Ints
     """(kind,) number of moves."""
 
+    start: Floats | None = None
+    """(kind,) times at which they begin, if rates change with time."""
+
 
 def count_moves(log: Log, carry_action: bool = False) -> Moves:
     """Count the moves of a log.
@@ -101,22 +104,30 @@ def count_moves(log: Log, carry_action: bool = False) -> Moves:
     shape = (*log.shape, len(log.states))
     check_memory(8.0 * np.prod(shape, dtype=np.float64), "the counts of moves", "Use fewer states, by bins.")
     first = np.flatnonzero(log.has_next)
-    places = log.type_of[log.arm[first]], log.state[first], log.action[first], log.state[first + 1]
+    places = log.type_at[first], log.state[first], log.action[first], log.state[first + 1]
     kind: Ints = np.ravel_multi_index(places, shape).astype(np.int64, copy=False)
     pause: Floats = log.time[first + 1] - log.time[first]
     if log.regular:
         pause = np.rint(pause)
         near = pause == 1
         counts = np.bincount(kind[near], minlength=int(np.prod(shape))).reshape(shape)
-        return Moves(counts.astype(np.int64, copy=False), _gaps(kind[~near], pause[~near], shape), carry_action)
-    return Moves(np.zeros(shape, dtype=np.int64), _gaps(kind, pause, shape), carry_action)
+        return Moves(counts.astype(np.int64, copy=False), group_gaps(kind[~near], pause[~near], shape), carry_action)
+    starts = [log.time[first]] if log.cuts else []
+    return Moves(np.zeros(shape, dtype=np.int64), group_gaps(kind, pause, shape, *starts), carry_action)
 
 
-def _gaps(kind: Ints, pause: Floats, shape: tuple[int, ...]) -> Gaps:
-    """Group moves of one kind and one pause, sorted by kind, then pause."""
-    distinct, number = np.unique(np.stack([kind, pause]), axis=1, return_counts=True)
+def group_gaps(kind: Ints, pause: Floats, shape: tuple[int, ...], *start: Floats) -> Gaps:
+    """Group moves of one kind and one pause, sorted by kind, then pause; and of one start, if given.
+
+    Args:
+        kind: (move,) code of type, state, action and next state.
+        pause: (move,) time between its rows.
+        shape: numbers of types, states, actions and next states.
+        start: (move,) time of its first row.
+    """
+    distinct, number = np.unique(np.stack([kind, pause, *start]), axis=1, return_counts=True)
     type, state, action, next_state = np.stack(np.unravel_index(distinct[0].astype(np.int64), shape)).astype(np.int32)
-    return Gaps(type, state, action, next_state, distinct[1], number)
+    return Gaps(type, state, action, next_state, distinct[1], number, *distinct[2:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +165,7 @@ def recorded_shares(log: Log) -> BehaviourPolicy:
         log: the records.
     """
     shape, rows = log.shape, decisions_of(log)
-    cells = np.ravel_multi_index((log.type_of[log.arm[rows]], log.state[rows], log.action[rows]), shape)
+    cells = np.ravel_multi_index((log.type_at[rows], log.state[rows], log.action[rows]), shape)
     counts = np.bincount(cells, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)
     numbers = counts.sum(axis=-1)
     together = counts.sum(axis=0)

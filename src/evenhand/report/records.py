@@ -6,6 +6,7 @@ import numpy as np
 
 from evenhand.display import counted
 from evenhand.fitting.clusters import Clusters
+from evenhand.fitting.ctmc.rates import Rates
 from evenhand.fitting.diagnostics import Diagnostics
 from evenhand.fitting.diagnostics.diagnose import FEW
 from evenhand.fitting.diagnostics.effects import Effects
@@ -39,7 +40,38 @@ def fit_summary(fitted: FitResult) -> Summary:
     if fitted.unseen_anywhere.any():
         whose = ", in any type" if len(log.types) > 1 else ""
         facts.append((f"never seen{whose}", "; ".join(log.pair_names(fitted.unseen_anywhere))))
-    return Summary("Model fitted to records", facts=facts, tables=[transitions_table(fitted)], notes=list(fitted.notes))
+    tables = [transitions_table(fitted), *([] if fitted.rates is None else rates_summary(fitted.rates).tables)]
+    return Summary("Model fitted to records", facts=facts, tables=tables, notes=list(fitted.notes))
+
+
+@summarise.register
+def rates_summary(found: Rates) -> Summary:
+    """Return mean sojourn times with the largest rates out of each state, and hazard ratios."""
+    places = np.argwhere(np.isfinite(found.sojourn[0])).tolist()
+    rows = []
+    for t, a, i in places[:MOST_TRANSITIONS]:
+        rates = found.rates[:, t, a, i]
+        order = [j for j in np.argsort(-np.round(rates[0], 12), kind="stable").tolist() if rates[0, j] > 0]
+        jumps = ", ".join(f"{found.states[j]} {_with_ends(*rates[:, j])}" for j in order[:MOST_NEXT])
+        names = found.types[t], found.states[i], found.actions[a]
+        rows.append([*names, _with_ends(*found.sojourn[:, t, a, i]), jumps])
+    heads = ["type", "state", "action", "stays", "rates of jumps to"]
+    caption = f"mean sojourn times and rates per {found.unit}, with intervals of 95 %"
+    tables = [table(caption, heads, rows, len(places) - MOST_TRANSITIONS, heads[1:])]
+    if effects := found.effect_rows():
+        keys = ("hazard_ratio", "lower", "upper")
+        rows = [
+            [one["effect"], one["state"], one["next_state"], _with_ends(*(one[key] for key in keys))]
+            for one in effects[:MOST_TRANSITIONS]
+        ]
+        heads, caption = ["effect", "from", "to", "hazard ratio"], "hazard ratios, with intervals of 95 %"
+        tables.append(table(caption, heads, rows, len(effects) - MOST_TRANSITIONS, heads[1:]))
+    return Summary("Rates of jumps", tables=tables)
+
+
+def _with_ends(estimate: float, lower: float, upper: float) -> str:
+    """Return `0.52 (0.31–0.87)`."""
+    return f"{estimate:.3g} ({lower:.3g}–{upper:.3g})"
 
 
 def transitions_table(fitted: FitResult) -> Table:

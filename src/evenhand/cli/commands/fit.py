@@ -33,7 +33,7 @@ def command(log: str, run: RunOptions, **options: Any) -> None:
     from evenhand.fitting.fit import fit  # after the checks of arguments
     from evenhand.fitting.options import LogOptions, ModelOptions, listed
 
-    for several in ("used", "resources", "exact", "absorbing"):
+    for several in ("used", "resources", "exact", "absorbing", "covariates", "time_cuts"):
         options[several] = listed(options[several] or ())
     records, model = (
         {field.name: options.pop(field.name) for field in fields(kind)} for kind in (LogOptions, ModelOptions)

@@ -2,7 +2,7 @@
 
     transitions[τ, s, a, :] = exp(Q[τ, a] d)[s, :]                      d the length of a step
 
-The likelihood is in `likelihood`. First the prior, then the posterior mode and its Laplace approximation.
+The likelihood is in `likelihood`, the posterior mode and its Laplace approximation in `inference`. The prior:
 
 One type: w jumps in w steps of time in each state under each action, spread evenly over the m possible jumps, w = 1 by
 default. This is the counterpart of one pseudo-count per row:
@@ -25,35 +25,24 @@ Reported: states left faster than the times between rows can resolve; and record
 matrix need not have a generator as its logarithm), by Pearson's statistic of next states for pairs that were observed
 often over one duration.
 
-Posterior. With rates q[τ, a, i, j] ~ Gamma(shape α, rate β), independent, and the log-likelihood L of a `Panel`:
-
-The mode, in log q, solves jumps + α = q (times + β). EM steps, q <- (jumps + α) / (times + β), never decrease the
-likelihood and stay positive, but converge slowly; a few of them start, and L-BFGS finishes.
-
-Laplace approximation. With H the negative Hessian of the log posterior in log rates at the mode q*, the log rates have
-covariance C = H^-1. A normal distribution of log rates is poor for jumps observed once or never, so each rate gets a
-gamma marginal of the same spread about the mode, and the correlations of C join them (a Gaussian copula):
-
-    a = 1 / C[ij, ij], clipped to α ... α + jumps;  b = a / q*
-    q = G_a^-1(Φ(z)) / b,  z ~ N(0, correlation of C)            G_a the gamma distribution function, Φ the normal one
-
-This is exact if all paths are observed (independent gammas) and if nothing is (the prior). Evidence, with Laplace's
-value of each gamma integral, a^a e^-a sqrt(2π / a), replaced by Γ(a):
-
-    log p(records) ~ L(q*) + sum of [α log(β q*) - log Γ(α) - β q*] + (m log 2π - log det H) / 2
-                     + sum of [log Γ(a) - a log a + a - log(2π / a) / 2]
+Covariates and periods make rates proportional: log q[i, j](x) = log q[i, j] + sum over effects of b[e, i, j] x[e], with
+the same b for all types and actions, and b ~ N(0, SPREAD^2) if there is a prior (`covariates`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr
+from scipy.special import ndtri
 from scipy.stats import chi2
 
 from evenhand.checks import as_generator, plain
-from evenhand.errors import InvalidInputError, NotConvergedError, TooLargeError
-from evenhand.fitting.ctmc.likelihood import TINY, Panel, read_panel, with_diagonal
+from evenhand.errors import InvalidInputError, TooLargeError
+from evenhand.fitting.covariates import Design
+from evenhand.fitting.ctmc.inference import SPREAD, Laplace, Prior, RateModel, posterior_mode, refined_mode
+from evenhand.fitting.ctmc.likelihood import MOST_DURATIONS, TINY, Panel, read_panel, with_diagonal
+from evenhand.fitting.ctmc.rates import Rates
 from evenhand.fitting.estimate import HALF_A_VISIT
 from evenhand.fitting.hierarchical_dirichlet import checked_prior
 from evenhand.fitting.log import Log
@@ -61,7 +50,7 @@ from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.transition_counts import Moves
 from evenhand.kernels.exponentials import Exponentials
 from evenhand.model.places import quoted
-from evenhand.typing import Array, Bools, Floats, Progress, Rng
+from evenhand.typing import Bools, Floats, Progress, Rng
 
 MOST_RATES = 4000
 """Rates of one type: their curvature is a square matrix."""
@@ -72,179 +61,8 @@ STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 FEW = 5
 """Pairs of a kind that a note names."""
 
-TOLERANCE = 1e-4
-"""Residual of the mode's equations, over the root of the number of moves; a hundred times this is an error."""
-
-NEGLIGIBLE = 1e-6
-"""Expected jumps, prior included, below which a rate is fixed at 0."""
-
-LEAST_SHAPE = 0.02
-"""Least shape of a gamma marginal, and least curvature in log rates: it spans all rates that matter."""
-
-
-# Posterior of rates
-
-
-class RateModel:
-    """Likelihood, prior and free rates; `parameter` indexes the rates that are free in some type."""
-
-    def __init__(self, panel: Panel, free: Bools, step: float, prior: float | tuple[Floats, Floats]) -> None:
-        """Index the free rates.
-
-        Args:
-            panel: the records.
-            free: (type, action, state, next_state) rates to estimate; all others are 0.
-            step: length of a step.
-            prior: (type, action, state, next_state) shapes and rates of the gamma priors; or a number w of steps, for
-                w jumps in w steps of time, spread evenly over the free jumps.
-        """
-        if not isinstance(prior, tuple):
-            exits = np.maximum(free.sum(axis=-1, keepdims=True), 1)
-            prior = np.where(free, prior / exits, 0.0), np.full(free.shape, prior * step)
-        self.panel, self.prior, self.free, self.step = panel, prior, free, step
-        self._positions = np.flatnonzero(free.any(axis=0))
-        self.active: Bools = free.reshape(len(free), -1)[:, self._positions]
-        self.shapes, self.exposures = (self.pack(table) for table in prior)
-
-    def pack(self, table: Array) -> Floats:
-        """(type, parameter) entries of a table (type, action, state, next_state)."""
-        return np.asarray(table, float).reshape(len(self.free), -1)[:, self._positions]
-
-    def unpack(self, rates: Floats) -> Floats:
-        """(..., type, action, state, next_state) table of rates (..., type, parameter)."""
-        flat = np.zeros((*rates.shape[:-1], self.free[0].size))
-        flat[..., self._positions] = np.where(self.active, rates, 0.0)
-        return flat.reshape(*rates.shape[:-2], *self.free.shape)
-
-    def expect(self, rates: Floats) -> tuple[Floats, Floats, Floats]:
-        """(type,) log-likelihoods, and (type, parameter) expected jumps and times.
-
-        Args:
-            rates: (type, parameter).
-        """
-        expected = self.panel.expect(self.unpack(rates))
-        return expected.values, self.pack(expected.jumps), self.pack(expected.times)
-
-    def log_posterior(self, rates: Floats) -> tuple[float, Floats]:
-        """Log posterior density of the log rates up to a constant, and its (type, parameter) gradient."""
-        values, jumps, times = self.expect(rates)
-        prior = np.where(self.active, self.shapes * np.log(rates) - self.exposures * rates, 0.0).sum()
-        gradient = np.where(self.active, jumps + self.shapes - rates * (times + self.exposures), 0.0)
-        return float(values.sum() + prior), gradient
-
-
-def posterior_mode(model: RateModel, start: Floats | None = None) -> Floats:
-    """(type, parameter) rates of highest posterior density in log rates.
-
-    Args:
-        model: likelihood and prior.
-        start: (type, action, state, next_state) initial rates; moves over the times between rows by default.
-
-    Raises:
-        NotConvergedError: the optimiser stopped before the equations of the mode held.
-    """
-    # 50 jumps between the two closest rows, or 1e-12 per step: beyond these the likelihood is flat.
-    times = model.panel.times[model.panel.times > 0]
-    low, high = 1e-12 / model.step, 50.0 / (times.min() if len(times) else 1.0)
-    rates = np.clip(model.pack(_crude_rates(model) if start is None else start), low, high)
-    if not rates.size:
-        return rates
-
-    def objective(logs: Floats) -> tuple[float, Floats]:
-        value, gradient = model.log_posterior(np.exp(logs).reshape(rates.shape))
-        return -value, -gradient.ravel()
-
-    bounds = np.log(low), np.log(high)
-    options = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-15, "gtol": 1e-7, "maxcor": 30}
-    for _ in range(4):
-        for _ in range(12):  # EM
-            _, jumps, exposure = model.expect(rates)
-            total = exposure + model.exposures
-            step = np.where(total > 0, (jumps + model.shapes) / np.where(total > 0, total, 1.0), rates)
-            rates = np.clip(step, low, high)
-        found = minimize(
-            objective, np.log(rates).ravel(), jac=True, method="L-BFGS-B", bounds=[bounds] * rates.size, options=options
-        )
-        rates = np.asarray(np.exp(found.x).reshape(rates.shape))
-        # At a bound, a gradient that points outwards does not count as a residual.
-        at_bound = (found.x <= bounds[0] + 1e-9) & (found.jac > 0) | (found.x >= bounds[1] - 1e-9) & (found.jac < 0)
-        residual = np.abs(np.where(at_bound, 0.0, found.jac)).max() / np.sqrt(model.panel.number.sum() + 1)
-        if residual <= TOLERANCE:
-            return rates
-    if residual > 100 * TOLERANCE:
-        raise NotConvergedError(f"the rates did not converge: {found.message}; a stronger prior may help")
-    return rates
-
-
-class Laplace:
-    """Gaussian copula with gamma marginals around a posterior mode."""
-
-    def __init__(self, model: RateModel, mode: Floats) -> None:
-        """Approximate the posterior.
-
-        Args:
-            model: likelihood and prior.
-            mode: (type, parameter) from `posterior_mode`.
-        """
-        self.model, self.mode = model, mode
-        self.values, jumps, _ = model.expect(mode)
-        # (type, parameter) rates above 0.
-        self.uncertain = model.active & (jumps + model.shapes > NEGLIGIBLE)
-        values, vectors = np.linalg.eigh(_hessian(model, mode, self.uncertain))
-        # The records do not identify the rates along flatter directions.
-        self.curvature = (vectors * np.maximum(values, LEAST_SHAPE)[:, None, :]) @ vectors.swapaxes(1, 2)
-        self.covariance = np.linalg.inv(self.curvature)
-        self.variance = np.diagonal(self.covariance, axis1=1, axis2=2)
-        least = np.maximum(model.shapes, LEAST_SHAPE)
-        # Never less certain than the prior, nor more certain than if the paths had been observed.
-        shapes = np.clip(1 / self.variance, least, np.maximum(model.shapes + jumps, least))
-        self.shapes = np.where(self.uncertain, shapes, 1.0)
-
-    def evidence(self) -> float:
-        """Log marginal likelihood of the records, summed over types."""
-        a, b, q = self.model.shapes, self.model.exposures, np.maximum(self.mode, 1e-300)
-        value = self.values.sum() - np.linalg.slogdet(self.curvature)[1].sum() / 2
-        stirling = self.shapes * np.log(self.shapes) - self.shapes - np.log(self.shapes) / 2
-        terms = a * np.log(b * q) - gammaln(np.maximum(a, 1e-300)) - b * q + gammaln(self.shapes) - stirling
-        return float(value + np.where(self.uncertain, terms, 0.0).sum())
-
-    def draw(self, num_draws: int, generator: np.random.Generator) -> Floats:
-        """(draw, type, action, state, next_state) rates.
-
-        Args:
-            num_draws: number of draws.
-            generator: source of randomness.
-        """
-        root = np.linalg.cholesky(self.covariance) / np.sqrt(self.variance)[..., None]
-        scores = np.einsum("tij,dtj->dti", root, generator.standard_normal((num_draws, *self.mode.shape)))
-        logs = log_gamma_quantiles(scores, np.broadcast_to(self.shapes, scores.shape))
-        return self.model.unpack(np.where(self.uncertain, np.exp(logs) / self.shapes * self.mode, 0.0))
-
-
-def _hessian(model: RateModel, mode: Floats, uncertain: Bools) -> Floats:
-    """(type, parameter, parameter) negative Hessian in log rates, by differences of the gradient."""
-    width, size = 1e-3, mode.shape[1]
-    hessian = np.tile(np.eye(size), (len(mode), 1, 1))
-    for place in np.flatnonzero(uncertain.any(axis=0)):
-        shift = np.where(np.arange(size) == place, width, 0.0)
-        lower, upper = (model.log_posterior(mode * np.exp(sign * shift))[1] for sign in (-1, 1))
-        hessian[:, place] = (lower - upper) / (2 * width)
-    both = uncertain[:, :, None] & uncertain[:, None, :]
-    return np.where(both, (hessian + hessian.swapaxes(1, 2)) / 2, np.eye(size))
-
-
-def log_gamma_quantiles(scores: Floats, shapes: Floats) -> Floats:
-    """Logarithms of gamma variables of rate 1 with these normal scores.
-
-    Args:
-        scores: normal scores.
-        shapes: of the gammas; far below 1 the variables underflow, and their logarithms do not.
-    """
-    # From the smaller tail, so that no digits are lost near 1.
-    below = scores < 0
-    values = np.where(below, gammaincinv(shapes, ndtr(scores)), gammainccinv(shapes, ndtr(-scores)))
-    tail = (log_ndtr(scores) + gammaln(shapes + 1)) / shapes  # G_a(x) = x^a / Γ(a + 1) for small x
-    return np.asarray(np.where(values > 1e-9, np.log(np.maximum(values, 1e-9)), np.minimum(tail, np.log(1e-9))))
+COARSE = 256, 2
+"""Durations from which on a coarse panel is used, and digits of its durations."""
 
 
 # Fit
@@ -283,6 +101,9 @@ class Generators(Drawn):
     rates: Floats
     """(type, action, state, next_state) jumps per unit of time; 0 on the diagonal."""
 
+    table: Rates
+    """Rates, mean sojourn times and hazard ratios, with intervals."""
+
     log_likelihood: float
     """Of the records under these rates."""
 
@@ -307,20 +128,26 @@ def fit_generators(
     prior: float | None = None,
     rng: Rng = 0,
     *,
+    strata: Design | None = None,
+    cuts: Sequence[float] = (),
     num_draws: int = 400,
     progress: Progress | None = None,
 ) -> Generators:
     """Estimate generators from records at irregular times.
 
-    Rows of unobserved pairs are NaN: unobserved in every type, or in this one without a prior.
+    Rows of unobserved pairs are NaN: unobserved in every type, or in this one without a prior. Transitions are those of
+    the last period.
 
     Args:
         moves: transition counts; `gaps.time` in the unit of `step`. Moves in `counts` took one step.
-        step: length of a step of the model.
-        exact: states whose every entry is a row at its very time, such as death; all states in an event history.
-        possible: (state, action, next_state) or (type, state, action, next_state) possible jumps; all by default.
-        prior: its strength, in steps of time; 0 for maximum likelihood, chosen by empirical Bayes by default.
+        step: length of a step.
+        exact: states whose every entry is a row at its very time.
+        possible: (state, action, next_state) possible jumps; all by default.
+        prior: steps of time with one jump each in every state, or strength of pooling towards the other types;
+            estimated by default, and 0 for maximum likelihood.
         rng: a seed, or a generator.
+        strata: types and covariates of the types of `moves`, if these are values of covariates.
+        cuts: times at which rates change.
         num_draws: number of posterior draws.
         progress: function of the current task and its completed share.
 
@@ -330,108 +157,149 @@ def fit_generators(
         NotConvergedError: the rates did not converge.
     """
     prior = checked_prior(prior)
-    table = np.broadcast_to(True if possible is None else possible, moves.counts.shape)
-    free: Bools = table.swapaxes(1, 2) & ~np.eye(table.shape[-1], dtype=bool)
-    if (number := int(free[0].sum())) > MOST_RATES:
+    strata = strata or Design(np.arange(len(moves.counts)), np.zeros((len(moves.counts), 0)))
+    design, periods = strata.by_period([""] * len(cuts)), len(cuts) + 1
+    jumps = np.broadcast_to(True if possible is None else possible, moves.counts.shape)[: strata.type.max() + 1]
+    free: Bools = jumps.swapaxes(1, 2) & ~np.eye(jumps.shape[-1], dtype=bool)
+    number = int(free[0].sum()) + design.values.shape[1] * int(free.any(axis=(0, 1)).sum())
+    if number > MOST_RATES:
         hint = "Use fewer states, or state which jumps are impossible"
         raise TooLargeError(f"{number:,} rates of a type are more than {MOST_RATES:,}. {hint}")
-    panel = read_panel(moves, step, exact)
-    if not panel.has_path(free).all():
+    panels = [read_panel(moves, step, exact, *digits, cuts=cuts) for digits in ((MOST_DURATIONS, 3), COARSE)]
+    panel = panels[0]
+    if not panel.has_path(free[design.type]).all():
         message = "no path of possible jumps makes some moves: check the structural zeros and the exact states"
         raise InvalidInputError(message, code="impossible-move")
     report: Progress = progress or (lambda doing, share: None)
-    if prior == 0 or panel.num_types == 1:
-        strength, start = 1.0 if prior is None else prior, None
-        model = RateModel(panel, free, step, strength)
-    else:
-        model, start, strength = _pooled_model(panel, free, step, prior, report)
-    mode = posterior_mode(model, start)
+    strength, start = 1.0 if prior is None else prior, None
+    own: Prior = strength
+    if prior != 0 and len(free) > 1:
+        own, start, strength = _pooled_prior(panels, free, step, prior, design, report)
+
+    laplace = _approximate(panels, RateModel(panel, free, step, own, design), None if start is None else (start, 1.0))
     report("posterior of rates", 0.5)
-    rates = model.unpack(mode)
-    expected = panel.expect(rates)
+    base, effects = laplace.model.rates(laplace.mode), laplace.model.effects(laplace.mode)
+    cells = laplace.model.unpack(laplace.mode)
+    expected = panel.expect(cells)
+    if expected.least_likely <= TINY:
+        # Its likelihood has underflowed, and the rates are those of the other moves alone.
+        longest = plain(panel.times[panel.segments].sum(axis=1).max())
+        raise InvalidInputError(f"some move is less likely than {TINY:g}; check the longest times, up to {longest}")
     if not strength:
         # Maximum likelihood has no distribution to draw from: the weakest prior stands in, over the jumps that are
         # needed. The optimiser leaves a little of a rate that tends to 0.
-        model = RateModel(panel, free & (expected.jumps > 1e-3), step, 1.0)
-        mode = posterior_mode(model, rates)
-    laplace = Laplace(model, mode)
-    if expected.least_likely <= TINY:
-        # Its likelihood has underflowed, and the rates are those of the other moves alone.
-        longest = plain((panel.times[panel.first] + panel.times[panel.second]).max())
-        raise InvalidInputError(f"some move is less likely than {TINY:g}; check the longest times, up to {longest}")
+        needed = np.stack([expected.jumps[design.type == kind].sum(axis=0) for kind in range(len(free))]) > 1e-3
+        laplace = _approximate(panels, RateModel(panel, free & needed, step, 1.0, design), (base, np.exp(effects)))
+    points = laplace.draw(num_draws, as_generator(rng))
+
+    def latest(part: Floats) -> Floats:
+        return part.reshape(-1, periods, *part.shape[1:])[:, -1]
+
+    rates = latest(cells)
+    times = expected.times[..., 0].reshape(-1, periods, *expected.times.shape[1:3]).sum(axis=1)
     # The idle action has rates even if every row is a visit: arms idle between them.
-    passed = moves.unseen & (expected.times[..., 0].swapaxes(1, 2) >= HALF_A_VISIT * step)
-    unknown = moves.unseen & ~passed
+    passed = moves.unseen & (times.swapaxes(1, 2) >= HALF_A_VISIT * step)
+    known = np.zeros((len(free), *passed.shape[1:]), dtype=bool)
+    np.logical_or.at(known, strata.type, ~moves.unseen | passed)
     if strength:  # under a prior a pair is known as soon as any type was observed there
-        unknown = np.broadcast_to(unknown.all(axis=0), unknown.shape)
-    fast = np.argwhere((rates.sum(axis=-1) * step > 15.0) & (expected.times[..., 0] > 0))
-    draws = np.stack([step_transitions(one, step) for one in laplace.draw(num_draws, as_generator(rng))])
+        known = np.broadcast_to(known.any(axis=0), known.shape)
+    unknown = ~known[strata.type]
+    fast = np.argwhere((rates.sum(axis=-1) * step > 15.0) & (times > 0))
+    drawn = np.stack([latest(laplace.model.unpack(one)) for one in points])
+    draws = np.stack([step_transitions(one, step) for one in drawn])
+    table = _rate_table(base, effects, laplace, points, known.swapaxes(1, 2))
     return Generators(
         mean=np.where(unknown[..., None], np.nan, step_transitions(rates, step)),
         draws=np.where(unknown[..., None], np.nan, draws),
         rates=rates,
+        table=replace(table, draws=np.concatenate([rates[None], drawn[:30]]), exact=exact),
         log_likelihood=float(expected.values.sum()),
         strength=strength,
         at_once=tuple((kind, action, state) for kind, action, state in fast.tolist()),
-        misfits=_find_misfits(panel, rates),
+        misfits=_find_misfits(panel, cells, periods),
         passed=passed,
     )
+
+
+def _approximate(panels: list[Panel], model: RateModel, start: tuple[Floats, Floats | float] | None = None) -> Laplace:
+    """Approximate the posterior of a model: its mode on the full panel, and the curvature on the coarse one."""
+    panel, coarse = panels
+    rough = copy(model)
+    rough.panel = coarse
+    laplace = Laplace(rough, posterior_mode(rough, None if start is None else rough.pack(*start)))
+    if len(coarse.times) < len(panel.times):
+        laplace.mode = refined_mode(model, laplace)
+    return laplace
+
+
+def _rate_table(base: Floats, effects: Floats, laplace: Laplace, points: Floats, known: Bools) -> Rates:
+    """Estimates with intervals of 95 %: marginal quantiles of rates and effects, those of the draws for functions."""
+    model, z = laplace.model, ndtri(0.975)
+    lower, upper = (laplace.quantiles(np.full_like(laplace.mode, score)) for score in (-z, z))
+
+    def interval(estimate: Floats, lower: Floats, upper: Floats) -> Floats:
+        found = np.stack([estimate, np.minimum(lower, estimate), np.maximum(upper, estimate)])
+        return np.where(known.reshape(*known.shape, *[1] * (estimate.ndim - 3)), found, np.nan)
+
+    def shares(rates: Floats) -> Floats:
+        leaves = rates.sum(axis=-1, keepdims=True)
+        return np.asarray(rates / np.where(leaves > 0, leaves, 1.0))
+
+    drawn = model.rates(points)
+    next_state = interval(shares(base), *np.quantile(shares(drawn), [0.025, 0.975], axis=0))
+    with np.errstate(divide="ignore"):  # absorbing states
+        slowest, fastest = np.quantile(drawn.sum(axis=-1), [0.025, 0.975], axis=0)
+        sojourn = interval(1 / base.sum(axis=-1), 1 / fastest, 1 / slowest)
+    # Intervals of log hazard ratios are symmetric about the estimate.
+    width = (model.effects(upper) - model.effects(lower)) / 2
+    logs = np.where(width > 0, np.stack([effects, effects - width, effects + width]), np.nan)
+    ratios = np.exp(logs / np.reshape(model.design.scale, (-1, 1, 1)))
+    return Rates(interval(base, model.rates(lower), model.rates(upper)), sojourn, next_state, ratios, drawn)
 
 
 # Priors
 
 
-def _pooled_model(
-    panel: Panel, free: Bools, step: float, prior: float | None, report: Progress
-) -> tuple[RateModel, Floats, float]:
-    """The model with rates shrunk towards the other types, initial rates, and the strength of the prior."""
-    rates, times = _other_types(panel, free, step)
+def _pooled_prior(
+    panels: list[Panel], free: Bools, step: float, strength: float | None, design: Design, report: Progress
+) -> tuple[Prior, Floats, float]:
+    """The prior of rates shrunk towards the other types, initial rates, and the strength of the prior."""
+    rates, times = _other_types(panels, free, step, design)
 
-    def pooled(strength: float) -> RateModel:
+    def pooled(strength: float) -> Prior:
         # The harmonic sum of the head: never more time than the others themselves had.
         exposure = 1 / (1 / (strength * step) + 1 / times)
-        return RateModel(panel, free, step, (np.where(free, exposure * rates, 0.0), exposure))
+        return np.where(free, exposure * rates, 0.0), exposure
 
-    if prior is None:
+    if strength is None:
         evidence = []
-        for turn, strength in enumerate(STRENGTHS):
-            model = pooled(strength)
-            evidence.append(Laplace(model, posterior_mode(model, rates)).evidence())
+        for turn, tried in enumerate(STRENGTHS):
+            model = RateModel(panels[1], free, step, pooled(tried), design)
+            evidence.append(Laplace(model, posterior_mode(model, model.pack(rates, 1.0))).evidence())
             report("strength of pooling", 0.5 * (turn + 1) / len(STRENGTHS))
         # Strengths rise: the first whose evidence is at most 2 below the best is the weakest.
-        prior = STRENGTHS[int(np.argmax(np.array(evidence) >= max(evidence) - 2.0))]
-    return pooled(prior), rates, prior
+        strength = STRENGTHS[int(np.argmax(np.array(evidence) >= max(evidence) - 2.0))]
+    return pooled(strength), rates, strength
 
 
-def _other_types(panel: Panel, free: Bools, step: float) -> tuple[Floats, Floats]:
+def _other_types(panels: list[Panel], free: Bools, step: float, design: Design) -> tuple[Floats, Floats]:
     """(type, action, state, next_state) rates of all other types together, and the time they were observed for."""
     shared: Bools = np.asarray(free.any(axis=0, keepdims=True))
-    together = RateModel(panel.pooled(), shared, step, 1.0)
-    mode = posterior_mode(together)
-    each = panel.expect(np.broadcast_to(together.unpack(mode), free.shape))
+    together = RateModel(panels[0], shared, step, 1.0, replace(design, type=np.zeros_like(design.type)))
+    laplace = _approximate(panels, together)
+    mode = laplace.mode
+    apart = RateModel(panels[0], np.broadcast_to(shared, free.shape), step, 1.0, design)
+    point = apart.pack(np.broadcast_to(together.rates(mode), free.shape), np.exp(together.effects(mode)))
+    each_jumps, each_times = (apart.rates(part) for part in apart.expect(point)[1:])
     # The sum over types less the type's own. The prior of the pooled fit keeps rates above 0.
     prior_jumps, prior_times = together.prior
-    jumps = each.jumps.sum(axis=0) - each.jumps + prior_jumps
-    times = each.times.sum(axis=0) - each.times + prior_times
-    whole = together.pack(each.jumps.sum(axis=0)[None] + prior_jumps)
+    jumps = each_jumps.sum(axis=0) - each_jumps + prior_jumps
+    times = each_times.sum(axis=0) - each_times + prior_times
+    whole = together.pack(each_jumps.sum(axis=0)[None] + prior_jumps, 1.0)
     # f of the head: the shape of the posterior over its shape for observed paths.
-    share = together.unpack(np.minimum(Laplace(together, mode).shapes / whole, 1.0))
+    share = together.rates(np.minimum(laplace.shapes / whole, 1.0))
     # Differences of sums may fall below 0 by rounding.
     return np.maximum(jumps, 0.0) / times, np.maximum(share, 1e-3) * times
-
-
-def _crude_rates(model: RateModel) -> Floats:
-    """(type, action, state, next_state) initial rates: moves between two rows over the time between them."""
-    panel, shape = model.panel, model.free.shape
-    # A tenth of a jump in a step of time, so that no rate starts at 0.
-    jumps, times = np.full(shape, 0.1), np.full(shape[:-1], model.step)
-    whole = panel.times[panel.first] + panel.times[panel.second]
-    # A move counts for the action and for the idle time after it in proportion to their times.
-    for stretch in (panel.first, panel.second):
-        place, time = (panel.type, panel.which[stretch] % panel.num_actions, panel.state), panel.times[stretch]
-        np.add.at(jumps, (*place, panel.next_state), panel.number * time / whole)
-        np.add.at(times, place, panel.number * time)
-    return np.asarray(jumps / times[..., None])
 
 
 # Results
@@ -445,8 +313,13 @@ def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
         log: the records, with the names.
     """
     notes = ["jumps have rates, which are fitted; transitions are what they make of a step"]
-    if len(log.types) > 1:
+    if found.table.rates.shape[1] > 1:
         notes.append(f"rates of a type are shrunk towards the other types with the weight of {found.strength:g} steps")
+    if len(found.table.hazard_ratios[0]):
+        notes.append(
+            "rates are those at the means of numbers, the first levels and the first period; log hazard ratios have a "
+            f"normal prior of standard deviation {SPREAD:g}, unless the prior is 0"
+        )
     if found.at_once:
         listed = "; ".join(log.pair_name(kind, state, action) for kind, action, state in found.at_once[:FEW])
         more = f"; and {len(found.at_once) - FEW} more" if len(found.at_once) > FEW else ""
@@ -457,6 +330,19 @@ def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
         seen = f"{misfit.seen[worst]:,.0f} to {quoted(log.states[worst])}, and {misfit.expected[worst]:,.1f} expected"
         notes.append(f"no rates explain the moves from {pair} in a time of {misfit.time:g}: {seen}")
     return tuple(notes)
+
+
+def named_rates(found: Generators, log: Log, strata: Design | None = None) -> Rates:
+    """Rates with the names of the records.
+
+    Args:
+        found: the generators.
+        log: the records.
+        strata: types and covariates, if there are covariates.
+    """
+    types, effects = (log.types, ()) if strata is None else (strata.types, strata.effects)
+    named = replace(found.table, types=types, states=log.states, actions=log.actions, unit=log.unit)
+    return replace(named, effects=(*effects, *log.periods))
 
 
 def step_transitions(rates: Floats, step: float) -> Floats:
@@ -474,10 +360,11 @@ def step_transitions(rates: Floats, step: float) -> Floats:
     return transitions
 
 
-def _find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
+def _find_misfits(panel: Panel, rates: Floats, periods: int = 1) -> tuple[Misfit, ...]:
     """Pairs observed often over one duration whose next states differ from the fitted distribution."""
-    plain = ~panel.entered
-    keys = np.stack([panel.first, panel.second, panel.state])[:, plain]
+    # Moves of at most two segments suffice.
+    plain = ~panel.entered & (panel.times[panel.segments[:, 1:-1]] == 0).all(axis=1)
+    keys = np.stack([panel.segments[:, 0], panel.segments[:, -1], panel.state])[:, plain]
     # Moves from one state over the same two durations are one table of next states.
     distinct, group = np.unique(keys, axis=1, return_inverse=True)
     seen = np.zeros((distinct.shape[1], panel.num_states))
@@ -497,7 +384,15 @@ def _find_misfits(panel: Panel, rates: Floats) -> tuple[Misfit, ...]:
     kind, action = np.divmod(panel.which[first], panel.num_actions)
     times = panel.times[first] + panel.times[second]
     return tuple(
-        Misfit(int(kind[i]), int(state[i]), int(action[i]), float(times[i]), seen[i], expected[i], float(chances[i]))
+        Misfit(
+            int(kind[i]) // periods,
+            int(state[i]),
+            int(action[i]),
+            float(times[i]),
+            seen[i],
+            expected[i],
+            float(chances[i]),
+        )
         for i in np.argsort(chances, kind="stable")
         if chances[i] < 1e-4 / len(chances)  # Bonferroni's correction for the number of tables
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.transition_counts import Moves
 from evenhand.typing import Floats, Ints, Rng
+
+if TYPE_CHECKING:
+    from evenhand.fitting.ctmc.rates import Rates
+    from evenhand.fitting.diagnostics.rate_tests import RateTest
 
 FEW = 10
 """Visits below which a row is called sparse."""
@@ -103,10 +107,10 @@ class Diagnostics(Shown):
     before: Gain | None
     """Further predictive gain of the state before last: a chain of order 2 against the fitted one, on arms left out."""
 
-    in_time: InTime | None
+    in_time: "InTime | RateTest | None"
     """Early records against late ones."""
 
-    between_types: BetweenTypes | None
+    between_types: "BetweenTypes | RateTest | None"
     """The types against each other."""
 
     shares: Shares | None
@@ -127,12 +131,16 @@ class Diagnostics(Shown):
     left_out: dict[str, str]
     """Analyses that were not possible, with the reason."""
 
+    memory: "tuple[RateTest, ...]" = ()
+    """Dependence of rates on the state before and on the time in the state, if times are irregular."""
+
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
         """Topics, and a sentence on each; a topic may come several times."""
         found = (self.state, self.before, self.in_time, self.between_types, self.shares, self.thin_rows)
         names = ("memory", "memory", "time", "types", "shares", "sparse rows")
         topics = [(topic, one.words) for topic, one in zip(names, found, strict=True) if one is not None]
+        topics += [("memory", one.words) for one in self.memory]
         if self.effects is not None:
             topics += [("effect", overall.words) for overall in self.effects.overall]
             topics += [("effect", self.effects.words)] if self.effects.each else []
@@ -160,6 +168,7 @@ def diagnose(
     rng: Rng = 0,
     worth: Floats | None = None,
     reasons: Mapping[str, str] | None = None,
+    rates: "Rates | None" = None,
 ) -> Diagnostics:
     """Compute the diagnostics of records and a fitted model.
 
@@ -171,23 +180,35 @@ def diagnose(
         worth: (type, state) reward of a step under the idle action; by default gains are counted in places, if the
             states are ordered.
         reasons: why `types` or `effects` must not be analysed; see `Clusters.reasons`.
+        rates: of jumps, if times are irregular.
     """
     check_memory(250.0 * len(log.arm), f"The diagnosis of {counted(len(log.arm), 'row')}", "Leave it out.")
     streams, given = np.random.default_rng(rng).spawn(6), reasons or {}
     names = (log.types, log.states, log.actions)
     left_out: dict[str, str] = {}
     compared: dict[int, Gain] = {}
-    time = None
-    if log.regular:
-        steps = one_steps(log)
-        compared, left_out = gains(steps, log.shape, streams[0])
-        time = _asked("time", in_time(steps, names, streams[1]), left_out)
-    else:
-        left_out["memory and time"] = "times are irregular, and these tests are of whole steps"
+    time: InTime | RateTest | None = None
+    types: BetweenTypes | RateTest | None
+    memory: tuple[RateTest, ...] = ()
     why = "there is one type" if len(log.types) == 1 else given.get("types", "")
-    why = why or ("" if moves.counts.any() else "no move of one step was recorded")
-    types = _asked("types", why or between_types(moves.counts, names, streams[2]), left_out)
-    pushed = _asked("shares", shares_over_time(log, posterior.mean), left_out)
+    if rates is not None:
+        from evenhand.fitting.diagnostics import rate_tests  # only irregular times need it
+
+        options = log, rates, moves.carry_action
+        time = _asked("time", rate_tests.rates_in_time(*options), left_out)
+        memory = rate_tests.rates_with_memory(*options)
+        types = _asked("types", why or rate_tests.rates_between_types(*options), left_out)
+        pushed = _asked("shares", rate_tests.prevalence(*options), left_out)
+    else:
+        if log.regular:
+            steps = one_steps(log)
+            compared, left_out = gains(steps, log.shape, streams[0])
+            time = _asked("time", in_time(steps, names, streams[1]), left_out)
+        else:
+            left_out["memory and time"] = "times are irregular, and rates are not given"
+        why = why or ("" if moves.counts.any() else "no move of one step was recorded")
+        types = _asked("types", why or between_types(moves.counts, names, streams[2]), left_out)
+        pushed = _asked("shares", shares_over_time(log, posterior.mean), left_out)
     why = "no action but the idle one was recorded" if len(log.actions) == 1 else given.get("effects", "")
     changed = _asked("effects", why or effects(log, moves.departures, posterior, worth, streams[3]), left_out)
     chosen, num_tests = _asked("choice", choices(log, worth, streams[4]), left_out), 0
@@ -199,7 +220,7 @@ def diagnose(
         chosen = replace(chosen, **adjusted)
     thin = thin_rows(moves.departures, posterior, names)
     found = (compared.get(1), compared.get(2), time, types, pushed, thin, changed, chosen, num_tests)
-    return Diagnostics(*found, left_out)
+    return Diagnostics(*found, left_out, memory)
 
 
 def _asked(topic: str, answer: Found | str, left_out: dict[str, str]) -> Found | None:

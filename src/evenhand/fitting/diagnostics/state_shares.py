@@ -34,7 +34,7 @@ Z = 1.96
 class Shares:
     """Observed and predicted shares, over all types."""
 
-    times: Ints
+    times: Ints | Floats
     """(time,) steps since the earliest record, where an arm was seen."""
 
     arms: Ints
@@ -52,11 +52,15 @@ class Shares:
     distance: float
     """Mean total variation distance over arms: half the sum of the absolute differences."""
 
+    errors: Floats | None = None
+    """(time, state) posterior standard deviations of the predicted shares, if times are irregular."""
+
     @property
     def spread(self) -> Floats:
         """(time, state) how far apart both are at most in 95 % of cases, by chance."""
         arms = self.arms[:, None]
-        return np.asarray(Z * np.sqrt(self.predicted * (1 - self.predicted) / arms + 1 / (4.0 * arms**2)))
+        known = 0.0 if self.errors is None else self.errors**2
+        return np.asarray(Z * np.sqrt(self.predicted * (1 - self.predicted) / arms + 1 / (4.0 * arms**2) + known))
 
     @property
     def outside(self) -> float:
@@ -72,7 +76,9 @@ class Shares:
         time, state = np.unravel_index(int(gaps.argmax()), gaps.shape)
         seen, given = self.observed[time, state], self.predicted[time, state]
         far = f"predicted and observed shares of states are {percent(self.distance)} apart on average"
-        where = f"at step {self.times[time]} in {self.states[state]}: {percent(seen)} seen, {percent(given)} predicted"
+        where = (
+            f"at step {self.times[time]:g} in {self.states[state]}: {percent(seen)} seen, {percent(given)} predicted"
+        )
         more = "none is further apart than chance allows (19 in 20)"
         if self.outside:
             more = (
