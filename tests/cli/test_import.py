@@ -48,6 +48,9 @@ def test_a_clean_table_is_written_at_once(evenhand, clinic):
         ("clinic.csv", "--out", "no/such/folder.csv"),
         ("clinic.csv", "--out", "clean.csv", "--arm", "Nobody"),
         ("clinic.csv", "--out", "clean.csv", "--rules", "nothing.toml"),
+        ("clinic.csv", "--out", "clinic.csv", "--accept"),
+        ("clinic.csv", "--out", "clean.csv", "--rules", "clinic.csv", "--accept"),
+        ("clinic.csv", "--out", "clean.xlsx", "--accept"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(evenhand, clinic, words):

@@ -135,7 +135,7 @@ def test_a_model_with_rewards_and_actions_has_a_type_per_level():
     table["ward"] = np.where(np.array(table["sex"]) > 0, "B", "A").tolist()
     table["action"] = rng.choice(["none", "visit"], number).tolist()
     table["value"] = [float(state == "well") for state in table["state"]]
-    records = {"step": 1.0, "states": list(PAIR), "covariates": "ward", "reward": "value"}
+    records = {"step": 1.0, "states": list(PAIR), "covariates": "ward", "reward": "value", "gone_after": np.inf}
     found = eh.fit(table, **COLUMNS, records=records)
     assert [arm.name for arm in found.problem.arms] == ["ward A", "ward B"]
     assert found.problem.counts.sum() == 60 and found.rates.rates.shape == (3, 1, 2, 2, 2)
@@ -239,7 +239,7 @@ def test_rates_of_types_are_pooled_beside_covariates():
     rng = np.random.default_rng(4)
     table = simulated(rng, 60, [0.8 * ALLOWED])
     table["kind"] = ["A" if arm % 2 else "B" for arm in table["arm"]]
-    given = {"states": list(STATES), "step": 1.0, "covariates": "sex"}
+    given = {"states": list(STATES), "step": 1.0, "covariates": "sex", "gone_after": np.inf}
     model = {"impossible": IMPOSSIBLE, "absorbing": "dead"}
     found = eh.fit(table, **COLUMNS, type="kind", records=given, model=model)
     assert found.log.types == ("A, sex 0", "A, sex 1", "B, sex 0", "B, sex 1")

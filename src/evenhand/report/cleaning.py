@@ -13,7 +13,7 @@ def _cleaned(cleaned: CleanedRecords) -> Summary:
     facts = [
         ("rows", f"{cleaned.num_rows:,} read, {len(frame):,} clean"),
         ("arms", f"{frame['arm'].n_unique():,}"),
-        ("times", " to ".join(str(end) for end in (frame["time"].min(), frame["time"].max()))),
+        ("times", cleaned.span),
     ]
     for role in ("state", "action", "type", "group"):
         if role in frame.columns:

@@ -233,6 +233,49 @@ def test_edit_distance(one, other, expected):
     assert edit_distance(one, other) == expected == edit_distance(other, one)
 
 
+def test_years_of_two_digits_and_numbers_of_a_spreadsheet_among_dates():
+    cleaned = clean_records({"id": ["a"] * 3, "date": ["01.01.24", "08.01.24", "45306"], "state": list("xyx")})
+    assert cleaned.frame["time"].to_list() == ["2024-01-01", "2024-01-08", "2024-01-15"]
+
+
+def test_merged_cells_are_filled_down():
+    rows = {"id": ["a", "", "", "b", "", ""], "week": [1, 2, 3] * 2, "state": list("xyxyxy")}
+    cleaned = clean_records(rows)
+    assert cleaned.frame["arm"].to_list() == ["a"] * 3 + ["b"] * 3
+    assert kinds(cleaned.effects)["merged-cells"] == 4
+
+
+def test_sheets_that_are_not_read_are_findings(tmp_path):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    book.create_sheet("data")
+    for row in (["id", "week", "state"], ["a", 1, "x"], ["a", 2, "y"]):
+        book["data"].append(row)
+    book.create_sheet("more").append(["note"])
+    book.save(tmp_path / "a.xlsx")
+    cleaned = clean_records(tmp_path / "a.xlsx")
+    assert len(cleaned.frame) == 2 and kinds(cleaned.findings)["sheets"] == 1 and cleaned.needs_decisions
+
+
+def test_overlaps_contradictions_and_unused_rules_are_findings():
+    overlap = {"id": ["a", "a"], "start": [0, 3], "stop": [5, 8], "state": ["well", "ill"]}
+    assert kinds(clean_records(overlap).findings)["overlaps"] == 1
+    changes = {"id": ["a", "a"], "time": [1, 2], "from": ["up", "up"], "to": ["down", "down"]}
+    found = clean_records(changes)
+    assert kinds(found.findings)["contradicting-changes"] == 1
+    rules = Rules(found.rules.tables, rename={"state": {"dwn": "down"}})
+    assert "unused-rule" in kinds(clean_records(changes, rules).findings)
+
+
+def test_a_table_of_arms_without_rows_and_its_years():
+    visits = pl.DataFrame({"van": ["a", "a"], "week": [1, 2], "state": ["x", "y"]})
+    vans = pl.DataFrame({"van": ["a", "b"], "make": ["F", "V"], "Year": [2001, 2002]})
+    cleaned = clean_records([visits, vans])
+    assert rows_of(cleaned, "arm", "time", "type", "Year") == [("a", "1", "F", "2001"), ("a", "2", "F", "2001")]
+    assert kinds(cleaned.findings)["arms-without-rows"] == 1
+
+
 def test_an_arm_of_several_types_has_the_most_frequent():
     rows = {"id": ["a"] * 4 + ["b"], "week": [1, 2, 3, 4, 1], "state": list("xyxyx"), "make": ["F", "F", "V", "", ""]}
     cleaned = clean_records(rows)
@@ -307,9 +350,11 @@ def test_four_tables_are_joined_by_arm_and_time(tmp_path):
         ("1", "2026-01-01", "ok", None, "m1"),
         ("1", "2026-01-02", "ok", "maint", "m1"),
         ("1", "2026-01-03", "failures", None, "m1"),
-        ("2", "2026-01-01", "ok", None, "m2"),
-        ("2", "2026-01-02", None, "maint", "m2"),
+        ("2", "2026-01-01", "ok", "maint", "m2"),  # moved from the day after, at which no state is known
     ]
+    effects = kinds(cleaned.effects)
+    assert effects["actions"] == 1 and effects["overrides"] == 1
+    assert cleaned.needs_decisions
 
 
 def test_derived_states(tmp_path):

@@ -51,6 +51,13 @@ def command(records: tuple[str, ...], rules: str | None, accept: bool, run: RunO
     given = Path(rules) if rules else Path(out).with_suffix(".rules.toml")
     if not rules and not accept and given.exists():
         raise OptionError("--rules", f"{given} exists: apply it with --rules {given}, or replace it with --accept")
+    if rules and accept and given.exists():
+        raise OptionError("--accept", f"{given} exists and would be replaced; give either --rules or --accept")
+    files = [Path(each).resolve() for each in (*records, str(given))]
+    if Path(out).resolve() in files or given.resolve() in files[:-1]:
+        raise OptionError("--out", "the records, the rules and the clean table must be different files")
+    if Path(out).suffix.lower() not in (".csv", ".parquet"):
+        raise OptionError("--out", f"expected a file .csv or .parquet, got {out}")
     check_target(str(given), "--rules")
     from evenhand.fitting.cleaning import clean_records
 
@@ -69,6 +76,8 @@ def command(records: tuple[str, ...], rules: str | None, accept: bool, run: RunO
     if "action" in frame.columns and frame["action"].null_count() and "none" not in frame["action"]:
         named.append("--idle none")
     layout = [f"--layout {cleaned.layout}"] if cleaned.layout else []
+    if cleaned.layout or any("." in text for text in frame["time"].head(1000)):
+        layout.append("--step LENGTH")
     fit = " ".join(["evenhand fit", shlex.quote(out), *named, *layout, "--out model.toml"])
     again = shlex.join(["evenhand", "import", *records, "--out", out, "--rules", str(given)])
     next_step = f"written to {out}; next: {fit}" if writes else f"check the rules, then: {again}"

@@ -17,6 +17,7 @@ row per possible change, as in survival analysis.
 
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,8 +74,18 @@ class CleanedRecords(Shown):
 
     @property
     def needs_decisions(self) -> bool:
-        """Whether a proposed rule changes or leaves out rows."""
-        return self.is_proposal and bool(self.effects)
+        """Whether a proposed rule changes or leaves out rows, or a reading of the records is a guess."""
+        guesses = any(finding.kind in ("constant", "day-or-month", "sheets") for finding in self.findings)
+        return self.is_proposal and (bool(self.effects) or guesses)
+
+    @property
+    def span(self) -> str:
+        """Earliest and latest time."""
+        times = self.frame["time"].unique().to_list()
+        with suppress(ValueError):
+            times.sort(key=float)
+            return f"{times[0]} to {times[-1]}"
+        return f"{min(times)} to {max(times)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -94,8 +105,11 @@ class CleanedRecords(Shown):
         Args:
             path: a file `.csv` or `.parquet`.
         """
+        suffix = Path(path).suffix.lower()
+        if suffix not in (".csv", ".parquet"):
+            raise InvalidInputError(f"{path}: expected a file .csv or .parquet", argument="out")
         body = io.BytesIO()
-        is_parquet = Path(path).suffix.lower() == ".parquet"
+        is_parquet = suffix == ".parquet"
         self.frame.write_parquet(body) if is_parquet else self.frame.write_csv(body)
         write_atomically(Path(path), body.getvalue())
 
@@ -122,8 +136,13 @@ def clean_records(
     is_list = isinstance(records, (list, tuple)) and not all(isinstance(row, Mapping) for row in records)
     sources = list(records) if is_list else [records]
     tables = [read_raw(source, f"table {number}") for number, source in enumerate(sources, 1)]
-    if len({table.name for table in tables}) < len(tables):
-        raise InvalidInputError("records: tables must have different file names", argument="records")
+    if len({table.name for table in tables}) < len(tables):  # of equal file names, with their folders
+        tables = [
+            replace(table, name=str(source)) if isinstance(source, (str, Path)) else table
+            for table, source in zip(tables, sources, strict=True)
+        ]
+    if rules is not None and columns:
+        raise InvalidInputError("columns: the rules name the columns; edit them there", argument="columns")
     known = {name for table in tables for name in table.frame.columns}
     for role, column in (columns or {}).items():
         if role not in ROLES:
@@ -151,8 +170,9 @@ class _Cleaning:
         parts = self._renamed([self._with_roles(raw, rules) for raw, rules in pairs])
         timed = [(part, rules) for part, (_, rules) in zip(parts, pairs, strict=True) if "time" in part.columns]
         if len({str(part["time"].dtype) for part, _ in timed}) != 1:
-            fault = Fault("time", "tables must have times of one kind: dates, numbers or periods")
-            raise TableError([fault], "the records")
+            listed = ", ".join(f"{rules.file} has {rules.times or 'none'}" for _, rules in pairs)
+            message = f"tables must have times of one kind, dates, numbers or periods: {listed}"
+            raise TableError([Fault("time", message)], "the records")
         moved = self._moved([part for part, _ in timed])
         rows = [self._one_per_time(self._events(part, rules)) for part, (_, rules) in zip(moved, timed, strict=True)]
         frame = self._joined(rows, [part for part in parts if "time" not in part.columns])
@@ -161,6 +181,9 @@ class _Cleaning:
         frame = frame.select(*order, *(column for column in frame.columns if column not in order))
         if "state" not in frame.columns or frame["state"].null_count() == len(frame):
             raise TableError([Fault("state", "no row has a state")], "the records")
+        num_rows = sum(len(part) for part, _ in timed)
+        if 2 * len(frame) < num_rows and len(timed) == 1 and not self.is_events:
+            self.journal.found("most-rows", "", num_rows - len(frame), "most rows were left out; check the rules")
         return CleanedRecords(
             frame=frame.with_columns(clock.time_texts(frame["time"])),
             rules=self.rules,
@@ -206,6 +229,11 @@ class _Cleaning:
             others = polars.exclude("arm", "time", "stop")
             frame = frame.with_columns(others.str.replace(r"^([-+]?\d+),(\d+)$", "${1}.${2}"))
         frame = frame.with_columns(polars.lit(value).alias(role) for role, value in rules.constant.items())
+        if rules.fill_down:
+            blanks = frame["arm"].null_count()
+            frame = frame.with_columns(polars.col("arm").forward_fill())
+            filled = blanks - frame["arm"].null_count()
+            self.journal.did("merged-cells", "arm", filled, f"blank arms of {raw.name} taken from the row above")
         blank = frame["arm"].is_null() | frame["arm"].str.to_lowercase().is_in(list(MISSING))
         self.journal.did("no-arm", "arm", int(blank.sum()), f"rows of {raw.name} without an arm left out")
         frame = frame.filter(~blank)
@@ -218,6 +246,9 @@ class _Cleaning:
                     shown = texts.filter(wrong).fill_null("(blank)")
                     message = f"rows of {raw.name} without a valid time left out"
                     self.journal.did("no-time", "time", int(wrong.sum()), message, shown)
+                    if wrong.all():
+                        fault = Fault("times", f"no entry has the form {' or '.join(forms)}, such as {texts[0]!r}")
+                        raise TableError([fault], raw.name)
                     frame = frame.filter(~wrong)
         return frame
 
@@ -242,7 +273,7 @@ class _Cleaning:
                 if arms:
                     self._propose(arms="fold")
             else:
-                blank = {} if role == "action" else not_observed(counts)
+                blank = not_observed(counts)
                 known = {name: count for name, count in counts.items() if name not in blank}
                 variants = spelling(known)
                 ends = self._last_states(parts) if role == "state" else set(counts)
@@ -252,6 +283,12 @@ class _Cleaning:
                 self._found_names("odd-state", role, odd, counts, "are rare and never an arm's last; not observed")
                 proposed[role] = blank | odd | dict(sorted(variants.items(), key=lambda pair: pair[1]))
         self._propose(rename={role: names for role, names in proposed.items() if names})
+        for role, spelt in self.rules.rename.items():
+            columns = [part[column] for part in parts for column in _columns_of(role) if column in part.columns]
+            present = {name for column in columns for name in column.unique()}
+            if unused := [name for name in spelt if name not in present]:
+                listed = ", ".join(map(repr, unused[:5]))
+                self.journal.noted("unused-rule", f"rename.{role} names {listed}, which no row has")
         names = {"arm": arms if self.rules.arms == "fold" else {}, **self.rules.rename}
         return [self._with_names(part, names) for part in parts]
 
@@ -337,12 +374,22 @@ class _Cleaning:
             part = part.with_columns(polars.when(happened).then(polars.col("to")))
             self.journal.did("status", "to", int((~happened).sum()), "changes that did not happen, by their status")
         others = part.drop("stop", "from", "to", "status", strict=False)
+        if {"from", "to"} <= set(part.columns):
+            changes = part.filter(polars.col("to").is_not_null()).sort("arm", "time", maintain_order=True)
+            before = polars.col("to").shift(1).over("arm")
+            other = changes.filter((before != polars.col("from")).fill_null(False))
+            message = "changes begin in another state than the one before ended in"
+            self.journal.found("contradicting-changes", "from", len(other), message, _places(other))
         if "stop" in part.columns:
             wrong = (part["stop"] < part["time"]).fill_null(False)
             self.journal.did(
                 "stop-before-start", "stop", int(wrong.sum()), "intervals that stop before they start left out"
             )
             part, others = part.filter(~wrong), others.filter(~wrong)
+            ordered = part.sort("arm", "time", maintain_order=True).unique(["arm", "time", "stop"], maintain_order=True)
+            overlap = ordered.filter((polars.col("stop") > polars.col("time").shift(-1).over("arm")).fill_null(False))
+            message = "intervals overlap the next one of their arm, which counts from its start on"
+            self.journal.found("overlaps", "stop", len(overlap), message, _places(overlap))
             begin = others.with_columns(part["from"].alias("state")) if "from" in part.columns else others
             after = (
                 part["to"]
@@ -411,6 +458,11 @@ class _Cleaning:
         for part in timed[1:]:
             joined = frame.join(part, on=["arm", "time"], how="full", coalesce=True, suffix=" (new)")
             both = [column for column in frame.columns if f"{column} (new)" in joined.columns]
+            for column in both:
+                other = joined.filter((polars.col(column) != polars.col(f"{column} (new)")).fill_null(False))
+                self.journal.did(
+                    "overrides", column, len(other), f"{column}s replaced by those of a later table", _places(other)
+                )
             newest = [polars.coalesce(f"{column} (new)", column).alias(column) for column in both]
             frame = joined.with_columns(newest).drop(f"{column} (new)" for column in both)
         for part in fixed:
@@ -418,12 +470,43 @@ class _Cleaning:
             self.journal.did(
                 "repeated-arm", "arm", len(part) - len(one), "rows of a table without times: the last counts"
             )
+            absent = one.join(frame, on="arm", how="anti")["arm"]
+            self.journal.found(
+                "arms-without-rows", "arm", len(absent), "arms of a table without times have no rows", absent
+            )
             joined = frame.join(one, on="arm", how="left", suffix=" (new)")
             both = [column for column in frame.columns if f"{column} (new)" in joined.columns]
             stated = [polars.coalesce(column, f"{column} (new)").alias(column) for column in both]
             frame = joined.with_columns(stated).drop(f"{column} (new)" for column in both)
         first = timed[0].select("arm").unique(maintain_order=True).with_row_index("place")
-        return frame.join(first, on="arm", how="left").sort("place", "arm", "time", nulls_last=True).drop("place")
+        frame = frame.join(first, on="arm", how="left").sort("place", "arm", "time", nulls_last=True).drop("place")
+        return self._with_actions(frame) if len(timed) > 1 and {"state", "action"} <= set(frame.columns) else frame
+
+    def _with_actions(self, frame: "polars.DataFrame") -> "polars.DataFrame":
+        """Actions between two observations, moved to the row before: there the action acts until the next one."""
+        import polars
+
+        is_stray = polars.col("state").is_null() & polars.col("action").is_not_null()
+        stray = frame.filter(is_stray)
+        if self.rules.actions == "keep":
+            message = "actions are at times without a state; they belong to the row before"
+            self.journal.found("stray-actions", "action", len(stray), message, _places(stray))
+            if len(stray):
+                self._propose(actions="previous")
+        if self.rules.actions == "keep" or stray.is_empty():
+            return frame
+        # The last stray action before the next observation, at the observation before it.
+        spell = polars.col("state").is_not_null().cum_sum().over("arm").alias("spell")
+        own = frame.with_columns(spell)
+        last = (
+            own.filter(is_stray & (polars.col("spell") > 0)).group_by("arm", "spell").agg(polars.col("action").last())
+        )
+        moved = own.join(last, on=["arm", "spell"], how="left", suffix=" (new)", maintain_order="left")
+        is_observed = polars.col("state").is_not_null()
+        action = polars.when(is_observed).then(polars.coalesce("action (new)", "action")).otherwise("action")
+        kept = moved.with_columns(action.alias("action")).filter(~(is_stray & (polars.col("spell") > 0)))
+        self.journal.did("actions", "action", len(moved) - len(kept), "actions moved to the row before", _places(stray))
+        return kept.drop("spell", "action (new)")
 
     def _with_types(self, frame: "polars.DataFrame") -> "polars.DataFrame":
         """Rows with the one type of their arm, and blank groups filled."""

@@ -55,21 +55,22 @@ def parse_times(texts: "polars.Series", forms: tuple[str, ...], decimal_comma: b
 
     if forms[:1] == ("period",):
         return texts.set(~texts.str.contains(PERIOD).fill_null(True), None)
-    if forms[:1] in (("number",), ("excel",)):
-        plain = texts.str.replace(",", ".", literal=True) if decimal_comma else texts
-        numbers = plain.cast(polars.Float64, strict=False)
-        numbers = numbers.set(~numbers.is_finite().fill_null(True), None)
-        if forms[0] == "number":
-            return numbers
-        epoch = polars.Series([EXCEL_EPOCH]).str.to_datetime(time_unit="us").to_physical()[0]
-        moments: polars.Series = ((numbers * DAY).round().cast(polars.Int64) + epoch).cast(polars.Datetime("us"))
-        return moments
+    plain = texts.str.replace(",", ".", literal=True) if decimal_comma else texts
+    numbers = plain.cast(polars.Float64, strict=False)
+    numbers = numbers.set(~numbers.is_finite().fill_null(True), None)
+    if forms[:1] == ("number",):
+        return numbers
     found = polars.Series(texts.name, [None] * len(texts), dtype=polars.Datetime("us"))
+    epoch = polars.Series([EXCEL_EPOCH]).str.to_datetime(time_unit="us").to_physical()[0]
     for form in ("%Y-%m-%d" if form == "iso" else form for form in forms):
         for clock in CLOCKS:
-            if found.null_count():
+            if form == "excel":
+                days = numbers.set(~numbers.is_between(*EXCEL_DAYS).fill_null(False), None)
+                parsed = ((days * DAY).round().cast(polars.Int64) + epoch).cast(polars.Datetime("us"))
+            else:
                 parsed = texts.str.to_datetime(form + clock, strict=False, time_unit="us", exact=True)
-                found = found.zip_with(found.is_not_null(), parsed)
+                parsed = parsed.set((parsed.dt.year() < 1000).fill_null(False), None)  # of two digits, read as four
+            found = found.zip_with(found.is_not_null(), parsed)
     return found
 
 
@@ -110,6 +111,11 @@ def propose_forms(texts: "polars.Series", decimal_comma: bool, name: str, journa
         if OTHER_ORDER.get(form) not in forms:  # one file has one order of day and month
             forms.append(form)
         left &= ~known[form]
+    if forms and left.any() and (excel := parse_times(distinct, ("excel",)).is_not_null().to_numpy() & left).any():
+        forms.append("excel")
+        journal.found(
+            "excel-dates", "time", int(excel.sum()), "dates are numbers of a spreadsheet", distinct.filter(excel)
+        )
     first = forms[0] if forms else ""
     swapped = OTHER_ORDER.get(first)
     if swapped and parsed[first].null_count() == parsed[swapped].null_count():

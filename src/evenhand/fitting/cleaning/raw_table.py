@@ -61,7 +61,7 @@ def read_raw(source: Any, name: str = "records") -> RawTable:
     name = Path(str(source)).name if is_file else name
     findings: list[Finding] = []
     if suffix in EXCEL:
-        frame = _with_head(_excel_rows(read_bytes(source)[0], name), name, findings)
+        frame = _with_head(_excel_rows(read_bytes(source)[0], name, findings), name, findings)
     elif (is_file and suffix not in (".parquet", ".json")) or hasattr(source, "read"):
         frame = _with_head(_csv_rows(read_bytes(source)[0], name, findings), name, findings)
     else:
@@ -97,17 +97,25 @@ def _csv_rows(data: bytes, name: str, findings: list[Finding]) -> list[list[str 
         raise TableError([Fault("", f"cannot be read as a table: {error}")], name) from None
 
 
-def _excel_rows(data: bytes, name: str) -> list[list[str | None]]:
+def _excel_rows(data: bytes, name: str, findings: list[Finding]) -> list[list[str | None]]:
+    """Rows of the first sheet that is not empty; other sheets are findings."""
     import polars
 
-    options: dict[str, Any] = {"has_header": False, "drop_empty_rows": False}
+    options: dict[str, Any] = {"has_header": False, "drop_empty_rows": False, "raise_if_empty": False}
     try:
-        frame = polars.read_excel(io.BytesIO(data), engine="calamine", infer_schema_length=0, **options)
+        sheets = polars.read_excel(io.BytesIO(data), sheet_id=0, engine="calamine", infer_schema_length=0, **options)
     except ImportError:
         raise MissingExtraError("reading Excel files", "data") from None
     except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
         raise TableError([Fault("", f"cannot be read as an Excel file: {error}")], name) from None
-    return [list(row) for row in frame.iter_rows()]
+    filled = {sheet: frame for sheet, frame in sheets.items() if len(frame)}
+    if not filled:
+        raise TableError([Fault("", "all its sheets are empty")], name)
+    first, *others = filled
+    if others:
+        message = f"only the sheet {first!r} of {name} was read; save others as files of their own"
+        findings.append(Finding("sheets", "", sum(len(filled[other]) for other in others), message, two(others)))
+    return [list(row) for row in filled[first].iter_rows()]
 
 
 def _with_head(rows: list[list[str | None]], name: str, findings: list[Finding]) -> "polars.DataFrame":

@@ -22,15 +22,16 @@ _WORDS = """
     state   state status condition health stage level grade rating outcome result category failure fault score
     from    from
     to      to
-    action  action treatment intervention service contact repair maintenance done maint activity rx
+    action  action treatment intervention service contact repair maintenance done maint activity rx job task work order
+            procedure operation
     type    type make model kind class manufacturer variety family
     group   group clinic ward region district site depot centre center village hospital location team
 """
 WORDS = {role: words for role, *words in map(str.split, re.sub(r"\n {12}", " ", _WORDS).strip().splitlines())}
 """Words in the names of columns; earlier ones count more."""
 
-ACTIONS = re.compile("maint|service|repair|treat|visit|action|contact", re.IGNORECASE)
-"""Names of tables whose rows are actions, if they have a time and neither a state nor an action."""
+FAILURES = re.compile("fail|fault|death|dead|break|event|error", re.IGNORECASE)
+"""Names of tables whose rows are states, if they have a time and neither a state nor an action; others are actions."""
 
 
 def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journal: Journal) -> TableRules:
@@ -61,18 +62,28 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
     listed = f"no column found; the columns are {', '.join(raw.frame.columns)}"
     if faults := [Fault(role, listed) for role in needed if role not in columns]:
         raise TableError(faults, raw.name)
-    constant = {}
-    if "time" in columns and not {"state", "action", "to"} & columns.keys():
-        stem = Path(raw.name).stem
-        constant = {"action" if ACTIONS.search(stem) else "state": stem}
-        journal.noted("constant", f"every row of {raw.name} has the {' '.join(constant)} {stem!r}")
     decimal_comma = any(_has_decimal_comma(column) for column in raw.frame)
-    if decimal_comma:
-        journal.noted("decimal-comma", f"numbers of {raw.name} have a decimal comma")
     forms: tuple[str, ...] = ()
     if "time" in columns:
         forms = propose_forms(raw.frame[columns["time"]], decimal_comma, columns["time"], journal)
-    return TableRules(raw.name, columns, forms, decimal_comma, constant)
+    arms = raw.frame[columns["arm"]].drop_nulls()
+    says_nothing = not {"state", "action", "to"} & columns.keys()
+    # A list of arms, one row each, has no times: a year in it is a property of the arm.
+    if not is_only and says_nothing and forms == ("number",) and arms.n_unique() == len(arms) > 1:
+        del columns["time"]
+    constant = {}
+    if "time" in columns and says_nothing:
+        stem = Path(raw.name).stem
+        constant = {"state" if FAILURES.search(stem) else "action": stem}
+        message = f"every row of {raw.name} has the {' '.join(constant)} {stem!r}"
+        journal.found("constant", "", len(raw.frame), message)
+    fill_down = len(arms) < 0.8 * len(raw.frame) and raw.frame[columns["arm"]][0] is not None
+    if fill_down:
+        message = f"arms of {raw.name} are blank, as in merged cells; that of the row above counts"
+        journal.found("merged-cells", "arm", len(raw.frame) - len(arms), message)
+    if decimal_comma:
+        journal.noted("decimal-comma", f"numbers of {raw.name} have a decimal comma")
+    return TableRules(raw.name, columns, forms, decimal_comma, fill_down, constant)
 
 
 def _guess_roles(names: list[str], known: Mapping[str, str]) -> dict[str, str]:

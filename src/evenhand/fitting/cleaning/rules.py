@@ -64,6 +64,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "ties": get_args(Ties),
     "types": ("most frequent", "last", "keep"),
     "blank_states": ("keep", "last", "drop"),
+    "actions": ("previous", "keep"),
 }
 
 
@@ -82,6 +83,9 @@ class TableRules:
 
     decimal_comma: bool = False
     """Whether its numbers have a decimal comma."""
+
+    fill_down: bool = False
+    """Whether a blank arm is that of the row above."""
 
     constant: dict[str, str] = field(default_factory=dict)
     """Roles that have one value in all rows."""
@@ -116,6 +120,7 @@ class Rules:
     ties: str = "keep"
     types: str = "keep"
     blank_states: str = "keep"
+    actions: str = "keep"
     derived: tuple[Derived, ...] = ()
     state_columns: tuple[str, ...] = ()
     whole_states: tuple[str, ...] = ()
@@ -130,7 +135,7 @@ class Rules:
         for table in self.tables:
             lines += ["", "[[tables]]", f"file = {_toml(table.file)}"]
             lines += [f"{role} = {_toml(column)}" for role, column in table.columns.items()]
-            own = {"times": table.times, "decimal_comma": table.decimal_comma, "constant": table.constant}
+            own = {key: getattr(table, key) for key in ("times", "decimal_comma", "fill_down", "constant")}
             lines += [f"{key} = {_toml(value)}" for key, value in own.items() if value]
             lines += [f"origin = {_toml(table.origin)}"] if table.origin is not None else []
         for role, names in self.rename.items():
@@ -159,7 +164,7 @@ class Rules:
 
 
 _NAMES = {"*": str}
-_TABLE = {"file": str, "times": [str], "decimal_comma": bool, "constant": _NAMES, "origin": str}
+_TABLE = {"file": str, "times": [str], "decimal_comma": bool, "fill_down": bool, "constant": _NAMES, "origin": str}
 _DERIVED = {"name": str, "cuts": [float], "since": _NAMES, "count": _NAMES, "column": str}
 _GRIDS = (*DAYS, *(f"day {day}" for day in range(1, 29)))
 SCHEMA: dict[str, Any] = {

@@ -19,7 +19,7 @@ NOT_OBSERVED = {
 """Entries that usually mean that a state, type or group was not observed, in lower case."""
 
 FEWEST_ROWS = 3
-"""A state with fewer rows, none of them the last of its arm, is likely an error."""
+"""A state with fewer rows, none of them the last of its arm, may be an error."""
 
 RARE_SHARE, RARE_RATIO = 0.02, 0.1
 """Largest share of all rows, and largest ratio to the rows of its neighbour, of a misspelling."""
@@ -71,7 +71,7 @@ def case_variants(counts: Mapping[str, int]) -> dict[str, str]:
 
 
 def odd_names(counts: Mapping[str, int], ends: Container[str]) -> dict[str, str]:
-    """Return an empty text for each name of very few rows among names of many.
+    """Return an empty text for each name of very few rows among names of many that does not begin with a word.
 
     Args:
         counts: number of rows by name.
@@ -80,12 +80,13 @@ def odd_names(counts: Mapping[str, int], ends: Container[str]) -> dict[str, str]
     common = [name for name, count in counts.items() if count >= FEWEST_ROWS]
     if len(common) < 2 or sum(counts.values()) < 50 * len(counts):
         return {}
-    return {name: "" for name in counts if name not in common and name not in ends}
+    is_word = re.compile(r"[^\W\d_]{3}")
+    return {name: "" for name in counts if name not in common and name not in ends and not is_word.match(name)}
 
 
 def folded(name: str) -> str:
     """Return a name in lower case, without accents, punctuation and repeated spaces."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode() or name
+    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode() or name
     return re.sub(r"[\W_]+", " ", plain).strip().casefold() or name
 
 
