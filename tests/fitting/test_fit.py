@@ -234,6 +234,10 @@ def test_the_dead_are_not_counted() -> None:
     assert found.problem.counts.tolist() == [3]
     assert found.problem.arms[0].initial.tolist() == [0, 0, 1]
     assert any(mentions("2 arms", "dead")(note) for note in found.notes)
+    # Also if no arm was seen to die.
+    rows = [row for row in rows if row["van"] != "v1"] + [{"van": "v1", "week": 3, "condition": "dead", "action": ""}]
+    rows = [row for row in rows if row["van"] != "v0"]
+    assert fit(rows, **{**COLUMNS, "type": None}, absorbing="dead", budget=1).problem.counts.tolist() == [3]
 
 
 def test_a_natural_history_has_one_action() -> None:

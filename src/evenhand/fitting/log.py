@@ -46,6 +46,7 @@ from evenhand.fitting.table_reader import (
     Coded,
     RowFaults,
     SourceTable,
+    as_texts,
     clean_texts,
     code_names,
     read_covariate,
@@ -259,6 +260,8 @@ def read_log(
     """
     report: Progress = progress or (lambda doing, share: None)
     options = read_options(LogOptions, records, "records")
+    if options.ties not in (None, *get_args(Ties)):
+        raise UnknownNameError("rule for ties", str(options.ties), get_args(Ties))
     is_intervals = options.layout in (None, "intervals") and options.stop is not None
     if not is_intervals and (options.layout == "intervals" or options.stop is not None or options.to is not None):
         raise InvalidInputError('stop: the column of ends belongs to layout="intervals"', argument="stop")
@@ -304,7 +307,8 @@ def read_log(
         notes.append(f"{counted(single, 'arm')} of one row: their states are known, not their transitions")
     actions = Coded(("none",), np.zeros(len(frame), dtype=np.int32))
     if columns.get("action") is not None:
-        acting = np.setdiff1d(order[states.codes[order] >= 0], last)
+        known = order[states.codes[order] >= 0]
+        acting = known[:-1][arms.codes[known[1:]] == arms.codes[known[:-1]]]
         actions = _read_actions(frame["action"], options, amounts, acting, faults, notes)
     if (late := int((same & (np.diff(order) < 0)).sum())) and not num_ends:
         notes.append(f"{counted(late, 'row')} came before an earlier one of the same arm; rows were sorted")
@@ -353,6 +357,10 @@ def _with_ends(table: SourceTable) -> tuple[SourceTable, int]:
     import polars
 
     frame = table.frame
+    if frame["time"].dtype != frame["stop"].dtype:
+        frame = frame.with_columns(as_texts(frame["time"]), as_texts(frame["stop"]))
+    if "to" in frame.columns and frame["to"].dtype != frame["state"].dtype:
+        frame = frame.with_columns(as_texts(frame["to"]), as_texts(frame["state"]))
     after = polars.col("to") if "to" in frame.columns else polars.lit(None)
     others = ("time", "stop", "state", "to", "action", "reward")
     shared = [column for column in frame.columns if column not in others and not column.startswith("used ")]
@@ -366,8 +374,8 @@ def _check_intervals(faults: RowFaults, order: Ints, arm: Indices, times: Times,
     """Flag intervals that stop before they start, or overlap the next one of their arm."""
     ends = np.arange(num_ends)
     begin = num_ends + np.searchsorted(faults.rows[num_ends:], faults.rows[:num_ends])
-    early = times.known[begin] & times.known[ends] & (times.ticks[ends] < times.ticks[begin])
-    faults.flag(ends[early], "stops before it starts")
+    early = times.known[begin] & times.known[ends] & (times.ticks[ends] <= times.ticks[begin])
+    faults.flag(ends[early], "stops before it starts, or at once")
     following = np.full(len(times.ticks), -1)
     following[order[:-1]] = order[1:]
     after = following[begin]
@@ -391,7 +399,7 @@ def _resolved(
     if ties is None or not (number := int(repeated().sum())):
         return order, ticks
     remain, ticks = resolve_ties(arm[order], ticks, ties, 1e-3 if times.kind == "number" else 1)
-    done = "moved by a moment" if ties == "shift" else f"left out; the {ties} counts"
+    done = "each moved after the one before" if ties == "shift" else f"left out; the {ties} counts"
     notes.append(f"{counted(number, 'row')} at the time of another of the same arm: {done}")
     return order[remain], ticks[remain]
 

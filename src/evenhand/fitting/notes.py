@@ -93,7 +93,8 @@ def without_departed(log: Log, gone_after: float | None = None, ended: Sequence[
     """
     if gone_after is not None and not (is_number(gone_after) and gone_after >= 0):
         raise InvalidInputError(f"gone_after: expected a number of steps, at least 0, got {gone_after!r}")
-    ended = [state for state in ended if state in _never_left(log)]
+    left_states = log.state[:-1][log.has_next[:-1] & (log.state[1:] != log.state[:-1])]
+    ended = [state for state in ended if state not in left_states]
     ends, dead = log.ends, np.isin(log.state[log.is_last], ended)
     limit = gone_after
     if limit is None:

@@ -55,8 +55,8 @@ class LogOptions:
     """Column of the states entered at the ends of intervals; by default the next interval of the arm says it."""
 
     ties: Ties | None = None
-    """Rows of one arm at one time: the `last` or `first` counts, or each is moved by a moment after the one before
-    (`shift`). By default they are faults."""
+    """Rows of one arm at one time: the `last` or `first` counts, or each is moved to the next day, month, integer or
+    thousandth after the one before (`shift`). By default they are faults."""
 
     exact: str | Sequence[str] = ()
     """States whose every entry is a row at its very time, such as death, if times are irregular."""

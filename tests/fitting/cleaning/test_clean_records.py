@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -71,8 +71,8 @@ def test_every_kind_of_oddity_is_found_with_its_count(clinic):
 
 def test_rows_that_disappear_are_counted(clinic):
     cleaned = clean_records(clinic[0])
-    effects = kinds(cleaned.effects)
-    left_out = sum(effects.get(kind, 0) for kind in ("no-arm", "no-time", "duplicates", "ties", "far-times"))
+    lost = ("no-arm", "no-time", "duplicates", "ties", "far-times")
+    left_out = sum(effect.count for effect in cleaned.effects if effect.kind in lost)
     assert cleaned.num_rows - len(cleaned.frame) == left_out
 
 
@@ -322,6 +322,63 @@ def test_possible_changes_with_a_status_are_one_row_each():
         ("1", "0", "1"), ("1", "151", "2"), ("1", "421", "3"), ("2", "0", "1"), ("2", "30", None),
     ]  # fmt: skip
     assert kinds(cleaned.effects)["status"] == 4
+
+
+def test_columns_that_have_the_names_of_other_roles_are_passed_on():
+    cleaned = clean_records({"id": ["x"] * 3, "time": [0, 5, 6], "state": list("wiw"), "to": ["Bob", "Ann", "Al"]})
+    assert cleaned.frame["state"].to_list() == list("wiw") and cleaned.layout == ""
+    assert cleaned.frame["to (other)"].to_list() == ["Bob", "Ann", "Al"]
+    stays = clean_records(
+        {"id": ["x", "x"], "start": [0, 5], "stop": [5, 8], "state": ["w", "i"], "status": ["ok", "ok"]}
+    )
+    assert rows_of(stays, "time", "state") == [("0", "w"), ("5", "i"), ("8", None)]
+
+
+def test_an_action_within_a_stay_has_its_state():
+    stays = pl.DataFrame({"id": ["x"] * 2, "start": [0, 10], "stop": [10, 20], "state": ["w", "i"]})
+    actions = pl.DataFrame({"id": ["x", "x"], "time": [4, 25], "action": ["fix", "late"]})
+    assert rows_of(clean_records([stays, actions]), "time", "state", "action") == [
+        ("0", "w", None), ("4", "w", "fix"), ("10", "i", None), ("20", None, None), ("25", None, "late"),
+    ]  # fmt: skip
+
+
+def test_stays_without_length_are_changes_or_left_out():
+    plain = {"id": ["x"] * 3, "start": [0, 5, 9], "stop": [5, 5, 12], "state": ["w", "i", "w"]}
+    cleaned = clean_records(plain)
+    assert rows_of(cleaned, "time", "state") == [("0", "w"), ("5", None), ("9", "w"), ("12", None)]
+    assert kinds(cleaned.effects)["no-length"] == 1
+    dies = {"id": ["x"] * 2, "start": [0, 5], "stop": [5, 5], "from": ["w", "i"], "to": ["i", "dead"]}
+    assert rows_of(clean_records(dies), "time", "state") == [("0", "w"), ("5", "dead")]
+
+
+def test_stops_of_another_form_are_read_or_counted():
+    rows = {
+        "id": ["x"] * 2,
+        "start": ["2026-01-01", "2026-01-10"],
+        "stop": ["05/01/2026", "20/01/2026"],
+        "state": ["w", "i"],
+    }
+    assert [time for time, _ in rows_of(clean_records(rows), "time", "state")] == [
+        "2026-01-01", "2026-01-05", "2026-01-10", "2026-01-20",
+    ]  # fmt: skip
+    rows["stop"] = ["2026-01-05", "8?"]
+    assert kinds(clean_records(rows).effects)["no-stop"] == 1
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["2026-01-05T03:00:00Z", "2026-01-05T05:30:00+02:00"],
+        ["2026-01-05T03:00:00.000", "2026-01-05T03:30:00.000"],
+        [datetime(2026, 1, 5, 3), datetime(2026, 1, 5, 3, 30)],
+        [datetime(2026, 1, 5, 3, tzinfo=UTC), datetime(2026, 1, 5, 3, 30, tzinfo=UTC)],
+    ],
+)
+def test_moments_with_zones_fractions_and_of_frames(times):
+    cleaned = clean_records(
+        pl.DataFrame({"id": ["a", "a"], "when": times, "state": ["x", "y"]}), columns={"time": "when"}
+    )
+    assert cleaned.frame["time"].to_list() == ["2026-01-05T03:00:00", "2026-01-05T03:30:00"]
 
 
 def test_changes_from_and_to_begin_at_the_origin():

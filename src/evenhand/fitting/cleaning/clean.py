@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 NAMES = ("state", "action", "type", "group")
 """Roles whose spelling is checked; of arms only the case."""
 
+PLACE, NEW = "\0place", "\0new"
+"""Column of places, for sorting; and suffix of columns of a later table."""
+
+ENDED = "\0ended"
+"""State at the end of an interval after which nothing is known; blank in the end."""
+
 
 @dataclass(frozen=True, eq=False)
 class CleanedRecords(Shown):
@@ -222,9 +228,8 @@ class _Cleaning:
             faults = [Fault("", f"missing column {column}. The columns are: {listed}") for column in lacking]
             raise TableError(faults, raw.name)
         roles = {column: role for role, column in rules.columns.items()}
-        taken = {*rules.columns, *rules.constant}
         # Other columns have their own names, unless these are roles.
-        frame = raw.frame.rename(lambda name: roles.get(name, f"{name} (other)" if name in taken else name))
+        frame = raw.frame.rename(lambda name: roles.get(name, f"{name} (other)" if name in ROLES else name))
         if rules.decimal_comma:
             others = polars.exclude("arm", "time", "stop")
             frame = frame.with_columns(others.str.replace(r"^([-+]?\d+),(\d+)$", "${1}.${2}"))
@@ -241,15 +246,15 @@ class _Cleaning:
             if role in frame.columns:
                 texts, forms = frame[role], rules.times or ("iso",)
                 frame = frame.with_columns(clock.parse_times(texts, forms, rules.decimal_comma).alias(role))
-                if role == "time":
-                    wrong = frame["time"].is_null()
-                    shown = texts.filter(wrong).fill_null("(blank)")
-                    message = f"rows of {raw.name} without a valid time left out"
-                    self.journal.did("no-time", "time", int(wrong.sum()), message, shown)
-                    if wrong.all():
-                        fault = Fault("times", f"no entry has the form {' or '.join(forms)}, such as {texts[0]!r}")
-                        raise TableError([fault], raw.name)
-                    frame = frame.filter(~wrong)
+                # A blank stop is a stay that goes on.
+                wrong = frame[role].is_null() & (texts.is_not_null() if role == "stop" else True)
+                shown = texts.filter(wrong).fill_null("(blank)")
+                message = f"rows of {raw.name} without a valid {role} left out"
+                self.journal.did(f"no-{role}", role, int(wrong.sum()), message, shown)
+                frame = frame.filter(~wrong)
+                if role == "time" and wrong.all():
+                    fault = Fault("times", f"no entry has the form {' or '.join(forms)}, such as {texts[0]!r}")
+                    raise TableError([fault], raw.name)
         return frame
 
     # Names
@@ -289,7 +294,10 @@ class _Cleaning:
             if unused := [name for name in spelt if name not in present]:
                 listed = ", ".join(map(repr, unused[:5]))
                 self.journal.noted("unused-rule", f"rename.{role} names {listed}, which no row has")
-        names = {"arm": arms if self.rules.arms == "fold" else {}, **self.rules.rename}
+        names = dict(self.rules.rename)
+        if self.rules.arms == "fold":  # after the rules for single names
+            own = names.get("arm", {})
+            names["arm"] = {name: arms.get(new, new) for name, new in ({name: name for name in arms} | own).items()}
         return [self._with_names(part, names) for part in parts]
 
     def _found_names(
@@ -321,7 +329,7 @@ class _Cleaning:
                     examples = (f"{old} → {spelt[old] or 'blank'}" for old in changed.unique(maintain_order=True))
                     self.journal.did("rename", role, len(changed), f"{role}s renamed", examples)
                     part = part.with_columns(after.replace("", None))
-        return part
+        return part.drop_nulls("arm")
 
     # Times
 
@@ -370,10 +378,9 @@ class _Cleaning:
             return part
         self.is_events = True
         if "status" in part.columns:
-            happened = part["status"].str.to_lowercase().is_in(["1", "true", "yes"]).fill_null(False)
+            happened = part["status"].str.to_lowercase().is_in(["1", "1.0", "true", "yes"]).fill_null(False)
             part = part.with_columns(polars.when(happened).then(polars.col("to")))
             self.journal.did("status", "to", int((~happened).sum()), "changes that did not happen, by their status")
-        others = part.drop("stop", "from", "to", "status", strict=False)
         if {"from", "to"} <= set(part.columns):
             changes = part.filter(polars.col("to").is_not_null()).sort("arm", "time", maintain_order=True)
             before = polars.col("to").shift(1).over("arm")
@@ -381,59 +388,79 @@ class _Cleaning:
             message = "changes begin in another state than the one before ended in"
             self.journal.found("contradicting-changes", "from", len(other), message, _places(other))
         if "stop" in part.columns:
-            wrong = (part["stop"] < part["time"]).fill_null(False)
-            self.journal.did(
-                "stop-before-start", "stop", int(wrong.sum()), "intervals that stop before they start left out"
-            )
-            part, others = part.filter(~wrong), others.filter(~wrong)
-            ordered = part.sort("arm", "time", maintain_order=True).unique(["arm", "time", "stop"], maintain_order=True)
-            overlap = ordered.filter((polars.col("stop") > polars.col("time").shift(-1).over("arm")).fill_null(False))
-            message = "intervals overlap the next one of their arm, which counts from its start on"
-            self.journal.found("overlaps", "stop", len(overlap), message, _places(overlap))
-            begin = others.with_columns(part["from"].alias("state")) if "from" in part.columns else others
-            after = (
-                part["to"]
-                if "to" in part.columns
-                else polars.Series([None], dtype=polars.String).new_from_index(0, len(part))
-            )
-            shared = [column for column in ("arm", "type", "group") if column in part.columns]
-            end = part.select(*shared, polars.col("stop").alias("time"), after.alias("state")).drop_nulls("time")
-            # The next interval of the arm says what the state is from there on.
-            end = end.join(begin, on=["arm", "time"], how="anti").unique(maintain_order=True)
-            return polars.concat([begin, end], how="diagonal")
-        changes = others.with_columns(part["to"].alias("state"))
+            return self._from_intervals(part)
+        changes = part.with_columns(polars.col("to").alias("state")).drop("from", "to", "status", strict=False)
         if rules.origin is None:
             return changes
-        origin = clock.parse_times(polars.Series([rules.origin]), rules.times or ("iso",), rules.decimal_comma)
+        origin = clock.parse_times(polars.Series([rules.origin]), rules.times or ("iso",), rules.decimal_comma)[0]
+        if origin is None or "from" not in part.columns:
+            message = f"{rules.file}: origin needs a valid time and the states before changes (from)"
+            raise InvalidInputError(message, argument="rules")
         first = part.sort("time", maintain_order=True).unique("arm", keep="first", maintain_order=True)
-        start = first.with_columns(
-            polars.col("from").alias("state"), time=polars.lit(origin[0], dtype=part["time"].dtype)
-        )
+        start = first.with_columns(polars.col("from").alias("state"), time=polars.lit(origin, dtype=part["time"].dtype))
         return polars.concat([start.select(changes.columns), changes])
+
+    def _from_intervals(self, part: "polars.DataFrame") -> "polars.DataFrame":
+        """Stays as rows at their starts and stops."""
+        import polars
+
+        has_to = "to" in part.columns
+        wrong = (part["stop"] < part["time"]).fill_null(False)
+        self.journal.did(
+            "stop-before-start", "stop", int(wrong.sum()), "intervals that stop before they start left out"
+        )
+        # A stay without length is a change to its next state, if there is one.
+        moment = (part["stop"] == part["time"]).fill_null(False)
+        empty = moment & part["to"].is_null() if has_to else moment
+        self.journal.did("no-length", "stop", int(empty.sum()), "intervals without length left out")
+        begins = "from" if "from" in part.columns else "state"
+        shown = (
+            polars.when(moment).then(polars.col("to")).otherwise(polars.col(begins)) if has_to else polars.col(begins)
+        )
+        part = part.with_columns(shown.alias("state"), moment=moment).filter(~wrong & ~empty)
+        ordered = part.sort("arm", "time", maintain_order=True).unique(["arm", "time", "stop"], maintain_order=True)
+        overlap = ordered.filter((polars.col("stop") > polars.col("time").shift(-1).over("arm")).fill_null(False))
+        message = "intervals overlap the next one of their arm, which counts from its start on"
+        self.journal.found("overlaps", "stop", len(overlap), message, _places(overlap))
+        # Of rows at one time, a change counts after the stay that began then.
+        begin = part.sort("moment", maintain_order=True).drop("stop", "from", "to", "status", "moment", strict=False)
+        after = polars.col("to").fill_null(ENDED) if has_to else polars.lit(ENDED)
+        shared = [column for column in ("arm", "type", "group") if column in part.columns]
+        stays = part.filter(~polars.col("moment")).drop_nulls("stop")
+        end = stays.select(*shared, polars.col("stop").alias("time"), after.alias("state"))
+        # The next interval of the arm says what the state is from there on; a known state counts before an end.
+        end = end.join(begin, on=["arm", "time"], how="anti").unique(maintain_order=True)
+        known = end.filter(polars.col("state") != ENDED)
+        end = polars.concat(
+            [known, end.filter(polars.col("state") == ENDED).join(known, on=["arm", "time"], how="anti")]
+        )
+        return polars.concat([begin, end], how="diagonal")
 
     def _one_per_time(self, part: "polars.DataFrame") -> "polars.DataFrame":
         """Rows without duplicates, and without ties."""
         import polars
 
-        part = part.with_columns(place=polars.int_range(polars.len()))
-        again = ~part.select(polars.struct(polars.exclude("place")).is_first_distinct()).to_series()
+        part = part.with_columns(polars.int_range(polars.len()).alias(PLACE))
+        again = ~part.select(polars.struct(polars.exclude(PLACE)).is_first_distinct()).to_series()
         examples = _places(part.filter(again))
         if self.proposing:
             self.journal.found("duplicates", "", int(again.sum()), "rows are written twice; one is enough", examples)
         if self.rules.duplicates == "drop":
             self.journal.did("duplicates", "", int(again.sum()), "duplicates left out", examples)
             part = part.filter(~again)
-        # Of rows at one time, one without a state gives way.
-        state = polars.col("state" if "state" in part.columns else "arm")
-        part = part.sort(
-            "arm", "time", state.is_null() if self.rules.ties == "first" else state.is_not_null(), "place"
-        ).drop("place")
+        part = part.sort("arm", "time", PLACE).drop(PLACE)
         tied = part.filter(part.select("arm", "time").is_duplicated())
         if tied.is_empty():
             return part
         if self.rules.ties == "keep":
             self.journal.found("ties", "", len(tied), "rows of an arm are at one time; the last counts", _places(tied))
             self._propose(ties="last")
+        if self.rules.ties != "keep" and "state" in part.columns:
+            has_state = polars.col("state").is_not_null()
+            blank = part.filter(~has_state & has_state.any().over("arm", "time"))
+            message = "rows without a state at the time of one that has it left out"
+            self.journal.did("ties", "", len(blank), message, _places(blank))
+            part = part.filter(has_state | ~has_state.any().over("arm", "time"))
         numbers, times = clock.as_numbers(part["time"]), part["time"]
         if self.rules.ties == "shift" and times.dtype == polars.String:
             raise InvalidInputError("ties: months and weeks cannot be shifted; use first or last", argument="ties")
@@ -454,17 +481,23 @@ class _Cleaning:
         """One row per arm and time. Later tables override earlier ones; tables without times apply to all rows."""
         import polars
 
+        if (
+            len(timed) > 1
+            and self.rules.ties == "keep"
+            and any(part.select("arm", "time").is_duplicated().any() for part in timed)
+        ):
+            raise InvalidInputError("ties: first, last or shift is needed before tables are joined", argument="rules")
         frame = timed[0]
         for part in timed[1:]:
-            joined = frame.join(part, on=["arm", "time"], how="full", coalesce=True, suffix=" (new)")
-            both = [column for column in frame.columns if f"{column} (new)" in joined.columns]
+            joined = frame.join(part, on=["arm", "time"], how="full", coalesce=True, suffix=NEW)
+            both = [column for column in frame.columns if column + NEW in joined.columns]
             for column in both:
-                other = joined.filter((polars.col(column) != polars.col(f"{column} (new)")).fill_null(False))
+                other = joined.filter((polars.col(column) != polars.col(column + NEW)).fill_null(False))
                 self.journal.did(
                     "overrides", column, len(other), f"{column}s replaced by those of a later table", _places(other)
                 )
-            newest = [polars.coalesce(f"{column} (new)", column).alias(column) for column in both]
-            frame = joined.with_columns(newest).drop(f"{column} (new)" for column in both)
+            newest = [polars.coalesce(column + NEW, column).alias(column) for column in both]
+            frame = joined.with_columns(newest).drop(column + NEW for column in both)
         for part in fixed:
             one = part.unique("arm", keep="last", maintain_order=True)
             self.journal.did(
@@ -474,13 +507,17 @@ class _Cleaning:
             self.journal.found(
                 "arms-without-rows", "arm", len(absent), "arms of a table without times have no rows", absent
             )
-            joined = frame.join(one, on="arm", how="left", suffix=" (new)")
-            both = [column for column in frame.columns if f"{column} (new)" in joined.columns]
-            stated = [polars.coalesce(column, f"{column} (new)").alias(column) for column in both]
-            frame = joined.with_columns(stated).drop(f"{column} (new)" for column in both)
-        first = timed[0].select("arm").unique(maintain_order=True).with_row_index("place")
-        frame = frame.join(first, on="arm", how="left").sort("place", "arm", "time", nulls_last=True).drop("place")
-        return self._with_actions(frame) if len(timed) > 1 and {"state", "action"} <= set(frame.columns) else frame
+            joined = frame.join(one, on="arm", how="left", suffix=NEW)
+            both = [column for column in frame.columns if column + NEW in joined.columns]
+            stated = [polars.coalesce(column, column + NEW).alias(column) for column in both]
+            frame = joined.with_columns(stated).drop(column + NEW for column in both)
+        first = timed[0].select("arm").unique(maintain_order=True).with_row_index(PLACE)
+        frame = frame.join(first, on="arm", how="left").sort(PLACE, "arm", "time", nulls_last=True).drop(PLACE)
+        if self.is_events and "state" in frame.columns:  # a state lasts until the next change, also at an action
+            state = polars.col("state").forward_fill().over("arm") if len(timed) > 1 else polars.col("state")
+            frame = frame.with_columns(state.replace(ENDED, None))
+        joins_actions = len(timed) > 1 and {"state", "action"} <= set(frame.columns) and not self.is_events
+        return self._with_actions(frame) if joins_actions else frame
 
     def _with_actions(self, frame: "polars.DataFrame") -> "polars.DataFrame":
         """Actions between two observations, moved to the row before: there the action acts until the next one."""
@@ -496,17 +533,19 @@ class _Cleaning:
         if self.rules.actions == "keep" or stray.is_empty():
             return frame
         # The last stray action before the next observation, at the observation before it.
-        spell = polars.col("state").is_not_null().cum_sum().over("arm").alias("spell")
+        spell = polars.col("state").is_not_null().cum_sum().over("arm").alias("\0spell")
         own = frame.with_columns(spell)
         last = (
-            own.filter(is_stray & (polars.col("spell") > 0)).group_by("arm", "spell").agg(polars.col("action").last())
+            own.filter(is_stray & (polars.col("\0spell") > 0))
+            .group_by("arm", "\0spell")
+            .agg(polars.col("action").last())
         )
-        moved = own.join(last, on=["arm", "spell"], how="left", suffix=" (new)", maintain_order="left")
+        moved = own.join(last, on=["arm", "\0spell"], how="left", suffix=NEW, maintain_order="left")
         is_observed = polars.col("state").is_not_null()
-        action = polars.when(is_observed).then(polars.coalesce("action (new)", "action")).otherwise("action")
-        kept = moved.with_columns(action.alias("action")).filter(~(is_stray & (polars.col("spell") > 0)))
+        action = polars.when(is_observed).then(polars.coalesce("action" + NEW, "action")).otherwise("action")
+        kept = moved.with_columns(action.alias("action")).filter(~(is_stray & (polars.col("\0spell") > 0)))
         self.journal.did("actions", "action", len(moved) - len(kept), "actions moved to the row before", _places(stray))
-        return kept.drop("spell", "action (new)")
+        return kept.drop("\0spell", "action" + NEW)
 
     def _with_types(self, frame: "polars.DataFrame") -> "polars.DataFrame":
         """Rows with the one type of their arm, and blank groups filled."""

@@ -4,6 +4,7 @@ Dates and moments are parsed to moments, numbers to floats; months, quarters and
 """
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ DATES = (
 OTHER_ORDER = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y", "%d/%m/%y": "%m/%d/%y", "%m/%d/%y": "%d/%m/%y"}
 """The same form with day and month swapped."""
 
-CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
+CLOCKS = ("", " %H:%M", " %H:%M:%S%.f", "T%H:%M", "T%H:%M:%S%.f")
 
 PERIOD = r"^\d{4}-(0[1-9]|1[0-2]|Q[1-4]|W[0-5]\d)$"
 
@@ -61,6 +62,11 @@ def parse_times(texts: "polars.Series", forms: tuple[str, ...], decimal_comma: b
     if forms[:1] == ("number",):
         return numbers
     found = polars.Series(texts.name, [None] * len(texts), dtype=polars.Datetime("us"))
+    zoned = r"^\d{4}-\d{2}-\d{2}[T ].*(Z|[+-]\d{2}:?\d{2})$"
+    if forms and texts.str.contains(zoned).any():  # in universal time
+        iso = texts.str.replace(" ", "T", literal=True).str.replace(r"Z$", "+00:00")
+        iso = iso.str.replace(r"T(\d{2}:\d{2})([+-])", "T${1}:00${2}")
+        found = iso.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%#z", strict=False, time_unit="us").dt.replace_time_zone(None)
     epoch = polars.Series([EXCEL_EPOCH]).str.to_datetime(time_unit="us").to_physical()[0]
     for form in ("%Y-%m-%d" if form == "iso" else form for form in forms):
         for clock in CLOCKS:
@@ -160,6 +166,8 @@ def is_within(times: "polars.Series", earliest: str, latest: str) -> "polars.Ser
             if value is None:
                 message = f"rows: invalid time {limit!r}; expected an ISO date or a number"
                 raise InvalidInputError(message, argument="rules")
+            if not is_low and form == "iso" and len(limit) == 10:  # the whole day
+                value += timedelta(days=1, microseconds=-1)
             inside &= (times >= value) if is_low else (times <= value)
     return inside
 
@@ -237,7 +245,7 @@ def time_texts(times: "polars.Series") -> "polars.Series":
     import polars
 
     if times.dtype == polars.Float64:
-        whole = bool((times == times.round()).all())
+        whole = bool(((times == times.round()) & (times.abs() < 2**53)).all())
         return (times.cast(polars.Int64) if whole else times).cast(polars.String)
     if times.dtype == polars.String:
         return times

@@ -50,7 +50,7 @@ def _cut(frame: "polars.DataFrame", derived: Derived) -> "polars.Series":
     import polars
 
     values = _values(frame, derived)
-    shown = [f"{cut:g}" for cut in derived.cuts]
+    shown = [f"{cut:.12g}" for cut in derived.cuts]
     names = [
         f"below {shown[0]}",
         *(f"{low}–{high}" for low, high in pairwise(shown)),
@@ -70,7 +70,7 @@ def _values(frame: "polars.DataFrame", derived: Derived) -> Floats:
         numbers = frame[derived.column].cast(polars.Float64, strict=False)
         return numbers.fill_null(float("nan")).to_numpy().astype(np.float64)
     happened = polars.all_horizontal(
-        polars.col(name) == value for name, value in (derived.since | derived.count).items()
+        polars.col(name).cast(polars.String) == value for name, value in (derived.since | derived.count).items()
     )
     marked = frame.select("arm", event=happened.fill_null(False))
     if derived.count:

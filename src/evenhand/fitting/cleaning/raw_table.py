@@ -66,12 +66,22 @@ def read_raw(source: Any, name: str = "records") -> RawTable:
         frame = _with_head(_csv_rows(read_bytes(source)[0], name, findings), name, findings)
     else:
         read = read_table(source, name=name).frame.drop("row")
-        frame = read.select(as_texts(read[column]) for column in read.columns)
+        frame = read.select(_iso_texts(read[column]) for column in read.columns)
     stripped = polars.all().str.strip_chars().replace("", None)
     frame = frame.select(stripped).filter(~polars.all_horizontal(polars.all().is_null()))
     if not len(frame):
         raise TableError([Fault("", "there are no rows in it")], name)
     return RawTable(name, frame, tuple(findings))
+
+
+def _iso_texts(column: "polars.Series") -> "polars.Series":
+    """A column as texts; moments in universal time, to the second."""
+    import polars
+
+    if isinstance(column.dtype, polars.Datetime):
+        universal = column.dt.convert_time_zone("UTC") if column.dtype.time_zone else column
+        return universal.dt.strftime("%Y-%m-%dT%H:%M:%S%.f")
+    return as_texts(column)
 
 
 def _csv_rows(data: bytes, name: str, findings: list[Finding]) -> list[list[str | None]]:

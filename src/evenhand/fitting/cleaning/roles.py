@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.errors import Fault, TableError
+from evenhand.errors import Fault, InvalidInputError, TableError
 from evenhand.fitting.cleaning.clock import propose_forms
 from evenhand.fitting.cleaning.journal import Journal
 from evenhand.fitting.cleaning.raw_table import RawTable
@@ -46,14 +46,19 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
     Raises:
         TableError: a column that is needed was not found.
     """
+    import polars
+
     known = {role: column for role, column in given.items() if column in raw.frame.columns}
+    if len(set(known.values())) < len(known):
+        raise InvalidInputError("columns: a column can have one role only", argument="columns")
     guessed = _guess_roles(raw.frame.columns, known)
     both = known | guessed
     unused = {"from", "to", "status"}
     if {"from", "to"} <= both.keys():
         # A column of 0 and 1 beside the states of a change says whether it happened.
         unused = {"state"}
-        if "status" not in both and set(raw.frame[both.get("state", both["to"])].drop_nulls()) <= {"0", "1"}:
+        flags = {"0", "1", "0.0", "1.0"}
+        if "status" not in both and set(raw.frame[both.get("state", both["to"])].drop_nulls()) <= flags:
             both["status"] = guessed["status"] = both.get("state", both["to"])
     columns = {role: both[role] for role in ROLES if role in both and role not in unused}
     if pairs := [f"{role} = {column!r}" for role, column in columns.items() if role in guessed]:
@@ -65,7 +70,8 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
     decimal_comma = any(_has_decimal_comma(column) for column in raw.frame)
     forms: tuple[str, ...] = ()
     if "time" in columns:
-        forms = propose_forms(raw.frame[columns["time"]], decimal_comma, columns["time"], journal)
+        texts = [raw.frame[columns[role]].alias("time") for role in ("time", "stop") if role in columns]
+        forms = propose_forms(polars.concat(texts), decimal_comma, columns["time"], journal)
     arms = raw.frame[columns["arm"]].drop_nulls()
     says_nothing = not {"state", "action", "to"} & columns.keys()
     # A list of arms, one row each, has no times: a year in it is a property of the arm.

@@ -46,6 +46,7 @@ whole = ["failed"]                     # states that are not divided by the othe
 import json
 import tomllib
 from dataclasses import dataclass, field, fields
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -163,13 +164,13 @@ class Rules:
         write_atomically(Path(path), self.to_toml(title).encode())
 
 
-_NAMES = {"*": str}
+_NAMES, _SOURCES = {"*": str}, ("since", "count", "column")
 _TABLE = {"file": str, "times": [str], "decimal_comma": bool, "fill_down": bool, "constant": _NAMES, "origin": str}
 _DERIVED = {"name": str, "cuts": [float], "since": _NAMES, "count": _NAMES, "column": str}
 _GRIDS = (*DAYS, *(f"day {day}" for day in range(1, 29)))
 SCHEMA: dict[str, Any] = {
     "tables": [dict.fromkeys(ROLES, str) | _TABLE],
-    "rename": dict.fromkeys(ROLES, _NAMES),
+    "rename": dict.fromkeys(("arm", "state", "action", "type", "group"), _NAMES),
     "rows": {"grid": _GRIDS, "earliest": str, "latest": str, **CHOICES},
     "derived": [_DERIVED],
     "state": {"columns": [str], "whole": [str]},
@@ -197,12 +198,18 @@ def read_rules(path: str | Path) -> Rules:
         tables, derived = document.get("tables", []), document.get("derived", [])
         faults = [] if tables else [Fault("tables", "at least one table must be given")]
         for number, table in enumerate(tables):
-            faults += [] if "arm" in table else [Fault(f"tables[{number}].arm", "the column of arms must be given")]
+            given = [table[role] for role in ROLES if role in table]
+            for is_wrong, key, message in (
+                ("arm" not in table, "arm", "the column of arms must be given"),
+                ("status" in table and "to" not in table, "status", "needs the states after changes (to)"),
+                (len(set(given)) < len(given), "", "a column can have one role only"),
+            ):
+                faults += [Fault(f"tables[{number}].{key}".rstrip("."), message)] if is_wrong else []
         for number, entry in enumerate(derived):
             cuts = entry.get("cuts", [])
-            if "name" not in entry or len({"since", "count", "column"} & entry.keys()) != 1:
-                faults.append(Fault(f"derived[{number}]", "expected a name and one of since, count and column"))
-            if not cuts or sorted(set(cuts)) != cuts:
+            if entry.get("name", "arm") in ("arm", "time") or sum(bool(entry.get(key)) for key in _SOURCES) != 1:
+                faults.append(Fault(f"derived[{number}]", "expected a new name and one of since, count and column"))
+            if not cuts or sorted(set(cuts)) != cuts or not all(map(isfinite, cuts)):
                 faults.append(Fault(f"derived[{number}].cuts", f"expected increasing numbers, got {cuts!r}"))
     if faults:
         raise TableError(faults, str(path))
