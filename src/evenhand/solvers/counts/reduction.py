@@ -225,7 +225,7 @@ class ExchangeablePolicy(BasePolicy):
         """(episode, type, state, action) the one allocation for each episode, if it is not drawn."""
         raise NotImplementedError
 
-    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+    def allocation_distribution(self, counts: Ints) -> tuple[Ints, Floats]:
         """The allocations of positive probability, and their probabilities."""
         return self.look_up(counts[None]), np.ones(1)
 
@@ -244,7 +244,7 @@ class CountTable(ExchangeablePolicy, PairTable):
         """Draw an allocation for each episode."""
         return self.reduction.allocations[self._sampler.draw(self.reduction.index(counts), rng)]
 
-    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+    def allocation_distribution(self, counts: Ints) -> tuple[Ints, Floats]:
         """The allocations of positive probability."""
         state = int(self.reduction.index(counts))
         offsets = self.reduction.mdp.offsets
@@ -256,7 +256,7 @@ class CountTable(ExchangeablePolicy, PairTable):
         """(arm,) the reason for each action, with the probability of the allocation."""
         allocation = np.zeros(decision.problem.types.valid.shape, dtype=np.int64)
         np.add.at(allocation, (decision.types, decision.states, decision.actions), 1)
-        allocations, chances = self.allocation_law(count_states(decision.problem, decision.states[None])[0])
+        allocations, chances = self.allocation_distribution(count_states(decision.problem, decision.states[None])[0])
         return explain_by_table(decision, float(chances[(allocations == allocation).all(axis=(1, 2, 3))].sum()))
 
 
