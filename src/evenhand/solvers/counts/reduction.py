@@ -5,7 +5,7 @@
 
 The next counts of a type are a sum of multinomials, one for each distinct transition row, so they depend on u only
 through m[t, row], the number of arms that move by each row. Their law is grown by one arm at a time
-(`kernels.lattice_distributions`). The law of the first counts is multinomial (by log-gamma, no overflow).
+(`kernels.lattice`). The law of the first counts is multinomial (by log-gamma, no overflow).
 A policy on counts is lifted by drawing uniformly who within a state gets an action: it is exchangeable.
 """
 
@@ -22,13 +22,14 @@ from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import size_in_words
 from evenhand.errors import NotApplicableError, PolicyError, TooLargeError
 from evenhand.kernels.lattice import (
+    count_movers,
     lattice_index,
     lattice_points,
     lattice_size,
     list_amounts,
+    movers_distribution,
     multinomial_probabilities,
 )
-from evenhand.kernels.lattice_distributions import count_movers, movers_distribution
 from evenhand.kernels.products import kronecker_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import TimeVaryingPolicy

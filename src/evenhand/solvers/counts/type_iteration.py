@@ -28,12 +28,13 @@ import numpy as np
 from evenhand.model.objective import Objective
 from evenhand.solvers.closed_classes import Elimination
 from evenhand.solvers.column_generation.master import Priced
-from evenhand.solvers.counts.bounds import Certifier, law_error
 from evenhand.solvers.counts.policy_iteration import (
+    Certifier,
     Patience,
     apply_policy,
     induce_backward,
     iterate,
+    law_error,
 )
 from evenhand.solvers.counts.post_decision import UNIT, check_one_class, surely_one_long_run
 from evenhand.solvers.counts.type_operators import Operators
