@@ -562,7 +562,6 @@ class PriceCuts:
                 matrix=sparse.csc_array(matrix),
                 row_lower=np.append(np.full(rows, -np.inf), 1.0),
                 row_upper=np.ones(rows + 1),
-                lower=np.zeros(columns + rows),
                 upper=np.concatenate([np.ones(columns), np.full(rows, 0.0 if feasible else np.inf)]),
             )
         )
