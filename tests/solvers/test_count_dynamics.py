@@ -185,7 +185,7 @@ def test_more_arms_than_any_table_allows():
     follow = plan.outcomes.follow(lattice_index(reached))
     value = np.zeros(len(counts))
     for _ in range(500):
-        value = counts @ plan.pay.base + amounts @ plan.pay.gains + 0.95 * follow(value)
+        value = counts @ plan.slots.base_rewards + amounts @ plan.slots.gains + 0.95 * follow(value)
     mean = multinomial_probabilities(counts, problem.types.initial[0]) @ value
     assert optimum.lower_bound - 1e-9 <= mean <= optimum.upper_bound + 1e-9
 

@@ -303,9 +303,9 @@ class Choice(NamedTuple):
 class Climber:
     """The maximum by climbing the budget."""
 
-    def __init__(self, outcomes: Outcomes, gains: Floats, climb: Climb) -> None:
+    def __init__(self, outcomes: Outcomes, climb: Climb) -> None:
         slots = outcomes.slots
-        self.outcomes, self.climb, self.gains = outcomes, climb, gains
+        self.outcomes, self.climb, self.gains = outcomes, climb, slots.gains
         self.steps = lattice_steps(outcomes.points, slots.cells[climb.order, 0], slots.landings[climb.order])
         # a choice is coded in one number, a digit a cell; the narrow type halves the traffic where it suffices
         self.digits = climb.num_units + 1
@@ -332,7 +332,7 @@ class Climber:
 class Lister:
     """The maximum by going through the list of allocations."""
 
-    def __init__(self, outcomes: Outcomes, gains: Floats) -> None:
+    def __init__(self, outcomes: Outcomes) -> None:
         self.outcomes, self.allocations = outcomes, outcomes.algorithm.allocations
         takes, lands = shifts(outcomes.slots, self.allocations)
         left, begins = outcomes.places(self.allocations)
@@ -341,7 +341,7 @@ class Lister:
             shifts=(lands - takes).astype(np.int32),
             arms=left.astype(np.int32),
             offsets=begins,
-            gains=self.allocations @ gains,
+            gains=self.allocations @ outcomes.slots.gains,
         )
 
     def improve(self, worth: Floats) -> tuple[Floats, Choice]:
@@ -358,13 +358,12 @@ class Lister:
 class Tables:
     """Expectation and maximum by explicit tables; the interface of `Outcomes`, and of `Climber` and `Lister`."""
 
-    def __init__(self, slots: Slots, allocations: Ints, gains: Floats) -> None:
+    def __init__(self, slots: Slots, allocations: Ints) -> None:
         """Tabulate the pairs.
 
         Args:
             slots: of the arms.
             allocations: (allocation, cell) all amounts within the budget.
-            gains: (cell,) reward of a cell beyond the base.
         """
         self.slots, self.allocations = slots, allocations
         self.points = lattice_points(slots.num_arms, slots.num_states)
@@ -375,7 +374,7 @@ class Tables:
         base = self.points[state] + (lands - takes)[self.allocation]
         movers = np.column_stack([base, spread_extras(slots, allocations)[self.allocation]])
         used, outcome = np.unique(movers, axis=0, return_inverse=True)
-        self.outcome, self.gains = outcome.reshape(-1), (allocations @ gains)[self.allocation]
+        self.outcome, self.gains = outcome.reshape(-1), (allocations @ slots.gains)[self.allocation]
         self.distribution = movers_distribution(used, np.concatenate([slots.base_rows, slots.extra_rows]))
 
     @property

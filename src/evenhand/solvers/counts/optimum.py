@@ -21,7 +21,6 @@ from evenhand.solvers.counts.policy_iteration import (
     MOST_ROUNDS,
     SHRINK,
     Certifier,
-    Patience,
     Progress,
     apply_policy,
     induce_backward,
@@ -31,16 +30,13 @@ from evenhand.solvers.counts.policy_iteration import (
 from evenhand.solvers.counts.post_decision import (
     INSTEAD,
     CountAlgorithm,
-    Pay,
     Slots,
     TypeTables,
     check_one_class,
     choose_algorithm,
     list_allocations,
-    read_pay,
     read_slots,
     read_tables,
-    surely_one_long_run,
 )
 from evenhand.typing import Array, Floats, Ints
 
@@ -85,9 +81,6 @@ class CountPlan:
 
     algorithm: CountAlgorithm
     """The algorithm."""
-
-    pay: Pay
-    """Rewards in terms of slots."""
 
     small: float
     """Entries of explicit tables up to which they are used."""
@@ -167,15 +160,15 @@ class CountPlan:
             number = comb(climb.num_units + len(climb.order), climb.num_units)
         if self.num_points * max(self.algorithm.num_outcomes, number) > self.small:
             return Outcomes(self.algorithm)
-        return Tables(self.slots, list_allocations(self.slots, self.num_points), self.pay.gains)
+        return Tables(self.slots, list_allocations(self.slots, self.num_points))
 
     @cached_property
     def chooser(self) -> Climber | Lister | Tables:
         """The maximum over allocations."""
         if isinstance(self.outcomes, Tables):
             return self.outcomes
-        climb, gains = self.algorithm.climb, self.pay.gains
-        return Lister(self.outcomes, gains) if climb is None else Climber(self.outcomes, gains, climb)
+        climb = self.algorithm.climb
+        return Lister(self.outcomes) if climb is None else Climber(self.outcomes, climb)
 
 
 def plan_counts(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
@@ -190,9 +183,8 @@ def plan_counts(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
         NotApplicableError: under the criterion average, if by the graph of an arm the long run depends on its start.
     """
     arm = read_tables(problem)[0]
-    slots = read_slots(arm)
     check_one_class(arm, problem.criterion)
-    return CountPlan(arm, problem.criterion, choose_algorithm(slots), read_pay(arm.rewards, slots), small)
+    return CountPlan(arm, problem.criterion, choose_algorithm(read_slots(arm)), small)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +239,8 @@ def solve_counts(
     check_program(f"{plan.num_points} count states", criterion, plan.size_in_bytes, plan.operations, INSTEAD)
     outcomes = plan.outcomes
     first, first_error = multinomial_probabilities(outcomes.points, initial), law_error(plan.slots.num_arms)
-    certifier = Certifier(criterion, plan.pay.most, outcomes.error, first, first_error)
-    base_rewards, value = outcomes.points @ plan.pay.base, np.zeros(plan.num_points)
+    certifier = Certifier(criterion, plan.slots.largest_reward, outcomes.error, first, first_error)
+    base_rewards, value = outcomes.points @ plan.slots.base_rewards, np.zeros(plan.num_points)
 
     def improve(value: Floats) -> tuple[Floats, Choice]:
         best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
@@ -264,8 +256,8 @@ def solve_counts(
             progress(criterion.num_layers - step, step / criterion.num_layers)
 
     if criterion.is_stationary:
-        patience = Patience(criterion, surely_one_long_run(plan.arm), most_rounds=most_rounds)
-        choice, bounds, value, rounds = iterate(certifier, improve, evaluate, value, tolerance, patience, progress)
+        found = iterate(certifier, improve, evaluate, value, tolerance, progress, most_rounds)
+        choice, bounds, value, rounds = found
         choices: Array = choice.amounts.astype(plan.choices_type)
     else:
         rounds = criterion.num_layers

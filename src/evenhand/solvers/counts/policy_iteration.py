@@ -19,8 +19,7 @@ P g = g, and V + k g solves its equations for any k. A sweep increases k by one,
 is g, V moves along it at once, so that the next improvement leads into the class of the best mean (Puterman, 9.2).
 
 If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
-meet. Then the width of d stops shrinking, and the criterion is refused, in words; unless the arms cannot but meet in
-one long run, where it is their slowness, and NotConvergedError.
+meet. Then the width of d stops shrinking, and the criterion is refused; so it is if arms forget extremely slowly.
 
 Bounds. With d = T V - V for any V, the criterion brackets the optimum (`Criterion.bracket`): MacQueen's bounds if
 discounted, min d and max d under average. The lower one holds for the policy that is greedy in V; with the operator
@@ -49,7 +48,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
 from scipy.special import gammaln
 
-from evenhand.errors import NotApplicableError, NotConvergedError
+from evenhand.errors import EvenhandError, NotApplicableError, NotConvergedError
 from evenhand.model.criterion import Criterion
 from evenhand.solvers.counts.count_operators import Follow
 from evenhand.solvers.counts.post_decision import INSTEAD_OF_AVERAGE, UNIT
@@ -173,8 +172,7 @@ _DAMPING = 0.8
 """Step size of value iteration under the average criterion; less than 1 so that periodic chains converge."""
 
 _PATIENCE, _HARDLY = 40, 0.9
-"""Rounds without progress after which an average is given up, and the largest ratio of widths that counts
-as progress."""
+"""Rounds without progress after which an iteration ends, and the largest ratio of widths that counts as progress."""
 
 _WIDEST = 1e4
 """Largest span of a value function, as a multiple of the largest reward, for which closed classes are separated."""
@@ -189,8 +187,8 @@ def iterate(
     evaluate: Callable[[Floats, float, Decision], Floats],
     value: Floats,
     tolerance: float,
-    patience: "Patience",
     progress: Progress | None = None,
+    most_rounds: int = MOST_ROUNDS,
 ) -> tuple[Decision, Bounds, Floats, int]:
     """Modified policy iteration from a first guess of the value function.
 
@@ -200,13 +198,18 @@ def iterate(
         evaluate: from a value function, the width of its change and the greedy decisions to a better value function.
         value: (count state,) the first guess.
         tolerance: relative gap of the bounds to stop at.
-        patience: ends an iteration whose bounds do not close.
         progress: called after each round with its number and the relative gap.
+        most_rounds: largest number of policy improvements.
 
     Returns:
         The decisions, the bounds, the last value function, and the number of improvements.
+
+    Raises:
+        NotConvergedError: the bounds do not close.
+        NotApplicableError: under the criterion average, the bounds stop closing.
     """
-    for number in range(1, patience.most_rounds + 1):
+    narrowest, waited = np.inf, 0
+    for number in range(1, most_rounds + 1):
         improved, decision = improve(value)
         least, most = extremes(improved - value)
         bounds = certifier.bound(value, improved, least, most)
@@ -215,10 +218,27 @@ def iterate(
             progress(number, bounds.gap)
         if bounds.close(tolerance):
             return decision, bounds, value, number
-        patience.note(most - least, bounds)
+        if bounds.high - bounds.low <= 4 * bounds.slack:
+            raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g}, and rounding leaves no more digits")
+        waited += 1
+        if most - least <= _HARDLY * narrowest:
+            narrowest, waited = most - least, 0
+        if waited >= _PATIENCE:
+            raise _stopped(certifier.criterion, bounds)
         # One policy's own operator is much cheaper than the maximum over all.
         value = evaluate(value, most - least, decision)
-    raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g} after {patience.most_rounds} rounds")
+    raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g} after {most_rounds} rounds")
+
+
+def _stopped(criterion: Criterion, bounds: Bounds) -> EvenhandError:
+    """Return the error of bounds that stopped closing."""
+    if criterion.contracts:
+        return NotConvergedError(f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly")
+    return NotApplicableError(
+        f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
+        f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to "
+        f"forget where they were. {INSTEAD_OF_AVERAGE}"
+    )
 
 
 def induce_backward(
@@ -308,40 +328,3 @@ def _separate_classes(certifier: Certifier, follow: Follow, rewards: Floats, val
     moved = value + (span + certifier.largest) / width * uneven
     after = rewards + follow(moved) - moved
     return moved if np.ptp(after) + 4 * certifier.step_error(moved) <= (1 + _HARDLY) * width else value
-
-
-class Patience:
-    """Gives up on an average whose bounds do not close."""
-
-    def __init__(
-        self, criterion: Criterion, is_one: bool, rounds: int = _PATIENCE, most_rounds: int = MOST_ROUNDS
-    ) -> None:
-        """Begin to watch.
-
-        Args:
-            criterion: what rewards over time are worth.
-            is_one: whether the arms surely have one long run (`post_decision.surely_one_long_run`).
-            rounds: after which a change that has hardly become narrower is given up.
-            most_rounds: largest number of policy improvements.
-        """
-        self.criterion, self.is_one, self.rounds, self.most_rounds = criterion, is_one, rounds, most_rounds
-        self.narrowest, self.waited = np.inf, 0
-
-    def note(self, width: float, bounds: Bounds) -> None:
-        """Look at the width of another change."""
-        self.waited += 1
-        if width <= _HARDLY * self.narrowest:
-            self.narrowest, self.waited = width, 0
-        if bounds.high - bounds.low <= 4 * bounds.slack:
-            raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g}, and rounding leaves no more digits")
-        if self.waited < self.rounds:
-            return
-        if self.is_one or self.criterion.contracts:
-            raise NotConvergedError(
-                f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly"
-            )
-        raise NotApplicableError(
-            f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
-            f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to "
-            f"forget where they were. {INSTEAD_OF_AVERAGE}"
-        )

@@ -29,7 +29,7 @@ from evenhand.kernels.lattice import lattice_size, list_amounts
 from evenhand.kernels.splits import Split, factorise
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.closed_classes import closed_classes, never_splits
+from evenhand.solvers.closed_classes import closed_classes
 from evenhand.typing import Bools, Floats, Ints
 
 SAME_ROW = 4e-16
@@ -73,19 +73,6 @@ class TypeTables(NamedTuple):
         return np.asarray((self.usage <= self.limit).all(axis=2) & self.valid)
 
 
-class Pay(NamedTuple):
-    """Rewards in terms of slots, as a share of the mean over all arms."""
-
-    base: Floats
-    """(state,) for an arm left at its base."""
-
-    gains: Floats
-    """(cell,) reward of a cell beyond that."""
-
-    most: float
-    """Bound on the magnitude of the mean reward."""
-
-
 class Slots(NamedTuple):
     """The arms in terms of slots: which cells matter, and where their arms land."""
 
@@ -111,6 +98,15 @@ class Slots(NamedTuple):
 
     limit: Floats
     """(resource,) the budget."""
+
+    base_rewards: Floats
+    """(state,) reward of an arm left at its base, as a share of the mean over all arms."""
+
+    gains: Floats
+    """(cell,) reward of a cell beyond that."""
+
+    largest_reward: float
+    """Bound on the magnitude of the mean reward."""
 
     @property
     def num_states(self) -> int:
@@ -140,6 +136,8 @@ def read_slots(arm: TypeTables) -> Slots:
     useful = [(s, a) for s, a in np.argwhere(arm.affordable) if a != base[s] and not _is_dominated(arm, s, a)]
     cells = np.array(useful, dtype=np.int64).reshape(-1, 2)
     landings, extra_rows = _land(arm.transitions, cells, base_rows)
+    at_base = arm.rewards[np.arange(len(base)), base]
+    gains = (arm.rewards[cells[:, 0], cells[:, 1]] - at_base[cells[:, 0]]) / arm.num_arms
     return Slots(
         num_arms=arm.num_arms,
         base=base,
@@ -149,17 +147,11 @@ def read_slots(arm: TypeTables) -> Slots:
         needs=arm.usage[cells[:, 0], cells[:, 1]],
         landings=landings,
         limit=arm.limit,
+        base_rewards=at_base / arm.num_arms,
+        gains=gains,
+        # A mean over N arms: max|at_base| at the most at their base, and each of the N may add a gain.
+        largest_reward=float(np.abs(at_base).max() + arm.num_arms * np.abs(gains).max(initial=0.0)),
     )
-
-
-def read_pay(rewards: Floats, slots: Slots) -> Pay:
-    """(state, action) rewards at the base and beyond it."""
-    s, a = slots.cells.T
-    at_base = rewards[np.arange(slots.num_states), slots.base]
-    gains = (rewards[s, a] - at_base[s]) / slots.num_arms
-    # A mean over N arms: max|at_base| at the most at their base, and each of the N may add a gain.
-    most = float(np.abs(at_base).max() + slots.num_arms * np.abs(gains).max(initial=0.0))
-    return Pay(at_base / slots.num_arms, gains, most)
 
 
 def check_one_class(arm: TypeTables, criterion: Criterion) -> None:
@@ -174,18 +166,6 @@ def check_one_class(arm: TypeTables, criterion: Criterion) -> None:
             f"action leaves (such as the states {closed[0][:5]} and {closed[1][:5]}): its mean reward depends on "
             f"where it starts. {INSTEAD_OF_AVERAGE}"
         )
-
-
-def surely_one_long_run(arm: TypeTables) -> bool:
-    """Return True if any number of such arms surely have one closed class, so that the start does not matter.
-
-    Sufficient: under every policy an arm reaches some common state, and it may stay where it is at any time.
-    """
-    affordable = arm.affordable
-    first = arm.transitions[np.arange(len(affordable)), affordable.argmax(axis=1)]
-    rows = np.where(affordable[:, :, None], arm.transitions, first[:, None])
-    waits = (np.einsum("sas->sa", rows) > 0).all()
-    return bool(waits and never_splits(rows[None], np.array([len(rows)]))[0])
 
 
 def _same(left: Floats, right: Floats) -> bool:
