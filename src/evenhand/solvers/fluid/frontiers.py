@@ -349,7 +349,7 @@ class FluidModel:
                 policy = parts.policies[at[part]].astype(np.int64)
                 chain = pick(self.types.transitions[part], policy)
                 visits = discounted_visits(chain, self.initial[part], self.criterion.factor) * shares[part, None]
-                measure[part] += as_measure(visits, policy, measure.shape[2])
+                measure[part] += as_measure(visits, policy, self.types.rewards.shape[2])
         return measure
 
     def totals(self, measure: Floats, rows: Ints | slice = slice(None)) -> tuple[Floats, Floats]:
