@@ -31,7 +31,6 @@ from evenhand.solvers.counts.post_decision import (
     INSTEAD,
     CountAlgorithm,
     Slots,
-    TypeTables,
     check_one_class,
     choose_algorithm,
     list_allocations,
@@ -72,9 +71,6 @@ def check_program(states: str, criterion: Criterion, size_in_bytes: float, opera
 @dataclass(frozen=True, eq=False)
 class CountPlan:
     """The dynamic program of identical arms, not yet begun."""
-
-    arm: TypeTables
-    """The tables of an arm and the budget."""
 
     criterion: Criterion
     """Value of rewards over time."""
@@ -184,7 +180,7 @@ def plan_counts(problem: CoupledMDP, small: float = SMALL) -> CountPlan:
     """
     arm = read_tables(problem)[0]
     check_one_class(arm, problem.criterion)
-    return CountPlan(arm, problem.criterion, choose_algorithm(read_slots(arm)), small)
+    return CountPlan(problem.criterion, choose_algorithm(read_slots(arm)), small)
 
 
 @dataclass(frozen=True, eq=False)
