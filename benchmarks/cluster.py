@@ -29,7 +29,8 @@ from benchmarks.timing import RESULTS
 from evenhand.model.parquet import ArmWriter, StoredArms, open_arms
 from evenhand.parallel import Pool
 from evenhand.problems.random_arms import random_coupled
-from evenhand.solvers.fluid import BlockSolution, solve_blocks
+from evenhand.solvers.fluid import solve_blocks
+from evenhand.solvers.fluid.dual_search import DualSolution
 
 WELFARE, TOLERANCE = "gini:half=0.75", 1e-4
 AT_ONCE = 500_000
@@ -78,13 +79,13 @@ def _size(process: psutil.Process) -> float:
         return 0.0
 
 
-def bits(solution: BlockSolution) -> tuple[Any, ...]:
+def bits(solution: DualSolution) -> tuple[Any, ...]:
     """What must not change."""
     arrays = (solution.values, solution.weights, solution.prices, solution.use)
     return (solution.welfare, solution.upper_bound, *(array.tobytes() for array in arrays))
 
 
-def timed(arms: StoredArms, backend: Any, progress: Any = None) -> tuple[BlockSolution, float]:
+def timed(arms: StoredArms, backend: Any, progress: Any = None) -> tuple[DualSolution, float]:
     begin = time.perf_counter()
     solution = solve_blocks(arms, WELFARE, backend, TOLERANCE, progress)
     return solution, time.perf_counter() - begin

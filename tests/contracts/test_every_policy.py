@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.errors import NotApplicableError, TooLargeError
 from evenhand.evaluation import check_policy
-from evenhand.model import CoupledMDP, Lawful, begin, is_exchangeable, plays_by_counts
+from evenhand.model import CoupledMDP, HasAllocationDistribution, begin, is_exchangeable, plays_by_counts
 from evenhand.planning import REGISTRY
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, myopic, worst_first
 from evenhand.problems import crew_maintenance, machine_replacement
@@ -140,14 +140,14 @@ def tallies(policy, problem, state, seed, number=3000):
 @pytest.mark.parametrize(("factory", "name"), crossed([name for name in FACTORIES if name not in BY_NAME], PROBLEMS))
 def test_acting_and_allocating_have_one_law(factory, name, chi_square):
     """At a few states: what act does to named arms and to renamed ones, what allocate does to crowds, and what
-    allocation_law says."""
+    allocation_distribution says."""
     problem = PROBLEMS[name]()
     policy = build(factory, problem)
     assert is_exchangeable(policy) or problem.num_types == problem.num_arms
     for seed, state in enumerate(trial_states(problem)):
         seen = tallies(policy, problem, state, seed)
-        if isinstance(policy, Lawful):
-            allocations, probabilities = policy.allocation_law(count_states(problem, state[None])[0])
+        if isinstance(policy, HasAllocationDistribution):
+            allocations, probabilities = policy.allocation_distribution(count_states(problem, state[None])[0])
             law = dict(zip(map(bytes, allocations), probabilities, strict=True))
         else:
             law = sum(seen, Counter())

@@ -95,7 +95,7 @@ class TestExact:
         class Shy:
             """The law and nothing else, so that it must be tabulated."""
 
-            act, allocate, allocation_law = policy.act, policy.allocate, policy.allocation_law
+            act, allocate, allocation_distribution = policy.act, policy.allocate, policy.allocation_distribution
 
         table, law = (exact_values(small_problem.with_criterion(criterion), each) for each in (policy, Shy()))
         for name in ("values", "used", "served"):

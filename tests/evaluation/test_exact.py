@@ -18,7 +18,8 @@ class Shy:
     """A policy's law and nothing else, so that it must be tabulated."""
 
     def __init__(self, policy):
-        self.act, self.allocate, self.allocation_law = policy.act, policy.allocate, policy.allocation_law
+        self.act, self.allocate = policy.act, policy.allocate
+        self.allocation_distribution = policy.allocation_distribution
 
 
 def random_table(mdp, seed):

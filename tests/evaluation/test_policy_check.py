@@ -153,25 +153,25 @@ class TestAllocations:
     @pytest.mark.parametrize(
         ("law", "words"),
         [
-            (lambda counts: (everything(counts)[None], np.ones(1)), "allocation_law: step 0"),
+            (lambda counts: (everything(counts)[None], np.ones(1)), "allocation_distribution: step 0"),
             (lambda counts: (nothing(counts)[None], np.full(1, 0.5)), "sum to 1"),
             (lambda counts: (np.repeat(nothing(counts)[None], 2, axis=0), np.array([1.5, -0.5])), "negative"),
             (lambda counts: (nothing(counts)[None] * 0, np.ones(1)), "sum to the counts"),
         ],
     )
     def test_probabilities_sum_to_one(self, law, words):
-        assert words in faults_of(Allocating(allocation_law=law))
+        assert words in faults_of(Allocating(allocation_distribution=law))
 
     def test_probabilities_of_nan_are_found(self):
         assert "probabilities" in faults_of(
-            Allocating(allocation_law=lambda counts: (nothing(counts)[None], np.full(1, np.nan)))
+            Allocating(allocation_distribution=lambda counts: (nothing(counts)[None], np.full(1, np.nan)))
         )
 
     def test_declining_is_within_the_rules(self):
         def decline(*_):
             raise TooLargeError("too many")
 
-        check_policy(PROBLEM, Allocating(allocate=decline, allocation_law=decline))
+        check_policy(PROBLEM, Allocating(allocate=decline, allocation_distribution=decline))
 
 
 def test_small_problems_of_every_kind(small_problem):

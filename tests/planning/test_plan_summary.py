@@ -148,7 +148,7 @@ def table_of(policy):
     space = Counts(policy.problem)
     table = np.zeros(space.mdp.num_pairs)
     for state, counts in enumerate(space.states):
-        allocations, chances = policy.allocation_law(counts)
+        allocations, chances = policy.allocation_distribution(counts)
         pairs = np.arange(space.mdp.offsets[state], space.mdp.offsets[state + 1])
         for allocation, chance in zip(allocations, chances, strict=True):
             table[pairs[(space.allocations[pairs] == allocation).all(axis=(1, 2, 3))]] += chance

@@ -85,7 +85,7 @@ def test_random_is_uniform_over_idling_and_each_arm(num_arms):
     counts = np.zeros((1, 3), dtype=np.int64)
     counts[0, 0] = 1
     counts[0, 2] = num_arms - 1
-    allocations, probabilities = policy.allocation_law(counts)
+    allocations, probabilities = policy.allocation_distribution(counts)
     law = {tuple(allocation[0, :, 1]): chance for allocation, chance in zip(allocations, probabilities, strict=True)}
     each = 1 / (num_arms + 1)
     expected = {(0, 0, 0): each, (1, 0, 0): each}

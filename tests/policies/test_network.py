@@ -219,7 +219,7 @@ class TestCountPolicy:
     def test_the_law_is_that_of_the_allocations(self, problem, allocation, chi_square):
         policy = policy_for(problem, allocation, seed=2)
         for counts in compositions(problem.num_arms, len(problem.types.usage[0]))[:6]:
-            allocations, chances = policy.allocation_law(np.array([counts]))
+            allocations, chances = policy.allocation_distribution(np.array([counts]))
             assert np.isclose(chances.sum(), 1)
             many = np.repeat(np.array(counts)[None, None], 4000, axis=0)
             place = {each.tobytes(): i for i, each in enumerate(np.asarray(allocations, dtype=np.int64))}
@@ -251,7 +251,7 @@ class TestCountPolicy:
 
         def law(state):
             counts = np.bincount(state, minlength=len(problem.types.usage[0]))
-            allocations, chances = policy.allocation_law(counts[None])
+            allocations, chances = policy.allocation_distribution(counts[None])
             found = {}
             feasible = product.feasible(state)
             for each, chance in zip(allocations[:, 0], chances, strict=True):

@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.errors import InvalidInputError, TooLargeError
 from evenhand.evaluation import exact_values
-from evenhand.model import CoupledMDP, Exchangeable, Lawful, Policy, is_exchangeable
+from evenhand.model import CoupledMDP, Exchangeable, HasAllocationDistribution, Policy, is_exchangeable
 from evenhand.policies import ExchangeablePriority, PriorityPolicy, priority
 from evenhand.problems import machine_replacement
 
@@ -49,7 +49,7 @@ class TestLaw:
         policy = ExchangeablePriority(small_problem, tied_scores(small_problem))
         counts = np.zeros(small_problem.types.valid.shape[:2], dtype=np.int64)
         counts[:, 0] = small_problem.type_counts
-        allocations, probabilities = policy.allocation_law(counts)
+        allocations, probabilities = policy.allocation_distribution(counts)
         assert len(np.unique(allocations, axis=0)) == len(allocations) == len(probabilities)
         assert probabilities.min() > 0 and probabilities.sum() == pytest.approx(1, abs=1e-12)
         assert (allocations.sum(axis=-1) == counts).all()
@@ -59,7 +59,7 @@ class TestLaw:
         monkeypatch.setattr(priority, "LARGEST_DISTRIBUTION", 20)
         policy = ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
         with pytest.raises(TooLargeError, check=mentions(20)):
-            policy.allocation_law(np.array([[10, 10, 10]]))
+            policy.allocation_distribution(np.array([[10, 10, 10]]))
 
 
 class TestTies:
@@ -79,8 +79,12 @@ class TestTies:
         problem = machine_replacement(num_arms=2)
         scores = np.zeros((1, 3, 2))
         first, shuffled = PriorityPolicy(problem, scores), ExchangeablePriority(problem, scores)
-        assert isinstance(first, Policy) and not is_exchangeable(first) and not isinstance(first, Lawful)
-        assert isinstance(shuffled, Exchangeable) and isinstance(shuffled, Lawful)
+        assert (
+            isinstance(first, Policy)
+            and not is_exchangeable(first)
+            and not isinstance(first, HasAllocationDistribution)
+        )
+        assert isinstance(shuffled, Exchangeable) and isinstance(shuffled, HasAllocationDistribution)
 
 
 class TestScores:
@@ -129,7 +133,7 @@ class TestStopping:
         problem = machine_replacement(num_arms=2, budget=2)
         policy = ExchangeablePriority(problem, np.zeros((1, 3, 2)), stop=True)
         served = policy.act(np.zeros((10_000, 2), dtype=np.int32), np.random.default_rng(0)).sum(axis=1)
-        allocations, probabilities = policy.allocation_law(np.array([[2, 0, 0]]))
+        allocations, probabilities = policy.allocation_distribution(np.array([[2, 0, 0]]))
         numbers = allocations[:, 0, :, 1].sum(axis=1)
         chances = [probabilities[numbers == number].sum() for number in range(3)]
         assert chi_square(np.bincount(served, minlength=3), chances) > 1e-4

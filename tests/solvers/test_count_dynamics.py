@@ -156,7 +156,7 @@ def test_optima_of_the_paper(cost, num_arms):
 def test_distributions_serve_without_splits(name, monkeypatch):
     problem = PROBLEMS[name]()
     by_splits = solve(problem)
-    monkeypatch.setattr("evenhand.solvers.counts.algorithm.factorise", lambda matrix: None)
+    monkeypatch.setattr("evenhand.solvers.counts.post_decision.factorise", lambda matrix: None)
     by_laws = check_against_table(problem)
     assert by_laws.upper_bound == pytest.approx(by_splits.upper_bound, rel=1e-11)
 
@@ -185,7 +185,7 @@ def test_more_arms_than_any_table_allows():
     follow = plan.outcomes.follow(lattice_index(reached))
     value = np.zeros(len(counts))
     for _ in range(500):
-        value = counts @ plan.pay.base + amounts @ plan.pay.gains + 0.95 * follow(value)
+        value = counts @ plan.slots.base_rewards + amounts @ plan.slots.gains + 0.95 * follow(value)
     mean = multinomial_probabilities(counts, problem.types.initial[0]) @ value
     assert optimum.lower_bound - 1e-9 <= mean <= optimum.upper_bound + 1e-9
 

@@ -372,7 +372,7 @@ def test_sweeps_and_tables_solve_alike(name, criterion, monkeypatch):
     compiled = solve(problem)
     assert compiled.upper_bound == pytest.approx(plain.upper_bound, rel=1e-8)
     assert compiled.lower_bound == pytest.approx(plain.lower_bound, rel=1e-8)
-    monkeypatch.setattr("evenhand.solvers.counts.algorithm.factorise", lambda matrix: None)
+    monkeypatch.setattr("evenhand.solvers.counts.post_decision.factorise", lambda matrix: None)
     by_laws = solve(problem)
     assert by_laws.upper_bound == pytest.approx(plain.upper_bound, rel=1e-8)
 

@@ -181,7 +181,7 @@ class TestLift:
         policy = space.lift(table)
         for x in (0, 5, space.num_states - 1):
             pairs = np.arange(space.mdp.offsets[x], space.mdp.offsets[x + 1])
-            allocations, probabilities = policy.allocation_law(space.states[x])
+            allocations, probabilities = policy.allocation_distribution(space.states[x])
             assert np.array_equal(allocations, space.allocations[pairs])
             assert np.array_equal(probabilities, table[pairs])
             drawn = policy.allocate(np.repeat(space.states[[x]], 10_000, axis=0), np.random.default_rng(x))

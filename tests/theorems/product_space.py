@@ -101,7 +101,9 @@ class ProductSpace:
         probabilities = np.zeros(len(self.pairs))
         for i, state in enumerate(self.states):
             here = np.flatnonzero(self.state_of_pair == i)
-            allocations, law = policy.allocation_law(self._counts([(state, self.pairs[p][1]) for p in here[:1]])[0])
+            allocations, law = policy.allocation_distribution(
+                self._counts([(state, self.pairs[p][1]) for p in here[:1]])[0]
+            )
             ours = self._allocations([self.pairs[p] for p in here])
             for allocation, probability in zip(allocations, law, strict=True):
                 hits = here[(ours == allocation).all(axis=(1, 2, 3))]

@@ -82,7 +82,7 @@ def test_unvisited_states_have_a_policy() -> None:
     table[joint.mdp.offsets[:-1]] = 1.0
     averaged = average_over_renamings(joint, occupancy_measure(joint.mdp, table))
     for counts in Counts(problem).states:
-        allocations, law = averaged.allocation_law(counts)
+        allocations, law = averaged.allocation_distribution(counts)
         assert law.sum() == pytest.approx(1.0)
         assert np.array_equal(allocations.sum(axis=-1), np.broadcast_to(counts, allocations.shape[:-1]))
 

@@ -1,7 +1,8 @@
 """Exact values of a policy on the joint or the count space, under every criterion.
 
-A policy given by a table has its own space. Any other policy whose distribution on counts is known (`Lawful`) is
-tabulated first: at every count state its possible allocations are the pairs, and their probabilities the policy. Then
+A policy given by a table has its own space. Any other policy whose distribution on counts is known
+(`HasAllocationDistribution`) is tabulated first: at every count state its possible allocations are the pairs, and
+their probabilities the policy. Then
 
     discounted, average   the occupancy measure of the table, by one linear solve (`solvers.occupancy`)
     finite:T              forwards from the initial distribution:  x_{t+1} = P_t^T x_t,   V = sum_{t<T} w_t x_t . r_t
@@ -36,7 +37,7 @@ from evenhand.model.composite import (
 )
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.policy import Capabilities, Lawful, Space, Tabulated, capabilities, check_budget
+from evenhand.model.policy import Capabilities, HasAllocationDistribution, Space, Tabulated, capabilities, check_budget
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.counts import Moves, Operators, Visits, plan_types
 from evenhand.solvers.counts.reduction import Counts, TypedChoices, num_count_states
@@ -142,7 +143,7 @@ def exact_work(policy: object, problem: CoupledMDP) -> float:
     return min(pairs, rows) * states + ROW * pairs
 
 
-def _choices(can: Capabilities, law: Lawful, problem: CoupledMDP) -> float:
+def _choices(can: Capabilities, law: HasAllocationDistribution, problem: CoupledMDP) -> float:
     """The allocations that a policy draws from at a count state: at most, or where arms are spread evenly."""
     if can.deterministic:
         return 1.0
@@ -152,7 +153,7 @@ def _choices(can: Capabilities, law: Lawful, problem: CoupledMDP) -> float:
     spread = np.zeros((problem.num_types, problem.types.valid.shape[1]), dtype=np.int64)
     for kind, (number, size) in enumerate(zip(problem.type_counts, problem.types.num_states, strict=True)):
         spread[kind, :size] = np.diff(np.linspace(0, number, size + 1).astype(np.int64))
-    return float(len(law.allocation_law(spread)[1]))
+    return float(len(law.allocation_distribution(spread)[1]))
 
 
 # -- policies as tables ----------------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ class _Tabulator:
 # -- values of tables ----------------------------------------------------------------------------------------------
 
 
-def write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints, Floats]:
+def write_law(can: Capabilities, law: HasAllocationDistribution, space: Counts) -> tuple[Ints, Ints, Floats]:
     """Return the (pair,) count states, (pair, type, state, action) allocations and (pair,) probabilities of a policy.
 
     Args:
@@ -264,7 +265,7 @@ def write_law(can: Capabilities, law: Lawful, space: Counts) -> tuple[Ints, Ints
     if can.allocates is not None and can.deterministic:  # nothing is drawn: all states at once
         allocations = can.allocates.allocate(space.states, np.random.default_rng(0))
         return np.arange(len(allocations)), allocations, np.ones(len(allocations))
-    laws = [law.allocation_law(counts) for counts in space.states]
+    laws = [law.allocation_distribution(counts) for counts in space.states]
     state = np.repeat(np.arange(len(laws)), [len(probabilities) for _, probabilities in laws])
     allocations = np.concatenate([allocations for allocations, _ in laws])
     return state, allocations, np.concatenate([probabilities for _, probabilities in laws])

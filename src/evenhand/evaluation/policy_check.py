@@ -14,7 +14,7 @@ from evenhand.kernels.stepping import first_states
 from evenhand.model.criterion import Finite
 from evenhand.model.policy import (
     Exchangeable,
-    Lawful,
+    HasAllocationDistribution,
     Policy,
     Remembers,
     Resuming,
@@ -83,7 +83,7 @@ def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0
     if can.law is not None:
         for states in _trial_states(problem, 5, generator):
             for counts in count_states(problem, states):
-                _attempt(faults, "allocation_law", _try_law, can.law, problem, counts)
+                _attempt(faults, "allocation_distribution", _try_law, can.law, problem, counts)
     if faults:
         # The same fault in several batches is reported once.
         raise PolicyError("the policy breaks the rules:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
@@ -152,9 +152,9 @@ def _try_allocating(policy: Exchangeable, problem: Problem, counts: Ints, determ
     check_budget(problem, np.einsum("etsa,tsak->ek", seen[0], problem.types.usage), 0)
 
 
-def _try_law(policy: Lawful, problem: Problem, counts: Ints) -> None:
-    allocations, probabilities = policy.allocation_law(counts)
+def _try_law(policy: HasAllocationDistribution, problem: Problem, counts: Ints) -> None:
+    allocations, probabilities = policy.allocation_distribution(counts)
     checked_allocation(problem, allocations, np.repeat(counts[None], len(allocations), axis=0))
     check_budget(problem, np.einsum("etsa,tsak->ek", allocations, problem.types.usage), 0)
     if not ((probabilities >= 0).all() and abs(probabilities.sum() - 1) <= 1e-9):
-        raise PolicyError("allocation_law: probabilities must not be negative and must sum to 1")
+        raise PolicyError("allocation_distribution: probabilities must not be negative and must sum to 1")

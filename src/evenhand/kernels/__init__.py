@@ -24,10 +24,11 @@ if TYPE_CHECKING:
         lattice_points,
         lattice_size,
         lattice_tables,
+        movers_distribution,
         multinomial_probabilities,
         number_points,
+        support_of_movers,
     )
-    from evenhand.kernels.lattice_distributions import movers_distribution, support_of_movers
     from evenhand.kernels.priorities import priority_distribution
     from evenhand.kernels.priority_sampling import sample_by_priority
     from evenhand.kernels.products import ActionKernel, ProductKernel, kronecker_rows

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         BasePolicy,
         Capabilities,
         Exchangeable,
-        Lawful,
+        HasAllocationDistribution,
         Policy,
         StatefulPolicy,
         begin,

@@ -9,7 +9,7 @@ All else is optional: shown by the methods it has, or stated by a class attribut
     starts          start(num_episodes, rng)              it is stateful: each batch of episodes gets a fresh actor
     resumes         resume(memory)                        that memory can be saved and resumed (`stateful_policy`)
     allocates       allocate(counts, rng)                 it needs only how many arms of a type are in each state
-    law             allocation_law(counts)                the distribution of its allocation is known: evaluated exactly
+    law             allocation_distribution(counts)       the distribution of its allocation is known: evaluated exactly
     table           reduction, probabilities              it is a table over the pairs of a space: exact there
     tabulates       on(space)                             it can be written as such a table
     exchangeable    allocates, `exchangeable = True`      arms of one type are alike to it, and have equal values
@@ -109,10 +109,10 @@ class Exchangeable(Protocol):
 
 
 @runtime_checkable
-class Lawful(Protocol):
+class HasAllocationDistribution(Protocol):
     """An exchangeable policy whose allocation has a known distribution."""
 
-    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+    def allocation_distribution(self, counts: Ints) -> tuple[Ints, Floats]:
         """Return the distribution of `allocate`.
 
         Args:
@@ -207,7 +207,7 @@ class Capabilities:
     allocates: Exchangeable | None
     """It says how many arms of a state get each action."""
 
-    law: Lawful | None
+    law: HasAllocationDistribution | None
     """The distribution of its allocation is known."""
 
     table: Tabulated | None
@@ -245,7 +245,7 @@ def capabilities(policy: object) -> Capabilities:
         # Without `start` no actor exists whose memory could be resumed.
         resumes=policy if isinstance(policy, StatefulPolicy) and isinstance(policy, Resuming) else None,
         allocates=allocates,
-        law=policy if isinstance(policy, Lawful) else None,
+        law=policy if isinstance(policy, HasAllocationDistribution) else None,
         table=policy if isinstance(policy, Tabulated) else None,
         tabulates=policy if isinstance(policy, Tabulable) else None,
         saves=policy if isinstance(policy, Savable) else None,

@@ -40,7 +40,7 @@ from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import SolveMethod, Task, current_effort
 from evenhand.solvers.counts import CountPlan, TypedPlan, plan_counts, plan_types
-from evenhand.solvers.counts.cost_estimate import MOST_OPERATIONS as REFUSED
+from evenhand.solvers.counts.optimum import MOST_OPERATIONS as REFUSED
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values

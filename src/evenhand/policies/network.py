@@ -296,7 +296,7 @@ class CountNetworkPolicy(BasePolicy):
         key = np.uint64(0) if self.rule == "greedy" else draw_keys(rng, 1)[0]
         return allocated(self.rule, self.outputs(crowd), crowd, limit, self.usage, key)[:, None]
 
-    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+    def allocation_distribution(self, counts: Ints) -> tuple[Ints, Floats]:
         """The law of the allocation at (1, state) counts."""
         outputs, limit = self.outputs(counts), self.problem.budget_limit[None]
         if self.rule == "greedy":

@@ -245,7 +245,7 @@ class ExchangeablePriority(PriorityPolicy):
             most = max(most, float(comb(served + cells, cells)))
         return most
 
-    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+    def allocation_distribution(self, counts: Ints) -> tuple[Ints, Floats]:
         """The law of the allocation at (type, state) counts."""
         types = self.problem.types
         # Allocations as bytes, so that those reached by several orders are one key.

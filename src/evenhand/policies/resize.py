@@ -141,7 +141,7 @@ class ReorderedCounts(Reordered):
         """Store the orders.
 
         Args:
-            policy: with `allocate` and `allocation_law`.
+            policy: with `allocate` and `allocation_distribution`.
             places: (arm,) the place of each arm among those that the policy was made for.
             types: (type,) the policy's type of each type, each of them once.
         """
@@ -154,7 +154,7 @@ class ReorderedCounts(Reordered):
         """Return the policy's allocation of the counts of its types."""
         return np.asarray(self._counts.allocate(counts[:, self.order], rng)[:, self.types])
 
-    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+    def allocation_distribution(self, counts: Ints) -> tuple[Ints, Floats]:
         """Return the distribution of the allocation."""
-        allocations, chances = self._counts.allocation_law(counts[self.order])
+        allocations, chances = self._counts.allocation_distribution(counts[self.order])
         return allocations[:, self.types], chances

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from evenhand.solvers.column_generation.improve import improve
     from evenhand.solvers.column_generation.master import Priced
     from evenhand.solvers.column_generation.shares import best_shares
-    from evenhand.solvers.counts.cost_estimate import SMALL, plan_counts
-    from evenhand.solvers.counts.optimum import CountOptimum, solve_counts
+    from evenhand.solvers.counts.optimum import SMALL, CountOptimum, plan_counts, solve_counts
     from evenhand.solvers.counts.reduction import (
         CountChoices,
         Counts,

@@ -91,22 +91,22 @@ class LinearProgram:
     matrix: sparse.csc_array | sparse.csr_array
     """(row, column) coefficients, by columns or by rows: its arrays are passed on unchanged."""
 
-    row_lower: Floats
+    row_lower: Floats | float = -np.inf
     """(row,) lower bounds of the rows."""
 
-    row_upper: Floats
+    row_upper: Floats | float = np.inf
     """(row,) upper bounds of the rows."""
 
-    lower: Floats
+    lower: Floats | float = 0.0
     """(column,) lower bounds of the variables."""
 
-    upper: Floats
+    upper: Floats | float = np.inf
     """(column,) upper bounds of the variables."""
 
     @property
     def num_rows(self) -> int:
         """Number of constraints."""
-        return len(self.row_lower)
+        return int(self.matrix.shape[0])
 
     @property
     def num_columns(self) -> int:
@@ -218,8 +218,11 @@ def _as_highs(program: LinearProgram) -> "HighsLp":
     lp.num_col_, lp.num_row_ = program.num_columns, program.num_rows
     # Minimised: without a basis, HiGHS 1.15 gives back duals of the wrong sign when it presolves a maximum.
     lp.sense_ = ObjSense.kMinimize
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = -program.gains, program.lower, program.upper
-    lp.row_lower_, lp.row_upper_ = program.row_lower, program.row_upper
+    lp.col_cost_ = -program.gains
+    lp.col_lower_, lp.col_upper_ = (np.full(program.num_columns, bound) for bound in (program.lower, program.upper))
+    lp.row_lower_, lp.row_upper_ = (
+        np.full(program.num_rows, bound) for bound in (program.row_lower, program.row_upper)
+    )
     by_rows = program.matrix.format == "csr"
     lp.a_matrix_.format_ = MatrixFormat.kRowwise if by_rows else MatrixFormat.kColwise
     lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = program.num_columns, program.num_rows

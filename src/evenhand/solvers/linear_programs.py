@@ -33,7 +33,7 @@ The solver sees rewards and weights divided by their largest magnitude, so that 
 for every problem.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -131,20 +131,7 @@ def count_lp(
     Raises:
         InfeasibleError: the floors cannot all be reached.
     """
-    begin = perf_counter()
-    weights, least = np.asarray([1.0] if weights is None else weights), np.asarray(floors, dtype=np.float64)
-    M, F = len(weights), len(least)
-    _check_size(mdp, num_rank_rows=F)
-    flow, rewards = _flow(mdp), mdp.rewards[:, :M] @ weights
-    unit = _largest(rewards)
-    program = _program(flow, rewards / unit, mdp.rewards[:, M:], least, np.full(F, np.inf))
-    built = perf_counter()
-    optimum = _solve(mdp, program, options)
-    # Rows of floors are >= rows, and their multipliers not positive.
-    prices = unit * np.maximum(-optimum.duals[:F], 0.0)
-    supporting, times = np.concatenate([weights, prices]), (begin, built, perf_counter())
-    solution = _certify(mdp, flow, program, optimum, unit, supporting, float(prices @ least), times)
-    return replace(solution, lower_bound=float(solution.values[:M] @ weights))
+    return _solve(mdp, np.asarray([1.0] if weights is None else weights), floors, options)
 
 
 def gini_lp(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike = (), **options: Any) -> LinearProgramSolution:
@@ -159,48 +146,64 @@ def gini_lp(mdp: TabularMDP, weights: ArrayLike, floors: ArrayLike = (), **optio
     Raises:
         InfeasibleError: the floors cannot all be reached.
     """
-    begin = perf_counter()
-    weights, least = np.asarray(weights, dtype=np.float64), np.asarray(floors, dtype=np.float64)
+    return _solve(mdp, np.asarray(weights, dtype=np.float64), floors, options, ranked=True)
+
+
+def _solve(
+    mdp: TabularMDP, weights: Floats, floors: ArrayLike, options: dict[str, Any], ranked: bool = False
+) -> LinearProgramSolution:
+    """Solve the count LP, or if `ranked` the GGF-LP: build the program, solve it, and certify its policy."""
+    begin, least = perf_counter(), np.asarray(floors, dtype=np.float64)
     N, F = len(weights), len(least)
-    rows = N * N + F
-    _check_size(mdp, num_rank_rows=rows)
-    # Rewards and weights have units of their own, and multipliers that of their product.
-    flow, rewards = _flow(mdp), mdp.rewards[:, :N]
-    reward_unit, weight_unit = _largest(rewards), _largest(weights)
-    # Row (i, j) is lambda_i + nu_j - w_i r_j q <= 0, ranks outside and arms inside.
-    ranked = -((weights / weight_unit)[:, None] * (rewards / reward_unit)[:, None, :]).reshape(-1, N * N)
-    one, ones = sparse.eye_array(N, format="csr"), np.ones((1, N))
-    duals = sparse.vstack([sparse.kron(one, ones, format="csr"), sparse.kron(ones, one, format="csr")])
-    program = _program(
-        flow,
-        np.zeros(mdp.num_pairs),
-        np.hstack([ranked, mdp.rewards[:, N:]]),
-        np.concatenate([np.full(N * N, -np.inf), least]),
-        np.concatenate([np.zeros(N * N), np.full(F, np.inf)]),
-        sparse.hstack([duals, sparse.csr_array((2 * N, F))], format="csr"),
-    )
+    R = N * N if ranked else 0
+    _check_size(mdp, num_rank_rows=R + F)
+    flow, rewards, gains, more = _flow(mdp), mdp.rewards[:, :N], np.zeros(mdp.num_pairs), None
+    if ranked:
+        # Rewards and weights have units of their own, and multipliers that of their product.
+        reward_unit, weight_unit = _largest(rewards), _largest(weights)
+        unit = reward_unit * weight_unit
+        # Row (i, j) is lambda_i + nu_j - w_i r_j q <= 0, ranks outside and arms inside.
+        rows = -((weights / weight_unit)[:, None] * (rewards / reward_unit)[:, None, :]).reshape(-1, R)
+        one, ones = sparse.eye_array(N, format="csr"), np.ones((1, N))
+        duals = sparse.vstack([sparse.kron(one, ones, format="csr"), sparse.kron(ones, one, format="csr")])
+        more = sparse.hstack([duals, sparse.csr_array((2 * N, F))], format="csr")
+    else:
+        gains, rows = rewards @ weights, np.zeros((mdp.num_pairs, 0))
+        unit = _largest(gains)
+    row_lower = np.concatenate([np.full(R, -np.inf), least])
+    row_upper = np.concatenate([np.zeros(R), np.full(F, np.inf)])
+    program = _program(flow, gains / unit, np.hstack([rows, mdp.rewards[:, N:]]), row_lower, row_upper, more)
     built = perf_counter()
-    optimum = _solve(mdp, program, options)
-    # Birkhoff: W(v) <= (w Q).v for every doubly stochastic Q, so Q is made one exactly.
-    unit = reward_unit * weight_unit
-    assignment = doubly_stochastic(optimum.duals[: N * N].reshape(N, N))
-    prices = unit * np.maximum(-optimum.duals[N * N : rows], 0.0)
-    supporting, times = np.concatenate([weights @ assignment, prices]), (begin, built, perf_counter())
-    solution = _certify(mdp, flow, program, optimum, unit, supporting, float(prices @ least), times)
-    rank_duals, arm_duals = np.split(unit * optimum.primal[flow.num_visits :], [N])
-    # The welfare of the exact values, the worst first, which is where the largest weight stands.
-    welfare = float(np.sort(solution.values[:N]) @ weights)
-    return replace(solution, lower_bound=welfare, rank_duals=rank_duals, arm_duals=arm_duals)
-
-
-# -- reading, and what fits -------------------------------------------------------------------------------------------
-
-
-def _solve(mdp: TabularMDP, program: LinearProgram, options: dict[str, Any]) -> LinearOptimum:
     # Primal simplex steps are policy improvements, and few; but each costs more the more states there are.
     few = mdp.num_states <= VERTEX_UP_TO and mdp.num_transitions <= VERTEX_ENTRIES
     usual = "primal-simplex" if few else "interior-point"
-    return solve_program(program, **options | {"algorithm": options.get("algorithm") or usual})
+    optimum = solve_program(program, **options | {"algorithm": options.get("algorithm") or usual})
+    solved = perf_counter()
+    # Birkhoff: W(v) <= (w Q).v for every doubly stochastic Q, so Q is made one exactly.
+    supporting = weights @ doubly_stochastic(optimum.duals[:R].reshape(N, N)) if ranked else weights
+    # Rows of floors are >= rows, and their multipliers not positive.
+    prices = unit * np.maximum(-optimum.duals[R : R + F], 0.0)
+    parts, bound, guess = _certify(mdp, flow, optimum, unit, np.concatenate([supporting, prices]))
+    values, occupancy = values_of_parts(mdp, parts)
+    rank_duals, arm_duals = np.split(unit * optimum.primal[flow.num_visits :], [N]) if ranked else (None, None)
+    return LinearProgramSolution(
+        parts=parts,
+        occupancy=occupancy,
+        values=values,
+        # The welfare of the exact values; the largest rank weight is that of the worst arm.
+        lower_bound=float((np.sort(values[:N]) if ranked else values[:N]) @ weights),
+        upper_bound=bound - float(prices @ least),
+        objective=unit * optimum.objective,
+        rank_duals=rank_duals,
+        arm_duals=arm_duals,
+        value_function=guess,
+        seconds={"build": built - begin, "solve": solved - built, "extract": perf_counter() - solved},
+        num_rows=program.num_rows,
+        num_columns=program.num_columns,
+    )
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
 
 
 def _largest(numbers: Floats) -> float:
@@ -329,29 +332,16 @@ def doubly_stochastic(matrix: Floats) -> Floats:
 
 
 def _certify(
-    mdp: TabularMDP,
-    flow: _Flow,
-    program: LinearProgram,
-    optimum: LinearOptimum,
-    unit: float,
-    weights: Floats,
-    floor_value: float,
-    times: tuple[float, float, float],
-) -> LinearProgramSolution:
-    """The policy of a solver's occupancy measure, its exact values, and the upper bound from a value function.
+    mdp: TabularMDP, flow: _Flow, optimum: LinearOptimum, unit: float, weights: Floats
+) -> tuple[list[tuple[float, Floats]], float, Floats]:
+    """Return the policy of a solver's occupancy measure, the upper bound from a value function, and that function.
 
     Args:
         mdp: the problem.
         flow: its flow equations, the last rows of the program.
-        program: the program.
         optimum: its optimum: visits first, and as last multipliers y and, under `average`, the gain behind it.
         unit: what the objective and the multipliers are in units of.
         weights: (objective,) the supporting weights w', and the prices phi of the floors.
-        floor_value: phi.f, subtracted from the bound.
-        times: at which work began, the program was built, and it was solved.
-
-    Returns:
-        A solution whose lower bound, the welfare of its values, is still unknown.
     """
     measure, multipliers = optimum.primal[: flow.num_visits], unit * optimum.duals[-len(flow.right) :]
     rewards = mdp.rewards @ weights
@@ -367,26 +357,10 @@ def _certify(
     now = float(mdp.initial @ improved[0])
     # Relative values of slow arms are large, and a bound on their mean must not be below it by their rounding.
     rounding = 4 * np.finfo(np.float64).eps * float(np.abs(ahead).max()) if long_run else 0.0
-    upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()) + rounding)[1] - floor_value
+    upper_bound = mdp.criterion.bracket(now, float(change.min()), float(change.max()) + rounding)[1]
     visits = measure if stationary else measure.reshape(flow.steps, -1)
     parts, bound = _complete_policy(mdp, visits, weights, improved[0])
-    upper_bound = min(upper_bound, bound - floor_value)
-    found, occupancy = values_of_parts(mdp, parts)
-    begin, built, solved = times
-    return LinearProgramSolution(
-        parts=parts,
-        occupancy=occupancy,
-        values=found,
-        lower_bound=np.nan,
-        upper_bound=upper_bound,
-        objective=unit * optimum.objective,
-        rank_duals=None,
-        arm_duals=None,
-        value_function=guess[0] if stationary else guess,
-        seconds={"build": built - begin, "solve": solved - built, "extract": perf_counter() - solved},
-        num_rows=program.num_rows,
-        num_columns=program.num_columns,
-    )
+    return parts, min(upper_bound, bound), guess[0] if stationary else guess
 
 
 def _complete_policy(

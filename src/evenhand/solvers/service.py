@@ -142,15 +142,11 @@ def best_chains(types: ArmTables, allowed: Bools, row: int) -> tuple[Floats, Flo
     flow = np.eye(size)[states] - types.transitions[row][states, actions, :size]
     away = np.hstack([flow, np.zeros_like(flow)])
     bias_rows = np.hstack([np.eye(size)[states], flow])
-    pairs = len(states)
-    lower = np.concatenate([np.zeros(pairs), types.rewards[row][states, actions]])
     program = LinearProgram(
         gains=np.concatenate([-types.initial[row, :size], np.zeros(size)]),
         matrix=sparse.csr_array(np.vstack([away, bias_rows])),
-        row_lower=lower,
-        row_upper=np.full(2 * pairs, np.inf),
-        lower=np.full(2 * size, -np.inf),
-        upper=np.full(2 * size, np.inf),
+        row_lower=np.concatenate([np.zeros(len(states)), types.rewards[row][states, actions]]),
+        lower=-np.inf,
     )
     found = solve_program(program).primal
     return found[:size], found[size:]

@@ -122,9 +122,9 @@ class SingleArms:
         if self.criterion.is_average:
             return _best_average(moves, allowed, gains, policy)
         policy, ahead, slack = _iterate(moves, allowed, gains, policy, self.criterion)
-        visits = _discounted_visits(_pick(moves, policy), initial, self.criterion.factor)
+        visits = discounted_visits(pick(moves, policy), initial, self.criterion.factor)
         bound = np.asarray((initial * ahead).sum(axis=-1) + slack)
-        return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, bound)
+        return Responses(as_measure(visits, policy, gains.shape[2]), ahead, bound)
 
     def _best_in_time(self, rows: Ints, gains: Floats) -> Responses:
         """Backwards from the end, or from the step that lasts."""
@@ -155,7 +155,7 @@ class SingleArms:
             # All that comes after is one step: the shares of time in it are the discounted visits from where it begins.
             if self.criterion.lasts and step == choices.shape[1] - 1:
                 chain = np.einsum("tsa,tsaj->tsj", choices[:, step], moves)
-                now = _discounted_visits(chain, now, self.criterion.factor) / self.criterion.total
+                now = discounted_visits(chain, now, self.criterion.factor) / self.criterion.total
             visits[:, step] = now[..., None] * choices[:, step]
             now = np.einsum("tsa,tsaj->tj", visits[:, step], moves)
         return np.asarray(visits * self.criterion.layer_weights[:, None, None])
@@ -186,7 +186,7 @@ class SingleArms:
         if self.criterion.is_average:
             visits = _stationary(chain, raw.sum(axis=-1), np.asarray(self.allowed[rows].any(axis=-1)))
         else:
-            visits = _discounted_visits(chain, self.initial[rows], self.criterion.factor)
+            visits = discounted_visits(chain, self.initial[rows], self.criterion.factor)
         return np.asarray(np.maximum(visits, 0.0)[..., None] * choices)
 
     def choices(self, rows: Ints, raw: Floats, noise: float = NOISE[0]) -> Floats:
@@ -200,12 +200,12 @@ class SingleArms:
         return np.where(seen, raw / np.where(seen, visits, 1.0), otherwise)
 
 
-def _pick(table: Array, policy: Array) -> Array:
+def pick(table: Array, policy: Array) -> Array:
     """(row, state, ...) the entries of the chosen actions."""
     return np.take_along_axis(table, policy.reshape(*policy.shape, *[1] * (table.ndim - 2)), axis=2)[:, :, 0]
 
 
-def _as_measure(visits: Floats, policy: Array, num_actions: int) -> Floats:
+def as_measure(visits: Floats, policy: Array, num_actions: int) -> Floats:
     """(..., state, action) visits of states as visits of the chosen pairs."""
     return np.where(np.arange(num_actions) == policy[..., None], np.maximum(visits, 0.0)[..., None], 0.0)
 
@@ -213,7 +213,7 @@ def _as_measure(visits: Floats, policy: Array, num_actions: int) -> Floats:
 # -- discounted -------------------------------------------------------------------------------------------------------
 
 
-def _discounted_visits(chain: Floats, initial: Floats, factor: float) -> Floats:
+def discounted_visits(chain: Floats, initial: Floats, factor: float) -> Floats:
     """(row, state) discounted visits of the states of Markov chains."""
     system = np.eye(chain.shape[1]) - factor * np.swapaxes(chain, 1, 2)
     visits = np.linalg.solve(system, initial[..., None])[..., 0]
@@ -230,8 +230,8 @@ def _iterate(
     eye = np.eye(policy.shape[1])
     for _ in range(MOST_SWEEPS):
         # V = (I - gamma P)^-1 gain of the present policy.
-        system = eye - factor * _pick(moves, policy)
-        ahead = np.asarray(np.linalg.solve(system, _pick(gains, policy)[..., None])[..., 0], dtype=np.float64)
+        system = eye - factor * pick(moves, policy)
+        ahead = np.asarray(np.linalg.solve(system, pick(gains, policy)[..., None])[..., 0], dtype=np.float64)
         advantages = gains + factor * np.einsum("tsaj,tj->tsa", moves, ahead) - ahead[..., None]
         advantages = np.where(allowed, advantages, -np.inf)
         best = advantages.max(axis=-1)
@@ -268,19 +268,19 @@ def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) ->
         policy, chosen, totals = _evaluate_best_class(moves, support, real, gains, policy)
     # Visits between two meetings of c, over the steps between them, are shares of time.
     only = np.arange(policy.shape[1]) == chosen[:, None]
-    visits = _between_returns(_pick(moves, policy), only, only / totals[rows, chosen, 1][:, None])
+    visits = _between_returns(pick(moves, policy), only, only / totals[rows, chosen, 1][:, None])
     bound = mean + np.maximum(best.max(axis=-1), 0.0)
-    return Responses(_as_measure(visits, policy, gains.shape[2]), ahead, np.asarray(bound))
+    return Responses(as_measure(visits, policy, gains.shape[2]), ahead, np.asarray(bound))
 
 
 def _evaluate_best_class(
     moves: Floats, support: Bools, real: Bools, gains: Floats, policy: Ints
 ) -> tuple[Ints, Ints, Floats]:
     """Policies with one closed class each, its representative, and (row, state, 2) gains and steps until it is hit."""
-    chain = _pick(moves, policy)
+    chain = pick(moves, policy)
     reach = closure(chain > 0)
     marks = _representatives(reach, real)
-    now = np.stack([_pick(gains, policy), np.ones(policy.shape)], axis=-1)
+    now = np.stack([pick(gains, policy), np.ones(policy.shape)], axis=-1)
     totals = _until(chain, marks, now)
     means = np.where(marks, totals[..., 0] / totals[..., 1], -np.inf)
     # Of several best classes the first remains.
@@ -293,8 +293,8 @@ def _evaluate_best_class(
         policy = policy.copy()
         policy[several] = _send_towards(support[several], reached, policy[several])
         only = np.arange(policy.shape[1]) == goal[:, None]
-        now = np.stack([_pick(gains[several], policy[several]), np.ones(only.shape)], axis=-1)
-        totals[several] = _until(_pick(moves[several], policy[several]), only, now)
+        now = np.stack([pick(gains[several], policy[several]), np.ones(only.shape)], axis=-1)
+        totals[several] = _until(pick(moves[several], policy[several]), only, now)
     return policy, chosen, totals
 
 

@@ -19,8 +19,8 @@ the best mean plays the same actions in the states that it does not leave for ev
 functional equations of undiscounted Markov renewal programming", 1978). So the advantages are the limits of the
 discounted ones, and the indices the limits of the discounted indices where these cross 0 at one charge. Where a policy
 on the path, or tied with one over a range of charges by a single switch, has several closed classes, the sweep does not
-pass. If that happens at single charges only, the indices are found piece by piece (`solvers.average_pieces`); else the
-mean depends on the start and limits may be infinite: that arm is refused, with the states (`solvers.closed_classes`).
+pass. If that happens at single charges only, the indices are found piece by piece (below); else the mean depends on the
+start and limits may be infinite: that arm is refused, with the states (`solvers.closed_classes`).
 
 The optimal policy is followed through *all* charges (`kernels.whittle_pivots`): each of the finitely many policies
 is optimal between two neighbouring charges, by the signs of all advantages at both, and advantages are linear between.
@@ -29,10 +29,26 @@ them: a state that returns to active with an advantage below TIE = 1e-12, relati
 make, counts as tied (finite horizons: and below the bound on rounding, which grows with T). Passive is a state only
 with an advantage of 0 but for rounding. If the arm is not indexable, a state and two charges are the witnesses. O(S^3)
 an indexable arm.
+
+An average by pieces. A machine that may be left broken for ever: up to some charge it is best to mend it again and
+again, beyond it never. At that charge both means are equal, a policy that does each from some states is optimal too,
+and biases jump. On both sides the optimality equation has one solution still. So the sweep over charges cannot pass,
+but the advantages are known piece by piece:
+
+    1. Candidates: the policies that are optimal at some charge under a discount near 1.
+    2. Each that has a single closed class: its a and b, the advantages a - c b, and the range of charges at which no
+       active state has a negative and no passive state a positive one. There it solves the optimality equation.
+    3. If the ranges cover all charges, from all-active to all-passive, and within each the advantages are strict (or a
+       tied switch leaves a single closed class), the advantages are the limits of the discounted ones at every charge
+       but the ends of the ranges.
+
+The discount only proposes; what is returned is proved by 2 and 3, else there is nothing. The index of a state is the
+charge at which its advantage reaches 0, or jumps over it. O(S^3) a candidate, S + 1 of them for an indexable arm.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,7 +56,6 @@ from evenhand import kernels
 from evenhand.checks import check_memory
 from evenhand.errors import NotConvergedError
 from evenhand.model.criterion import Criterion, Discounted
-from evenhand.solvers.average_pieces import indices_by_pieces
 from evenhand.solvers.closed_classes import closed_classes, never_splits
 from evenhand.typing import ArrayLike, Bools, Floats, Indices, Ints
 
@@ -49,6 +64,9 @@ SOUND = 1e-8
 
 NEARLY_ONE = 1 - 1e-7
 """A discount whose optimal policies are candidates for those of an average."""
+
+PIECE_TIE = 1e-11
+"""Advantages below this, relative to the largest that rewards could make, count as 0."""
 
 MOST_PIVOTS = 1000
 """Pivots a state after which a sweep is given up. An indexable arm needs one, ties aside."""
@@ -268,25 +286,6 @@ def _policies_on_path(arms: _Arms, sweeps: "kernels.Sweeps", arm: int) -> Iterat
         yield np.zeros_like(active)
 
 
-def _found_in_pieces(arms: _Arms, sweeps: "kernels.Sweeps", arm: int) -> bool:
-    """Find the indices of an arm that a sweep could not pass; return whether it has some."""
-    if arms.left_out[arm]:
-        return False
-    n = int(arms.num_states[arm])
-    # Under a discount next to 1 nothing splits: the policies there are candidates for the average.
-    near = _Arms(arms.transitions[[arm], :n, :, :n], arms.rewards[[arm], :n], NEARLY_ONE, None)
-    candidates = list(_policies_on_path(near, near.sweep(), 0))
-    found = indices_by_pieces(near.transitions[0], near.rewards[0], candidates)
-    if found is None:
-        return False
-    sweeps.indices[arm, :n], sweeps.regained[arm], sweeps.witnesses[arm] = (
-        found.indices,
-        found.regained,
-        found.witnesses,
-    )
-    return True
-
-
 def _check_rounding(sweeps: "kernels.Sweeps", refused: Mapping[int, str]) -> None:
     wrong = (sweeps.errors > SOUND) | (sweeps.status != kernels.DONE)
     wrong[list(refused)] = False
@@ -295,3 +294,118 @@ def _check_rounding(sweeps: "kernels.Sweeps", refused: Mapping[int, str]) -> Non
         raise NotConvergedError(
             f"arm {arm}: rounding outweighs its advantages (relative error {sweeps.errors[arm]:.2g})"
         )
+
+
+# -- an average by pieces ---------------------------------------------------------------------------------------------
+
+
+class Piece(NamedTuple):
+    """A range of charges and the policy that is optimal there."""
+
+    low: float
+    high: float
+    a: Floats
+    """(state,) advantages are a - c b."""
+    b: Floats
+    """(state,)"""
+    active: Bools
+    """(state,)"""
+    tie: float
+    """Advantages below this count as 0."""
+
+
+def _found_in_pieces(arms: _Arms, sweeps: "kernels.Sweeps", arm: int) -> bool:
+    """Find the indices of an arm that a sweep could not pass; return whether it has some."""
+    if arms.left_out[arm]:
+        return False
+    n = int(arms.num_states[arm])
+    # Under a discount next to 1 nothing splits: the policies there are candidates for the average.
+    near = _Arms(arms.transitions[[arm], :n, :, :n], arms.rewards[[arm], :n], NEARLY_ONE, None)
+    transitions, rewards = near.transitions[0], near.rewards[0]
+    candidates = [_piece(transitions, rewards, active) for active in _policies_on_path(near, near.sweep(), 0)]
+    pieces = _cover([piece for piece in candidates if piece is not None])
+    for piece in pieces:
+        # Advantages are linear and keep their sign within a piece: one that is 0 inside it is 0 all along.
+        inside = sum(_ends(piece)) / 2
+        tied = np.flatnonzero(np.abs(piece.a - inside * piece.b) <= piece.tie)
+        if not all(_is_single(transitions, piece.active ^ (np.arange(n) == s)) for s in tied):
+            return False
+    if not pieces:
+        return False
+    sweeps.indices[arm, :n], sweeps.regained[arm], sweeps.witnesses[arm] = _read_off(pieces)
+    return True
+
+
+def _is_single(transitions: Floats, active: Bools) -> bool:
+    return len(closed_classes(transitions[np.arange(len(active)), active.astype(np.int64)])) == 1
+
+
+def _piece(transitions: Floats, rewards: Floats, active: Bools) -> Piece | None:
+    """The charges at which a policy is optimal, if it has one closed class and there are any."""
+    if not _is_single(transitions, active):
+        return None
+    n, chosen = len(active), active.astype(np.int64)
+    # A constant in the rewards changes no advantage; without it they round less.
+    states, centred = np.arange(n), rewards - rewards.mean()
+    # With one closed class this is regular, and gives the bias up to a constant, which P_1 - P_0 does not see.
+    system = np.eye(n) - transitions[states, chosen] + 1 / n
+    effect = np.linalg.solve(system.T, (transitions[:, 1] - transitions[:, 0]).T).T
+    # advantage(c) = a - c b, as in `kernels.whittle_pivots` with gamma = 1.
+    a = rewards[:, 1] - rewards[:, 0] + effect @ centred[states, chosen]
+    b = 1 + effect @ chosen
+    norm = 1 + float(np.abs(effect).sum(axis=1).max())
+    tie, flat = PIECE_TIE * float(np.ptp(rewards)) * norm, PIECE_TIE * norm
+    # sign (a - c b) >= 0 limits c from above where sign b > 0, from below where it is < 0; else a alone decides.
+    sign = np.where(active, 1.0, -1.0)
+    falling, rising, level = sign * b > flat, sign * b < -flat, np.abs(b) <= flat
+    high = float((a[falling] / b[falling]).min(initial=np.inf))
+    low = float((a[rising] / b[rising]).max(initial=-np.inf))
+    if low > high or (sign[level] * a[level] < -tie).any():
+        return None
+    return Piece(low, high, a, b, active, tie)
+
+
+def _cover(pieces: list[Piece]) -> list[Piece]:
+    """The pieces in order, cut where they meet; none if they leave a gap."""
+    chosen: list[Piece] = []
+    reached = -np.inf
+    # By where they begin: a piece that goes no further than those before it is not needed.
+    for piece in sorted(pieces, key=lambda piece: (piece.low, piece.high)):
+        gap = piece.low - reached
+        # A gap that is no more than rounding of two charges is none.
+        if gap > 1e-9 * (1 + abs(piece.low)) or (not chosen and piece.low > -np.inf):
+            return []
+        if piece.high > reached:
+            chosen.append(piece._replace(low=max(piece.low, reached)))
+            reached = piece.high
+    if not chosen or not chosen[0].active.all() or chosen[-1].active.any():
+        return []  # a state that is active, or passive, at every charge has no index
+    return chosen if reached == np.inf else []
+
+
+def _read_off(pieces: list[Piece]) -> tuple[Floats, int, tuple[float, float]]:
+    """Indices, a state that regains or -1, and its witnesses: from the advantages at both ends of each piece."""
+    indices = np.full(len(pieces[0].a), np.nan)
+    regained, witnesses = -1, (np.nan, np.nan)
+    for piece in pieces:
+        # Where b is 0 the advantage is the same all along, and reaches 0 nowhere.
+        zeros = piece.a / np.where(np.abs(piece.b) > 0, piece.b, np.inf)
+        for charge in _ends(piece):
+            advantages = piece.a - charge * piece.b
+            # More than twice a tie: a state that became passive by a tie must not come back by the same one.
+            again = ~np.isnan(indices) & (advantages > 2 * piece.tie)
+            if regained < 0 and again.any():
+                regained = int(np.argmax(again))
+                witnesses = float(indices[regained]), charge
+            new = np.isnan(indices) & (advantages <= piece.tie)
+            # Advantages that are not positive at the charge reached 0 in the piece, or jumped over it at its end.
+            inside = (zeros >= piece.low) & (zeros <= charge) & (piece.b > 0)
+            indices[new] = np.where(inside, zeros, charge)[new]
+    return indices, regained, witnesses
+
+
+def _ends(piece: Piece) -> tuple[float, float]:
+    """Both ends of a piece; where it has none, a charge by which no sign changes any more."""
+    far = 1 + float(np.abs(piece.a).max())  # all-active and all-passive have b = 1
+    low = piece.low if piece.low > -np.inf else min(piece.high - 1, -far)
+    return low, piece.high if piece.high < np.inf else max(piece.low + 1, far)

@@ -5,7 +5,7 @@ their probabilities are written down once. In scenario d the policy's Markov cha
 
     C_d(x, y) = sum_{pairs u of x} pi(u | x) prod_c L_d,c(u, y_c)
 
-where c runs over the types, with L the distribution of their next counts (`kernels.lattice_distributions`), or over the
+where c runs over the types, with L the distribution of their next counts (`kernels.lattice`), or over the
 arms, with L a row of transitions. The scenarios are solved together, in batches:
 
     discounted   q = (I - gamma C^T)^-1 mu                   dense systems
@@ -30,7 +30,7 @@ from evenhand.checks import as_generator, check_memory, check_positive_int, chec
 from evenhand.errors import NotApplicableError
 from evenhand.evaluation.exact import rules_by_step, write_law
 from evenhand.evaluation.rollout import BATCH, Play, Sums, in_batches, play_batch, step_weights
-from evenhand.kernels.lattice_distributions import movers_distributions
+from evenhand.kernels.lattice import movers_distributions
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import World, first_states
 from evenhand.model.arm import running_sums

@@ -189,7 +189,6 @@ class Master:
                 row_lower=np.concatenate([np.full(K, -np.inf), self.floors - FLOOR_SLACK, [1.0]]),
                 row_upper=np.concatenate([np.zeros(K), np.full(F, np.inf), [1.0]]),
                 lower=np.append(np.zeros(num_vectors), np.full(cuts.num_pieces, -np.inf)),
-                upper=np.full(num_vectors + cuts.num_pieces, np.inf),
             ),
             tolerance=LP_TOLERANCE,
         )

@@ -221,7 +221,6 @@ def _level_program(matrix: Floats, due: Floats, free: Bools, units: Floats) -> t
             row_lower=np.append(due / units, 1.0),
             row_upper=np.append(np.full(number, np.inf), 1.0),
             lower=np.append(np.zeros(num_vectors), -np.inf),
-            upper=np.full(num_vectors + 1, np.inf),
         ),
         tolerance=LP_TOLERANCE,
     )

@@ -1,4 +1,4 @@
-"""Modified policy iteration and backward induction on counts, of one type or of several.
+"""Modified policy iteration and backward induction on counts, of one type or of several; bounds of a sweep.
 
     discounted, average   modified policy iteration: each round improves the policy once, then applies its operator
                           until the change d is a tenth as wide
@@ -19,23 +19,135 @@ P g = g, and V + k g solves its equations for any k. A sweep increases k by one,
 is g, V moves along it at once, so that the next improvement leads into the class of the best mean (Puterman, 9.2).
 
 If the best mean depends on where the arms start, d tends to a function that is not constant, and the bounds do not
-meet. Then the width of d stops shrinking, and the criterion is refused, in words; unless the arms cannot but meet in
-one long run, where it is their slowness, and NotConvergedError.
+meet. Then the width of d stops shrinking, and the criterion is refused; so it is if arms forget extremely slowly.
+
+Bounds. With d = T V - V for any V, the criterion brackets the optimum (`Criterion.bracket`): MacQueen's bounds if
+discounted, min d and max d under average. The lower one holds for the policy that is greedy in V; with the operator
+of one policy in place of T, both hold for that policy.
+
+Rounding. The computed T V - V is within e = error (max|V| + max|r|) of the true one, error added up where the
+distributions are made (`Outcomes.error`), and the mean over the computed first distribution within
+e_0 = error_0 max|T V|. So
+
+    discounted   low and high are off by at most  e + gamma/(1-gamma) e + e_0 = e / (1-gamma) + e_0
+    average      by at most  e: they are entries of d, and no mean is taken
+    finite       e_t = e(V_{t+1}) + gamma e_{t+1},  e_T = 0; the value of the first step is off by at most  e_0' + e_0,
+                 e_0' what e_t has come to at step 0
+
+Bounds that rounding keeps apart by more than LONG times what it does to rewards are not close, whatever the values:
+arms that take very long to forget, or a discount next to 1, have values that large.
+
+In all of them e stands once for each step that counts: times `Criterion.total` where V is the same at every step. Under
+average V is centred, so that max|V| does not grow with the number of sweeps.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
+from scipy.special import gammaln
 
-from evenhand.errors import NotApplicableError, NotConvergedError
+from evenhand.errors import EvenhandError, NotApplicableError, NotConvergedError
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.counts.bounds import Bounds, Certifier
-from evenhand.solvers.counts.cost_estimate import LEAP
-from evenhand.solvers.counts.expectation import Follow
-from evenhand.solvers.counts.post_decision import INSTEAD_OF_AVERAGE
+from evenhand.solvers.counts.count_operators import Follow
+from evenhand.solvers.counts.post_decision import INSTEAD_OF_AVERAGE, UNIT
 from evenhand.typing import Floats
+
+_NEXT_TO_NOTHING = 1e-6
+"""Least scale of a relative gap, as a share of the largest possible value."""
+
+LONG = 1000.0
+"""Steps whose rounding may add up before bounds that it keeps apart are not close any more."""
+
+
+class Bounds(NamedTuple):
+    """Bounds on a value from the initial distribution."""
+
+    low: float
+    high: float
+    slack: float
+    """Part of the gap that is due to rounding and cut tails, on either side."""
+
+    scale: float
+    """Denominator of the relative gap: the value, unless it is nearly 0."""
+
+    excused: float
+    """Part of the slack that is not due to large values."""
+
+    @property
+    def gap(self) -> float:
+        """Relative."""
+        return (self.high - self.low) / self.scale if self.scale > 0 else 0.0
+
+    def close(self, tolerance: float) -> bool:
+        """Return True if the relative gap is within a tolerance, or due to rounding."""
+        return self.high - self.low <= max(tolerance * self.scale, 4 * self.excused)
+
+
+class Certifier:
+    """Turns value functions into bounds."""
+
+    def __init__(
+        self, criterion: Criterion, largest_reward: float, error: float, first_law: Floats, law_error: float
+    ) -> None:
+        """Keep what bounds need.
+
+        Args:
+            criterion: what rewards over time are worth.
+            largest_reward: the largest mean reward of a step, up to its sign.
+            error: how far a computed T V - V may be off, relative to max|V| + max|r|.
+            first_law: (count state,) the law of the first counts.
+            law_error: how far a mean over it may be off, relative to the largest entry.
+        """
+        self.criterion, self.largest = criterion, largest_reward
+        self.error, self.first_law, self.law_error = error, first_law, law_error
+
+    def step_error(self, value: Floats) -> float:
+        """Bound on the error of one computed T V."""
+        return self.error * (float(np.abs(value).max()) + self.largest)
+
+    def bound(self, value: Floats, improved: Floats, least: float, most: float) -> Bounds:
+        """Bounds for an endless criterion.
+
+        Args:
+            value: (count state,) V.
+            improved: (count state,) T V.
+            least: the smallest entry of T V - V.
+            most: the largest.
+        """
+        slack = self.step_error(value) * self.criterion.total
+        # An average is between entries of the change: no mean is taken.
+        mean, mean_error = self._mean(improved) if self.criterion.contracts else (0.0, 0.0)
+        return self._widened(*self.criterion.bracket(mean, least, most), slack + mean_error)
+
+    def settle(self, value: Floats, slack: float) -> Bounds:
+        """Bounds from a value function that is exact up to rounding.
+
+        Args:
+            value: (count state,) the value function.
+            slack: how far its entries may be off.
+        """
+        mean, mean_error = self._mean(value)
+        return self._widened(mean, mean, slack + mean_error)
+
+    def _mean(self, value: Floats) -> tuple[float, float]:
+        """The mean over the first law, and its rounding; summed in pairs, with less rounding than a product."""
+        return float((self.first_law * value).sum()), self.law_error * float(np.abs(value).max())
+
+    def _widened(self, low: float, high: float, slack: float) -> Bounds:
+        low, high = low - slack, high + slack
+        scale = max(abs(low), abs(high), _NEXT_TO_NOTHING * self.largest * self.criterion.total)
+        excused = slack
+        if self.criterion.is_stationary:
+            excused = min(slack, LONG * self.error * self.largest * self.criterion.total)
+        return Bounds(low, high, slack, scale, excused)
+
+
+def law_error(num_arms: int) -> float:
+    """Bound on the error of a mean over a multinomial distribution of so many arms, relative to the largest entry."""
+    return 16 * UNIT * (float(gammaln(num_arms + 2)) + 4)
+
 
 Progress = Callable[[int, float], None]
 """Called with the number of a round and the relative gap; of a finite horizon, with the share of steps to go."""
@@ -50,6 +162,9 @@ MOST_ROUNDS = 1000
 SHRINK = 0.1
 """Width of the change after policy evaluation, as a share of the width before it."""
 
+LEAP = 30
+"""Steps of GMRES in a leap of the value function; each stores a vector."""
+
 _MOST_SWEEPS = 60
 """Largest number of sweeps per evaluation of a policy."""
 
@@ -57,8 +172,7 @@ _DAMPING = 0.8
 """Step size of value iteration under the average criterion; less than 1 so that periodic chains converge."""
 
 _PATIENCE, _HARDLY = 40, 0.9
-"""Rounds without progress after which an average is given up, and the largest ratio of widths that counts
-as progress."""
+"""Rounds without progress after which an iteration ends, and the largest ratio of widths that counts as progress."""
 
 _WIDEST = 1e4
 """Largest span of a value function, as a multiple of the largest reward, for which closed classes are separated."""
@@ -73,8 +187,8 @@ def iterate(
     evaluate: Callable[[Floats, float, Decision], Floats],
     value: Floats,
     tolerance: float,
-    patience: "Patience",
     progress: Progress | None = None,
+    most_rounds: int = MOST_ROUNDS,
 ) -> tuple[Decision, Bounds, Floats, int]:
     """Modified policy iteration from a first guess of the value function.
 
@@ -84,13 +198,18 @@ def iterate(
         evaluate: from a value function, the width of its change and the greedy decisions to a better value function.
         value: (count state,) the first guess.
         tolerance: relative gap of the bounds to stop at.
-        patience: ends an iteration whose bounds do not close.
         progress: called after each round with its number and the relative gap.
+        most_rounds: largest number of policy improvements.
 
     Returns:
         The decisions, the bounds, the last value function, and the number of improvements.
+
+    Raises:
+        NotConvergedError: the bounds do not close.
+        NotApplicableError: under the criterion average, the bounds stop closing.
     """
-    for number in range(1, patience.most_rounds + 1):
+    narrowest, waited = np.inf, 0
+    for number in range(1, most_rounds + 1):
         improved, decision = improve(value)
         least, most = extremes(improved - value)
         bounds = certifier.bound(value, improved, least, most)
@@ -99,10 +218,27 @@ def iterate(
             progress(number, bounds.gap)
         if bounds.close(tolerance):
             return decision, bounds, value, number
-        patience.note(most - least, bounds)
+        if bounds.high - bounds.low <= 4 * bounds.slack:
+            raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g}, and rounding leaves no more digits")
+        waited += 1
+        if most - least <= _HARDLY * narrowest:
+            narrowest, waited = most - least, 0
+        if waited >= _PATIENCE:
+            raise _stopped(certifier.criterion, bounds)
         # One policy's own operator is much cheaper than the maximum over all.
         value = evaluate(value, most - least, decision)
-    raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g} after {patience.most_rounds} rounds")
+    raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g} after {most_rounds} rounds")
+
+
+def _stopped(criterion: Criterion, bounds: Bounds) -> EvenhandError:
+    """Return the error of bounds that stopped closing."""
+    if criterion.contracts:
+        return NotConvergedError(f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly")
+    return NotApplicableError(
+        f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
+        f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to "
+        f"forget where they were. {INSTEAD_OF_AVERAGE}"
+    )
 
 
 def induce_backward(
@@ -118,7 +254,7 @@ def induce_backward(
     """
     slack = 0.0
     for step in reversed(range(certifier.criterion.num_layers)):
-        # e_t = e(V_{t+1}) + gamma e_{t+1}: this step's own rounding, and what the later ones left (`bounds`).
+        # e_t = e(V_{t+1}) + gamma e_{t+1}: this step's own rounding, and what the later ones left.
         slack = certifier.step_error(value) + certifier.criterion.factor * slack
         value, decision = improve(value)
         keep(step, decision)
@@ -192,40 +328,3 @@ def _separate_classes(certifier: Certifier, follow: Follow, rewards: Floats, val
     moved = value + (span + certifier.largest) / width * uneven
     after = rewards + follow(moved) - moved
     return moved if np.ptp(after) + 4 * certifier.step_error(moved) <= (1 + _HARDLY) * width else value
-
-
-class Patience:
-    """Gives up on an average whose bounds do not close."""
-
-    def __init__(
-        self, criterion: Criterion, is_one: bool, rounds: int = _PATIENCE, most_rounds: int = MOST_ROUNDS
-    ) -> None:
-        """Begin to watch.
-
-        Args:
-            criterion: what rewards over time are worth.
-            is_one: whether the arms surely have one long run (`post_decision.surely_one_long_run`).
-            rounds: after which a change that has hardly become narrower is given up.
-            most_rounds: largest number of policy improvements.
-        """
-        self.criterion, self.is_one, self.rounds, self.most_rounds = criterion, is_one, rounds, most_rounds
-        self.narrowest, self.waited = np.inf, 0
-
-    def note(self, width: float, bounds: Bounds) -> None:
-        """Look at the width of another change."""
-        self.waited += 1
-        if width <= _HARDLY * self.narrowest:
-            self.narrowest, self.waited = width, 0
-        if bounds.high - bounds.low <= 4 * bounds.slack:
-            raise NotConvergedError(f"the relative gap is still {bounds.gap:.3g}, and rounding leaves no more digits")
-        if self.waited < self.rounds:
-            return
-        if self.is_one or self.criterion.contracts:
-            raise NotConvergedError(
-                f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly"
-            )
-        raise NotApplicableError(
-            f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
-            f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to "
-            f"forget where they were. {INSTEAD_OF_AVERAGE}"
-        )

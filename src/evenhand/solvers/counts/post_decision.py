@@ -1,4 +1,4 @@
-"""Post-decision states of identical arms: how many are in each slot.
+"""Post-decision states of identical arms, how many are in each slot; and the choice of the algorithm.
 
 In each state one idle action is the *base*. An arm left at its base is in the slot of its state. An arm that gets
 another *cell* (s, a) lands in the slot of the state whose base row is the same, or else in an extra slot for its row.
@@ -7,16 +7,29 @@ state and row with no larger usage and no smaller reward.
 
 Under the criterion `average` the long run must not depend on the start. The graph of one arm decides the plainest case:
 if the affordable actions together leave more than one closed class, an arm stays for ever in the one it started in.
+
+The algorithm follows from the slots alone, before anything large exists and whatever the criterion. There are three
+choices, none of which changes the result:
+
+    choosing   climb the budget cell by cell, where one resource binds in whole units and no landing is served again;
+               else go through the list of allocations of the cells off base, which does not depend on the counts
+    moving     base rows as a product of splits (`kernels.splits`), else as a table of distributions
+    extras     arms in extra slots move by themselves; where the extra rows are mixtures of base rows (a replacement
+               that may fail), the mixture chooses among slots and the base rows move all arms at once
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
-from evenhand.errors import NotApplicableError
+from evenhand.display import size_in_words
+from evenhand.errors import NotApplicableError, TooLargeError
+from evenhand.kernels.lattice import lattice_size, list_amounts
+from evenhand.kernels.splits import Split, factorise
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.closed_classes import closed_classes, never_splits
+from evenhand.solvers.closed_classes import closed_classes
 from evenhand.typing import Bools, Floats, Ints
 
 SAME_ROW = 4e-16
@@ -60,19 +73,6 @@ class TypeTables(NamedTuple):
         return np.asarray((self.usage <= self.limit).all(axis=2) & self.valid)
 
 
-class Pay(NamedTuple):
-    """Rewards in terms of slots, as a share of the mean over all arms."""
-
-    base: Floats
-    """(state,) for an arm left at its base."""
-
-    gains: Floats
-    """(cell,) reward of a cell beyond that."""
-
-    most: float
-    """Bound on the magnitude of the mean reward."""
-
-
 class Slots(NamedTuple):
     """The arms in terms of slots: which cells matter, and where their arms land."""
 
@@ -98,6 +98,15 @@ class Slots(NamedTuple):
 
     limit: Floats
     """(resource,) the budget."""
+
+    base_rewards: Floats
+    """(state,) reward of an arm left at its base, as a share of the mean over all arms."""
+
+    gains: Floats
+    """(cell,) reward of a cell beyond that."""
+
+    largest_reward: float
+    """Bound on the magnitude of the mean reward."""
 
     @property
     def num_states(self) -> int:
@@ -127,6 +136,8 @@ def read_slots(arm: TypeTables) -> Slots:
     useful = [(s, a) for s, a in np.argwhere(arm.affordable) if a != base[s] and not _is_dominated(arm, s, a)]
     cells = np.array(useful, dtype=np.int64).reshape(-1, 2)
     landings, extra_rows = _land(arm.transitions, cells, base_rows)
+    at_base = arm.rewards[np.arange(len(base)), base]
+    gains = (arm.rewards[cells[:, 0], cells[:, 1]] - at_base[cells[:, 0]]) / arm.num_arms
     return Slots(
         num_arms=arm.num_arms,
         base=base,
@@ -136,17 +147,11 @@ def read_slots(arm: TypeTables) -> Slots:
         needs=arm.usage[cells[:, 0], cells[:, 1]],
         landings=landings,
         limit=arm.limit,
+        base_rewards=at_base / arm.num_arms,
+        gains=gains,
+        # A mean over N arms: max|at_base| at the most at their base, and each of the N may add a gain.
+        largest_reward=float(np.abs(at_base).max() + arm.num_arms * np.abs(gains).max(initial=0.0)),
     )
-
-
-def read_pay(rewards: Floats, slots: Slots) -> Pay:
-    """(state, action) rewards at the base and beyond it."""
-    s, a = slots.cells.T
-    at_base = rewards[np.arange(slots.num_states), slots.base]
-    gains = (rewards[s, a] - at_base[s]) / slots.num_arms
-    # A mean over N arms: max|at_base| at the most at their base, and each of the N may add a gain.
-    most = float(np.abs(at_base).max() + slots.num_arms * np.abs(gains).max(initial=0.0))
-    return Pay(at_base / slots.num_arms, gains, most)
 
 
 def check_one_class(arm: TypeTables, criterion: Criterion) -> None:
@@ -161,18 +166,6 @@ def check_one_class(arm: TypeTables, criterion: Criterion) -> None:
             f"action leaves (such as the states {closed[0][:5]} and {closed[1][:5]}): its mean reward depends on "
             f"where it starts. {INSTEAD_OF_AVERAGE}"
         )
-
-
-def surely_one_long_run(arm: TypeTables) -> bool:
-    """Return True if any number of such arms surely have one closed class, so that the start does not matter.
-
-    Sufficient: under every policy an arm reaches some common state, and it may stay where it is at any time.
-    """
-    affordable = arm.affordable
-    first = arm.transitions[np.arange(len(affordable)), affordable.argmax(axis=1)]
-    rows = np.where(affordable[:, :, None], arm.transitions, first[:, None])
-    waits = (np.einsum("sas->sa", rows) > 0).all()
-    return bool(waits and never_splits(rows[None], np.array([len(rows)]))[0])
 
 
 def _same(left: Floats, right: Floats) -> bool:
@@ -214,3 +207,173 @@ def _land(transitions: Floats, cells: Ints, base_rows: Floats) -> tuple[Ints, Fl
         landings.append(slot)
     extra = np.array(rows[len(base_rows) :]).reshape(-1, base_rows.shape[1])
     return np.array(landings, dtype=np.int64), extra
+
+
+MOST_ALLOCATIONS = 3_000_000
+"""Listed allocations beyond which a problem is refused."""
+
+MIXTURE_ERROR = 1e-15
+"""Largest error, per entry, of a mixture of base rows that replaces an extra row."""
+
+INSTEAD = "Use fewer arms, a smaller budget, or a bound from the fluid relaxation."
+
+_LARGEST_RATIO = 16
+"""Largest use of a cell, as a multiple of the unit of use."""
+
+
+class Climb(NamedTuple):
+    """Cells in an order in which no landing is served again, and units of the one resource that binds."""
+
+    order: Ints
+    """(cell,) cells, the first served first."""
+
+    units: Ints
+    """(cell,) whole units that one arm uses."""
+
+    num_units: int
+    """Number of units in the budget."""
+
+
+class CountAlgorithm(NamedTuple):
+    """The algorithm for a problem."""
+
+    slots: Slots
+    climb: Climb | None
+
+    allocations: Ints
+    """(allocation, cell) the list, empty when climbing."""
+
+    extras: list[Ints]
+    """By number of arms in extra slots: (config, extra) how they may be spread over the extra rows."""
+
+    mixtures: Floats | None
+    """(extra, slot) weights that make extra rows of base rows, where there are such."""
+
+    splits: tuple[list[Split], Ints] | None
+    """The base rows as splits, and the (slot,) state where each slot ends."""
+
+    @property
+    def num_points(self) -> int:
+        """Number of count states."""
+        return self.size_of(0)
+
+    def size_of(self, extra: int) -> int:
+        """Points of the lattice of base slots when so many arms are in extra ones."""
+        return lattice_size(self.slots.num_arms - extra, self.slots.num_states)
+
+    @property
+    def num_outcomes(self) -> int:
+        """Number of counts of slots after a decision."""
+        return sum(len(configs) * self.size_of(t) for t, configs in enumerate(self.extras))
+
+    @property
+    def base_levels(self) -> range:
+        """Numbers of extra arms for which the base rows act on a lattice of their own."""
+        return range(1 if self.mixtures is not None else len(self.extras))
+
+
+def choose_algorithm(slots: Slots) -> CountAlgorithm:
+    """The cheapest algorithm.
+
+    Raises:
+        TooLargeError: there are too many count states or allocations.
+    """
+    num_points = lattice_size(slots.num_arms, slots.num_states)
+    # Points are numbered in 32 bits.
+    if num_points >= 2**31:
+        raise TooLargeError(f"there are {size_in_words(num_points)} count states. {INSTEAD}")
+    climb = _climbing(slots)
+    allocations = np.zeros((0, len(slots.cells)), dtype=np.int64)
+    if climb is None:
+        allocations = list_allocations(slots, num_points)
+    extras = _extra_configs(slots, allocations)
+    mixtures = _mixtures(slots.extra_rows, slots.base_rows) if len(extras) > 1 else None
+    return CountAlgorithm(slots, climb, allocations, extras, mixtures, factorise(slots.base_rows))
+
+
+# -- choosing: climb or list -----------------------------------------------------------------------------------------
+
+
+def _climbing(slots: Slots) -> Climb | None:
+    """The order and units of climbing the budget, or None if only the list of allocations applies."""
+    order = _serving_order(slots)
+    # A resource binds if all arms in the dearest cell would use more of it than there is.
+    binding = slots.num_arms * slots.needs.max(axis=0, initial=0.0) > slots.limit
+    # The climb serves cell after cell: it needs an order, one budget at most, and landings on the lattice itself.
+    if order is None or len(slots.cells) == 0 or len(slots.extra_rows) or binding.sum() > 1:
+        return None
+    # Where nothing binds, the arms themselves are the budget.
+    units, room = np.ones(len(slots.cells)), float(slots.num_arms)
+    if binding.any():
+        need = slots.needs[:, binding][:, 0]
+        # A cell must use a unit at least, or the climb would not end with it.
+        if need.min() <= 0:
+            return None
+        units = need / need.min()
+        # More than all arms in the dearest cell can use is of no use.
+        room = min(slots.limit[binding][0] / need.min(), slots.num_arms * units.max())
+    whole = np.rint(units)
+    num_units = int(np.floor(room))
+    fits = (np.abs(units - whole) <= 1e-12 * whole).all() and whole.max() <= _LARGEST_RATIO
+    if not fits or (num_units + 1.0) ** len(slots.cells) >= 2.0**62:  # a choice must fit into one code
+        return None
+    return Climb(order, whole.astype(np.int64), num_units)
+
+
+def _serving_order(slots: Slots) -> Ints | None:
+    """(cell,) cells such that none lands in the source of itself or of a later one; None if they go round."""
+    sources, left, order = slots.cells[:, 0], list(range(len(slots.cells))), list[int]()
+    while left:
+        # The next cell may land nowhere that is still to be served, itself included.
+        following = next((k for k in left if slots.landings[k] not in sources[left]), None)
+        if following is None:
+            return None
+        order.append(following)
+        left.remove(following)
+    return np.array(order, dtype=np.int64)
+
+
+def list_allocations(slots: Slots, num_points: int) -> Ints:
+    """(allocation, cell) all amounts within the budget."""
+
+    def check(number: float) -> None:
+        if number > MOST_ALLOCATIONS:
+            raise TooLargeError(
+                f"each of {num_points} count states would choose among more than {number:.3g} allocations. {INSTEAD}"
+            )
+
+    kinds, arms = np.zeros(len(slots.cells), dtype=np.int64), np.array([slots.num_arms])
+    return list_amounts(slots.needs, kinds, arms, slots.limit, check, takes_rest=False)[0].astype(np.int64)
+
+
+# -- arms in extra slots ---------------------------------------------------------------------------------------------
+
+
+def _extra_configs(slots: Slots, allocations: Ints) -> list[Ints]:
+    """By number of arms in extra slots: the (config, extra) ways in which listed allocations spread them."""
+    if len(slots.extra_rows) == 0:
+        return [np.zeros((1, 0), dtype=np.int64)]
+    spread = np.unique(spread_extras(slots, allocations), axis=0)
+    # With an allocation the list has every smaller one: no config lacks those of one arm less.
+    totals = spread.sum(axis=1)
+    return [spread[totals == t] for t in range(int(totals.max()) + 1)]
+
+
+def spread_extras(slots: Slots, amounts: Ints) -> Ints:
+    """(row, extra) arms that land in each extra slot, of (row, cell) amounts."""
+    to_extra = slots.landings[:, None] == slots.num_states + np.arange(len(slots.extra_rows))
+    return np.asarray(amounts @ to_extra.astype(np.int64))
+
+
+def _mixtures(extra_rows: Floats, base_rows: Floats) -> Floats | None:
+    """(extra, slot) weights that make every extra row a mixture of base rows, or None."""
+    weights = np.zeros((len(extra_rows), len(base_rows)))
+    for e, row in enumerate(extra_rows):
+        # the row of ones asks for weights that sum to 1
+        solution, _ = nnls(np.vstack([base_rows.T, np.ones(len(base_rows))]), np.append(row, 1.0))
+        solution[solution < 1e-15] = 0.0
+        # One row that is not a mixture, and arms in extra slots move by themselves.
+        if not solution.any() or np.abs(solution @ base_rows - row).max() > MIXTURE_ERROR:
+            return None
+        weights[e] = solution / solution.sum()
+    return weights

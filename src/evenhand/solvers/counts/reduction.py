@@ -5,7 +5,7 @@
 
 The next counts of a type are a sum of multinomials, one for each distinct transition row, so they depend on u only
 through m[t, row], the number of arms that move by each row. Their law is grown by one arm at a time
-(`kernels.lattice_distributions`). The law of the first counts is multinomial (by log-gamma, no overflow).
+(`kernels.lattice`). The law of the first counts is multinomial (by log-gamma, no overflow).
 A policy on counts is lifted by drawing uniformly who within a state gets an action: it is exchangeable.
 """
 
@@ -22,13 +22,14 @@ from evenhand.checks import check_memory, fits_in_memory
 from evenhand.display import size_in_words
 from evenhand.errors import NotApplicableError, PolicyError, TooLargeError
 from evenhand.kernels.lattice import (
+    count_movers,
     lattice_index,
     lattice_points,
     lattice_size,
     list_amounts,
+    movers_distribution,
     multinomial_probabilities,
 )
-from evenhand.kernels.lattice_distributions import count_movers, movers_distribution
 from evenhand.kernels.products import kronecker_rows
 from evenhand.kernels.randomness import draw_keys
 from evenhand.model.composite import TimeVaryingPolicy
@@ -225,7 +226,7 @@ class ExchangeablePolicy(BasePolicy):
         """(episode, type, state, action) the one allocation for each episode, if it is not drawn."""
         raise NotImplementedError
 
-    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+    def allocation_distribution(self, counts: Ints) -> tuple[Ints, Floats]:
         """The allocations of positive probability, and their probabilities."""
         return self.look_up(counts[None]), np.ones(1)
 
@@ -244,7 +245,7 @@ class CountTable(ExchangeablePolicy, PairTable):
         """Draw an allocation for each episode."""
         return self.reduction.allocations[self._sampler.draw(self.reduction.index(counts), rng)]
 
-    def allocation_law(self, counts: Ints) -> tuple[Ints, Floats]:
+    def allocation_distribution(self, counts: Ints) -> tuple[Ints, Floats]:
         """The allocations of positive probability."""
         state = int(self.reduction.index(counts))
         offsets = self.reduction.mdp.offsets
@@ -256,7 +257,7 @@ class CountTable(ExchangeablePolicy, PairTable):
         """(arm,) the reason for each action, with the probability of the allocation."""
         allocation = np.zeros(decision.problem.types.valid.shape, dtype=np.int64)
         np.add.at(allocation, (decision.types, decision.states, decision.actions), 1)
-        allocations, chances = self.allocation_law(count_states(decision.problem, decision.states[None])[0])
+        allocations, chances = self.allocation_distribution(count_states(decision.problem, decision.states[None])[0])
         return explain_by_table(decision, float(chances[(allocations == allocation).all(axis=(1, 2, 3))].sum()))
 
 

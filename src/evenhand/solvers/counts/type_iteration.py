@@ -21,23 +21,23 @@ law of the first counts, as closely as rounding allows. A mixture of such polici
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from evenhand.model.objective import Objective
 from evenhand.solvers.closed_classes import Elimination
 from evenhand.solvers.column_generation.master import Priced
-from evenhand.solvers.counts.bounds import Certifier, law_error
 from evenhand.solvers.counts.policy_iteration import (
-    Patience,
+    Certifier,
     apply_policy,
     induce_backward,
     iterate,
+    law_error,
 )
-from evenhand.solvers.counts.post_decision import UNIT, check_one_class, surely_one_long_run
+from evenhand.solvers.counts.post_decision import UNIT, check_one_class
 from evenhand.solvers.counts.type_operators import Operators
 from evenhand.solvers.counts.type_plan import TypedPlan
+from evenhand.solvers.dynamic_programming import Optimum
 from evenhand.solvers.occupancy import CLASSES_UP_TO, discounted_visits, settle
 from evenhand.typing import Array, Floats
 
@@ -51,26 +51,6 @@ STRANGE = 1e4
 """A guess that is so many times as large as what can be gained at once is of no use."""
 
 
-@dataclass(frozen=True)
-class TypedOptimum:
-    """The best policy for one weighted sum."""
-
-    picks: Array
-    """(type, state) the pair of each type in each state; (step, type, state) where there is a number of steps."""
-
-    lower_bound: float
-    """The value of the optimum from the first law is at least this ..."""
-
-    upper_bound: float
-    """... and at most this."""
-
-    value_function: Floats
-    """(state,) the last iterate, from which another solve may start."""
-
-    rounding: float
-    """Largest rounding error of each bound."""
-
-
 # -- the best policy of a weighted sum --------------------------------------------------------------------------------
 
 
@@ -80,7 +60,7 @@ def solve_types(
     tolerance: float = 1e-9,
     start: Floats | None = None,
     tell: Tell | None = None,
-) -> TypedOptimum:
+) -> Optimum:
     """Maximise what the pairs of all types gain over time.
 
     Args:
@@ -90,6 +70,9 @@ def solve_types(
             rounding allows.
         start: (state,) a first guess of the value function; of no use to a finite horizon.
         tell: called with a description of the current work.
+
+    Returns:
+        The optimum; its choices are the (type, state) pair of each type, or (step, type, state).
 
     Raises:
         NotApplicableError: under the criterion average, if the best mean depends on where the arms start.
@@ -120,12 +103,11 @@ def solve_types(
         if start is not None and float(np.abs(start).max()) <= STRANGE * largest:
             value = start - start.mean()
         report = lambda number, gap: tell(f"improvement {number}, bounds {gap:.0e} apart")  # noqa: E731
-        patience = Patience(criterion, all(surely_one_long_run(moves.tables) for moves in plan.types))
-        picks, bounds, value, _ = iterate(certifier, improve, evaluate, value, tolerance, patience, report)
+        picks, bounds, value, _ = iterate(certifier, improve, evaluate, value, tolerance, report)
     else:
         picks = np.empty((criterion.num_layers, len(plan.types), plan.num_states), dtype=plan.pick_type)
         bounds, value = induce_backward(certifier, improve, keep, value)
-    return TypedOptimum(picks, bounds.low, bounds.high, value, bounds.slack)
+    return Optimum(picks, bounds.low, bounds.high, value, bounds.slack)
 
 
 # -- visits ----------------------------------------------------------------------------------------------------------
@@ -207,8 +189,8 @@ class TypedPricing:
         if self.tell is not None:
             self.tell("evaluating")
         facts = [np.column_stack([moves.rewards, moves.served]) for moves in self.operators.types]
-        values, served = np.stack(self._visits.sums(best.picks, facts), axis=1)
-        self.picks.append(best.picks)
+        values, served = np.stack(self._visits.sums(best.choices, facts), axis=1)
+        self.picks.append(best.choices)
         self.type_values.append(values)
         shares = served[self._floored] / self.objective.criterion.total
         vector = np.concatenate([self.objective.members(values), shares])

@@ -10,7 +10,6 @@ frontiers        value against cost of each type at given prices: `FluidModel`, 
 """
 
 from evenhand.solvers.fluid.fair_relaxation import (
-    BlockSolution,
     FluidSolution,
     model_of,
     solve_blocks,

@@ -12,7 +12,6 @@ and welfare W. `fair_relaxation` has the mathematics, `price_response` the respo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -71,25 +70,52 @@ class Cut:
     """The response, on the frontiers of its prices."""
 
 
-class Found(NamedTuple):
-    """A feasible solution and its certificate."""
+@dataclass(frozen=True, eq=False)
+class DualSolution:
+    """A feasible solution of the relaxation and its certificate."""
+
+    welfare: float
+    """Welfare of the solution: a lower bound on the optimum of the relaxation."""
+
+    upper_bound: float
+    """No solution of the relaxation, and no policy of the coupled problem, has a larger welfare."""
+
+    gap: float
+    """(upper_bound - welfare) / |upper_bound|; if the bound is nearly 0, relative to the values."""
 
     values: Floats
     """(member,) values."""
 
     use: Floats
-    """(resource,) total use."""
+    """(resource,) total use, by the criterion's weights."""
+
+    proof: Proof
+    """Weights of members, dual prices, and the bound that they prove."""
+
+    mixture: Mixture
+    """Mixture of responses of which the solution is made, but for the share `excess`."""
 
     excess: float
     """Share of free measures in place of the mixture, so that rounding does not exceed the budget."""
 
-    welfare: float
-    upper_bound: float
-    gap: float
-    proof: Proof
+    rounds: int
+    """Number of prices tried."""
 
-    mixture: Mixture
-    """Mixture of responses of which the solution is made, but for the share `excess`."""
+    num_blocks: int = 1
+    """Number of blocks."""
+
+    seconds: float = 0.0
+    """Wall time."""
+
+    @property
+    def weights(self) -> Floats:
+        """(member,) derivative of the welfare with respect to the value of one member."""
+        return self.proof.weights
+
+    @property
+    def prices(self) -> Floats:
+        """(resource,) dual prices of a unit of use, by the criterion's weights."""
+        return self.proof.prices
 
 
 def search_for(welfare: Welfare, num_members: int, num_resources: int) -> "type[PriceSearch] | None":
@@ -148,7 +174,7 @@ class PriceSearch:
         # Largest value of an arm, the unit of a gap if the bound is nearly 0.
         self.scale = max(self.blocks.map(Block.largest, self.unit))
 
-    def run(self) -> Found:
+    def run(self) -> DualSolution:
         """Search."""
         return self.by_cuts()
 
@@ -240,7 +266,7 @@ class PriceSearch:
         bounds, floor_prices = zip(*self.blocks.map(Block.bound, rule, prices, each=each), strict=True)
         return Proof(weights, prices, sum(bounds) + float(prices @ self.allowance), np.concatenate(floor_prices))
 
-    def finish(self, mixture: Mixture, proof: Proof) -> Found:
+    def finish(self, mixture: Mixture, proof: Proof) -> DualSolution:
         """Return the solution, computed anew from its occupancy measures and within the budget exactly."""
         values, use = self._settled(mixture)
         excess = 0.0
@@ -251,13 +277,14 @@ class PriceSearch:
         welfare = float(self.welfare(values, self.sizes))
         # By rounding a solution may beat its bound; no bound is below what was reached.
         upper = max(proof.bound, welfare)
-        return Found(values, use, excess, welfare, upper, self.gap(welfare, upper), proof, mixture)
+        gap = self.gap(welfare, upper)
+        return DualSolution(welfare, upper, gap, values, use, proof, mixture, excess, self.rounds)
 
     def _settled(self, mixture: Mixture) -> tuple[Floats, Floats]:
         values, uses = zip(*self.blocks.map(Block.settled, mixture), strict=True)
         return np.concatenate(values), np.sum(uses, axis=0)
 
-    def closed(self, found: Found) -> Found:
+    def closed(self, found: DualSolution) -> DualSolution:
         """Return the solution, if its gap is within the tolerance."""
         if found.gap > self.tolerance:
             raise not_closed(found.gap, self.rounds, self.tolerance)
@@ -285,7 +312,7 @@ class PriceSearch:
 
     # -- by cuts ------------------------------------------------------------------------------------------------------
 
-    def by_cuts(self) -> Found:
+    def by_cuts(self) -> DualSolution:
         """Cutting planes in the space of prices."""
         # Phase 1: the two ends. If the largest values fit, nothing is scarce and there is nothing to search.
         free, full = self.ends()
@@ -337,7 +364,7 @@ class PriceSearch:
 
     # -- by bisection -------------------------------------------------------------------------------------------------
 
-    def by_bisection(self) -> Found:
+    def by_bisection(self) -> DualSolution:
         """One resource, alpha-fairness: the price at which the use, which falls with it, is the allowance."""
         allowance = float(self.allowance[0])
         _, full = self.ends()
@@ -450,7 +477,7 @@ class PowerSearch(PriceSearch):
             )
         self.reference = float(self.welfare(most, self.sizes)) or 1.0
 
-    def run(self) -> Found:
+    def run(self) -> DualSolution:
         """Search: with one resource by bisection of the price."""
         return self.by_bisection() if self.single else self.by_cuts()
 
@@ -487,7 +514,7 @@ class PowerSearch(PriceSearch):
 class LeximinSearch(PriceSearch):
     """Leximin with one resource: all members are raised to one level, as far as each can be."""
 
-    def run(self) -> Found:
+    def run(self) -> DualSolution:
         """Find the level by bisection."""
         free, full = self.values(self.end(-np.inf)), self.values(self.end(np.inf))
         level, high = float(free.min()), float(full.max())
@@ -562,7 +589,6 @@ class PriceCuts:
                 matrix=sparse.csc_array(matrix),
                 row_lower=np.append(np.full(rows, -np.inf), 1.0),
                 row_upper=np.ones(rows + 1),
-                lower=np.zeros(columns + rows),
                 upper=np.concatenate([np.ones(columns), np.full(rows, 0.0 if feasible else np.inf)]),
             )
         )

@@ -65,7 +65,7 @@ from evenhand.model.welfare import PowerMean, RankWeighted, Utilitarian, Welfare
 from evenhand.parallel import Blocks, Pool
 from evenhand.solvers.fluid import programs as fluid_programs
 from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder
-from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, PriceSearch, search_for
+from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, DualSolution, PriceSearch, search_for
 from evenhand.solvers.fluid.flow_program import FLOOR_ROUNDING, USUAL_SIZES, Program, ProgramSizes, out_of_floors
 from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
 from evenhand.solvers.fluid.price_response import unit_prices
@@ -132,41 +132,6 @@ class FluidSolution:
     def by_step(self) -> bool:
         """True if the budget holds at every step, in expectation, and not only over all of them."""
         return self.prices.ndim == 2
-
-
-@dataclass(frozen=True, eq=False)
-class BlockSolution:
-    """A feasible solution of the relaxation of many arms, and its certificate."""
-
-    welfare: float
-    """Welfare of the solution: a lower bound on the optimum of the relaxation."""
-
-    upper_bound: float
-    """No solution of the relaxation, and no policy of the coupled problem, has a larger welfare."""
-
-    gap: float
-    """(upper_bound - welfare) / |upper_bound|."""
-
-    values: Floats
-    """(row,) value of one arm."""
-
-    weights: Floats
-    """(row,) derivative of the welfare with respect to the value of one arm."""
-
-    prices: Floats
-    """(resource,) dual prices of a unit of use, by the criterion's weights."""
-
-    use: Floats
-    """(resource,) total use, by the criterion's weights."""
-
-    rounds: int
-    """Number of prices tried."""
-
-    num_blocks: int
-    """Number of blocks."""
-
-    seconds: float
-    """Wall time."""
 
 
 # -- public functions ------------------------------------------------------------------------------------------------
@@ -438,7 +403,7 @@ def solve_blocks(
     progress: Rounds | None = None,
     block_rows: int = BLOCK,
     num_levels: int = NUM_LEVELS,
-) -> BlockSolution:
+) -> DualSolution:
     """Solve the fair fluid relaxation block by block.
 
     Args:
@@ -483,15 +448,4 @@ def solve_blocks(
             found = search.run()
         finally:
             blocks.close()
-    return BlockSolution(
-        welfare=found.welfare,
-        upper_bound=found.upper_bound,
-        gap=found.gap,
-        values=found.values,
-        weights=found.proof.weights,
-        prices=found.proof.prices,
-        use=found.use,
-        rounds=search.rounds,
-        num_blocks=len(blocks),
-        seconds=time.perf_counter() - begin,
-    )
+    return replace(found, num_blocks=len(blocks), seconds=time.perf_counter() - begin)

@@ -228,7 +228,6 @@ class Program:
                 [start, limit, np.full(len(least), np.inf), zeros, np.broadcast_to(row_upper, number)]
             ),
             lower=np.concatenate([np.zeros(self.num_columns), np.broadcast_to(lower, wide)]),
-            upper=np.full(self.num_columns + wide, np.inf),
         )
         try:
             return self._read(_solved(program), number)

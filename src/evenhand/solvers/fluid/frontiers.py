@@ -40,7 +40,7 @@ from evenhand import kernels
 from evenhand.model.arm import ArmTables
 from evenhand.model.criterion import Criterion
 from evenhand.parallel import in_order
-from evenhand.solvers.single_arm import SingleArms, gains_at
+from evenhand.solvers.single_arm import SingleArms, as_measure, discounted_visits, gains_at, pick
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 CHUNK = 1 << 14
@@ -344,23 +344,13 @@ class FluidModel:
             return np.asarray((1 - spread) * parts.measures[vertex] + spread * parts.measures[following])
         assert parts.policies is not None
         measure = np.zeros(self.types.rewards.shape)
-        self._add_visits(measure, parts.policies[vertex], 1.0 - share)
-        if (share > 0).any():
-            self._add_visits(measure, parts.policies[following], share)
+        for at, shares in ((vertex, 1.0 - share), (following, share)):
+            for part in self.chunks() if (shares > 0).any() else ():
+                policy = parts.policies[at[part]].astype(np.int64)
+                chain = pick(self.types.transitions[part], policy)
+                visits = discounted_visits(chain, self.initial[part], self.criterion.factor) * shares[part, None]
+                measure[part] += as_measure(visits, policy, self.types.rewards.shape[2])
         return measure
-
-    def _add_visits(self, measure: Floats, policies: Indices, shares: Floats) -> None:
-        """Add the discounted visits of deterministic policies (type, state), times a share of each."""
-        num_states = measure.shape[1]
-        for part in self.chunks():
-            policy = policies[part].astype(np.int64)[:, :, None]
-            chosen = np.take_along_axis(self.types.transitions[part], policy[..., None], axis=2)[:, :, 0]
-            # One system a type, q (I - gamma P) = mu, transposed.
-            system = np.eye(num_states) - self.criterion.factor * np.swapaxes(chosen, 1, 2)
-            visits = np.linalg.solve(system, self.initial[part][..., None])[..., 0]
-            now = np.take_along_axis(measure[part], policy, axis=2)[..., 0]
-            now += np.maximum(visits, 0.0) * shares[part, None]
-            np.put_along_axis(measure[part], policy, now[..., None], axis=2)
 
     def totals(self, measure: Floats, rows: Ints | slice = slice(None)) -> tuple[Floats, Floats]:
         """(row,) values and (row, resource) uses of occupancy measures of some types."""
