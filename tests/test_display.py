@@ -13,7 +13,7 @@ import pytest
 import evenhand as eh
 from evenhand import display
 from evenhand.cli import progress
-from evenhand.display import Shown, as_frame, progress_callback, shows_bar
+from evenhand.display import Shown, as_frame, progress_callback, with_progress_bar
 from evenhand.errors import InvalidInputError, MissingExtraError
 from evenhand.kernels import compile_now
 from evenhand.model import MixturePolicy, TimeVaryingPolicy
@@ -158,7 +158,7 @@ class TestFrames:
         assert isinstance(as_frame({"a": [1]}), polars.DataFrame)
 
 
-@shows_bar
+@with_progress_bar
 def work(steps, progress=None):
     for step in range(steps):
         if progress is not None:

@@ -8,7 +8,7 @@ them by name when something is displayed. This is the only place in the library 
     from_report         a function of `report`, loaded on demand
     as_frame            named columns as a frame of pandas or polars
     progress_callback   with `progress=True` that of a bar, in a terminal and in a notebook
-    shows_bar           lets a function take `progress=True`
+    with_progress_bar           lets a function take `progress=True`
 """
 
 import inspect
@@ -146,7 +146,7 @@ def as_frame(columns: Mapping[str, Sequence[Any]], library: FrameLibrary | None 
 # Progress
 
 
-def shows_bar(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+def with_progress_bar(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """Let a function be called with `progress=True`: it gets the callback of a bar that is removed at the end."""
     signature = inspect.signature(function)
 
@@ -160,12 +160,12 @@ def shows_bar(function: Callable[Parameters, Answer]) -> Callable[Parameters, An
     return called
 
 
-def heard(progress: "Progress | bool | None") -> "Progress | None":
-    """Return the callback alone, inside a function that `shows_bar`: True and False have been replaced before."""
+def progress_or_none(progress: "Progress | bool | None") -> "Progress | None":
+    """Return the callback alone, inside a function under `with_progress_bar`, which replaces True and False."""
     return None if isinstance(progress, bool) else progress
 
 
-def in_turn(progress: "Progress | None", name: str, turn: int, total: int) -> "Progress | None":
+def task_progress(progress: "Progress | None", name: str, turn: int, total: int) -> "Progress | None":
     """Return the callback of one of several tasks, reported under its name.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand import kernels
 from evenhand.checks import as_generator, check_memory, check_positive_int
-from evenhand.display import heard, shows_bar
+from evenhand.display import progress_or_none, with_progress_bar
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.evaluation.rollout import Rollout, Sums, is_several, middle_step, step_weights, summed_rewards
 from evenhand.kernels.randomness import draw_keys
@@ -26,7 +26,7 @@ from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.typing import Array, Floats, Ints, Progress, Rng
 
 
-@shows_bar
+@with_progress_bar
 def simulate_counts(
     problem: Problem,
     policy: Exchangeable | Policy | StatefulPolicy,
@@ -65,7 +65,7 @@ def simulate_counts(
         check_acts(policy)
     problem = needs_tables(problem, "simulation by counts", "Use simulate, which follows every arm.")
     check_arms(policy, problem, by_counts=True)
-    report = heard(progress)
+    report = progress_or_none(progress)
     check_positive_int(num_episodes, "num_episodes")
     weights, types = step_weights(problem, horizon), problem.types
     path = (num_episodes, len(weights), *types.valid.shape)

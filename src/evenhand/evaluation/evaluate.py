@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
-from evenhand.display import heard, shows_bar
+from evenhand.display import progress_or_none, with_progress_bar
 from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.count_simulation import simulate_counts
 from evenhand.evaluation.exact import exact_values, is_quick
@@ -54,7 +54,7 @@ Method = Literal["auto", "exact", "monte-carlo"]
 # -- evaluating ------------------------------------------------------------------------------------------------------
 
 
-@shows_bar
+@with_progress_bar
 def evaluate(
     problem: Problem,
     policy: Policy | StatefulPolicy,
@@ -107,7 +107,7 @@ def evaluate(
         if method == "exact":
             raise
     limits = LongRunLimits(thorough=True)
-    return evaluate_within(problem, policy, welfare, num_episodes, steps, rng, limits, heard(progress))
+    return evaluate_within(problem, policy, welfare, num_episodes, steps, rng, limits, progress_or_none(progress))
 
 
 # -- evaluated and simulated problem ---------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from evenhand.checks import as_generator, check_memory, check_positive_int, check_shape
-from evenhand.display import counted, heard, shows_bar
+from evenhand.display import counted, progress_or_none, with_progress_bar
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, fixed
@@ -102,7 +102,7 @@ class Rollout:
 # -- playing ---------------------------------------------------------------------------------------------------------
 
 
-@shows_bar
+@with_progress_bar
 def simulate(
     problem: Problem,
     policy: Policy | StatefulPolicy,
@@ -143,7 +143,7 @@ def simulate(
     check_problem(problem, "simulate(problem, policy)")
     check_acts(policy)
     check_arms(policy, problem)
-    report = heard(progress)
+    report = progress_or_none(progress)
     check_positive_int(num_episodes, "num_episodes")
     # Everything is read and checked, and memory is reserved, before the first step.
     weights = step_weights(problem, horizon)

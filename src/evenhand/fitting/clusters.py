@@ -43,7 +43,7 @@ from scipy import sparse
 from scipy.special import logsumexp, softmax
 
 from evenhand.checks import as_generator, check_memory, is_whole
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, progress_or_none, with_progress_bar
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
 from evenhand.model.io import Location, write_atomically
@@ -418,7 +418,7 @@ class Clusters(Shown):
         return f"Clusters({counted(self.number, 'type')} of {counted(len(self.arms), 'arm')}; {listed})"
 
 
-@shows_bar
+@with_progress_bar
 def find_clusters(
     log: Log, number: int | Literal["auto"] = "auto", rng: Rng = 0, progress: Progress | bool | None = None
 ) -> Clusters:
@@ -438,7 +438,7 @@ def find_clusters(
         expected = f"auto, or a number of types from 1 to {log.num_arms} (the arms)"
         raise InvalidInputError(f"clusters: expected {expected}, got {number!r}")
     generator = as_generator(rng)
-    report: Progress = heard(progress) or (lambda doing, share: None)
+    report: Progress = progress_or_none(progress) or (lambda doing, share: None)
     histories = read_histories(log)
     # Arms that are informative on types, in random order.
     moves = histories.num_moves[histories.history_of]

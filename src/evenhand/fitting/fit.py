@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.display import heard, shows_bar
+from evenhand.display import progress_or_none, with_progress_bar
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.estimate import estimate
 from evenhand.fitting.log import read_log, with_layout
@@ -19,7 +19,7 @@ from evenhand.fitting.transition_counts import count_moves
 from evenhand.typing import Progress, Rng
 
 
-@shows_bar
+@with_progress_bar
 def fit(
     log: Any,
     *,
@@ -68,7 +68,7 @@ def fit(
         >>> fitted
         FitResult(4 rows, 1 arm, 1 type, 2 states, 2 actions, 2 pairs never seen)
     """
-    report: Progress = heard(progress) or (lambda doing, share: None)
+    report: Progress = progress_or_none(progress) or (lambda doing, share: None)
     if type is not None and clusters is not None:
         raise InvalidInputError("give either a column of types (`type`) or `clusters`", argument="clusters")
     reading, terms = read_options(LogOptions, records, "records"), read_options(ModelOptions, model, "model")

@@ -34,7 +34,7 @@ from stable_baselines3.common.save_util import load_from_zip_file, save_to_zip_f
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
 from evenhand.checks import check_positive_int
-from evenhand.display import heard
+from evenhand.display import progress_or_none
 from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError
 from evenhand.learning.environments import BatchedCounts, BatchedJoint
 from evenhand.learning.learners import Learner, find_learner, network_of
@@ -143,7 +143,7 @@ class _Monitor(BaseCallback):
     def __init__(self, run: TrainingRun, judge: NetworkJudge, total: int, facts: dict[str, Any]) -> None:
         super().__init__()
         self.run, self.judge, self.total, self.facts = run, judge, total, facts
-        self.every, self.progress = max(1, total // run.evaluations), heard(run.progress)
+        self.every, self.progress = max(1, total // run.evaluations), progress_or_none(run.progress)
         self.curve: list[tuple[int, float]] = []
         self.best: Network | None = None
         self.score = -np.inf

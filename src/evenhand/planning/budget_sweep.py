@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
-from evenhand.display import Shown, counted, in_turn
+from evenhand.display import Shown, counted, task_progress
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.model import CoupledMDP, Objective, Welfare, read_welfare
@@ -167,7 +167,7 @@ def solve_budgets(
     # From the smaller to the larger: whatever is found for one may be played under all that contain it.
     for turn, number in enumerate(order):
         budgeted = problems[number]
-        tell = in_turn(progress, f"budget {budget_in_words(budgeted)}", turn, len(order))
+        tell = task_progress(progress, f"budget {budget_in_words(budgeted)}", turn, len(order))
         # A plan reused from row to row is named after the budget that it was found for.
         earlier = [(made_for[i] or problems[i], found[i]) for i in order[:turn]]
         rivals = [(own, one) for own, one in [*((one.problem, one) for one in known), *earlier] if _fits(own, budgeted)]
@@ -209,7 +209,7 @@ def compare_budgets(
     found: dict[int, Comparison] = {}
     best: dict[int, tuple[str, Evaluation]] = {}
     for turn, number in enumerate(order):
-        tell = in_turn(progress, f"budget {budget_in_words(problems[number])}", turn, len(order))
+        tell = task_progress(progress, f"budget {budget_in_words(problems[number])}", turn, len(order))
         found[number] = cast(Comparison, compare(problems[number], progress=tell, **arguments))
         # Rows are sorted: the first is the best of this budget.
         first = found[number].rows[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from evenhand import evaluation
 from evenhand.checks import as_seed
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, heard, shows_bar
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, progress_or_none, with_progress_bar
 from evenhand.errors import EvenhandError, Fault, InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, Method
 from evenhand.model import CoupledMDP, Criterion, Policy, StatefulPolicy, Welfare, read_welfare
@@ -225,7 +225,7 @@ class EvaluateOptions(TypedDict, total=False):
     """`auto`, `exact` or `monte-carlo`."""
 
 
-@shows_bar
+@with_progress_bar
 def compare(
     problem: Problem,
     policies: "Several | None" = None,
@@ -268,7 +268,7 @@ def compare(
     evaluated = problem.with_criterion(criterion, over)
     evaluated.criterion.simulated_steps(options.get("horizon"))  # an invalid horizon is refused before any work
     weighed_by = read_welfare(evaluated, welfare)
-    report = heard(progress)
+    report = progress_or_none(progress)
     options["rng"] = as_seed(options.get("rng", 0))
     if budgets is not None:
         from evenhand.planning.budget_sweep import compare_budgets  # it imports this module

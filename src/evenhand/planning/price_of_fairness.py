@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from evenhand.checks import as_seed
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, heard, in_turn, shows_bar
+from evenhand.display import (
+    FrameLibrary,
+    Shown,
+    as_frame,
+    counted,
+    from_report,
+    progress_or_none,
+    task_progress,
+    with_progress_bar,
+)
 from evenhand.errors import InvalidInputError, OutOfDomainError
 from evenhand.evaluation.inequality import gini_coefficient, relative_loss
 from evenhand.evaluation.long_run import mean_by_type
@@ -214,7 +223,7 @@ class PriceOfFairness(Shown):
         from_report("html", "write_page")(from_report("fairness", "fairness_report")(self, title, seed), path)
 
 
-@shows_bar
+@with_progress_bar
 def price_of_fairness(
     problem: CoupledMDP,
     welfares: Sequence[str | Welfare] | None = None,
@@ -257,7 +266,7 @@ def price_of_fairness(
     found: dict[str, Solution] = {}
     left_out: dict[str, str] = {}
     for turn, (name, welfare) in enumerate(ideas.items()):
-        tell = in_turn(heard(progress), name, turn, len(ideas))
+        tell = task_progress(progress_or_none(progress), name, turn, len(ideas))
         try:
             found[name] = solve(evaluated, welfare, settings, progress=tell, rng=seed)
         except FAILURES as error:

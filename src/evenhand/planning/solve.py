@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack, overload
 import numpy as np
 
 from evenhand.checks import as_seed, available_memory, fits_in_memory, human_bytes
-from evenhand.display import heard, shows_bar, size_in_words
+from evenhand.display import progress_or_none, size_in_words, with_progress_bar
 from evenhand.errors import (
     InvalidInputError,
     NotApplicableError,
@@ -99,7 +99,7 @@ def solve(
 ) -> "BudgetSweep[BudgetRow]": ...
 
 
-@shows_bar
+@with_progress_bar
 def solve(
     problem: CoupledMDP | StoredArms,
     welfare: str | Welfare | None = None,
@@ -157,7 +157,7 @@ def solve(
         if model.is_large and model.over == "arms" and not model.has_floors and budgets is None:
             from evenhand.planning.stored_models import solve_stored
 
-            return solve_stored(model, welfare, settings, heard(progress), backend)  # type: ignore[return-value]
+            return solve_stored(model, welfare, settings, progress_or_none(progress), backend)  # type: ignore[return-value]
         problem = model.problem()
     advice = "Use train, which learns from samples, or compare, which plays baselines and policies of your own."
     evaluated = needs_tables(problem, "solve", advice).with_criterion(criterion, over)
@@ -167,7 +167,7 @@ def solve(
 
         if backend is not None:
             raise InvalidInputError("backend: several budgets are solved in this process")
-        return solve_budgets(evaluated, budgets, weighed_by, settings, heard(progress), seed)
+        return solve_budgets(evaluated, budgets, weighed_by, settings, progress_or_none(progress), seed)
     if backend is not None:
         if settings.name in METHODS and settings.name != "fluid":
             raise InvalidInputError(
@@ -176,7 +176,7 @@ def solve(
         Pool(backend).check_picklable({f"the policy {name}": one for name, one in settings.candidates.items()})
     check_sound(evaluated, weighed_by)
     with Pool(backend) as pool:
-        task = Task(evaluated, weighed_by, settings, heard(progress), rng=seed, sweep=pool)
+        task = Task(evaluated, weighed_by, settings, progress_or_none(progress), rng=seed, sweep=pool)
         _check_positive(task)
         solution = _solve(task)
     notes = ""

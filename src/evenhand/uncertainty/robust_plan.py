@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import check_fraction
-from evenhand.display import Shown, heard, shows_bar
+from evenhand.display import Shown, progress_or_none, with_progress_bar
 from evenhand.errors import EvenhandError, InvalidInputError, NotApplicableError, TooLargeError
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.kernels.compilation import work_clock
@@ -295,7 +295,7 @@ def upper_bounds(scenarios: Scenarios, welfare: Welfare) -> Floats | None:
 # -- the plan --------------------------------------------------------------------------------------------------------
 
 
-@shows_bar
+@with_progress_bar
 def plan_scenarios(
     scenarios: Scenarios,
     solution: Solution,
@@ -321,7 +321,9 @@ def plan_scenarios(
     check_tail(scenarios.problem, tail)
     watch, welfare, search = Stopwatch(), solution.objective.welfare, search or PlanSearch()
     with Pool(backend) as sweep:
-        candidates = _Candidates(scenarios, welfare, episode_seed(scenarios.seed), search, sweep, heard(progress))
+        candidates = _Candidates(
+            scenarios, welfare, episode_seed(scenarios.seed), search, sweep, progress_or_none(progress)
+        )
         if (errors := candidates.add({"plan": solution.policy})) and "plan" in errors:
             raise errors["plan"]
         plain, robust = candidates.rows["plan"], None

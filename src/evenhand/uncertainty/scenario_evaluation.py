@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import check_memory, fits_in_memory
-from evenhand.display import FrameLibrary, Shown, as_frame, counted, heard, shows_bar
+from evenhand.display import FrameLibrary, Shown, as_frame, counted, progress_or_none, with_progress_bar
 from evenhand.errors import EvenhandError, NotApplicableError, OutOfDomainError, TooLargeError, UnknownNameError
 from evenhand.evaluation.evaluate import Case, treats_alike
 from evenhand.evaluation.long_run import mean_by_type, plain_steps, shares_of
@@ -323,7 +323,7 @@ class ScenarioComparison(Shown):
         return {"draws": self.num_draws, "rows": rows, "left_out": self.left_out}
 
 
-@shows_bar
+@with_progress_bar
 def compare_scenarios(
     scenarios: Scenarios,
     policies: Mapping[str, Policy | StatefulPolicy],
@@ -350,7 +350,7 @@ def compare_scenarios(
     with Pool(backend) as sweep:
         sweep.check_picklable({f"the policy {name}": policy for name, policy in policies.items()})
         seed = episode_seed(scenarios.seed)
-        found = evaluate_scenarios(scenarios, policies, chosen, seed, sweep, heard(progress), effort)
+        found = evaluate_scenarios(scenarios, policies, chosen, seed, sweep, progress_or_none(progress), effort)
     rows = tuple(row for row in found.values() if isinstance(row, ScenarioValues))
     failed = {name: row for name, row in found.items() if isinstance(row, EvenhandError)}
     if not rows:
