@@ -55,7 +55,7 @@ from evenhand.fitting.table_reader import (
 )
 from evenhand.fitting.ties import resolve_ties
 from evenhand.fitting.times import Times, find_step, read_times
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
 
 NOTHING = -1

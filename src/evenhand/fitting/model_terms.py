@@ -33,7 +33,7 @@ from evenhand.fitting.options import ModelOptions
 from evenhand.fitting.stated_values import is_text, read_statements, rows_of_text
 from evenhand.model.coupled import find_resource, read_amounts
 from evenhand.model.io.text_table import raise_faults
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.typing import Bools, Floats
 
 DISCOUNT = 0.95

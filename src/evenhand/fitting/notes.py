@@ -16,7 +16,7 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.options import listed
 from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.transition_counts import Moves
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 
 LONG = 10
 """Steps from which on an absence is reported, between two rows or before the end of the records."""

@@ -32,7 +32,7 @@ from evenhand.fitting.posterior import Dirichlet, Drawn, Pooled, Posterior
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import write_atomically
 from evenhand.model.io.npz import ARRAY_OVERHEAD, read_member
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.typing import Array, Floats, Ints
 
 FORMAT, SCHEMA = "evenhand-posterior", 1

@@ -24,7 +24,7 @@ from evenhand.fitting.transition_counts import Moves
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import save, write_atomically
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.typing import Array, Bools, Floats, Ints
 
 if TYPE_CHECKING:

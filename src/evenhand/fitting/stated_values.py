@@ -20,7 +20,7 @@ from evenhand.errors import Fault, TableError
 from evenhand.fitting.log import Log
 from evenhand.fitting.table_reader import code_names, read_floats, read_table
 from evenhand.model.io.text_table import raise_faults
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.typing import Floats, Ints
 
 KEYS = ("type", "state", "action", "next_state")

@@ -32,7 +32,7 @@ from evenhand.fitting.posterior import Posterior
 from evenhand.fitting.stated_values import KEYS, read_statements
 from evenhand.fitting.transition_counts import Gaps
 from evenhand.model.io.text_table import raise_faults
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.typing import Bools
 
 LONGEST_GAP = 1000

@@ -30,7 +30,7 @@ from evenhand.checks import plain
 from evenhand.errors import Fault, InvalidInputError, MissingExtraError, TableError, nearest, shortened
 from evenhand.model.io import text_table
 from evenhand.model.io.text_table import SHOWN_FAULTS, TableFormat, raise_faults
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.model.state_table import in_order
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 

@@ -16,11 +16,23 @@ if TYPE_CHECKING:
     from evenhand.model.explanations import explain_by_rank, order_by_rank, policy_family
     from evenhand.model.io.model_file import load, save, write_atomically
     from evenhand.model.io.text_table import SHOWN_FAULTS, as_table, read_table
-    from evenhand.model.labels import Labels, amount_of, arm_names, base_names, listed, one_more, own_names, type_names
+    from evenhand.model.labels import (
+        Labels,
+        Names,
+        amount_of,
+        arm_names,
+        base_names,
+        listed,
+        one_more,
+        own_names,
+        path_of,
+        quoted,
+        type_names,
+        with_words,
+    )
     from evenhand.model.objective import Objective, read_welfare
     from evenhand.model.parquet.stored import KEY, open_arms
     from evenhand.model.parquet.writer import ArmWriter
-    from evenhand.model.places import Names, path_of, quoted, with_words
     from evenhand.model.policy import (
         BasePolicy,
         Capabilities,

@@ -33,7 +33,7 @@ from evenhand.checks import (
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, ModelError
-from evenhand.model.places import AXES, Names, depth_of, with_words, with_words_of_arm
+from evenhand.model.labels import AXES, Names, depth_of, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
 ROOM = 1 + 1e-9

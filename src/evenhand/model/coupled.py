@@ -31,7 +31,7 @@ from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, nearest
 from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, set_fields, usable_amount
 from evenhand.model.criterion import Criterion, as_criterion
-from evenhand.model.places import AXES, Names, called, with_words
+from evenhand.model.labels import AXES, Names, called, with_words
 from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Bools, Floats, Indices, Ints
 

@@ -21,7 +21,7 @@ from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.arm import ArmTables, check_idle, frozen, set_fields
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_budget, read_criterion
 from evenhand.model.criterion import Criterion, as_criterion
-from evenhand.model.places import AXES, depth_of
+from evenhand.model.labels import AXES, depth_of
 from evenhand.typing import Array, Bools, Floats, Indices, Ints
 
 Sample: TypeAlias = Callable[[Indices, Indices, np.random.Generator], tuple[Array, Array]]

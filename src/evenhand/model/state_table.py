@@ -29,7 +29,7 @@ import numpy as np
 from evenhand.errors import Fault, InvalidInputError, nearest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io.text_table import SHOWN_FAULTS, Table, as_table, raise_faults
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.typing import Indices, Ints
 
 _COLUMNS = ("arm", "state", "type", "group")

@@ -26,10 +26,9 @@ from evenhand.errors import (
 )
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import Loaded, Location, load_noting
-from evenhand.model.labels import block_names
+from evenhand.model.labels import block_names, called, quoted
 from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.parquet import StoredArms
-from evenhand.model.places import called, quoted
 from evenhand.model.welfare import DEFAULT, Welfare, structure, weight_of_worst
 from evenhand.parallel import Pool
 from evenhand.solvers.service import reached, worth_of_service

@@ -49,7 +49,7 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.posterior import Drawn
 from evenhand.fitting.transition_counts import Moves
 from evenhand.kernels.exponentials import Exponentials
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.typing import Bools, Floats, Progress, Rng
 
 MOST_RATES = 4000

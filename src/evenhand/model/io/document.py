@@ -31,7 +31,7 @@ from evenhand.checks import Faults, check_memory, collected_notices, report_norm
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import CoupledMDP, common_resources, read_criterion, read_fields
-from evenhand.model.places import Names, with_words
+from evenhand.model.labels import Names, with_words
 
 HEAD_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare")
 TOP_KEYS = (*HEAD_KEYS, "arms")

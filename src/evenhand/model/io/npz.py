@@ -39,7 +39,7 @@ from evenhand.model.io.document import (
     refuse,
     tidy,
 )
-from evenhand.model.places import with_words
+from evenhand.model.labels import with_words
 from evenhand.typing import Array
 
 BLOCK_AXES = {

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from evenhand.display import counted
-from evenhand.model.places import quoted
+from evenhand.model.labels import quoted
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.decisions import KeptPlan
 from evenhand.programme.named_model import Words
