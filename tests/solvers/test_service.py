@@ -85,19 +85,19 @@ def test_what_can_be_afforded_and_reached():
     line = [[[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 1, 0]] * 3, [[0, 0, 1]] * 3]
     arm = Arm(line, np.zeros((3, 3)), [[0], [1], [2]], initial=[1, 0, 0])
     problem = CoupledMDP([arm], [1], 0.9)
-    can = problem.affordable
+    can = problem.types.valid
     assert can[0].tolist() == [[True, True, False]] * 3
     assert reached(problem.types, can, problem.criterion)[0].tolist() == [True, True, False]
     rich = problem.with_budget([2])
-    assert reached(rich.types, rich.affordable, rich.criterion)[0].tolist() == [True, True, True]
+    assert reached(rich.types, rich.types.valid, rich.criterion)[0].tolist() == [True, True, True]
     for steps, last in ((1, [True, False, False]), (2, [True, True, True])):
         short = rich.with_criterion(f"finite:{steps}")
-        assert reached(short.types, short.affordable, short.criterion)[0].tolist() == last
+        assert reached(short.types, short.types.valid, short.criterion)[0].tolist() == last
 
 
 def test_budgets_have_room_for_rounding():
     arm = Arm(np.ones((1, 2, 1)), [[0, 1]], [[0], [0.1 + 0.2]])
-    assert CoupledMDP([arm], [0.3], 0.9).affordable.all()
+    assert CoupledMDP([arm], [0.3], 0.9).types.valid.all()
 
 
 def test_values_beyond_the_limits_are_nan():

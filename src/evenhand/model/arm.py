@@ -7,7 +7,7 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -334,9 +334,6 @@ class ArmTables(Sequence[Arm]):
             "usage": self.usage[index, :s, :a],
             "initial": self.initial[index, :s],
         }
-
-    def __iter__(self) -> Iterator[Arm]:
-        return (self[i] for i in range(len(self)))
 
     def select(self, rows: Array) -> "ArmTables":
         """Some of the arms, by their positions; labels come along."""

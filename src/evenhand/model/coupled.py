@@ -33,7 +33,7 @@ from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, set_fields, usable_
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.labels import AXES, Names, called, with_words
 from evenhand.model.welfare import parse_welfare
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Floats, Indices, Ints
 
 MOST_ARMS = 10**9
 """Maximum number of arms of a problem."""
@@ -359,11 +359,6 @@ class CoupledMDP(SharedResources):
         """(arm,) type of each arm, in the order of the blocks."""
         check_memory(4.0 * self.num_arms, f"a table of {self.num_arms} arms", "Work with counts instead.")
         return np.asarray(frozen(np.repeat(self.type_of_block, self.counts)))
-
-    @property
-    def affordable(self) -> Bools:
-        """(type, state, action) whether the action of one arm alone is within the budget."""
-        return self.types.valid
 
     @property
     def is_symmetric(self) -> bool:

@@ -22,7 +22,7 @@ from evenhand.model.arm import ArmTables, check_idle, frozen, set_fields
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_budget, read_criterion
 from evenhand.model.criterion import Criterion, as_criterion
 from evenhand.model.labels import AXES, depth_of
-from evenhand.typing import Array, Bools, Floats, Indices, Ints
+from evenhand.typing import Array, Floats, Indices, Ints
 
 Sample: TypeAlias = Callable[[Indices, Indices, np.random.Generator], tuple[Array, Array]]
 """(states, actions, rng) -> (next states, rewards), all of them (arm,); every arm moves independently of the others."""
@@ -135,11 +135,6 @@ class Simulator(SharedResources):
     def tables(self) -> ArmTables:
         """The same: there is one block of arms."""
         return self.types
-
-    @property
-    def affordable(self) -> Bools:
-        """(1, state, action) whether the action of one arm alone is within the budget."""
-        return self.types.valid
 
     @property
     def type_counts(self) -> Ints:

@@ -237,12 +237,12 @@ class Check(Shown):
     @cached_property
     def reached(self) -> Bools:
         """(type, state) states that an arm can reach with the whole budget."""
-        return reached(self.problem.types, self.problem.affordable, self.problem.criterion)
+        return reached(self.problem.types, self.problem.types.valid, self.problem.criterion)
 
     @cached_property
     def open_pairs(self) -> Bools:
         """(type, state, action) pairs that an arm can reach within the budget."""
-        return np.asarray(self.problem.affordable & self.reached[..., None])
+        return np.asarray(self.problem.types.valid & self.reached[..., None])
 
     @cached_property
     def servable(self) -> Bools:
@@ -508,7 +508,7 @@ def _never_served(context: Check) -> Iterator[Note]:
         why = "every action that uses something takes more than there is"
         if not served[t].any():
             why = "no action uses anything"
-        elif (served & context.problem.affordable)[t].any():
+        elif (served & context.problem.types.valid)[t].any():
             why = "where some action that uses something is within the budget, it never gets"
         yield Note("never-served", f"{context.arm(block)} can never be served: {why}", (f"arms[{block}]",))
 

@@ -86,7 +86,7 @@ def _check_servable(problem: CoupledMDP) -> None:
     The relaxation cannot tell: its budget holds in expectation, so half of a service that takes twice the budget fits.
     """
     # Some action must serve the arm and fit the budget of a step by itself.
-    never = (problem.type_floors > 0) & ~(problem.types.served & problem.affordable).any(axis=(1, 2))
+    never = (problem.type_floors > 0) & ~(problem.types.served & problem.types.valid).any(axis=(1, 2))
     if never.any():
         raise InfeasibleError(
             "the floors ask for more than the budget allows: every way to serve some arm with a floor takes more than "

@@ -98,7 +98,7 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
     """
     if is_named(welfare):
         return
-    types, allowed, total = problem.types, problem.affordable, problem.criterion.total
+    types, allowed, total = problem.types, problem.types.valid, problem.criterion.total
     worse = replace(types, rewards=-types.rewards)
     ends = [-best_values(worse, allowed, problem.criterion), best_values(types, allowed, problem.criterion)]
     # A best value that is not known is within what rewards allow.

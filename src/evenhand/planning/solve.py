@@ -192,7 +192,7 @@ def _check_positive(task: Task) -> None:
     problem, welfare = task.problem, task.welfare
     if not 0 < (task.by_types.structure.aversion or 0) < 1:
         return
-    best = task.by_types.members(best_values(problem.types, problem.affordable, problem.criterion))
+    best = task.by_types.members(best_values(problem.types, problem.types.valid, problem.criterion))
     least = int(np.argmin(np.where(np.isnan(best), np.inf, best)))
     size = float(np.abs(problem.types.rewards).max()) * problem.criterion.total
     if best[least] <= 1e-10 * size:

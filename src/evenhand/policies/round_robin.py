@@ -116,4 +116,4 @@ def _largest_action(problem: Problem) -> Indices:
     """(type, state) the action with the largest share of the budget that fits on its own."""
     types, budget = problem.types, problem.budget
     share: Floats = (types.usage / np.where(budget > 0, budget, 1.0)).max(axis=-1)
-    return np.asarray(np.where(problem.affordable, share, -1.0).argmax(axis=-1), dtype=np.int32)
+    return np.asarray(np.where(problem.types.valid, share, -1.0).argmax(axis=-1), dtype=np.int32)

@@ -62,7 +62,7 @@ def worth_of_service(problem: CoupledMDP) -> Floats:
     Args:
         problem: the arms, under their criterion.
     """
-    types, can = problem.types, problem.affordable
+    types, can = problem.types, problem.types.valid
     free = best_values(types, can, problem.criterion)
     # More actions never reduce the value, but for rounding.
     return np.asarray(np.maximum(free - best_values(types, can & ~types.served, problem.criterion), 0.0))
