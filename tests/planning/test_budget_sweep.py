@@ -25,7 +25,7 @@ def test_exact_steps_are_differences_of_optima():
     for row, before, after in zip(rows[1:], best, best[1:], strict=False):
         assert (row.step.welfare, row.step.stderr) == (pytest.approx(after - before), 0.0)
         assert row.step.welfare > 0
-        assert row.kept_from is None
+        assert row.reused_from is None
 
 
 def test_rows_stay_in_the_order_in_which_budgets_came():
@@ -70,7 +70,7 @@ def test_a_larger_budget_is_never_worse_by_playing(monkeypatch):
     less, most, more = solve(outreach(), "gini:2", SolveMethod("fluid", seconds=0.1), budgets=[1, 3, 2])
     assert asked == {1.0: [], 2.0: ["plan for 1"], 3.0: ["plan for 1", "plan for 2"]}
     assert more.solution.welfare > less.solution.welfare
-    assert most.kept_from == more.budget
+    assert most.reused_from == more.budget
     assert most.solution.welfare == more.solution.welfare
     assert most.solution.policy is more.solution.policy
     assert most.solution.upper_bound > more.solution.upper_bound
@@ -171,7 +171,7 @@ class TestKnownPlans:
                 assert row.solution.welfare >= today.welfare
         own = by_budget[2]
         assert own.solution.welfare == pytest.approx(today.welfare, abs=4 * own.solution.welfare_stderr + 1e-9)
-        if own.kept_from:
+        if own.reused_from:
             assert own.solution.welfare == today.welfare
             assert not own.beside[0].measurable
 

@@ -140,7 +140,7 @@ EDITS = {
     "the step of an observation": ("UPDATE observations SET step = 1 WHERE id = 2", "observations, id 2, step"),
     "an observation is removed": ("DELETE FROM observations WHERE id = 6", "observations, id 6"),
     "a budget": ("UPDATE plans SET budget_json = '[4.0]' WHERE id = 1", "plans, id 1, budget_json"),
-    "the summary of a plan": ("UPDATE plans SET told_json = '{}' WHERE id = 1", "plans, id 1, told_json"),
+    "the summary of a plan": ("UPDATE plans SET summary_json = '{}' WHERE id = 1", "plans, id 1, summary_json"),
     "the time of acceptance": ("UPDATE plans SET accepted_at = '2020' WHERE id = 1", "plans, id 1, accepted_at"),
     "who accepted": ("UPDATE plans SET accepted_by = 'eve' WHERE id = 1", "plans, id 1, accepted_by"),
     "the status of a plan": ("UPDATE plans SET status = 'superseded' WHERE id = 1", "plans, id 1, status"),

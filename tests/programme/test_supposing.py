@@ -50,7 +50,7 @@ def test_today_s_budget_is_no_worse_than_today_s_plan(tmp_path, seed, welfare, m
         assert counterfactuals.Supposed.of(one.to_dict()).to_dict() == one.to_dict()
     if method == "joint":  # the optimum: nothing is better under the same budget
         assert found[0].welfare == today.welfare
-        assert found[0].kept_from == {"calls": 2.0}
+        assert found[0].reused_from == {"calls": 2.0}
 
 
 def test_a_plan_kept_from_a_smaller_budget_is_the_plan_that_its_figures_are_for(tmp_path):
@@ -58,7 +58,7 @@ def test_a_plan_kept_from_a_smaller_budget_is_the_plan_that_its_figures_are_for(
     with random_programme(tmp_path / "p.db", np.random.default_rng(0), "gini:2") as programme:
         programme.solve(method="joint")
         (one,) = programme.suppose([[2.5]], seconds=HASTE)  # half a call is of no use
-    assert one.kept_from == {"calls": 2.0}
+    assert one.reused_from == {"calls": 2.0}
     plan = load_plan(one.body)
     assert plan.problem.named_budget == {"calls": 2.0}
     assert eh.evaluate(plan.problem, plan.policy, "gini:2").welfare == pytest.approx(one.welfare)

@@ -95,7 +95,7 @@ class TestDeciding:
 
 @pytest.mark.slow
 def test_only_so_many_models_are_stored(programme, serving, model):
-    client = serving(programme, kept_models=1)
+    client = serving(programme, cached_models=1)
     for seed in (0, 1, 0):
         assert client.post("/v1/decide", json=asking(model, seed=seed, method="counts")).status_code == 200
     assert 'evenhand_decide_models_total{cached="no"} 3.0' in client.get("/metrics").text

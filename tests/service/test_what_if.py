@@ -50,7 +50,7 @@ def test_the_plan_in_use_and_smaller_budgets_compete(client):
     own = found[3.0]
     assert own["welfare"] == today["welfare"]
     assert own["groups"] == pytest.approx(today["groups"])
-    assert own["kept_from"] == {"hours": 3.0}
+    assert own["reused_from"] == {"hours": 3.0}
     assert not own["difference"]["measurable"]
 
 

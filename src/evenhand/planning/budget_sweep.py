@@ -73,7 +73,7 @@ class BudgetRow:
     step: Step | None
     """Gain over a smaller budget above; None if no row above has one."""
 
-    kept_from: dict[str, float] | None = None
+    reused_from: dict[str, float] | None = None
     """The budget of the known plan, or of the row with a smaller budget, whose plan this is; None for a new plan."""
 
     beside: tuple[Step, ...] = ()
@@ -81,7 +81,7 @@ class BudgetRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        own = {"budget": self.budget, **_step_dict(self.step), "kept_from": self.kept_from}
+        own = {"budget": self.budget, **_step_dict(self.step), "reused_from": self.reused_from}
         return own | self.solution.to_dict() | {"policy": None}
 
 

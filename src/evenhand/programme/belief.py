@@ -128,10 +128,10 @@ def most_likely(distribution: Floats) -> tuple[int, float]:
         distribution: (state,) chances.
     """
     state = int(np.flatnonzero(distribution >= distribution.max() - ALIKE)[0])
-    return state, kept_chance(distribution[state])
+    return state, rounded_chance(distribution[state])
 
 
-def kept_chance(chance: float) -> float:
+def rounded_chance(chance: float) -> float:
     """A chance as it is stored: nine digits, whatever the last bits of the sum that it came from.
 
     A number beyond all digits is added first: 0.95 ** 5 = 0.7737809375 lies between two numbers of nine digits, as do

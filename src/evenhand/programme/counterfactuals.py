@@ -31,7 +31,7 @@ class Supposed(Certificate):
     budget: dict[str, float]
     """The amount of each resource, under its name."""
 
-    kept_from: dict[str, float] | None
+    reused_from: dict[str, float] | None
     """The budget of the plan in use, or of an earlier supposition, whose plan this is; None for a new plan."""
 
     difference: dict[str, Any] | None
@@ -105,12 +105,12 @@ class Counterfactuals:
         found = []
         for row in solve(problem, welfare, method, budgets=wanted, progress=progress, rng=seed):
             # Read again, a plan acts with the budget of its file: that must be the one that its figures are for.
-            made_for = problem.with_budget(row.kept_from or row.budget)
+            made_for = problem.with_budget(row.reused_from or row.budget)
             body = to_bytes(replace(row.solution, problem=made_for))[1]
             names = ("welfare", "stderr", "measurable")
             more = None if today is None else {name: getattr(row.beside[0], name) for name in names}
             own = vars(certificate_of(row.solution, "", numbers_of(arms)))
             found.append(
-                Supposed(**own, budget=row.budget, kept_from=row.kept_from, difference=more, today=today, body=body)
+                Supposed(**own, budget=row.budget, reused_from=row.reused_from, difference=more, today=today, body=body)
             )
         return tuple(found)

@@ -73,7 +73,7 @@ class Cycle:
         body, facts = certificates.policy_of(solution, arms)
 
         def do(tx: Connection) -> certificates.Solved:
-            known = facts | facts["certificate"] | {"event": keep_policy(tx, row.model, body, facts, who)}
+            known = facts | facts["certificate"] | {"event": store_policy(tx, row.model, body, facts, who)}
             return certificates.Solved(**{one.name: known[one.name] for one in fields(certificates.Solved)})
 
         return self._library.change(certificates.Solved, "solve", request, key, do)
@@ -206,7 +206,7 @@ class Cycle:
             if (same := decisions.same_plan(tx, inputs)) is not None:
                 return same
             words = self._library.model(tx, inputs.model)[1]
-            return decisions.keep_plan(tx, inputs, self.decide(tx, inputs), words, _late(tx, inputs.step), who)
+            return decisions.store_plan(tx, inputs, self.decide(tx, inputs), words, _late(tx, inputs.step), who)
 
         for _ in range(3):  # the roster may change, while a policy is solved for it, to one that it cannot serve
             try:
@@ -234,7 +234,7 @@ class Cycle:
         policy, words = self._library.policy(tx, inputs.policy), self._library.model(tx, inputs.model)[1]
         return decisions.decide(policy, inputs, words)
 
-    def plan_of(self, plan: int) -> decisions.KeptPlan:
+    def plan_of(self, plan: int) -> decisions.StoredPlan:
         """A plan with all its arms.
 
         Args:
@@ -246,7 +246,7 @@ class Cycle:
         with self._store.reading() as tx:
             return self._whole(tx, decisions.plan_row(tx, plan))
 
-    def current_plan(self) -> decisions.KeptPlan | None:
+    def current_plan(self) -> decisions.StoredPlan | None:
         """The plan that is proposed for the present step; None without one."""
         with self._store.reading() as tx:
             row = decisions.proposal(tx, roster.present_step(tx))
@@ -258,7 +258,7 @@ class Cycle:
             row = decisions.proposal(tx, roster.present_step(tx))
             return None if row is None else int(row.id)
 
-    def plans(self, status: str | None = None, most: int | None = None) -> list[decisions.KeptPlan]:
+    def plans(self, status: str | None = None, most: int | None = None) -> list[decisions.StoredPlan]:
         """Plans without their arms, the newest first.
 
         Args:
@@ -269,16 +269,16 @@ class Cycle:
         query = select(table).order_by(table.c.id.desc()).limit(most)
         with self._store.reading() as tx:
             rows = tx.execute(query if status is None else query.where(table.c.status == status))
-            return [decisions.kept_plan(row, (), None, None) for row in rows]
+            return [decisions.stored_plan(row, (), None, None) for row in rows]
 
-    def _whole(self, tx: Connection, row: Any) -> decisions.KeptPlan:
+    def _whole(self, tx: Connection, row: Any) -> decisions.StoredPlan:
         rows = decisions.rows_of(tx, row.id)
         words = self._library.model(tx, row.model)[1]
         accepted = {one.arm: one.accepted for one in rows if one.accepted}
         used = decisions.PlanCells(words, rows).used(accepted) if row.status == schema.ACCEPTED else None
-        return decisions.kept_plan(row, rows, self._certified(tx, row.policy, certificates.numbers_of(rows)), used)
+        return decisions.stored_plan(row, rows, self._certified(tx, row.policy, certificates.numbers_of(rows)), used)
 
-    def recompute(self, plan: int) -> decisions.KeptPlan:
+    def recompute(self, plan: int) -> decisions.StoredPlan:
         """Compute a plan again from what is stored, as of its last known event, and compare it with the stored plan.
 
         Args:
@@ -502,13 +502,13 @@ class Cycle:
             done.append({"arm": arm, "step": step, "action": one.action, "reward": one.reward})
             if one.next_state is not None:
                 seen.append({"arm": arm, "step": step + 1, "state": one.next_state})
-        reports.keep_reports(tx, schema.records, done, source, event)
-        reports.keep_reports(tx, schema.observations, seen, source, event)
+        reports.store_reports(tx, schema.records, done, source, event)
+        reports.store_reports(tx, schema.observations, seen, source, event)
         late = sum(step < present - 1 for step in steps)
         return Recorded(event, len(found), late, corrected, differing, len(seen))
 
 
-def keep_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, Any], who: str) -> int:
+def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, Any], who: str) -> int:
     """Write a policy, after which it is the last one; the number of the event that says so.
 
     One that is there already, word for word, becomes the last one again: who solves by another method and comes back

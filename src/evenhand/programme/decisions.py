@@ -114,7 +114,7 @@ class PlanRow(ledger.Result):
 
 
 @dataclass(frozen=True)
-class KeptPlan(ledger.Result):
+class StoredPlan(ledger.Result):
     """A plan as it is stored."""
 
     id: int
@@ -230,7 +230,7 @@ def outputs_of(inputs: Inputs, decisions: Decisions) -> str:
 # Writing
 
 
-def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words, late: int, who: str) -> Planned:
+def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words, late: int, who: str) -> Planned:
     """Propose a plan; one that was proposed for the step before is superseded.
 
     Args:
@@ -261,7 +261,7 @@ def keep_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words
     row = {name: getattr(inputs, name) for name in ("step", "model", "policy", "seed", "known_event")}
     row |= {
         "budget_json": ledger.as_text(inputs.budget),
-        "told_json": ledger.as_text(content),
+        "summary_json": ledger.as_text(content),
         "status": schema.PROPOSED,
     }
     if replaced is not None:
@@ -305,7 +305,7 @@ def same_plan(tx: Connection, inputs: Inputs) -> Planned | None:
     row = proposal(tx, inputs.step)
     if row is None or row.inputs != inputs.digest:
         return None
-    return _planned(row.id, row.step, row.event, json.loads(row.told_json))
+    return _planned(row.id, row.step, row.event, json.loads(row.summary_json))
 
 
 def plan_row(tx: Connection, number: object) -> Any:
@@ -323,13 +323,13 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     return tuple(PlanRow(**{**row, "served": bool(row["served"])}) for row in rows)  # stored as a number
 
 
-def kept_plan(
+def stored_plan(
     row: Any, rows: tuple[PlanRow, ...], certificate: Certificate | None, accepted_used: dict[str, float] | None
-) -> KeptPlan:
+) -> StoredPlan:
     """A plan from its row in the store, and its arms."""
     own = {"accepted_used": accepted_used, "certificate": certificate, "rows": rows}
-    known = {**row._mapping, **json.loads(row.told_json), **own}
-    return KeptPlan(**{one.name: known[one.name] for one in fields(KeptPlan)})
+    known = {**row._mapping, **json.loads(row.summary_json), **own}
+    return StoredPlan(**{one.name: known[one.name] for one in fields(StoredPlan)})
 
 
 # Accepting

@@ -370,7 +370,7 @@ class Programme:
             late = sum(row.step < present for row, _ in found)
             content = [[row.arm.name, row.step, state] for row, state in found]
             event = append(tx, "observed", who, {"source": said, "seen": content})
-            reports.keep_reports(tx, schema.observations, seen, said, event)
+            reports.store_reports(tx, schema.observations, seen, said, event)
             return reports.Observed(event, len(seen), late, corrected)
 
         return self.library.change(reports.Observed, "observe", request, key, do, read)
@@ -385,4 +385,4 @@ def _called(address: str | Path) -> str:
 def _join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> None:
     numbers = roster.join(tx, newcomers, step, event)
     seen = [{"arm": numbers[new.name], "step": step, "state": new.state} for new in newcomers if new.state]
-    reports.keep_reports(tx, schema.observations, seen, "roster", event)
+    reports.store_reports(tx, schema.observations, seen, "roster", event)

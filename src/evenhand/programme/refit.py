@@ -41,7 +41,7 @@ from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.belief import done_between, know
 from evenhand.programme.certificates import METHOD, policy_of
-from evenhand.programme.cycle import Cycle, keep_policy
+from evenhand.programme.cycle import Cycle, store_policy
 from evenhand.programme.decisions import Inputs, decide
 from evenhand.programme.drift_test import DriftBounds, ModelDrift, bounds_of, check_bounds, judge, moves_since
 from evenhand.programme.library import Library
@@ -544,7 +544,7 @@ def _keep(
     written = {"at": ledger.now(), "event": event}
     if tx.execute(select(models.c.digest).where(models.c.digest == digest)).first() is None:
         ledger.add_rows(tx, models, [{"digest": digest, "body": body, "origin": f"refit {number}"} | written])
-    keep_policy(tx, digest, *policy, who)
+    store_policy(tx, digest, *policy, who)
     known = learned._asdict() | content | {"id": number, "event": event, "policy": policy[1]["certificate"]["policy"]}
     found = Refitted.of(ledger.plain(known))
     stored = {"id": number, "model": digest, "facts_json": ledger.as_text(found.to_dict()), "replaces": found.before}

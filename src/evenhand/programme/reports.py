@@ -20,7 +20,7 @@ from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
-from evenhand.programme.belief import Beliefs, done_between, kept_chance, most_likely
+from evenhand.programme.belief import Beliefs, done_between, most_likely, rounded_chance
 from evenhand.programme.ledger import Result, add_rows, now
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, raise_faults, unknown_arm
@@ -134,7 +134,7 @@ def read_observations(
     return _read_reports(table, arms, usual, read)
 
 
-def keep_reports(tx: Connection, table: Any, rows: Sequence[dict[str, Any]], source: str, event: int) -> None:
+def store_reports(tx: Connection, table: Any, rows: Sequence[dict[str, Any]], source: str, event: int) -> None:
     """Write observations or records.
 
     Args:
@@ -371,7 +371,7 @@ def _seen(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[H
             kind="seen",
             state=report.state,
             expected=words.states(block)[most_likely(distribution)[0]],
-            chance=kept_chance(distribution[words.state_number(block, report.state)]),
+            chance=rounded_chance(distribution[words.state_number(block, report.state)]),
             source=report.source,
             at=report.at,
         )

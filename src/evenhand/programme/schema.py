@@ -100,7 +100,7 @@ observations = _table(
 
 plans = _table(
     "plans",
-    "id step status model policy seed budget_json inputs outputs known_event told_json at event "
+    "id step status model policy seed budget_json inputs outputs known_event summary_json at event "
     "accepted_by? accepted_at? accepted_event?",
     _unique_where("one_plan_a_step", "step", "status <> 'superseded'"),
 )

@@ -165,8 +165,8 @@ def _error_text(error: float) -> str:
 
 def _plan_name(row: BudgetRow) -> str:
     """Return the origin of a plan in short."""
-    if row.kept_from is not None:
-        return f"that for {budget_text(row.kept_from)}"
+    if row.reused_from is not None:
+        return f"that for {budget_text(row.reused_from)}"
     parts = row.solution.parts
     if len(parts) > 1:
         return f"a mixture of {len(parts)}"

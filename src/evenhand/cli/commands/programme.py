@@ -20,7 +20,7 @@ from evenhand.report.format import printable
 from evenhand.report.summary import Summary, table
 
 if TYPE_CHECKING:
-    from evenhand.programme.decisions import KeptPlan
+    from evenhand.programme.decisions import StoredPlan
     from evenhand.programme.programme import Programme
     from evenhand.programme.refit import Refitted
 
@@ -460,7 +460,7 @@ def _show_status(one: "Programme", run: RunOptions) -> None:
     run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
 
 
-def _plan_summary(found: "KeptPlan") -> Summary:
+def _plan_summary(found: "StoredPlan") -> Summary:
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
     heads = [column.replace("next_in_line", "next") for column in COLUMNS]

@@ -257,7 +257,7 @@ class Jobs:
         if self._jobs.get(job.id) is job:
             self._jobs[job.id] = self._jobs.pop(job.id)
         ended = [one.id for one in self._jobs.values() if one.has_ended]
-        for number in ended[: -self._settings.kept_jobs]:
+        for number in ended[: -self._settings.ended_jobs]:
             del self._jobs[number]
         self._wake_up()
 

@@ -11,7 +11,7 @@ from fastapi import Header
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from evenhand.programme.certificates import Certificate, Drift, TypeValue
-from evenhand.programme.decisions import Accepted, KeptPlan, PlanRow
+from evenhand.programme.decisions import Accepted, PlanRow, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
 from evenhand.programme.ledger import Event
 from evenhand.programme.programme import MOST_SEED, Changed, Status
@@ -242,7 +242,7 @@ class ProgrammeStatus(Status):
 
 
 for _response in (
-    *(Accepted, Certificate, Changed, Drift, DriftBounds, Event, HistoryEntry, KeptPlan, Moved, Observed, Offer),
+    *(Accepted, Certificate, Changed, Drift, DriftBounds, Event, HistoryEntry, StoredPlan, Moved, Observed, Offer),
     *(PlanRow, ProgrammeStatus, Recorded, Refitted, TypeValue),
 ):
     _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
@@ -270,7 +270,7 @@ class ArmList(Strict):
 class PlanList(Strict):
     """Plans, the newest first, without their arms."""
 
-    plans: list[KeptPlan]
+    plans: list[StoredPlan]
 
 
 class EventList(Strict):

@@ -71,10 +71,10 @@ class Settings:
     job_memory: int = field(default_factory=lambda: psutil.virtual_memory().total // 2)
     """Bytes of memory that one long computation may use."""
 
-    kept_jobs: int = 200
+    ended_jobs: int = 200
     """Ended computations that stay available."""
 
-    kept_models: int = 32
+    cached_models: int = 32
     """Solved models that `/v1/decide` remembers."""
 
     patience: float = 20.0

@@ -93,7 +93,7 @@ class Service:
         self.metrics = Metrics()
         self.sessions = Sessions(settings.session)
         self.jobs = Jobs(settings, self.metrics)
-        self.plans = PlanCache(self.jobs, settings.kept_models, self.metrics)
+        self.plans = PlanCache(self.jobs, settings.cached_models, self.metrics)
         self.is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from evenhand.display import counted
 from evenhand.model.labels import quoted
 from evenhand.programme.api.problem_details import ErrorView
-from evenhand.programme.decisions import KeptPlan
+from evenhand.programme.decisions import StoredPlan
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme
 from evenhand.programme.reports import HistoryEntry
@@ -193,7 +193,7 @@ def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorVi
 
 
 def _step_rows(
-    entries: Sequence[HistoryEntry], words: Words, kind: tuple[str, str], plan: KeptPlan | None, name: str
+    entries: Sequence[HistoryEntry], words: Words, kind: tuple[str, str], plan: StoredPlan | None, name: str
 ) -> list[dict[str, Any]]:
     """Return what is known of each step, the last first: by kind of entry the last one counts, and the open plan."""
     steps: dict[int, dict[str, Any]] = {}

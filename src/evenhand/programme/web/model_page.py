@@ -13,7 +13,7 @@ from evenhand.planning.check import check
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.decisions import KeptPlan
+from evenhand.programme.decisions import StoredPlan
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme
 from evenhand.programme.refit import ENOUGH, TRUST, Moved, Refitted
@@ -99,7 +99,7 @@ def _view(programme: Programme) -> dict[str, Any]:
     }
 
 
-def _fit(fit: Refitted, model: str, plan: KeptPlan | None) -> dict[str, Any]:
+def _fit(fit: Refitted, model: str, plan: StoredPlan | None) -> dict[str, Any]:
     """Return a refit with its comparison to the model in use, or to the one before if it is in use itself."""
     used = fit.model == model
     planned = {row.arm: row.action for row in plan.rows} if plan is not None and plan.model == fit.before else None

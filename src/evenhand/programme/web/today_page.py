@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.model.io.text_table import Table
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.decisions import KeptPlan, PlanCells, PlanRow
+from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.web import layout
@@ -187,7 +187,7 @@ def _budget(query: TableQuery, usual: Mapping[str, float]) -> dict[str, float] |
     return dict(zip(usual, amounts, strict=True)) if is_valid else None
 
 
-def _used(plan: KeptPlan, words: Words, typed: Typed) -> dict[str, float] | None:
+def _used(plan: StoredPlan, words: Words, typed: Typed) -> dict[str, float] | None:
     """Return the use of a proposed plan with the typed overrides; None without overrides."""
     if not typed.changes or typed.place != "accept":
         return None
@@ -196,7 +196,7 @@ def _used(plan: KeptPlan, words: Words, typed: Typed) -> dict[str, float] | None
     return cells.used({arm: action for arm, action in given.items() if isinstance(cells.action(arm, action), int)})
 
 
-def _parts(status: Status, plan: KeptPlan | None, is_recorded: bool, is_stale: bool) -> list[str]:
+def _parts(status: Status, plan: StoredPlan | None, is_recorded: bool, is_stale: bool) -> list[str]:
     """Return the state of the four parts of a day, of which the first that is not done is to be done now."""
     is_seen = status.observed >= sum(status.arms.values()) > 0
     done = [is_recorded, is_seen, plan is not None and not is_stale, False]
@@ -222,7 +222,7 @@ def uses_resource(words: Words, kind: tuple[str, str], state: str, action: str) 
     return None if isinstance(s, str) or isinstance(a, str) else bool(np.any(words.model.tables.usage[block, s, a]))
 
 
-def _lines(plan: KeptPlan, words: Words, done: Mapping[int, str], mine: set[str]) -> list[Line]:
+def _lines(plan: StoredPlan, words: Words, done: Mapping[int, str], mine: set[str]) -> list[Line]:
     """Return the arms of a plan, with the actions that were done by arm number, and the arms with typed changes."""
 
     @cache

@@ -13,7 +13,7 @@ from evenhand.programme.api.routes import accepted, as_table, tagged, unfinished
 from evenhand.programme.api.schemas import Key
 from evenhand.programme.api.service import service_of
 from evenhand.programme.certificates import Certificate
-from evenhand.programme.decisions import Accepted, KeptPlan
+from evenhand.programme.decisions import Accepted, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
 from evenhand.programme.programme import Changed
 from evenhand.programme.refit import Refitted
@@ -145,7 +145,7 @@ def record(payload: schemas.RecordRequest, request: Request, key: Key = None) ->
 # Plans
 
 
-@router.post("/plan", response_model=KeptPlan, responses={**SOLVING, **schemas.refusals(409)})
+@router.post("/plan", response_model=StoredPlan, responses={**SOLVING, **schemas.refusals(409)})
 async def plan(request: Request, payload: schemas.PlanRequest = schemas.PlanRequest(), key: Key = None) -> JSONResponse:
     """Propose a plan for the present step; the same plan again while nothing has changed.
 
@@ -165,7 +165,7 @@ async def plan(request: Request, payload: schemas.PlanRequest = schemas.PlanRequ
     return JSONResponse(await run_in_threadpool(make))
 
 
-@router.get("/plan", response_model=KeptPlan, responses=schemas.reading(404))
+@router.get("/plan", response_model=StoredPlan, responses=schemas.reading(404))
 def show_current_plan(request: Request) -> Response:
     """The plan that is proposed for the present step."""
     found = service_of(request).programme.current_plan()
@@ -174,13 +174,13 @@ def show_current_plan(request: Request) -> Response:
     return _tagged(request, found)
 
 
-@router.get("/plan/{plan}", response_model=KeptPlan, responses=schemas.reading(404))
+@router.get("/plan/{plan}", response_model=StoredPlan, responses=schemas.reading(404))
 def show_plan(plan: PlanNumber, request: Request) -> Response:
     """A plan with all its arms."""
     return _tagged(request, service_of(request).programme.plan_of(plan))
 
 
-def _tagged(request: Request, found: KeptPlan) -> Response:
+def _tagged(request: Request, found: StoredPlan) -> Response:
     return tagged(request, found.to_dict(), f"{found.id}-{found.status}-{found.certificate is not None}")
 
 
