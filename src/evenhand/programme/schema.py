@@ -25,7 +25,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection, Index, MetaData, Table
 
-VERSION = "1"
+VERSION = "2"
 """Version of the tables, stored with the programme; another one is refused."""
 
 METADATA = MetaData()
