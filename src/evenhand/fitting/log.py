@@ -53,8 +53,7 @@ from evenhand.fitting.table_reader import (
     read_floats,
     read_table,
 )
-from evenhand.fitting.ties import resolve_ties
-from evenhand.fitting.times import Times, find_step, read_times
+from evenhand.fitting.times import Times, find_step, read_times, resolve_ties
 from evenhand.model.labels import quoted
 from evenhand.typing import Array, Bools, Floats, Indices, Ints, Progress
 

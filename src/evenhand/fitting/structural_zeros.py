@@ -95,11 +95,13 @@ def refuse_contradictions(log: Log, possible: Bools, carry_action: bool = False)
     steps = np.rint(log.time[first + 1] - log.time[first]).astype(np.int64)
 
     def absence(i: int) -> str:
+        """Describe a gap that is too long."""
         steps = f"{log.time[i] - log.time[i - 1]:,.0f} steps of {log.step_in_words}, more than {LONGEST_GAP:,}"
         hint = "Check its time, give the arm another name from there on, or give a longer step"
         return f"arm {quoted(log.arms[log.arm[i]])} reappears after {steps}. {hint}"
 
     def contradiction(i: int) -> str:
+        """Describe an impossible transition."""
         arm, before, after = log.arms[log.arm[i]], log.states[log.state[i - 1]], log.states[log.state[i]]
         duration = np.rint(log.time[i] - log.time[i - 1])
         over = f"{quoted(log.actions[log.action[i - 1]])}{'' if duration == 1 else f' in {duration:.0f} steps'}"

@@ -1,10 +1,11 @@
-"""Summaries of what was fitted to records: models, clusters, diagnostics and backtests; and the page of a fit."""
+"""Summaries of cleaned records, fitted models, clusters, diagnostics and backtests; and the page of a fit."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from evenhand.display import counted
+from evenhand.fitting.cleaning import CleanedRecords, Finding
 from evenhand.fitting.clusters import Clusters
 from evenhand.fitting.ctmc.rates import Rates
 from evenhand.fitting.diagnostics import Diagnostics
@@ -328,3 +329,33 @@ def _glossary(found: Diagnostics) -> list[tuple[str, str]]:
         text = "Distribution of the next state under the action, less that under the idle action in the same state."
         entries.append(("Effect", text))
     return entries
+
+
+# -- cleaned records ---------------------------------------------------------------------------------------------------
+
+
+@summarise.register
+def _cleaned(cleaned: CleanedRecords) -> Summary:
+    frame = cleaned.frame
+    facts = [
+        ("rows", f"{cleaned.num_rows:,} read, {len(frame):,} clean"),
+        ("arms", f"{frame['arm'].n_unique():,}"),
+        ("times", cleaned.span),
+    ]
+    for role in ("state", "action", "type", "group"):
+        if role in frame.columns:
+            names = frame[role].drop_nulls().unique(maintain_order=True)
+            facts.append((f"{role}s", f"{', '.join(names.head(8))}{f' and {len(names) - 8} more' * (len(names) > 8)}"))
+    odd = "oddities and proposed rules" if cleaned.is_proposal else "oddities that the rules do not cover"
+    tables = [_findings_table(odd, cleaned.findings)] if cleaned.findings else []
+    if cleaned.effects:
+        tables.append(_findings_table("effects of the rules", cleaned.effects))
+    return Summary("records", counted(len(frame), "clean row"), facts=facts, tables=tables)
+
+
+def _findings_table(caption: str, findings: Sequence[Finding]) -> Table:
+    rows = [
+        [finding.kind, f"{finding.count:,}" if finding.count else "", finding.message, "; ".join(finding.examples)]
+        for finding in findings
+    ]
+    return table(caption, ["kind", "rows", "", "examples"], rows, text=("", "examples"))

@@ -27,7 +27,7 @@ from evenhand.planning.plan_summary import (
 )
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
-from evenhand.report import cleaning, fairness, records  # noqa: F401  they register their summaries
+from evenhand.report import fairness, records  # noqa: F401  they register their summaries
 from evenhand.report.comparison import floor_notes
 from evenhand.report.format import amount, duration, fixed, percent, printable
 from evenhand.report.models import setting

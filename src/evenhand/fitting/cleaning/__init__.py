@@ -5,5 +5,5 @@ ones (`rules`), and applies them; `derived_states` makes states of the history o
 """
 
 from evenhand.fitting.cleaning.clean import CleanedRecords, clean_records
-from evenhand.fitting.cleaning.journal import Finding
+from evenhand.fitting.cleaning.raw_table import Finding
 from evenhand.fitting.cleaning.rules import Rules, read_rules

@@ -28,13 +28,12 @@ from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, TableError, UnknownNameError
 from evenhand.fitting.cleaning import clock
 from evenhand.fitting.cleaning.derived_states import with_derived_states
-from evenhand.fitting.cleaning.journal import Finding, Journal
-from evenhand.fitting.cleaning.raw_table import RawTable, read_raw
+from evenhand.fitting.cleaning.raw_table import Finding, Journal, RawTable, read_raw
 from evenhand.fitting.cleaning.roles import propose_table
 from evenhand.fitting.cleaning.rules import ROLES, Rules, TableRules, read_rules
 from evenhand.fitting.cleaning.spelling import case_variants, not_observed, odd_names, spelling
 from evenhand.fitting.table_reader import MISSING
-from evenhand.fitting.ties import resolve_ties
+from evenhand.fitting.times import resolve_ties
 from evenhand.model.io import write_atomically
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.errors import InvalidInputError
-from evenhand.fitting.cleaning.journal import Journal
+from evenhand.fitting.cleaning.raw_table import Journal
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sun
 
 EXCEL_EPOCH, EXCEL_DAYS = "1899-12-30", (20_000, 80_000)
 """Day 0 of a spreadsheet, and the days (1954 to 2119) that numbers in a column of dates are taken for."""
-
-GRID_SHARE = 0.9
-"""Share of dates on one day of the week or month from which on the others are off the grid."""
-
-FAR, FEWEST = 10.0, 50
-"""Distance of an outlier from the middle half of all times, in lengths of that half; and the fewest times to tell."""
 
 DAY = 86_400_000_000
 """Microseconds."""
@@ -134,19 +128,21 @@ def propose_forms(texts: "polars.Series", decimal_comma: bool, name: str, journa
     return tuple(forms)
 
 
-def find_range(times: "polars.Series") -> tuple[str, str] | None:
+def find_range(times: "polars.Series", far: float = 10.0, fewest: int = 50) -> tuple[str, str] | None:
     """Return the earliest and latest time that are not far from the others; None if none is far.
 
     Args:
         times: all times.
+        far: distance of an outlier from the middle half of all times, in lengths of that half.
+        fewest: number of times below which none is far.
     """
     import polars
 
-    if times.dtype == polars.String or len(times) < FEWEST:
+    if times.dtype == polars.String or len(times) < fewest:
         return None
     numbers = as_numbers(times)
     first, third = np.quantile(numbers, (0.25, 0.75))
-    reach = FAR * (third - first)
+    reach = far * (third - first)
     inside = times.filter(polars.Series((numbers >= first - reach) & (numbers <= third + reach)))
     if third == first or len(inside) == len(times):
         return None
@@ -172,11 +168,12 @@ def is_within(times: "polars.Series", earliest: str, latest: str) -> "polars.Ser
     return inside
 
 
-def find_grid(times: "polars.Series") -> tuple[str, "polars.Series"]:
+def find_grid(times: "polars.Series", share: float = 0.9) -> tuple[str, "polars.Series"]:
     """Return the day of the week or month that nearly all dates are on, and the dates that are not on it.
 
     Args:
         times: all times.
+        share: least share of the dates on that day.
     """
     import polars
 
@@ -185,7 +182,7 @@ def find_grid(times: "polars.Series") -> tuple[str, "polars.Series"]:
             common, number = day.value_counts(sort=True).row(0)
             if number == len(times):
                 break
-            if number >= GRID_SHARE * len(times) and (kind == "week" or common <= 28):
+            if number >= share * len(times) and (kind == "week" or common <= 28):
                 return DAYS[common - 1] if kind == "week" else f"day {common}", times.filter(day != common)
     return "", times.clear()
 

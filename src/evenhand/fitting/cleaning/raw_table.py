@@ -1,5 +1,6 @@
-"""Tables as they come: text files of any separator and encoding, Excel, Parquet, JSON, frames; every entry a text.
+"""Tables as they come, every entry a text, and the journal of what is odd in them.
 
+Text files may have any separator and encoding; other sources are Excel, Parquet, JSON and frames.
 Blank entries are null. Titles above the line of names, blank lines, and lines that are too short or too long are
 findings of the table, never errors.
 """
@@ -7,13 +8,12 @@ findings of the table, never errors.
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import Fault, MissingExtraError, TableError
-from evenhand.fitting.cleaning.journal import Finding, two
 from evenhand.fitting.table_reader import as_texts, read_table
 from evenhand.model.io.text_table import read_bytes
 
@@ -21,10 +21,58 @@ if TYPE_CHECKING:
     import polars
 
 SEPARATORS = ",;\t|"
-HEAD_LINES = 200
-"""Lines that the separator is found in."""
-
 EXCEL = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of oddity in the records, or the effect of one rule."""
+
+    kind: str
+    """Stable name, in kebab-case."""
+
+    column: str
+    """Role of the column: `state`; empty for rows or the whole table."""
+
+    count: int
+    """Number of rows."""
+
+    message: str
+    """Description, without the number of rows."""
+
+    examples: tuple[str, ...] = ()
+    """Two of them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {**self.__dict__, "examples": list(self.examples)}
+
+
+@dataclass
+class Journal:
+    """Findings and effects in the order of their stages; those without rows are left out."""
+
+    findings: list[Finding] = field(default_factory=list)
+    effects: list[Finding] = field(default_factory=list)
+
+    def found(self, kind: str, column: str, count: int, message: str, examples: Iterable[Any] = ()) -> None:
+        """Add an oddity."""
+        if count:
+            self.findings.append(Finding(kind, column, count, message, two(examples)))
+
+    def noted(self, kind: str, message: str) -> None:
+        """Add an oddity of a whole table."""
+        self.findings.append(Finding(kind, "", 0, message))
+
+    def did(self, kind: str, column: str, count: int, message: str, examples: Iterable[Any] = ()) -> None:
+        """Add the effect of a rule."""
+        if count:
+            self.effects.append(Finding(kind, column, count, message, two(examples)))
+
+
+def two(examples: Iterable[Any]) -> tuple[str, ...]:
+    """Return the first two different examples."""
+    return tuple(list(dict.fromkeys(map(str, examples)))[:2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +141,7 @@ def _csv_rows(data: bytes, name: str, findings: list[Finding]) -> list[list[str 
         text = data.decode(encoding, errors="replace")
     if encoding != "utf-8-sig":
         findings.append(Finding("encoding", "", 0, f"the text was read as {encoding}"))
-    sample = text.splitlines()[:HEAD_LINES]
+    sample = text.splitlines()[:200]  # enough to find the separator
 
     def columns(separator: str) -> tuple[int, int]:
         """Lines that have the most common number of columns, if there are several; and that number."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.errors import Fault, InvalidInputError, TableError
 from evenhand.fitting.cleaning.clock import propose_forms
-from evenhand.fitting.cleaning.journal import Journal
-from evenhand.fitting.cleaning.raw_table import RawTable
+from evenhand.fitting.cleaning.raw_table import Journal, RawTable
 from evenhand.fitting.cleaning.rules import ROLES, TableRules
 
 if TYPE_CHECKING:

@@ -18,21 +18,14 @@ NOT_OBSERVED = {
 }  # fmt: skip
 """Entries that usually mean that a state, type or group was not observed, in lower case."""
 
-FEWEST_ROWS = 3
-"""A state with fewer rows, none of them the last of its arm, may be an error."""
 
-RARE_SHARE, RARE_RATIO = 0.02, 0.1
-"""Largest share of all rows, and largest ratio to the rows of its neighbour, of a misspelling."""
-
-SHORTEST = 4
-"""Names with fewer letters have no misspellings."""
-
-
-def spelling(counts: Mapping[str, int]) -> dict[str, str]:
+def spelling(counts: Mapping[str, int], most: float = 0.02, ratio: float = 0.1) -> dict[str, str]:
     """Return the proper name of each variant.
 
     Args:
         counts: number of rows by name.
+        most: largest share of all rows of a misspelling.
+        ratio: largest ratio to the rows of the name it stands for.
     """
     if 2 * sum(rows for name, rows in counts.items() if folded(name).isdigit()) > sum(counts.values()):
         return {}  # numbers
@@ -45,8 +38,8 @@ def spelling(counts: Mapping[str, int]) -> dict[str, str]:
     found = {name: proper[key] for key, names in by_key.items() for name in names if name != proper[key]}
     everything = sum(totals.values())
     for key, total in sorted(totals.items(), key=lambda item: item[1]):
-        common = [other for other in totals if total <= RARE_RATIO * totals[other] and is_misspelling(key, other)]
-        if common and total <= max(RARE_SHARE * everything, 3):
+        common = [other for other in totals if total <= ratio * totals[other] and is_misspelling(key, other)]
+        if common and total <= max(most * everything, 3):
             target = max(common, key=lambda other: totals[other])
             found |= dict.fromkeys(by_key[key], proper[target])
     return found
@@ -70,14 +63,15 @@ def case_variants(counts: Mapping[str, int]) -> dict[str, str]:
     return {name: new for name, new in proper.items() if name != new}
 
 
-def odd_names(counts: Mapping[str, int], ends: Container[str]) -> dict[str, str]:
+def odd_names(counts: Mapping[str, int], ends: Container[str], fewest: int = 3) -> dict[str, str]:
     """Return an empty text for each name of very few rows among names of many that does not begin with a word.
 
     Args:
         counts: number of rows by name.
         ends: names that end the records of an arm, which are rare for a reason.
+        fewest: rows from which on a name is not odd.
     """
-    common = [name for name, count in counts.items() if count >= FEWEST_ROWS]
+    common = [name for name, count in counts.items() if count >= fewest]
     if len(common) < 2 or sum(counts.values()) < 50 * len(counts):
         return {}
     is_word = re.compile(r"[^\W\d_]{3}")
@@ -90,14 +84,15 @@ def folded(name: str) -> str:
     return re.sub(r"[\W_]+", " ", plain).strip().casefold() or name
 
 
-def is_misspelling(name: str, other: str) -> bool:
-    """Whether one name is likely a misspelling of the other.
+def is_misspelling(name: str, other: str, shortest: int = 4) -> bool:
+    """Test if one name is likely a misspelling of the other.
 
     Args:
         name: the rare name, folded.
         other: the common name, folded.
+        shortest: letters of the shortest name that has misspellings.
     """
-    if len(other) < SHORTEST or len(name) < SHORTEST - 1 or name[0] != other[0]:
+    if len(other) < shortest or len(name) < shortest - 1 or name[0] != other[0]:
         return False
     if re.findall(r"\d+", name) != re.findall(r"\d+", other):
         return False

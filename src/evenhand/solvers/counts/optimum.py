@@ -252,14 +252,17 @@ def solve_counts(
     value = first_guess(plan, initial) if criterion.is_stationary else np.zeros(plan.num_points)
 
     def improve(value: Floats) -> tuple[Floats, Choice]:
+        """Return the Bellman operator at a value function, and the greedy choice."""
         best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
         return base_rewards + best, choice
 
     def evaluate(value: Floats, width: float, choice: Choice) -> Floats:
+        """Apply the operator of a policy until its change is narrow."""
         follow = outcomes.follow(choice.targets)
         return apply_policy(certifier, follow, base_rewards + choice.gains, value, SHRINK * width)
 
     def keep(step: int, choice: Choice) -> None:
+        """Store the choices of a step."""
         choices[step] = choice.amounts
         if progress is not None:
             progress(criterion.num_layers - step, step / criterion.num_layers)
