@@ -27,6 +27,7 @@ the last step has no successor.
 """
 
 import math
+import reprlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -408,5 +409,7 @@ def as_criterion(criterion: str | Criterion, discount: float) -> Criterion:
     if isinstance(criterion, str):
         return parse_criterion(criterion, discount)
     if not isinstance(criterion, Criterion):
-        raise InvalidInputError(f"criterion: expected text such as 'average' or 'finite:50', got {criterion!r}")
+        raise InvalidInputError(
+            f"criterion: expected text such as 'average' or 'finite:50', got {reprlib.repr(criterion)}"
+        )
     return criterion
