@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -240,14 +240,9 @@ class Solution(Shown):
             }
         return found
 
-    def plot(self, kind: Literal["values", "history"] = "values") -> "Figure":
-        """Return a figure.
-
-        Args:
-            kind: `values` (what each type or arm gets) or `history` (how the search went on; only if the policy is
-                a mixture found by playing).
-        """
-        figure: Figure = from_report("plots", "solution_figure")(self, kind)
+    def plot(self) -> "Figure":
+        """Return a figure: the value of each type or arm."""
+        figure: Figure = from_report("plots", "solution_figure")(self)
         return figure
 
     @property

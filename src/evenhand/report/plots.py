@@ -414,13 +414,10 @@ def _trade_plot(points: Sequence[tuple[str, float, float]], who: str) -> Plot:
 # -- solutions and evaluations ---------------------------------------------------------------------------------------
 
 
-def solution_figure(solution: Solution, kind: Literal["values", "history"]) -> NotebookFigure:
-    """Return the values of types or arms, or the history of the search."""
-    if kind == "history" and not solution.history:
-        raise NotApplicableError(f"the method {solution.method} has no history; the method fluid has one")
-    values = partial(_values_plot, solution.problem, solution.by_type, solution.unit_values, None, solution.welfare)
-    history = Plot(2.6, lambda figure: _draw_history(figure, solution))
-    return _figure_of_kind(kind, {"values": values, "history": lambda: history})
+def solution_figure(solution: Solution) -> NotebookFigure:
+    """Return the values of types or arms."""
+    values = solution.unit_values
+    return figure_of(_values_plot(solution.problem, solution.by_type, values, None, solution.welfare))
 
 
 def evaluation_figure(found: Evaluation) -> NotebookFigure:
@@ -444,32 +441,12 @@ def _values_plot(problem: Problem, by_type: bool, values: Floats, errors: Floats
         axes.margins(x=0.02)
         axes.set_xlabel("value of an arm")
 
-    def draw_curve(figure: Figure) -> None:
-        """Draw all arms from worst to best; each type is as wide as it has arms."""
-        axes = figure.subplots()
-        counts = problem.type_counts if by_type else np.ones(len(values), dtype=np.int64)
-        order = np.argsort(values)
-        shares = 100 * np.concatenate([[0], np.cumsum(counts[order])]) / counts.sum()
-        axes.step(shares, np.concatenate([values[order[:1]], values[order]]), where="pre", color=BLUE, linewidth=1.6)
-        axes.axhline(welfare, color=RED, linewidth=1.3, linestyle=(0, (4, 2)))
-        text, at = f"welfare {number(welfare)}", axes.get_yaxis_transform()
-        axes.text(0.01, welfare, text, color="#a84700", ha="left", va="bottom", fontsize=8, transform=at)
-        axes.grid(axis="y")
-        axes.set(xlabel="arms from worst to best, % of all", ylabel="value of an arm", xlim=(0, 100))
-
-    few = len(values) <= MOST_BARS
-    return Plot(0.9 + 0.27 * len(values), draw_bars) if few else Plot(2.6, draw_curve)
-
-
-def _draw_history(figure: Figure, solution: Solution) -> None:
-    axes = figure.subplots()
-    policies, welfare = zip(*solution.history, strict=True)
-    axes.plot(policies, welfare, "o-", color=BLUE, markersize=4, linewidth=1.4, label="welfare of the best mixture")
-    axes.axhline(solution.upper_bound, color=RED, linewidth=1.3, linestyle=(0, (4, 2)), label="upper bound")
-    axes.grid(axis="y")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="policies so far", ylabel="welfare")
-    axes.legend(loc="lower right")
+    if len(values) <= MOST_BARS:
+        return Plot(0.9 + 0.27 * len(values), draw_bars)
+    counts = problem.type_counts if by_type else np.ones(len(values), dtype=np.int64)
+    mean = float(np.average(values, weights=counts))
+    row = Spread(f"welfare {number(welfare)}", values, counts, np.zeros(len(values), dtype=np.int64), mean)
+    return _spread_plot([row], [], "value of an arm")
 
 
 # -- training, indices and scenes -------------------------------------------------------------------------------------
