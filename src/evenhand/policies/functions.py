@@ -16,57 +16,10 @@ Choose: TypeAlias = Callable[[Indices, np.random.Generator], Array]
 
 
 class FunctionPolicy(BasePolicy):
-    """A function that chooses actions; its actions are checked before they are used."""
-
-    def __init__(
-        self, function: Choose, problem: Problem, *, exchangeable: bool = False, one_by_one: bool = False
-    ) -> None:
-        """Store the function.
-
-        Args:
-            function: (states, rng) -> actions.
-            problem: problem against which actions are checked.
-            exchangeable: whether it treats arms of one type alike, which then have equal values.
-            one_by_one: whether it takes one episode at a time.
-        """
-        if not callable(function):
-            raise InvalidInputError(f"function: expected a function of (states, rng), got {function!r}")
-        self.function, self.problem = function, problem
-        self.exchangeable, self.one_by_one = exchangeable, one_by_one
-
-    def _in_short(self) -> str:
-        name = getattr(self.function, "__name__", type(self.function).__name__)
-        return f"{name}, {super()._in_short()}"
-
-    @on_batches
-    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
-        """Return the actions of the function, checked."""
-        asked = states.copy()  # the function may do with it what it likes
-        answer = [self.function(row, rng) for row in asked] if self.one_by_one else self.function(asked, rng)
-        try:
-            array = np.asarray(answer)
-        except ValueError:
-            raise InvalidInputError("act: expected one action for each arm, got lists of different lengths") from None
-        actions = checked_shape(array, states, None)
-        check_actions(self.problem, states, actions, None)
-        return actions
-
-
-def from_function(
-    problem: Problem, function: Choose, *, exchangeable: bool = False, one_by_one: bool = False
-) -> FunctionPolicy:
-    """Return a policy made of a function; `evaluate`, `compare`, `simulate` and `solve` take it like any other.
+    """A function that chooses actions; `evaluate`, `compare`, `simulate` and `solve` take it like any other policy.
 
     Every answer is checked: an action for each arm, that exists in its state, within the budget. `check_policy` tries
     it in many states at once.
-
-    Args:
-        problem: the problem, or a simulator.
-        function: (states, rng) -> actions. States and actions are integers of shape (episode, arm), for many episodes
-            at once; False and True are 0 and 1. All randomness must come from rng.
-        exchangeable: whether it treats arms of one type alike, as by drawing who is served. Their values are then
-            equal, and are estimated together, with smaller errors. It is believed.
-        one_by_one: whether the function takes the (arm,) states of one episode at a time. Slower.
 
     Example:
         >>> import evenhand as eh
@@ -83,4 +36,42 @@ def from_function(
             ...
         evenhand.errors.PolicyError: episode 0: the policy used 3 of resource 0, whose budget is 1
     """
-    return FunctionPolicy(function, problem, exchangeable=exchangeable, one_by_one=one_by_one)
+
+    def __init__(
+        self, problem: Problem, function: Choose, *, exchangeable: bool = False, one_by_one: bool = False
+    ) -> None:
+        """Store the function.
+
+        Args:
+            problem: the problem, or a simulator.
+            function: (states, rng) -> actions. States and actions are integers of shape (episode, arm), for many
+                episodes at once; False and True are 0 and 1. All randomness must come from rng.
+            exchangeable: whether it treats arms of one type alike, as by drawing who is served. Their values are then
+                equal, and are estimated together, with smaller errors. It is believed.
+            one_by_one: whether the function takes the (arm,) states of one episode at a time. Slower.
+        """
+        if not callable(function):
+            raise InvalidInputError(f"function: expected a function of (states, rng), got {function!r}")
+        self.function, self.problem = function, problem
+        self.exchangeable, self.one_by_one = exchangeable, one_by_one
+
+    def _in_short(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"{name}, {super()._in_short()}"
+
+    @on_batches
+    def act(self, states: Indices, rng: np.random.Generator) -> Indices:
+        """Return the actions of the function, checked."""
+        own = states.copy()  # the function may change it
+        answer = [self.function(row, rng) for row in own] if self.one_by_one else self.function(own, rng)
+        try:
+            array = np.asarray(answer)
+        except ValueError:
+            raise InvalidInputError("act: expected one action for each arm, got lists of different lengths") from None
+        actions = checked_shape(array, states, None)
+        check_actions(self.problem, states, actions, None)
+        return actions
+
+
+from_function = FunctionPolicy
+"""Name of the class as a function of `policies`."""

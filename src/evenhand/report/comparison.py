@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -332,21 +332,12 @@ def _spread_section(comparison: Comparison, problem: Problem) -> Section:
         caption += f" Simulated values have standard errors of up to {number(max(errors), 2)}."
     tables = []
     if 2 <= problem.num_types <= MOST_TYPES:
-        values = {row.policy: values_by_type(row.evaluation, problem).tolist() for row in comparison.rows}
-        tables.append(_marked_table("Mean value of an arm, by type", type_names(problem), values))
+        cells = [[row.policy, *map(fixed, values_by_type(row.evaluation, problem))] for row in comparison.rows]
+        tables.append(table("Mean value of an arm, by type", ["policy", *type_names(problem)], cells))
     if problem.over == "groups" and len(problem.group_names) <= MOST_TYPES:
-        values = {row.policy: list(row.evaluation.groups.values()) for row in comparison.rows}
-        tables.append(_marked_table("Value of a group, the mean of its arms", problem.group_names, values))
+        cells = [[row.policy, *map(fixed, row.evaluation.groups.values())] for row in comparison.rows]
+        tables.append(table("Value of a group, the mean of its arms", ["policy", *problem.group_names], cells))
     return Section(title, figures=[Figure(plots.spread_plot(comparison).svg(), caption)], tables=tables)
-
-
-def _marked_table(caption: str, names: Sequence[str], values: Mapping[str, Sequence[float]]) -> Table:
-    """Return a table of values per policy, the smallest of each row in bold."""
-    rows = []
-    for policy, own in values.items():
-        least = fixed(min(own))
-        rows.append(TableRow(policy, tuple(Cell(fixed(value), is_strong=fixed(value) == least) for value in own)))
-    return Table(f"{caption}; the smallest in bold", tuple(map(Cell, ("policy", *names))), tuple(rows))
 
 
 # -- sentences -------------------------------------------------------------------------------------------------------
