@@ -411,7 +411,7 @@ def _overrides(books: Books, sums: Account) -> tuple[OverrideRow, ...]:
         arm, digest = span.arms[place], span.digests[one.step - span.since]
         words = books.models[digest][1]
         block, state = words.blocks[arm.type, arm.group], sums["mode"][place, one.step - span.first]
-        actions = [words.action_number(block, name) for name in (one.planned, one.accepted)]
+        actions = [words.actions[block].index(name) for name in (one.planned, one.accepted)]
         planned, accepted = values[digest][block, state, actions]
         texts = (one.planned, one.accepted, one.who or "", one.why or "")
         rows.append(OverrideRow(one.step, arm.name, arm.group, *texts, cost=float(planned - accepted)))

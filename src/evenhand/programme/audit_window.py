@@ -104,8 +104,8 @@ class Span:
     def _numbers(self, words: Words, block: Ints) -> dict[str, Ints]:
         """Translate names to indices; without a record the accepted action is assumed to be done."""
         blocks = range(len(words.model.tables))
-        states = [{name: i for i, name in enumerate(words.states(b))} for b in blocks]
-        actions = [{name: i for i, name in enumerate(words.actions(b))} for b in blocks]
+        states = [{name: i for i, name in enumerate(words.states[b])} for b in blocks]
+        actions = [{name: i for i, name in enumerate(words.actions[b])} for b in blocks]
         found = {}
         for name, table in self.texts.items():
             known = states if name == "state" else actions

@@ -82,10 +82,10 @@ def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, eve
     for arm in arms:
         block = words.blocks[arm.type, arm.group]
         if arm.id in now:
-            found.append(Known(arm, block, words.state_number(block, now[arm.id]), SEEN, step, 1.0))
+            found.append(Known(arm, block, words.states[block].index(now[arm.id]), SEEN, step, 1.0))
             continue
         seen = last.get(arm.id)
-        start = None if seen is None else words.state_number(block, seen[1])
+        start = None if seen is None else words.states[block].index(seen[1])
         actions = words.actions_done(block, done, arm.id, range(since[arm.id], step))
         state, chance = most_likely(beliefs.distribution(block, start, actions))
         found.append(Known(arm, block, state, BELIEVED, None if seen is None else seen[0], chance))

@@ -216,7 +216,7 @@ def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
         "arm": [row.arm.name for row in inputs.known],
         "type": [row.arm.type for row in inputs.known],
         "group": [row.arm.group for row in inputs.known],
-        "state": [words.states(row.block)[row.state] for row in inputs.known],
+        "state": [words.states[row.block][row.state] for row in inputs.known],
     }
     return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step)
 
@@ -273,7 +273,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
             "plan": number,
             "arm": known.arm.id,
             "place": place,
-            "state": words.states(known.block)[known.state],
+            "state": words.states[known.block][known.state],
             "planned": one.action,
             "served": int(one.served),
             "reason": one.reason,
@@ -367,7 +367,7 @@ class PlanCells:
         """
         self.words, self.rows = words, {row.arm: row for row in rows}
         self.cells = {
-            row.arm: (block, words.state_number(block, row.state))
+            row.arm: (block, words.states[block].index(row.state))
             for row in rows
             for block in [words.blocks[row.type, row.group]]
         }
@@ -385,7 +385,7 @@ class PlanCells:
         model, total = self.words.model, self.words.model.tables.usage[0, 0, 0] * 0.0
         for arm, cell in self.cells.items():
             action = otherwise.get(arm, self.rows[arm].action)
-            total = total + model.tables.usage[(*cell, self.words.action_number(cell[0], action))]
+            total = total + model.tables.usage[(*cell, self.words.actions[cell[0]].index(action))]
         return {name: round(float(use), 9) for name, use in zip(model.resource_names, total, strict=True)}
 
 
@@ -415,7 +415,7 @@ def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> d
             wrong.append(f"a reason has at most {ledger.MOST_TEXT} characters")
         action = cells.action(name, text, hint) if name in cells.rows else ""
         if isinstance(action, int):
-            found[name] = cells.words.actions(cells.cells[name][0])[action], why
+            found[name] = cells.words.actions[cells.cells[name][0]][action], why
         elif action:
             wrong.append(action)
         faults += [Fault(row, content) for content in wrong]
@@ -448,7 +448,7 @@ def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words, belie
     content += [Fault(row.arm, "left since") for row in rows if row.arm_id not in present]
     for row in known:
         old = then.get(row.arm.id) if beliefs or row.known == SEEN else None
-        now = words.states(row.block)[row.state], row.known, row.seen_step, row.chance
+        now = words.states[row.block][row.state], row.known, row.seen_step, row.chance
         if old is not None and (old.state, old.known, old.seen_step, old.chance) != now:
             said = f"is {row.known} in {quoted(now[0])}{_chance(row.chance)}"
             before = f"{quoted(old.state)}, {old.known}{_chance(old.chance)}"

@@ -174,8 +174,8 @@ def moves_since(tx: Connection, words: Words, arms: Sequence[RosterArm], step: i
         for (start, (state, _)), (end, (next_state, reported)) in pairwise(seen.get(arm.id, {}).items()):
             if reported > event:
                 actions = words.actions_done(block, done, arm.id, range(start, end))
-                row = words.fit_types[block], words.state_number(block, state), actions
-                ends[row].append((end, words.state_number(block, next_state)))
+                row = words.fit_types[block], words.states[block].index(state), actions
+                ends[row].append((end, words.states[block].index(next_state)))
     if not ends:
         return None
     first, beliefs = present_step(tx, event), Beliefs(words)
@@ -317,7 +317,7 @@ def _tell_row(moves: ObservedMoves, words: Words, row: Row, since: int) -> str:
     off = np.abs(counts - number * distribution) / np.sqrt(np.maximum(number * distribution, 1e-12))
     state = int(np.argmax(np.where(distribution > 0, off, -1.0)))
     block = words.fit_types.index(kind)
-    names, done = words.states(block), [words.actions(block)[action] for action in actions if action is not None]
+    names, done = words.states[block], [words.actions[block][action] for action in actions if action is not None]
     under = f" with {', '.join(dict.fromkeys(done))}" if done else ""
     when = "" if len(actions) == 1 else f" {len(actions)} steps later"
     return (

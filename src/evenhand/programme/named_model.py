@@ -102,40 +102,24 @@ class Words:
         self.blocks: dict[tuple[str, str], int] = {}
         for block, name in enumerate(names_of(model)):
             self.blocks.setdefault(name, block)  # of those that differ only in their start, the first
-        self._states: list[tuple[str, ...]] = []
-        self._actions: list[tuple[str, ...]] = []
+        self.states: list[tuple[str, ...]] = []
+        self.actions: list[tuple[str, ...]] = []
         tables = model.tables
         sizes = (tables.num_states.tolist(), tables.num_actions.tolist())
         for (_, states, actions), num_states, num_actions in zip(tables.labels, *sizes, strict=True):
-            self._states.append(states or tuple(map(str, range(num_states))))
-            self._actions.append(actions or tuple(map(str, range(num_actions))))
+            self.states.append(states or tuple(map(str, range(num_states))))
+            self.actions.append(actions or tuple(map(str, range(num_actions))))
 
     def blocks_of(self, arms: "Sequence[RosterArm]") -> Ints:
         """(arm,) the block of each arm, whose type and group are known to be the model's."""
         return np.array([self.blocks[arm.type, arm.group] for arm in arms], dtype=np.int64)
-
-    def states(self, block: int) -> tuple[str, ...]:
-        """Return the names of the states of a block."""
-        return self._states[block]
-
-    def actions(self, block: int) -> tuple[str, ...]:
-        """Return the names of the actions of a block."""
-        return self._actions[block]
-
-    def state_number(self, block: int, name: str) -> int:
-        """The number of a state that is known to be one."""
-        return self._states[block].index(name)
-
-    def action_number(self, block: int, name: str) -> int:
-        """The number of an action that is known to be one."""
-        return self._actions[block].index(name)
 
     def actions_done(
         self, block: int, done: Mapping[tuple[int, int], str], arm: int, steps: Iterable[int]
     ) -> tuple[int | None, ...]:
         """Return the numbers of the actions done with an arm at some steps; None for idling."""
         names = (done.get((arm, step)) for step in steps)
-        return tuple(None if name is None else self.action_number(block, name) for name in names)
+        return tuple(None if name is None else self.actions[block].index(name) for name in names)
 
     @cached_property
     def fit_types(self) -> list[str]:
@@ -150,15 +134,15 @@ class Words:
 
     def idle_name(self, block: int) -> str:
         """Return the name of the idle action in the first state of a block."""
-        return self.actions(block)[int(self.model.tables.idle[block, 0])]
+        return self.actions[block][int(self.model.tables.idle[block, 0])]
 
     def state(self, block: int, text: str, hint: bool = False) -> int | str:
         """The number of a state by its name or number; or what is wrong with it, perhaps with the nearest name."""
-        return _find(text, self._states[block], "state", self.model.tables.labels[block][0], hint)
+        return _find(text, self.states[block], "state", self.model.tables.labels[block][0], hint)
 
     def action(self, block: int, text: str, hint: bool = False) -> int | str:
         """The number of an action by its name or number; or what is wrong with it, perhaps with the nearest name."""
-        return _find(text, self._actions[block], "action", self.model.tables.labels[block][0], hint)
+        return _find(text, self.actions[block], "action", self.model.tables.labels[block][0], hint)
 
 
 def _find(text: str, known: tuple[str, ...], what: str, kind: str, hint: bool) -> int | str:

@@ -211,7 +211,7 @@ def fit_families(
     """
     families: dict[Any, list[int]] = defaultdict(list)
     for block in range(len(words.fit_types)):
-        families[words.states(block), words.actions(block), words.idle_name(block)].append(block)
+        families[words.states[block], words.actions[block], words.idle_name(block)].append(block)
     found = []
     for (states, _, idle), blocks in families.items():
         own = {words.fit_types[block] for block in blocks}
@@ -269,7 +269,7 @@ def learn(words: Words, families: Sequence[tuple[list[int], FitResult]], trust: 
     unseen: list[tuple[str, str, str]] = []
     for family, fitted in families:
         log, moves = fitted.log, fitted.moves
-        size, names = len(log.states), words.actions(family[0])
+        size, names = len(log.states), words.actions[family[0]]
         actions = [names.index(name) for name in log.actions]
         first = [words.fit_types.index(label) for label in log.types]
         present = np.asarray(tables.transitions[first][:, :size][:, :, actions][..., :size])

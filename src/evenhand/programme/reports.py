@@ -129,7 +129,7 @@ def read_observations(
             return [state]
         if row.step > present:
             return [f"step {row.step} is still to come; the present one is {present}"]
-        return row, words.states(block)[state]
+        return row, words.states[block][state]
 
     return _read_reports(table, arms, usual, read)
 
@@ -237,8 +237,8 @@ def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present:
             faults.append(f"step {row.step} has no accepted plan yet: what was done is recorded afterwards")
         if faults or isinstance(action, str) or isinstance(state, str):
             return faults
-        after = None if state is None else words.states(block)[state]
-        return Record(row.arm, row.step, words.actions(block)[action], reward, after)
+        after = None if state is None else words.states[block][state]
+        return Record(row.arm, row.step, words.actions[block][action], reward, after)
 
     return _read_reports(table, arms, max(present - 1, 0), read)
 
@@ -362,7 +362,7 @@ def _seen(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[H
     for report in found:
         before = max((other for other in last if other < report.step), default=None)
         first = min(arm.joined_step, report.step) if before is None else before
-        start = None if before is None else words.state_number(block, last[before])
+        start = None if before is None else words.states[block].index(last[before])
         actions = words.actions_done(block, done, arm.id, range(first, report.step))
         distribution = beliefs.distribution(block, start, actions)
         yield HistoryEntry(
@@ -370,8 +370,8 @@ def _seen(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[H
             step=report.step,
             kind="seen",
             state=report.state,
-            expected=words.states(block)[most_likely(distribution)[0]],
-            chance=rounded_chance(distribution[words.state_number(block, report.state)]),
+            expected=words.states[block][most_likely(distribution)[0]],
+            chance=rounded_chance(distribution[words.states[block].index(report.state)]),
             source=report.source,
             at=report.at,
         )
@@ -386,7 +386,7 @@ def _decided(tx: Connection, words: Words, arm: RosterArm) -> Iterator[HistoryEn
     )
     block = words.blocks[arm.type, arm.group]
     for row in tx.execute(request):
-        cell = (block, words.state_number(block, row.state), words.action_number(block, row.accepted))
+        cell = (block, words.states[block].index(row.state), words.actions[block].index(row.accepted))
         same = ("step", "state", "known", "planned", "chance", "who", "why", "plan")
         yield HistoryEntry(
             event=row.accepted_event,

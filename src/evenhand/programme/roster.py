@@ -168,7 +168,7 @@ def read_newcomers(model: CoupledMDP, given: Any) -> list[Newcomer]:
     kinds = names_of(model)
     rows = zip(found.names, found.blocks.tolist(), found.states.tolist(), content, strict=True)
     return [
-        Newcomer(name, kinds[block][0], kinds[block][1], words.states(block)[state] if said else "")
+        Newcomer(name, kinds[block][0], kinds[block][1], words.states[block][state] if said else "")
         for name, block, state, said in rows
     ]
 

@@ -59,8 +59,8 @@ def _arms(
         "groups": sorted({arm.group for arm in arms}),
         "counts": status.groups,
         "kinds": [_kind_name(*kind) for kind in words.blocks],
-        "first_states": next((words.states(block) for block in words.blocks.values()), ()),
-        "states": dict.fromkeys(state for block in words.blocks.values() for state in words.states(block)),
+        "first_states": next((words.states[block] for block in words.blocks.values()), ()),
+        "states": dict.fromkeys(state for block in words.blocks.values() for state in words.states[block]),
     }
     entries = {name: form.text(name) if form else "" for name in FIELDS} | {"ask": ""} | typed
     return show(request, "arms", "Arms", refusal, form, view=view, sent=sent, typed=entries, shown=SHOWN)
@@ -176,7 +176,7 @@ def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorVi
     entries, step = programme.history(name), programme.status().step
     arm = next(arm for arm in reversed(programme.arms(gone=True)) if arm.name == name)
     words, kind = Words(programme.model()), (arm.type, arm.group)
-    states = words.states(words.blocks[kind])
+    states = words.states[words.blocks[kind]]
     rows = _step_rows(entries, words, kind, programme.current_plan(), name)
     view = {
         "arm": arm,

@@ -228,7 +228,7 @@ def _lines(plan: StoredPlan, words: Words, done: Mapping[int, str], mine: set[st
     @cache
     def actions(kind: str, group: str, state: str) -> tuple[str, ...]:
         block = words.blocks[kind, group]
-        found, names = words.state(block, state), words.actions(block)
+        found, names = words.state(block, state), words.actions[block]
         valid = words.model.tables.valid
         return names if isinstance(found, str) else tuple(names[a] for a in np.flatnonzero(valid[block, found]))
 
