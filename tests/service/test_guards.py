@@ -362,7 +362,7 @@ def test_a_body_that_does_not_come():
 
 
 def posting(*heads):
-    return {"type": "http", "method": "POST", "path": "/v1/decide", "headers": heads, "state": {"asker": "Ada"}}
+    return {"type": "http", "method": "POST", "path": "/v1/decide", "headers": heads, "state": {"requester": "Ada"}}
 
 
 def run_alone(coroutine):

@@ -86,11 +86,8 @@ class Cycle:
         """
         with self._store.reading() as tx:
             arms = self._library.present(tx)
-            numbers = certificates.numbers_of(arms)
-            digest = self._serving(tx, numbers)
-            if digest is None:
-                return None
-            if (known := self._certified(tx, digest, numbers)) is not None:
+            digest, numbers, known = self._in_use(tx)
+            if digest is None or known is not None:
                 return known
             plan, problem = self._library.policy(tx, digest), self._library.problem(tx, arms)
         return self._certificates.add((digest, numbers), certificates.certificate_for(plan, digest, numbers, problem))
@@ -98,11 +95,8 @@ class Cycle:
     def uncertified(self) -> tuple[str, certificates.Numbers] | None:
         """The policy and the roster of now, where it is not known yet what one is worth for the other."""
         with self._store.reading() as tx:
-            wanted = certificates.numbers_of(roster.taking_part(tx, roster.present_step(tx)))
-            digest = self._serving(tx, wanted)
-            if digest is None or self._certified(tx, digest, wanted) is not None:
-                return None
-            return digest, wanted
+            digest, numbers, known = self._in_use(tx)
+            return None if digest is None or known is not None else (digest, numbers)
 
     def learn_certificate(self, found: certificates.Certificate) -> None:
         """Remember what a policy is worth for a roster, where another process computed it.
@@ -126,13 +120,11 @@ class Cycle:
         here.
         """
         with self._store.reading() as tx:
-            wanted = certificates.numbers_of(roster.taking_part(tx, roster.present_step(tx)))
-            digest = self._serving(tx, wanted)
+            digest, wanted, known = self._in_use(tx)
             if digest is None:
                 return certificates.Drift(bool(wanted), (self._why_none(tx),) if wanted else (), None)
             solved, bounds = _solved(tx, digest), bounds_of(tx)
             why = certificates.drifted(solved.numbers, wanted, bounds.change)
-            known = self._certified(tx, digest, wanted)
             if known is not None and known.gap > solved.gap + bounds.gap:
                 then = f"and was {100 * solved.gap:.2g} %"
                 why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, {then}")
@@ -145,6 +137,12 @@ class Cycle:
         if tx.execute(select(schema.programme.c.model)).scalar_one() not in models:
             return "the model is a new one, and nothing was solved for it yet"
         return "no policy can serve the present roster"
+
+    def _in_use(self, tx: Connection) -> tuple[str | None, certificates.Numbers, certificates.Certificate | None]:
+        """The policy that can serve the present roster, if any; that roster; and the certificate, if known."""
+        numbers = certificates.numbers_of(roster.taking_part(tx, roster.present_step(tx)))
+        digest = self._serving(tx, numbers)
+        return digest, numbers, None if digest is None else self._certified(tx, digest, numbers)
 
     def _certified(self, tx: Connection, digest: str, numbers: certificates.Numbers) -> certificates.Certificate | None:
         """The certificate of a policy for a roster, where it is known."""

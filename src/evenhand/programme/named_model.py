@@ -102,13 +102,9 @@ class Words:
         self.blocks: dict[tuple[str, str], int] = {}
         for block, name in enumerate(names_of(model)):
             self.blocks.setdefault(name, block)  # of those that differ only in their start, the first
-        self.states: list[tuple[str, ...]] = []
-        self.actions: list[tuple[str, ...]] = []
-        tables = model.tables
-        sizes = (tables.num_states.tolist(), tables.num_actions.tolist())
-        for (_, states, actions), num_states, num_actions in zip(tables.labels, *sizes, strict=True):
-            self.states.append(states or tuple(map(str, range(num_states))))
-            self.actions.append(actions or tuple(map(str, range(num_actions))))
+        labels, tables = model.tables.labels, model.tables
+        self.states = [label[1] or _numbers(size) for label, size in zip(labels, tables.num_states, strict=True)]
+        self.actions = [label[2] or _numbers(size) for label, size in zip(labels, tables.num_actions, strict=True)]
 
     def blocks_of(self, arms: "Sequence[RosterArm]") -> Ints:
         """(arm,) the block of each arm, whose type and group are known to be the model's."""
@@ -143,6 +139,10 @@ class Words:
     def action(self, block: int, text: str, hint: bool = False) -> int | str:
         """The number of an action by its name or number; or what is wrong with it, perhaps with the nearest name."""
         return _find(text, self.actions[block], "action", self.model.tables.labels[block][0], hint)
+
+
+def _numbers(size: int) -> tuple[str, ...]:
+    return tuple(map(str, range(size)))
 
 
 def _find(text: str, known: tuple[str, ...], what: str, kind: str, hint: bool) -> int | str:

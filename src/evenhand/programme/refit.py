@@ -368,7 +368,7 @@ class Refits:
         content = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
         content["why"], policy = list(why), policy_of(solution, arms)
         return self._library.change(
-            Refitted, "refit", request, key, lambda tx: _keep(tx, learned, policy, content, who)
+            Refitted, "refit", request, key, lambda tx: _store(tx, learned, policy, content, who)
         )
 
     def _worth_in(self, inputs: Inputs | None, arms: list[roster.RosterArm], problem: CoupledMDP) -> float | None:
@@ -533,7 +533,7 @@ def _stored(row: Any) -> Refitted:
     return Refitted.of(json.loads(row.facts_json) | events)
 
 
-def _keep(
+def _store(
     tx: Connection, learned: Learned, policy: tuple[bytes, dict[str, Any]], content: dict[str, Any], who: str
 ) -> Refitted:
     """Write a refit with its model and its policy."""

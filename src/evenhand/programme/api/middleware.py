@@ -176,9 +176,9 @@ class AccessControl:
             _check_type(headers, str(scope["path"]))
         client = str((scope.get("client") or ("",))[0])
         holder = self._holder(scope, headers, client)
-        asker = holder.name or client
-        scope.setdefault("state", {}).update(holder=holder, asker=asker, guess=partial(self._guess, client))
-        self._limit.take(asker, "rate limit exceeded")
+        requester = holder.name or client
+        scope.setdefault("state", {}).update(holder=holder, requester=requester, guess=partial(self._guess, client))
+        self._limit.take(requester, "rate limit exceeded")
 
     def _holder(self, scope: Scope, headers: Headers, client: str) -> Holder:
         tokens = self._settings.tokens
@@ -267,14 +267,14 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        asker, body = str(scope["state"]["asker"]), bytearray()
+        requester, body = str(scope["state"]["requester"]), bytearray()
         try:
-            if await self._read(scope, receive, asker, body):
+            if await self._read(scope, receive, requester, body):
                 await self._app(scope, _replay(bytes(body), receive), send)
         finally:
-            self._release(asker, body)
+            self._release(requester, body)
 
-    async def _read(self, scope: Scope, receive: Receive, asker: str, body: bytearray) -> bool:
+    async def _read(self, scope: Scope, receive: Receive, requester: str, body: bytearray) -> bool:
         """Read a body to its end; return whether the client is still there.
 
         Raises:
@@ -296,29 +296,29 @@ class BodyLimit:
                     size += len(part)
                     too_large = too_large or size > most
                     if too_large:
-                        self._release(asker, body)
+                        self._release(requester, body)
                     else:
-                        self._hold(asker, body, part)
+                        self._hold(requester, body, part)
         if too_large:
             raise RequestError(413, f"a body has at most {most} bytes", headers=close)
         if more:
             raise RequestError(408, "the body did not arrive", headers=close)
         return True
 
-    def _hold(self, asker: str, body: bytearray, part: bytes) -> None:
+    def _hold(self, requester: str, body: bytearray, part: bytes) -> None:
         """Append a part, and count the bytes that are held for a client."""
         body += part
-        self._held[asker] += len(part)
-        if self._held[asker] > self._settings.held_bodies:
+        self._held[requester] += len(part)
+        if self._held[requester] > self._settings.held_bodies:
             said = f"the requests of one client have at most {self._settings.held_bodies} bytes at the same time"
             raise RequestError(429, said, headers={"Retry-After": "1", "Connection": "close"})
 
-    def _release(self, asker: str, body: bytearray) -> None:
+    def _release(self, requester: str, body: bytearray) -> None:
         """Discard what has arrived."""
-        self._held[asker] -= len(body)
+        self._held[requester] -= len(body)
         body.clear()
-        if not self._held[asker]:
-            del self._held[asker]
+        if not self._held[requester]:
+            del self._held[requester]
 
 
 READ_ON = 8

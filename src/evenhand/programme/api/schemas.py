@@ -152,13 +152,19 @@ def reading(*statuses: int) -> dict[int | str, dict[str, Any]]:
 # Deciding and jobs
 
 
-class ArmState(Strict):
-    """State of an arm."""
+class NewArm(Strict):
+    """An arm that joins."""
 
     arm: Name
-    state: Label
-    type: Label | None = Field(None, description="By name or number; optional with a single type.")
+    type: Label | None = Field(default=None, description="By name or number; optional with a single type.")
     group: str | None = Field(default=None, description="Group, if the type is in several.")
+    state: Label | None = Field(default=None, description="State, if it is known.")
+
+
+class ArmState(NewArm):
+    """State of an arm."""
+
+    state: Label
 
 
 class DecideRequest(Strict):
@@ -322,15 +328,6 @@ class BoundsRequest(Who):
     gap: Weight | None = Field(default=None, description="Of the policy.")
     level: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False, description="Of the test of the model.")
     records: int | None = Field(default=None, ge=1, lt=2**31, description="Reports between two tests.")
-
-
-class NewArm(Strict):
-    """An arm that joins."""
-
-    arm: Name
-    type: Label | None = Field(default=None, description="By name or number; optional with a single type.")
-    group: str | None = None
-    state: Label | None = Field(default=None, description="State, if it is known.")
 
 
 class JoinRequest(Who):

@@ -144,11 +144,11 @@ async def show_what_if(request: Request) -> Response:
 
 def _what_if(request: Request, job: Job | None, form: Form | None = None, refusal: ErrorView | None = None) -> Response:
     programme = programme_of(request)
-    asked = job.arguments if job is not None and job.kind == "what-if" else {}
-    found = Supposed.of(job.answer) if job is not None and asked and job.answer else None
+    arguments = job.arguments if job is not None and job.kind == "what-if" else {}
+    found = Supposed.of(job.answer) if job is not None and arguments and job.answer else None
     status, plan = programme.status(), programme.current_plan()
     today = found.today if found else plan.certificate if plan else None
-    budget, welfare = status.budget | (asked.get("budget") or {}), asked.get("welfare") or status.welfare
+    budget, welfare = status.budget | (arguments.get("budget") or {}), arguments.get("welfare") or status.welfare
     welfares, is_scale = in_order(tuple(dict.fromkeys((*NAMES, status.welfare, welfare))), programme)
     prices = (today.prices if today else None) or {}
     view = {
