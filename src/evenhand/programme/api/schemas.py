@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Header
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from evenhand.programme.audit import Audit
 from evenhand.programme.certificates import Certificate, Drift, TypeValue
 from evenhand.programme.decisions import Accepted, PlanRow, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
@@ -60,40 +61,7 @@ Key: TypeAlias = Annotated[
 # Fields
 
 
-def _array(items: dict[str, Any], description: str = "") -> dict[str, Any]:
-    return {"type": "array", "items": items} | ({"description": description} if description else {})
-
-
-def _object(required: list[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "required": required, "additionalProperties": False, "properties": properties}
-
-
-_NUMBERS, _NAMES = _array({"type": "number"}), _array({"type": "string"})
-_BLOCK = _object(
-    ["transitions", "rewards", "usage"],
-    transitions=_array(_array(_NUMBERS), "[state][action][next_state]"),
-    rewards=_array(_NUMBERS, "[state][action]"),
-    usage=_array({}, "[action][resource], or [state][action][resource]"),
-    initial=_NUMBERS,
-    count={"type": "integer", "minimum": 1},
-    name={"type": "string"},
-    states=_NAMES,
-    actions=_NAMES,
-    group={"type": "string"},
-    floor={"type": "number"},
-)
-MODEL_SCHEMA = {"description": "A model, with the keys of a model file."} | _object(
-    ["budget", "arms"],
-    discount={"type": "number"},
-    budget=_NUMBERS,
-    resources=_NAMES,
-    criterion={"type": "string"},
-    over={"enum": ["arms", "groups"]},
-    welfare={"type": "string"},
-    arms=_array(_BLOCK) | {"minItems": 1},
-)
-
-Model: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(MODEL_SCHEMA)]
+Model: TypeAlias = Annotated[dict[str, Any], Field(description="A model, with the keys of a model file.")]
 Method: TypeAlias = Literal["auto", "counts", "joint", "count-lp", "joint-lp", "whittle", "fluid"]
 Whole: TypeAlias = Annotated[int, Field(ge=0, le=MOST_STEP)]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -184,32 +152,16 @@ class DecideRequest(Strict):
     part: int | None = Field(default=None, ge=1, le=MOST_STEP, description="Part of a mixture; by default drawn.")
 
 
-class Action(Strict):
-    """Action of an arm."""
-
-    arm: str
-    type: str
-    state: str
-    action: str
-    reason: str
-
-
-class MixtureComponent(Strict):
-    """The part of a mixture that acts."""
-
-    number: int
-    share: float
-    name: str
-
-
 class Decided(Strict):
     """Decisions."""
 
-    actions: list[Action] = Field(description="In the order of the states.")
+    actions: list[dict[str, str]] = Field(
+        description="Arm, type, state, action and reason, in the order of the states."
+    )
     used: dict[str, float] = Field(description="Use of each resource.")
     budget: dict[str, float] = Field(description="Budget of each resource.")
     step: int | None = Field(description="Step of a time-varying plan.")
-    part: MixtureComponent | None = Field(description="The part that was drawn, if the plan is a mixture.")
+    part: dict[str, Any] | None = Field(description="Number, share and name of the drawn part of a mixture.")
     note: str | None = Field(default=None, description="Differences from the problem of the plan.")
 
 
@@ -254,6 +206,7 @@ for _response in (
     _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
         strict=True, extra="forbid", use_attribute_docstrings=True
     )
+Audit.__pydantic_config__ = ConfigDict(use_attribute_docstrings=True)  # type: ignore[attr-defined]
 
 
 class ArmDetail(Strict):
@@ -296,20 +249,6 @@ class History(Strict):
 
     arm: str
     entries: list[HistoryEntry]
-
-
-class AuditSummary(BaseModel):
-    """Audit: service, waiting times, promised and realised rewards, overrides."""
-
-    first: int = Field(description="The first step.")
-    last: int = Field(description="The last step.")
-    event: int = Field(description="Last event that is taken into account.")
-    level: float = Field(description="The probability of intervals.")
-    arms: list[dict[str, Any]] = Field(description="Arm by arm.")
-    types: list[dict[str, Any]] = Field(description="Type by type.")
-    groups: list[dict[str, Any]] = Field(description="Group by group.")
-    overrides: list[dict[str, Any]] = Field(description="One by one, with what they cost.")
-    warnings: list[str] = Field(description="Groups that fell behind beyond chance.")
 
 
 # Requests of a programme

@@ -12,6 +12,7 @@ from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.routes import accepted, as_table, tagged, unfinished, who_of, written
 from evenhand.programme.api.schemas import Key
 from evenhand.programme.api.service import service_of
+from evenhand.programme.audit import Audit
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.decisions import Accepted, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
@@ -245,7 +246,7 @@ def show_history(request: Request, arm: Annotated[schemas.Name, Query(descriptio
     return JSONResponse({"arm": arm, "entries": [entry.to_dict() for entry in programme.history(arm)]})
 
 
-@router.get("/audit", response_model=schemas.AuditSummary, responses=schemas.refusals())
+@router.get("/audit", response_model=Audit, responses=schemas.refusals())
 def show_audit(
     request: Request,
     first: Annotated[schemas.Step | None, Query(description="The first step; by default of all.")] = None,
