@@ -88,12 +88,12 @@ def test_what_was_answered_under_a_key_is_answered_again_though_it_would_be_wron
 
 def test_what_became_wrong_before_the_lock_is_noticed_under_it(where, monkeypatch):
     with Programme.open(where) as programme, Programme.open(where) as other:
-        check = programme.library.check_first
+        writing = programme.store.writing
 
-        def slow(*arguments):
-            check(*arguments)
+        def after_another(*arguments):
             other.leave(["b1"], "sold")
+            return writing(*arguments)
 
-        monkeypatch.setattr(programme.library, "check_first", slow)
+        monkeypatch.setattr(programme.store, "writing", after_another)
         with pytest.raises(TableError):
             programme.leave(["b1"], "sold")
