@@ -52,7 +52,7 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
 def test_another_version_of_the_tables_is_refused(programme, address):
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE programme SET version = '9999'"))
-    with pytest.raises(InvalidInputError, check=mentions(9999, 1)):
+    with pytest.raises(InvalidInputError, check=mentions(9999, 2)):
         Programme.open(address)
 
 
@@ -149,7 +149,7 @@ def test_a_connection_that_breaks_during_a_commit_leaves_its_result_open(request
     "change",
     [
         "UPDATE programme SET version = '0'",
-        "UPDATE programme SET version = '2'",
+        "UPDATE programme SET version = '1'",
         "ALTER TABLE programme DROP COLUMN version",
         "ALTER TABLE programme RENAME COLUMN version TO schema_version",
     ],
