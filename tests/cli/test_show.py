@@ -14,9 +14,9 @@ def plan(small, evenhand):
 
 def test_says_who_comes_first_and_what_more_is_worth(plan, evenhand):
     out = evenhand("show", plan).out
-    assert mentions("3 arms", "2 machine", "1 pump", "1 unit of crews")(" ".join(out.split()))
+    assert mentions("3 arms", "2 machine", "1 pump", "1 crew")(" ".join(out.split()))
     assert "served how often" in out
-    assert "more of crews:" in out
+    assert "more crew:" in out
     assert "\x1b" not in out
 
 

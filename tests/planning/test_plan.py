@@ -316,7 +316,7 @@ class TestTablesElsewhere:
         found = plan.act(TABLE, budget={"bays": 4})
         assert found.rows == plan.act(TABLE).rows
         assert found.budget == {"bays": 4, "technicians": 2}
-        assert mentions("4 units of bays", 1)(found.note)
+        assert mentions("4 bays", "bays", 1)(found.note)
 
 
 def test_many_arms_take_no_time():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand import solve
-from evenhand.model import Arm, CoupledMDP, Labels, MixturePolicy, TimeVaryingPolicy, amount_of, listed
+from evenhand.model import Arm, CoupledMDP, Labels, MixturePolicy, TimeVaryingPolicy, amount_of, listed, one_more
 from evenhand.planning import (
     Plan,
     levels_of,
@@ -197,10 +197,7 @@ class TestPicture:
         )
         scores = [(kind, 2, 2, 5.0 if kind else 6.0) for kind in range(3)]
         lines = picture(order_of(ranked(*scores, problem=started), started), started)
-        assert [re.split(r"\s{2,}", line)[0] for line in lines[1:]] == [
-            "Ford from good",
-            "Ford from worn and Ford from bad",
-        ]
+        assert [re.split(r"\s{2,}", line)[0] for line in lines[1:]] == ["Ford from good", "Ford from worn, bad"]
 
     def test_too_wide_is_a_list(self):
         wide = CoupledMDP(MACHINES.arms, [1.0], 0.9, [1])
@@ -215,20 +212,30 @@ class TestWorth:
     def test_in_words(self):
         problem = fleet(budget=(3, 4))
         told = worth_of_more(problem, {"bays": 0.0, "technicians": 0.002}, 20.0)
-        assert told == [
-            "one unit more of technicians: the bound rises by at most 0.0020",
-            "one unit more of bays: nothing",
-        ]
+        assert told == ["one more technician: the bound rises by at most 0.0020", "one more bay: nothing"]
         assert worth_of_more(problem, None, 20.0) == []
-        assert worth_of_more(problem, {"bays": 3e-5}, 1.0) == [
-            "one unit more of bays: the bound rises by less than 0.0001"
-        ]
+        assert worth_of_more(problem, {"bays": 3e-5}, 1.0) == ["one more bay: the bound rises by less than 0.0001"]
+
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [
+            ("bays", "one more bay"),
+            ("supplies", "one more supply"),
+            ("boxes", "one more box"),
+            ("benches", "one more bench"),
+            ("resource 0", "one unit more of resource 0"),
+            ("crew", "one unit more of crew"),
+            ("glass", "one unit more of glass"),
+        ],
+    )
+    def test_one_more(self, name, told):
+        assert one_more(name) == told
 
     @pytest.mark.parametrize(
         ("name", "amount", "told"),
         [
-            ("bays", 1, "1 unit of bays"),
-            ("bays", 3, "3 units of bays"),
+            ("bays", 1, "1 bay"),
+            ("bays", 3, "3 bays"),
             ("resource 0", 1, "1 unit of resource 0"),
             ("money", 2.5, "2.5 units of money"),
         ],
@@ -250,7 +257,7 @@ class TestWorth:
 def test_the_whole():
     solution = solve(fleet(), "gini:1.5", "counts")
     text = plan_of(solution).show()
-    assert mentions("4 arms", 2, "1 unit of bays", "2 units of technicians", "gini:1.5")(text)
+    assert mentions("4 arms", 2, "1 bay", "2 technicians", "gini:1.5")(text)
     assert mentions(f"{solution.welfare:.4f}", f"{solution.upper_bound:.4f}")(text)
 
 

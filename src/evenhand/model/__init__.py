@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         arm_names,
         base_names,
         listed,
+        one_more,
         own_names,
         path_of,
         quoted,

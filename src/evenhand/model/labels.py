@@ -45,13 +45,20 @@ class Labels:
         return self._bases[kind] or self.type(kind)
 
     def types(self, kinds: Sequence[int]) -> str:
-        """`Ford and Opel`; `Ford from new` and so on if only some types of a name are meant."""
+        """`Ford and Opel`; `Ford from new, fair` where only some of a name are meant, by where they start."""
         by_base: dict[str, list[int]] = {}
         for kind in kinds:
             by_base.setdefault(self.base(kind), []).append(kind)
         names = []
         for base, own in by_base.items():
-            names += [base] if len(own) == self._times[base] > 1 else [self.type(kind) for kind in own]
+            whole = len(own) == self._times[base] or len(own) == 1
+            start = f"{base} from "
+            if len(own) > 1 and whole:
+                names.append(base)
+            elif whole or not all(self.type(kind).startswith(start) for kind in own):
+                names += [self.type(kind) for kind in own]
+            else:
+                names.append(start + ", ".join(self.type(kind).removeprefix(start) for kind in own))
         if len(names) > 6:
             return f"{len(kinds)} types ({names[0]}, ...)"
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -80,9 +87,27 @@ class Labels:
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def one_more(name: str) -> str:
+    """`one more bay`; `one unit more of crew` if the name is not the plural of an English word."""
+    single = _singular(name)
+    return f"one more {single}" if single else f"one unit more of {name}"
+
+
+def _singular(name: str) -> str | None:
+    """The name of one of many; None where it is not the plural of an English word."""
+    if not name.replace(" ", "").isalpha() or not name.endswith("s") or name.endswith(("ss", "us", "is")):
+        return None
+    if name.endswith("ies") and len(name) > 4:
+        return name[:-3] + "y"
+    return name[:-2] if name.endswith(("ches", "shes", "xes", "sses")) else name[:-1]
+
+
 def amount_of(name: str, amount: float) -> str:
-    """`3 units of bays`."""
-    return f"{quantity(amount)} {'unit' if amount == 1 else 'units'} of {name}"
+    """`3 bays`, `1 bay`; `2 units of resource 0` where the name is not of things that are counted."""
+    single = _singular(name)
+    if single is None:
+        return f"{quantity(amount)} {'unit' if amount == 1 else 'units'} of {name}"
+    return f"{quantity(amount)} {single if amount == 1 else name}"
 
 
 def listed(texts: Iterable[str]) -> str:

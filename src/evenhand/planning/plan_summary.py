@@ -25,7 +25,7 @@ from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model import CoupledMDP, Finite
 from evenhand.model.composite import is_time_varying, redraw_period
 from evenhand.model.explanations import ServedCondition, ServiceOrder
-from evenhand.model.labels import Labels, amount_of, listed, quantity
+from evenhand.model.labels import Labels, amount_of, listed, one_more, quantity
 from evenhand.model.policy import Policy, StatefulPolicy, described, plays_by_counts
 from evenhand.planning.plan import Plan, PlanPart
 
@@ -177,7 +177,7 @@ def parts_of(plan: Plan, step: int = 0) -> tuple[list[PartWords], list[str]]:
 
 
 def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: float) -> list[str]:
-    """Return the rise of the bound by one unit more of each resource, such as `one unit more of bays: nothing`.
+    """Return the rise of the bound by one more unit of each resource, such as `a fourth bay: nothing`, largest first.
 
     That is the slope of the relaxation in the budget, whose bound is concave: no more than this.
 
@@ -193,7 +193,7 @@ def worth_of_more(problem: CoupledMDP, prices: dict[str, float] | None, scale: f
         rise = f"at most {price:.4f}" if price >= 5e-5 else "less than 0.0001"
         # The tolerance of the relaxation is about 1e-6 of the welfare.
         text = "nothing" if price <= 1e-6 * max(1.0, abs(scale)) else f"the bound rises by {rise}"
-        texts.append(f"one unit more of {name}: {text}")
+        texts.append(f"{one_more(name)}: {text}")
     return texts
 
 
