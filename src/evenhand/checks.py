@@ -97,9 +97,8 @@ def whole_fault(value: object, least: int = 1, most: int | None = None) -> str:
     if not is_whole(value):
         return f"expected a whole number, got {reprlib.repr(value)}"
     if value < least:  # type: ignore[operator]  # an integer, by the check above
-        return f"expected at least {least}, got {plain(value)}"
-    too_many = most is not None and value > most  # type: ignore[operator]
-    return f"expected at most {most}, got {plain(value)}" if too_many else ""
+        return f"expected at least {least}, got {value}"
+    return f"expected at most {most}, got {value}" if most is not None and value > most else ""  # type: ignore[operator]
 
 
 def number_fault(value: object, least: float = 0.0, most: float = LARGEST, *, below: float = math.inf) -> str:

@@ -27,7 +27,6 @@ the last step has no successor.
 """
 
 import math
-import reprlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -409,7 +408,5 @@ def as_criterion(criterion: str | Criterion, discount: float) -> Criterion:
     if isinstance(criterion, str):
         return parse_criterion(criterion, discount)
     if not isinstance(criterion, Criterion):
-        raise InvalidInputError(
-            f"criterion: expected text such as 'average' or 'finite:50', got {reprlib.repr(criterion)}"
-        )
+        raise InvalidInputError(f"criterion: expected text such as 'average' or 'finite:50', got {criterion!r}")
     return criterion

@@ -13,6 +13,7 @@ Every fault is reported with its path, `arms[2].transitions[0][1]`, and with the
 they have some. Writing is exact to the last bit. The head, all keys but `arms`, is the same in NPZ and Parquet.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -21,7 +22,10 @@ import reprlib
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
 
 from evenhand.checks import Faults, check_memory, collected_notices, report_normalised
 from evenhand.errors import Fault, ModelError, nearest
@@ -34,6 +38,12 @@ TOP_KEYS = (*HEAD_KEYS, "arms")
 ARM_ARRAYS = ("transitions", "rewards", "usage")
 ARM_FIELDS = ("name", "states", "actions", *ARM_ARRAYS, "initial")
 ARM_KEYS = (*ARM_FIELDS, "count", "group", "floor")
+
+MAX_DEPTH = 16
+"""Nesting of lists and tables; the format needs six levels."""
+
+ON_ONE_LINE = 2
+"""Number of inner lists that are written on one line."""
 
 TEXT_OVERHEAD = 16
 """Bytes of memory per byte of text: four letters become a number of 24 bytes, and pointers to it."""
@@ -124,30 +134,13 @@ def read_json(stream: BinaryIO, criterion: str | None) -> CoupledMDP:
 
 
 def parse_json(text: str | bytes) -> object:
-    """Parse JSON; keys that occur twice and halves of surrogate pairs are refused."""
-    return _parsed("JSON", _load_json, text)
-
-
-def _load_json(text: str | bytes) -> object:
-    text = text if isinstance(text, str) else text.decode()
+    """Parse JSON; tables remember keys that occur more than once."""
 
     # Python does not parse an int of thousands of digits; float() accepts any number of them.
     def parse_int(digits: str) -> float:
         return int(digits) if len(digits) < 300 else float(digits)
 
-    document: object = json.loads(text, object_pairs_hook=_distinct, parse_int=parse_int)
-    if re.search(r"\\u[dD]", text):
-        json.dumps(document, ensure_ascii=False).encode()  # fails for half of a surrogate pair
-    return document
-
-
-def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object whose keys occur once each."""
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        twice = next(key for key, number in Counter(key for key, _ in pairs).items() if number > 1)
-        raise ValueError(f"the key {reprlib.repr(twice)} is written more than once")
-    return table
+    return _parsed("JSON", partial(json.loads, object_pairs_hook=_Table, parse_int=parse_int), text)
 
 
 def _parsed(format: str, parse: Callable[[Any], object], text: str | bytes) -> object:
@@ -157,6 +150,15 @@ def _parsed(format: str, parse: Callable[[Any], object], text: str | bytes) -> o
         refuse(f"invalid {format}: lists are nested too deeply")
     except ValueError as error:
         refuse(f"invalid {format}: {error}")
+
+
+class _Table(dict[str, object]):
+    """A JSON object with the list of its repeated keys."""
+
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        times = Counter(key for key, _ in pairs) if len(pairs) > len(self) else {}
+        self.repeated = [key for key, number in times.items() if number > 1]
 
 
 def _read_text(stream: BinaryIO) -> str:
@@ -174,6 +176,7 @@ def _read_text(stream: BinaryIO) -> str:
 
 def _read_document(document: object, replaced: str | None) -> CoupledMDP:
     faults, notices = Faults(), list[Fault]()
+    document = tidy(document, "", faults)
     if not isinstance(document, dict):
         refuse(f"expected a table with the keys discount, budget, arms; got {reprlib.repr(document)}")
     check_keys(document, TOP_KEYS, (), "", faults)
@@ -187,7 +190,7 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
         blocks = []
     arms = [_read_block(block, f"arms[{i}]", faults, notices) for i, block in enumerate(blocks)]
     tables = [block if isinstance(block, dict) else {} for block in blocks]
-    num_resources = common_resources(arms, faults)
+    num_resources = common_resources(arms, faults) or _stated_resources(tables)
     for field, key, default in (("counts", "count", 1), ("groups", "group", ""), ("floors", "floor", 0.0)):
         fields[field] = [block.get(key, default) for block in tables]
     names = [Names.of(block) for block in blocks]
@@ -199,6 +202,37 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
     problem = CoupledMDP(arms=[arm for arm in arms if arm is not None], **fields)
     report_normalised(with_words(notices, names), stacklevel=4)
     return problem
+
+
+def tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
+    """Convert a parsed document into plain lists and tables, and add the faults of its keys and texts."""
+    if isinstance(value, (list, dict)) and depth == MAX_DEPTH:
+        refuse("not a model: lists are nested too deeply")
+    if isinstance(value, list):
+        return [
+            # Floats are most of any file; a call per entry would take most of the time.
+            entry if type(entry) is float else tidy(entry, f"{place}[{i}]", faults, depth + 1)
+            for i, entry in enumerate(value)
+        ]
+    if isinstance(value, dict):
+        for key in value.repeated if isinstance(value, _Table) else ():
+            faults.add(key_place(place, key), "this key is written more than once")
+        return {key: tidy(entry, key_place(place, key), faults, depth + 1) for key, entry in value.items()}
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        faults.add(place, "is not Unicode text: it contains half of a surrogate pair")
+    if isinstance(value, int) and abs(value) >= 10**300:  # beyond doubles, as 1e999 is
+        return math.inf if value > 0 else -math.inf
+    return value
+
+
+def _stated_resources(tables: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return the number of resources by the usage of the first arm that states one, if no arm is valid."""
+    for block in tables:
+        with contextlib.suppress(ValueError):  # rows of different lengths
+            shape = np.shape(block.get("usage", ()))
+            if len(shape) in (2, 3):
+                return int(shape[-1])
+    return None
 
 
 def _read_block(block: object, place: str, faults: Faults, notices: list[Fault]) -> Arm | None:
@@ -255,8 +289,7 @@ def _text(value: Any) -> str:
     """A value in JSON, with short lists on one line; only tables are written in another way in TOML."""
     if isinstance(value, dict):
         rows, (begin, end) = [f'"{key}": {_text(entry)}' for key, entry in value.items()], "{}"
-    # At most two inner lists are written on one line.
-    elif isinstance(value, list) and value and isinstance(value[0], (dict, list) if len(value) > 2 else dict):
+    elif isinstance(value, list) and value and isinstance(value[0], (dict, list) if len(value) > ON_ONE_LINE else dict):
         rows, (begin, end) = [_text(entry) for entry in value], "[]"
     else:
         # Escapes of JSON are TOML's too; the delete character is escaped in TOML alone.

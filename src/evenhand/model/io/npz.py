@@ -37,6 +37,7 @@ from evenhand.model.io.document import (
     parse_json,
     read_head,
     refuse,
+    tidy,
 )
 from evenhand.model.labels import with_words
 from evenhand.typing import Array
@@ -157,7 +158,7 @@ def _value(key: str, array: Array, faults: Faults) -> Any:
     if key not in LISTS:
         return text
     try:
-        found = parse_json(text)
+        found = tidy(parse_json(text), key, faults)
     except ModelError as error:
         faults.add(key, error.faults[0].message)
         return []

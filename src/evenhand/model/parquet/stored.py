@@ -16,7 +16,7 @@ from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_fields
 from evenhand.model.criterion import Criterion, parse_criterion
 from evenhand.model.io import Location
-from evenhand.model.io.document import HEAD_KEYS, check_keys, head_of, parse_json, read_head
+from evenhand.model.io.document import HEAD_KEYS, check_keys, head_of, parse_json, read_head, tidy
 from evenhand.model.parquet.rows import (
     ARRAYS,
     BATCH_ROWS,
@@ -62,7 +62,7 @@ def read_metadata(text: bytes, faults: Faults) -> dict[str, Any]:
     """
     own = Faults()
     try:
-        given = parse_json(text)
+        given = tidy(parse_json(text), "", own)
     except ModelError as error:
         own.found, given = list(error.faults), {}
     read: dict[str, Any] = {}
