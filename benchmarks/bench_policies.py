@@ -53,12 +53,12 @@ def many_arms(title: str, problem: eh.CoupledMDP, welfare: str) -> None:
     print(f"  ({solution.reason})")
 
 
-def identical_machines(cost: str) -> None:
+def identical_machines(preset: str) -> None:
     """Whittle indices against the optimum, both by counts."""
-    print(f"\n{cost} costs, b = max(1, N // 10): the Whittle policy against the optimum")
+    print(f"\n{preset}, b = max(1, N // 10): the Whittle policy against the optimum")
     print(f"{'N':>4} {'b':>3} {'OPT':>10} {'whittle':>10} {'gap':>9} {'':>12}")
     for num_arms in (2, 3, 4, 5, 10, 20, 50, 100):
-        problem = eh.problems.machine_replacement(num_arms, budget=max(1, num_arms // 10), operating_cost=cost)
+        problem = eh.problems.machine_replacement(num_arms, budget=max(1, num_arms // 10), preset=preset)
         best = eh.solve(problem, method="counts")
         found = eh.evaluate(problem, whittle(problem), num_episodes=4000, horizon=300, rng=0)
         note = "exact" if found.exact else f"± {found.welfare_stderr:.4f}"
@@ -87,8 +87,8 @@ def whose_gap() -> None:
 
 
 def main() -> None:
-    for cost in ("exponential", "quadratic"):
-        identical_machines(cost)
+    for preset in ("exponential-rccc", "quadratic-rccc"):
+        identical_machines(preset)
     whose_gap()
     for num_arms in (100, 1000):
         problem = eh.problems.heterogeneous_machine_replacement(num_arms, budget=num_arms // 10)

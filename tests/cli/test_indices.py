@@ -35,11 +35,11 @@ def fork(folder):
 
 
 @pytest.mark.parametrize(
-    ("cost", "expected"),
-    [("exponential", [-0.6767, 0.2923, 5.0112]), ("quadratic", [-1.0, -0.3056, 3.4271])],
+    ("preset", "expected"),
+    [("exponential-rccc", [-0.6767, 0.2923, 5.0112]), ("quadratic-rccc", [-1.0, -0.3056, 3.4271])],
 )
-def test_json_is_the_contract(cost, expected, evenhand):
-    found = evenhand("indices", *MACHINES, "-p", f"operating_cost={cost}", "--json").json
+def test_json_is_the_contract(preset, expected, evenhand):
+    found = evenhand("indices", *MACHINES, "-p", f"preset={preset}", "--json").json
     assert set(found) == {"criterion", "arms"}
     assert found["criterion"] == "discounted"
     (arm,) = found["arms"]

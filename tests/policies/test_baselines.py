@@ -148,7 +148,7 @@ def test_oldest_first_draws_among_the_worst_of_types_on_different_scales():
 
 
 def test_myopic_never_acts_where_replacing_costs_more_than_operating():
-    problem = machine_replacement(num_arms=4, operating_cost="quadratic", budget=2)
+    problem = machine_replacement(num_arms=4, preset="quadratic-rccc", budget=2)
     never, found = (exact_values(problem, policy(problem)) for policy in (never_act, myopic))
     assert found.used == [0.0]
     np.testing.assert_allclose(found.values, never.values, rtol=1e-12)

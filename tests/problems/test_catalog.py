@@ -82,9 +82,9 @@ def test_parameters_come_from_the_signature():
     num_arms = parameter("machine-replacement", "num_arms")
     assert (num_arms.type, num_arms.default, num_arms.choices, num_arms.optional) == (int, 5, (), False)
     assert num_arms.help == "number of machines."
-    reset = parameter("machine-replacement", "reset")
-    assert (reset.type, reset.default, reset.optional) == (str, "then-deteriorate", False)
-    assert reset.choices == ("then-deteriorate", "pure")
+    preset = parameter("machine-replacement", "preset")
+    assert (preset.type, preset.default, preset.optional) == (str, None, True)
+    assert preset.choices == ("exponential-rccc", "quadratic-rccc")
     states = parameter("health-outreach", "num_states")
     assert (states.type, states.choices) == (int, (2, 3))
     assert parameter("random", "integer_usage").type is bool
@@ -116,6 +116,7 @@ def test_help_of_several_lines_becomes_one():
         ("health-outreach", "num_states", "2", 2),
         ("health-outreach", "num_states", "5", "5"),
         ("machine-replacement", "reset", "pure", "pure"),
+        ("machine-replacement", "preset", "none", None),
     ],
 )
 def test_reading_text(problem, name, text, value):

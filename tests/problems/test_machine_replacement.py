@@ -106,6 +106,18 @@ def test_random_costs_follow_the_seed():
     assert not np.allclose(first.rewards[:, 0], first.rewards[:, 1])
 
 
+@pytest.mark.parametrize("preset", ["exponential-rccc", "quadratic-rccc"])
+def test_presets(preset):
+    named = machine_replacement(operating_cost=preset.removesuffix("-rccc"), replacement_cost="rccc")
+    assert machine_replacement(preset=preset) == named
+
+
+def test_a_preset_does_not_silently_win_over_other_costs():
+    faults = faults_of(preset="quadratic-rccc", operating_cost="linear", replacement_cost="random")
+    assert set(faults) == {"operating_cost", "replacement_cost"}
+    assert "contradicts the preset 'quadratic-rccc'" in faults["operating_cost"]
+
+
 def test_a_billion_machines_are_one_block():
     problem = machine_replacement(num_arms=10**9, budget=10**7)
     assert problem.num_arms == 10**9
@@ -124,9 +136,10 @@ def test_all_faults_at_once():
         reset_probability=float("nan"),
         reset="Pure",
         replacement_cost_ratio=0,
+        preset="other",
         seed=-1,
     )
-    assert len(faults) == 11
+    assert len(faults) == 12
     assert faults["num_arms"] == "expected at least 1, got 0"
     assert "did you mean quadratic?" in faults["operating_cost"]
     assert "-1" in faults["budget"]

@@ -174,7 +174,7 @@ def test_large_arms_agree_in_blocks():
 
 def test_machines():
     """Of three ages. At the index of the oldest, and with the others' below it, running on and replacing are equal."""
-    types = machine_replacement(num_arms=2, operating_cost="exponential").types
+    types = machine_replacement(num_arms=2, preset="exponential-rccc").types
     indices = whittle_indices(types.transitions, types.rewards, Average()).indices[0]
     near = whittle_indices(types.transitions, types.rewards, 1 - 1e-9).indices[0]
     np.testing.assert_allclose(indices, near, rtol=1e-7)

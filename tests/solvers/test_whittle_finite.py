@@ -157,7 +157,7 @@ def test_many_steps_lead_to_the_endless_criteria(seed):
 
 def test_one_step_is_the_reward_difference_and_two_by_hand():
     """A machine of three ages: with one step to go r_1 - r_0; the youngest is worth the same, now or later."""
-    types = machine_replacement(num_arms=2, operating_cost="exponential").types
+    types = machine_replacement(num_arms=2, preset="exponential-rccc").types
     gain = types.rewards[0, :, 1] - types.rewards[0, :, 0]
     indices = whittle_indices(types.transitions, types.rewards, Finite(2, 0.95)).indices[0]
     np.testing.assert_allclose(indices[1], gain, rtol=1e-12)

@@ -23,9 +23,10 @@ programs", Operations Research 56(3), 2008. The numbers are this library's.
 
 import numpy as np
 
-from evenhand.checks import Arguments, check_memory
+from evenhand.checks import check_memory
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
+from evenhand.problems._arguments import Arguments
 from evenhand.problems.random_arms import even_split
 from evenhand.typing import Floats
 

@@ -31,9 +31,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from evenhand.checks import Arguments, check_memory
+from evenhand.checks import check_memory
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
+from evenhand.problems._arguments import Arguments
 from evenhand.problems.random_arms import even_split
 from evenhand.typing import Floats
 

@@ -26,9 +26,10 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from evenhand.checks import Arguments, check_memory
+from evenhand.checks import check_memory
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
+from evenhand.problems._arguments import Arguments
 from evenhand.typing import Floats
 
 CostKind: TypeAlias = Literal["linear", "quadratic", "exponential", "rccc", "random"]
@@ -36,6 +37,9 @@ CostKind: TypeAlias = Literal["linear", "quadratic", "exponential", "rccc", "ran
 
 Reset: TypeAlias = Literal["then-deteriorate", "pure"]
 """Deterioration of a new machine in the step of its replacement."""
+
+Preset: TypeAlias = Literal["exponential-rccc", "quadratic-rccc"]
+"""The two pairs of costs that the paper's tables are about."""
 
 PAPERS_WELFARE = "gini:2"
 """Welfare of the paper, the default of these problems."""
@@ -61,6 +65,7 @@ def machine_replacement(
     reset_probability: float = 1.0,
     reset: Reset = "then-deteriorate",
     replacement_cost_ratio: float = 1.5,
+    preset: Preset | None = None,
     seed: int = 0,
 ) -> CoupledMDP:
     """Identical machines wear out, and at most `budget` of them are replaced in a step.
@@ -76,6 +81,7 @@ def machine_replacement(
         reset_probability: chance that a replacement succeeds; else the machine deteriorates as if operated.
         reset: deterioration of a new machine in the step of its replacement.
         replacement_cost_ratio: cost rccc, as a multiple of the largest quadratic cost.
+        preset: the costs of the paper's tables, in place of operating_cost and replacement_cost.
         seed: seed of random costs; without effect otherwise.
 
     Example:
@@ -85,9 +91,7 @@ def machine_replacement(
     """
     given = Arguments()
     given.whole("num_arms", num_arms, most=MOST_ARMS)
-    kinds = operating_cost, replacement_cost
-    for name, kind in zip(("operating_cost", "replacement_cost"), kinds, strict=True):
-        given.choice(name, kind, get_args(CostKind))
+    kinds = _cost_kinds(operating_cost, replacement_cost, preset, given)
     _check_num_states(num_states, "exponential" in kinds, given)
     given.number("budget", budget)
     given.number("discount", discount, below=1)
@@ -164,6 +168,23 @@ def heterogeneous_machine_replacement(
     arms = _machines(costs, stay, 1.0, "then-deteriorate", names)
     amount = max(1, num_arms // 10) if budget is None else budget
     return CoupledMDP(arms=arms, budget=np.array([amount], np.float64), discount=discount, welfare=PAPERS_WELFARE)
+
+
+def _cost_kinds(
+    operating: CostKind, replacement: CostKind, preset: Preset | None, given: Arguments
+) -> tuple[CostKind, CostKind]:
+    """The costs of operating and replacing, from the preset if there is one."""
+    sound = given.choice("operating_cost", operating, get_args(CostKind))
+    given.choice("replacement_cost", replacement, get_args(CostKind))
+    if preset is None or not given.choice("preset", preset, get_args(Preset)):
+        return operating, replacement
+    named: CostKind = "exponential" if preset == "exponential-rccc" else "quadratic"
+    # A default cannot be distinguished from the same value written out, so only other values are seen to contradict.
+    if sound and operating not in (named, "exponential"):
+        given.add("operating_cost", f"'{operating}' contradicts the preset '{preset}'; give one of the two")
+    if replacement in get_args(CostKind) and replacement != "rccc":
+        given.add("replacement_cost", f"'{replacement}' contradicts the preset '{preset}'; give one of the two")
+    return named, "rccc"
 
 
 def _check_num_states(num_states: object, exponential: bool, given: Arguments) -> None:

@@ -8,9 +8,10 @@ resource for sure, each other one with probability 1/2, and of each a random amo
 
 import numpy as np
 
-from evenhand.checks import Arguments, check_memory
+from evenhand.checks import check_memory
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
+from evenhand.problems._arguments import Arguments
 from evenhand.typing import Floats, Ints
 
 
