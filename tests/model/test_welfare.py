@@ -476,6 +476,14 @@ class TestHalf:
         assert weight_of_worst(Gini.bottom_half(), 0.1, 3)[0] == 1
         assert weight_of_worst(AlphaFair(1), 0.1, 40) is None
 
+    def test_meaning_in_words(self):
+        assert (
+            "The worse-off half has 75\u00a0% of the weight, the worst tenth 22.2\u00a0%."
+            in Gini.bottom_half().meaning("arm")
+        )
+        assert "the more a group counts" in Gini.bottom_half().meaning("group")
+        assert "all arms have the same weight" in Gini.bottom_half(0.5).meaning("arm")
+
     @pytest.mark.parametrize("share", [0.4, 1, math.nan, "much", True])
     def test_refuses_an_invalid_share(self, share):
         with pytest.raises(InvalidInputError, check=mentions("half", 0.5, 1)):

@@ -352,7 +352,9 @@ def _lead(comparison: Comparison, problem: Problem) -> list[str]:
     resources = f"{spelled(problem.num_resources)} resource{'s' if problem.num_resources > 1 else ''}"
     welfare = [f"{policies} {arms} {resources}."]
     if len(rows) > 1:
-        welfare.append(f"They are ranked by the welfare “{shortened(comparison.welfare.name, 40)}”.")
+        in_short = getattr(comparison.welfare, "in_short", None)
+        meaning = f", which {in_short(member(problem))}" if in_short is not None and problem.num_arms > 1 else ""
+        welfare.append(f"They are ranked by the welfare “{shortened(comparison.welfare.name, 40)}”{meaning}.")
     paragraphs = [" ".join([*welfare, _best(comparison), *_rivals(rows)])]
     return paragraphs if problem.num_arms == 1 else [*paragraphs, " ".join(_fairness(rows, problem))]
 

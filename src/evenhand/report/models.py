@@ -12,7 +12,7 @@ from evenhand.model.labels import type_names
 from evenhand.model.parquet import StoredArms
 from evenhand.model.policy import capabilities
 from evenhand.model.simulator import Problem, Simulator
-from evenhand.model.welfare import Welfare, weight_of_worst
+from evenhand.model.welfare import Welfare
 from evenhand.planning.stored_models import Relaxation, StoredCheck, TableDecisions, TablePlan
 from evenhand.policies.index import RowIndices
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
@@ -295,11 +295,7 @@ def welfare_meaning(welfare: Welfare, who: str = "arm", number: int | None = Non
         number: number of members, if known.
     """
     unit = f"It is in the same unit as the values, and if all {who}s are equal it is simply their value."
-    if (meaning := getattr(welfare, "meaning", None)) is None:
-        return f"It is one number for the values of all {who}s."
-    weights = ""
-    if number is not None and number > 1 and (worst := weight_of_worst(welfare, 0.0, number)) is not None:
-        weights = f" Here the worst-off {who} has {percent(worst[1])} of the weight."
-        size, share = weight_of_worst(welfare, 0.1, number) or worst
-        weights += f" The worst-off {size:,} of {number:,} have {percent(share)}." if size > 1 else ""
-    return f"{meaning(who)}{weights} {unit}"
+    say, among = (getattr(welfare, name, None) for name in ("meaning", "meaning_among"))
+    if among is not None and number is not None:
+        return f"{among(who, number)} {unit}"
+    return f"{say(who)} {unit}" if say is not None else f"It is one number for the values of all {who}s."

@@ -33,7 +33,7 @@ g_n = (W(v) / v_n)^alpha / N.
 
 Any other object that satisfies `Welfare` can be optimised and evaluated too. Solvers take a shorter way if they know
 its structure: `structure(welfare, num_members)` says whether it is the mean, weights by rank, a power mean, or
-lexicographic. Reports use `meaning(who)`, a sentence about an `arm` or a `group`.
+lexicographic. Reports use `in_short(who)` and `meaning(who)`, a clause and a sentence about an `arm` or a `group`.
 """
 
 from evenhand.model.welfare.base import MOST_RANKS, Population, Ranks, Welfare

@@ -164,6 +164,11 @@ def shortest_text(number: float) -> str:
     return repr(float(number)).removesuffix(".0")
 
 
+def counts_for_more(who: str) -> str:
+    """Clause on a welfare that gives more weight to the worse-off."""
+    return f"counts {'an arm' if who == 'arm' else f'a {who}'} for more the worse off it is"
+
+
 def check_number(value: object, name: str, expected: str, accept: Callable[[float], bool]) -> float:
     """Return a finite number that `accept` holds for, or raise InvalidInputError."""
     try:

@@ -12,6 +12,7 @@ from evenhand.model.welfare.base import (
     Population,
     Welfare,
     check_number,
+    counts_for_more,
     scalar_if_single,
     shortest_text,
 )
@@ -54,6 +55,10 @@ class AlphaFair(PowerMean):
     def name(self) -> str:
         """`alpha:1`."""
         return f"alpha:{shortest_text(self.alpha)}"
+
+    def in_short(self, who: str) -> str:
+        """Clause for reports."""
+        return counts_for_more(who)
 
     def meaning(self, who: str) -> str:
         """Sentence for reports."""

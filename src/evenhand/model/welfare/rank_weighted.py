@@ -27,6 +27,7 @@ from evenhand.model.welfare.base import (
     Ranks,
     Welfare,
     check_number,
+    counts_for_more,
     scalar_if_single,
     shortest_text,
 )
@@ -59,9 +60,9 @@ class RankWeighted(ABC):
         # Rounding must not make almost equal weights rise.
         return np.minimum.accumulate(self.rank_mass(below, below + 1, num_arms))
 
-    def meaning(self, who: str) -> str:
-        """Sentence for reports."""
-        return f"It is a weighted mean: the {who}s are sorted, and the worse off one is, the more it counts."
+    def in_short(self, who: str) -> str:
+        """Clause for reports."""
+        return counts_for_more(who)
 
     def check_num_arms(self, num_arms: int) -> None:  # noqa: B027  # most fit any number of arms
         """Raise InvalidInputError if the welfare is for another number of arms."""
@@ -233,6 +234,20 @@ class Gini(RankWeighted):
             return np.asarray(self._tails[first] - self._tails[last])
         return _geometric_mass(first, last, num_arms, math.log(self.ratio))
 
+    def meaning(self, who: str) -> str:
+        """Sentence for reports, with the weights."""
+        weights = _weights_in_text(self, who, self.num_arms) if self.num_arms > 1 else ""
+        return f"It is a weighted mean: {self._rule(who)}. {weights}".rstrip()
+
+    def _rule(self, who: str) -> str:
+        if self.ratio is None:
+            return f"the {who}s are sorted from worst to best, and each rank has its given weight"
+        if self.ratio == 1:
+            return f"all {who}s have the same weight"
+        next_one = "half as much" if self.ratio == 2 else f"{self.ratio:,.6g} times less"
+        sorted_out = f"the {who}s are sorted from worst to best; the worst-off one counts most"
+        return f"{sorted_out}, and each next one {next_one}"
+
     def check_num_arms(self, num_arms: int) -> None:
         """Raise InvalidInputError if the welfare is for another number of arms."""
         if num_arms != self.num_arms:
@@ -291,14 +306,49 @@ class BottomHalfGini(RankWeighted):
         """`gini:half=0.75`."""
         return f"gini:half={shortest_text(self.share)}"
 
+    def meaning(self, who: str) -> str:
+        """Sentence for reports."""
+        if self.share == 0.5:
+            return f"It is a weighted mean: all {who}s have the same weight."
+        half, tenth = (f"{100 * part:.3g}\u00a0%" for part in (self.share, self._mass(0.1)))
+        return f"{self._rule(who)}. The worse-off half has {half} of the weight, the worst tenth {tenth}."
+
+    def meaning_among(self, who: str, number: int) -> str:
+        """Sentence for reports, with the weights of a number of members."""
+        if self.share == 0.5 or number == 1:
+            return self.meaning(who)
+        half = f"The worse-off half has {100 * self.share:.3g}\u00a0% of the weight. " if number > 6 else ""
+        return f"{self._rule(who)}. {half}{_weights_in_text(self, who, number)}"
+
+    def _rule(self, who: str) -> str:
+        return f"It is a weighted mean: the worse off, the more {'an arm' if who == 'arm' else f'a {who}'} counts"
+
     @property
     def _decay(self) -> float:
         """c: logarithm of the ratio of the largest to the smallest weight."""
         return 2 * math.log(self.share / (1 - self.share))
 
+    def _mass(self, fraction: float) -> float:
+        return math.expm1(-self._decay * fraction) / math.expm1(-self._decay)
+
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """Return the total weight of the ranks first+1, ..., last; see the package."""
         return _geometric_mass(first, last, num_arms, self._decay / num_arms)
+
+
+def _weights_in_text(welfare: RankWeighted, who: str, number: int) -> str:
+    """Sentence on the weight of every rank if there are few, else of the worst-off arm and the worst-off tenth."""
+    if number <= 6:
+        ranks = np.arange(number)
+        weights = welfare.rank_mass(ranks, ranks + 1, number)
+        # A percentage below ten gets a decimal.
+        *first, last = (f"{100 * weight:.{0 if weight >= 0.095 else 1}f}\u00a0%" for weight in weights)
+        return f"Here the weights are {', '.join(first)} and {last}."
+    few = max(2, number // 10)
+    mass = welfare.rank_mass(np.array([0, 0]), np.array([1, few]), number)
+    one, tenth = (f"{100 * part:.1f}\u00a0%" for part in mass)
+    whole = f"the worst-off {few:,} of {number:,} for {tenth}"
+    return f"Here the worst-off {who} alone counts for {one}, and {whole}."
 
 
 def weight_of_worst(welfare: Welfare, part: float, num_arms: int) -> tuple[int, float] | None:
@@ -340,6 +390,10 @@ class Utilitarian(RankWeighted):
 
     name = "utilitarian"
 
+    def in_short(self, who: str) -> str:
+        """Clause for reports."""
+        return f"is the mean of all {who}s"
+
     def meaning(self, who: str) -> str:
         """Sentence for reports."""
         return "It is the plain mean, however values are distributed."
@@ -378,6 +432,10 @@ class Maximin(RankWeighted):
         """`maximin`, or `maximin:0.01`."""
         return f"maximin:{shortest_text(self.epsilon)}" if self.epsilon else "maximin"
 
+    def in_short(self, who: str) -> str:
+        """Clause for reports."""
+        return counts_for_more(who) if self.epsilon else f"is the value of the worst-off {who}"
+
     def meaning(self, who: str) -> str:
         """Sentence for reports."""
         if not self.epsilon:
@@ -412,6 +470,10 @@ class Leximin(RankWeighted):
 
     name = "leximin"
     lexicographic = True
+
+    def in_short(self, who: str) -> str:
+        """Clause for reports."""
+        return f"is the value of the worst-off {who}, then of the next"
 
     def meaning(self, who: str) -> str:
         """Sentence for reports."""
