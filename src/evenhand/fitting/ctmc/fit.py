@@ -58,9 +58,6 @@ MOST_RATES = 4000
 STRENGTHS = tuple(2.0**power for power in range(-1, 10, 2))
 """Candidate strengths of pooling, in steps of time."""
 
-FEW = 5
-"""Pairs of a kind that a note names."""
-
 COARSE = 256, 2
 """Durations from which on a coarse panel is used, and digits of its durations."""
 
@@ -305,12 +302,13 @@ def _other_types(panels: list[Panel], free: Bools, step: float, design: Design) 
 # Results
 
 
-def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
+def generator_notes(found: Generators, log: Log, most: int = 5) -> tuple[str, ...]:
     """Notes on fitted generators.
 
     Args:
         found: the generators.
         log: the records, with the names.
+        most: number of pairs of a kind that a note names.
     """
     notes = ["jumps have rates, which are fitted; transitions are what they make of a step"]
     if found.table.rates.shape[1] > 1:
@@ -321,10 +319,10 @@ def generator_notes(found: Generators, log: Log) -> tuple[str, ...]:
             f"normal prior of standard deviation {SPREAD:g}, unless the prior is 0"
         )
     if found.at_once:
-        listed = "; ".join(log.pair_name(kind, state, action) for kind, action, state in found.at_once[:FEW])
-        more = f"; and {len(found.at_once) - FEW} more" if len(found.at_once) > FEW else ""
+        listed = "; ".join(log.pair_name(kind, state, action) for kind, action, state in found.at_once[:most])
+        more = f"; and {len(found.at_once) - most} more" if len(found.at_once) > most else ""
         notes.append(f"left faster than the times between rows can resolve: {listed}{more}")
-    for misfit in found.misfits[:FEW]:
+    for misfit in found.misfits[:most]:
         worst = int(np.argmax(np.abs(misfit.seen - misfit.expected)))
         pair = log.pair_name(misfit.type, misfit.state, misfit.action)
         seen = f"{misfit.seen[worst]:,.0f} to {quoted(log.states[worst])}, and {misfit.expected[worst]:,.1f} expected"

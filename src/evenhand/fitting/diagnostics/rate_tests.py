@@ -55,9 +55,6 @@ FEW = 5.0
 PRECISION = 1e-8
 """Relative precision of maximum log-likelihoods."""
 
-GRID = 20
-"""Times at which shares are compared."""
-
 
 @dataclass(frozen=True)
 class RateTest:
@@ -167,7 +164,7 @@ def rates_with_memory(log: Log, rates: Rates, carry_action: bool) -> tuple[RateT
     return tuple(RateTest(name, test) for name, test in zip(tests, holm(list(tests.values())), strict=True))
 
 
-def prevalence(log: Log, rates: Rates, carry_action: bool) -> Shares | str:
+def prevalence(log: Log, rates: Rates, carry_action: bool, num_times: int = 20) -> Shares | str:
     """Compare recorded shares of states with those of the model at a grid of times; or say why not."""
     is_exact = np.isin(np.arange(len(log.states)), rates.exact)
     if log.cuts:
@@ -178,7 +175,7 @@ def prevalence(log: Log, rates: Rates, carry_action: bool) -> Shares | str:
         return "there are too many arms to push them through"
     first = np.flatnonzero(np.append(True, log.is_last[:-1]))
     last, span = np.flatnonzero(log.is_last), float(log.time.max())
-    grid = span * np.arange(1, GRID + 1) / GRID
+    grid = span * np.arange(1, num_times + 1) / num_times
     changed = np.append(False, log.state[1:] != log.state[:-1])
     changed[first] = False
     absorbed = (rates.draws[0, :, 0].sum(axis=-1) == 0)[log.type_at[last], log.state[last]] & changed[last]
@@ -218,9 +215,9 @@ def prevalence(log: Log, rates: Rates, carry_action: bool) -> Shares | str:
         onwards = states[hit][:, :, None] * paths[kind[hit], to_grid]
         entered = np.where(is_exact, onwards, 0.0).sum(axis=2)
         ends = np.where(is_exact | beyond[:, None], onwards.sum(axis=1), states[hit] - entered)
-        predicted.append(np.stack([np.bincount(place, weight * end, GRID) for end in ends.T], axis=1))
-    arms = np.bincount(place, weight, GRID)
-    seen = np.zeros((GRID, len(log.states)))
+        predicted.append(np.stack([np.bincount(place, weight * end, num_times) for end in ends.T], axis=1))
+    arms = np.bincount(place, weight, num_times)
+    seen = np.zeros((num_times, len(log.states)))
     np.add.at(seen, (place, log.state[row]), weight)
     shown, total = arms > 0.5, np.maximum(arms, 0.5)[:, None]
     own, error = predicted[0] / total, np.std(predicted[1:], axis=0) / total
