@@ -279,7 +279,7 @@ _LOG = (
         type=click.Choice(["last", "first", "shift"]),
     ),
     option("--reward", "COLUMN", "The column of rewards; their means are taken."),
-    option("--idle", "NAME", "The idle action; a name without rows stands for a missing action."),
+    option("--idle", "NAME", "The idle action; if given, it also stands for missing actions."),
     option("--step", "LENGTH", "Length of a step: 1, '7 days', month; by default the most common."),
     option("--bins", "BINS", "Cut measurements into states: 5000, or 0,5000,10000, or quantile:10."),
     option("--states", "NAME,...", "The states in their order; rows may have no others."),

@@ -17,7 +17,7 @@ from evenhand.fitting.log import Log
 from evenhand.fitting.table_reader import natural_order
 from evenhand.typing import Array, Floats, Indices
 
-MOST_PATTERNS = 50
+MOST_PATTERNS = 500
 """Different values of all covariates together, each of which becomes a type of the model."""
 
 
@@ -74,7 +74,8 @@ def stratify(log: Log) -> tuple[Log, Design]:
     columns, codes, words, effects, scale = [], [], [], [], []
     for name, own in log.covariates.items():
         levels = np.unique(own) if own.dtype == np.float64 else np.array(natural_order(np.unique(own).tolist()))
-        codes.append(np.argmax(own[:, None] == levels, axis=1) if len(levels) <= MOST_PATTERNS else np.arange(len(own)))
+        place = {level: number for number, level in enumerate(levels.tolist())}
+        codes.append(np.array([place[value] for value in own.tolist()]))
         words.append([f"{name} {plain(one) if own.dtype == np.float64 else one}" for one in levels])
         if len(levels) == 1 or np.all(own[begins] == own[begins][0]):
             raise InvalidInputError(f"covariates: {name} is the same in every row, and has no effect to estimate")

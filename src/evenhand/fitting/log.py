@@ -508,11 +508,11 @@ def _read_actions(
     missing = before_last[coded.codes[before_last] < 0]
     coded = coded.sorted() if given is None else _among("action", coded, given, faults)
     names = list(coded.names)
-    if idle is not None and idle not in names and len(missing):
-        coded = coded.in_order_of([idle, *names])
+    if idle is not None and len(missing):
+        coded = coded.in_order_of([idle, *(name for name in names if name != idle)])
         notes.append(f"a missing action is the idle one, {idle}")
         return Coded(coded.names, np.maximum(coded.codes, 0))
-    faults.flag(missing, "has no action; if nothing was done, give the idle action a name that no row has")
+    faults.flag(missing, "has no action; if nothing was done, name the idle action (`idle`)")
     busy = set(coded.codes[(amounts > 0).any(axis=1)].tolist())
     free = [name for number, name in enumerate(names) if number not in busy and amounts.size]
     usual = [name for name in free or names if name.lower() in IDLE_NAMES]

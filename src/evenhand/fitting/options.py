@@ -28,7 +28,7 @@ class LogOptions:
     """Columns of amounts used, one per resource."""
 
     idle: str | None = None
-    """The idle action; by default found by its name, or because it uses nothing. A name that no row has stands for
+    """The idle action; by default found by its name, or because it uses nothing. If it is given, it also stands for
     missing actions."""
 
     step: str | float | None = None

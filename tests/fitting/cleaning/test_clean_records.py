@@ -342,6 +342,28 @@ def test_an_action_within_a_stay_has_its_state():
     ]  # fmt: skip
 
 
+def test_orders_between_inspections_belong_to_the_inspection_before(tmp_path):
+    mondays = [f"2024-01-{day:02d}" for day in (1, 8, 15, 22, 29)]
+    inspections = pl.DataFrame(
+        {"machine": ["m"] * 5, "inspected": mondays, "condition": ["good", "bad", "good", "bad", "bad"]}
+    )
+    orders = pl.DataFrame({"machine": ["m"], "completed": ["2024-01-12"], "job": ["repair"]})
+    cleaned = clean_records([inspections, orders])
+    assert cleaned.frame["action"].to_list() == [None, "repair", None, None, None]
+    assert cleaned.rules.tables[1].columns == {"arm": "machine", "time": "completed", "action": "job"}
+
+
+def test_an_end_within_another_stay_ends_nothing():
+    rows = {"id": ["a", "a"], "start": [0, 4], "stop": [5, 7], "state": ["well", "ill"], "age": [50, 50]}
+    cleaned = clean_records(rows)
+    assert rows_of(cleaned, "time", "state", "age") == [("0", "well", "50"), ("4", "ill", "50"), ("7", None, "50")]
+
+
+def test_an_event_column_is_a_status():
+    rows = {"id": [1, 1], "from": ["w", "w"], "to": ["i", "d"], "start": [0, 0], "stop": [4, 4], "event": [0, 1]}
+    assert rows_of(clean_records(rows), "time", "state") == [("0", "w"), ("4", "d")]
+
+
 def test_stays_without_length_are_changes_or_left_out():
     plain = {"id": ["x"] * 3, "start": [0, 5, 9], "stop": [5, 5, 12], "state": ["w", "i", "w"]}
     cleaned = clean_records(plain)

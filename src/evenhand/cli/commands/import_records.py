@@ -73,7 +73,7 @@ def command(records: tuple[str, ...], rules: str | None, accept: bool, run: RunO
     named = [
         f"--{role} {role}" for role in ("arm", "time", "state", "action", "type", "group") if role in frame.columns
     ]
-    if "action" in frame.columns and frame["action"].null_count() and "none" not in frame["action"]:
+    if "action" in frame.columns and frame["action"].null_count():
         named.append("--idle none")
     layout = [f"--layout {cleaned.layout}"] if cleaned.layout else []
     if cleaned.layout or any("." in text for text in frame["time"].head(1000)):

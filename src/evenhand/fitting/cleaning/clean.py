@@ -336,7 +336,9 @@ class _Cleaning:
         """Rows within the range of times, on the grid."""
         import polars
 
-        times = polars.concat([part["time"] for part in parts])
+        # Dates of tables without states, such as work orders, are on no grid: they belong to the row before.
+        stated = [part for part in parts if {"state", "to"} & set(part.columns)] or parts
+        times = polars.concat([part["time"] for part in stated])
         if self.proposing and (ends := clock.find_range(times)):
             self._propose(earliest=ends[0], latest=ends[1])
             far = times.filter(~clock.is_within(times, *ends))
@@ -350,20 +352,21 @@ class _Cleaning:
             message = f"dates are not on {where}, as the others are; moved to the nearest"
             self.journal.found("off-grid", "time", len(off), message, (f"{text} ({day})" for text, day in days))
             self._propose(grid=grid)
-        return [self._on_grid(part, limits) for part in parts]
+        grids = [self.rules.grid if any(part is one for one in stated) else "" for part in parts]
+        return [self._on_grid(part, limits, own) for part, own in zip(parts, grids, strict=True)]
 
-    def _on_grid(self, part: "polars.DataFrame", limits: tuple[str, str]) -> "polars.DataFrame":
+    def _on_grid(self, part: "polars.DataFrame", limits: tuple[str, str], grid: str) -> "polars.DataFrame":
         inside = clock.is_within(part["time"], *limits)
         shown = clock.time_texts(part["time"].filter(~inside))
         self.journal.did("far-times", "time", int((~inside).sum()), "rows with times out of range left out", shown)
         part = part.filter(inside)
         for role in ("time", "stop"):
             if role in part.columns:
-                before, after = part[role], clock.to_grid(part[role], self.rules.grid)
+                before, after = part[role], clock.to_grid(part[role], grid)
                 changed = (before != after).fill_null(False)
                 pairs = zip(*(clock.time_texts(column.filter(changed)) for column in (before, after)), strict=True)
                 examples = (f"{old} → {new}" for old, new in pairs)
-                self.journal.did("grid", role, int(changed.sum()), f"dates moved to {self.rules.grid}", examples)
+                self.journal.did("grid", role, int(changed.sum()), f"dates moved to {grid}", examples)
                 part = part.with_columns(after)
         return part
 
@@ -424,8 +427,15 @@ class _Cleaning:
         # Of rows at one time, a change counts after the stay that began then.
         begin = part.sort("moment", maintain_order=True).drop("stop", "from", "to", "status", "moment", strict=False)
         after = polars.col("to").fill_null(ENDED) if has_to else polars.lit(ENDED)
-        shared = [column for column in ("arm", "type", "group") if column in part.columns]
+        own = ("time", "stop", "state", "from", "to", "status", "action", "moment")
+        shared = [column for column in part.columns if column not in own]
         stays = part.filter(~polars.col("moment")).drop_nulls("stop")
+        # An end within another stay of the arm ends nothing.
+        spans = part.select("arm", other=polars.col("time"), until=polars.col("stop"))
+        within = stays.join(spans, on="arm").filter(
+            (polars.col("other") < polars.col("stop")) & (polars.col("stop") < polars.col("until"))
+        )
+        stays = stays.join(within.select("arm", "stop").unique(), on=["arm", "stop"], how="anti", maintain_order="left")
         end = stays.select(*shared, polars.col("stop").alias("time"), after.alias("state"))
         # The next interval of the arm says what the state is from there on; a known state counts before an end.
         end = end.join(begin, on=["arm", "time"], how="anti").unique(maintain_order=True)

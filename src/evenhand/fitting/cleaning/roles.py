@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.errors import Fault, InvalidInputError, TableError
-from evenhand.fitting.cleaning.clock import propose_forms
+from evenhand.fitting.cleaning.clock import DATES, parse_times, propose_forms
 from evenhand.fitting.cleaning.raw_table import Journal, RawTable
 from evenhand.fitting.cleaning.rules import ROLES, TableRules
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _WORDS = """
     arm     arm id patient person subject client beneficiary machine unit vehicle van bus truck asset engine pump
             device serial component customer user participant ptnum pid sid bridge turbine name
-    time    time date datetime timestamp week day month year visit period t start tstart begin since entry
+    time    time date datetime timestamp week day month year visit period t start tstart begin since entry inspected
+            completed performed recorded observed visited reported
     stop    stop end until tstop finish exit ended
     state   state status condition health stage level grade rating outcome result category failure fault score
     from    from
@@ -28,6 +29,9 @@ _WORDS = """
 """
 WORDS = {role: words for role, *words in map(str.split, re.sub(r"\n {12}", " ", _WORDS).strip().splitlines())}
 """Words in the names of columns; earlier ones count more."""
+
+STATUS = re.compile("status|event|happened|occurred|observed|indicator", re.IGNORECASE)
+"""Names of columns that may say if a change happened."""
 
 FAILURES = re.compile("fail|fault|death|dead|break|event|error", re.IGNORECASE)
 """Names of tables whose rows are states, if they have a time and neither a state nor an action; others are actions."""
@@ -57,8 +61,14 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
         # A column of 0 and 1 beside the states of a change says whether it happened.
         unused = {"state"}
         flags = {"0", "1", "0.0", "1.0"}
-        if "status" not in both and set(raw.frame[both.get("state", both["to"])].drop_nulls()) <= flags:
-            both["status"] = guessed["status"] = both.get("state", both["to"])
+        named = [both.get("state", both["to"]), *(name for name in raw.frame.columns if STATUS.fullmatch(name))]
+        found = [name for name in named if set(raw.frame[name].drop_nulls()) <= flags]
+        if "status" not in both and found:
+            both["status"] = guessed["status"] = found[0]
+    if "time" not in both and (
+        dates := [name for name in raw.frame.columns if name not in both.values() and _is_dates(raw.frame[name])]
+    ):
+        both["time"] = guessed["time"] = dates[0]
     columns = {role: both[role] for role in ROLES if role in both and role not in unused}
     if pairs := [f"{role} = {column!r}" for role, column in columns.items() if role in guessed]:
         journal.noted("columns", f"columns of {raw.name} were taken by their names: {', '.join(pairs)}")
@@ -105,6 +115,11 @@ def _guess_roles(names: list[str], known: Mapping[str, str]) -> dict[str, str]:
         if role not in {*known, *guessed} and name not in {*known.values(), *guessed.values()}:
             guessed[role] = name
     return guessed
+
+
+def _is_dates(column: "polars.Series") -> bool:
+    texts = column.drop_nulls().unique().head(1000)
+    return len(texts) > 1 and max(len(parse_times(texts, (form,)).drop_nulls()) for form in DATES) > 0.9 * len(texts)
 
 
 def _has_decimal_comma(column: "polars.Series") -> bool:
