@@ -19,7 +19,7 @@ from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedErr
 from evenhand.evaluation.evaluate import Evaluation, evaluate_within
 from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
-from evenhand.model import Leximin, MixturePolicy, Objective, Policy, StatefulPolicy, TabularMDP, Utilitarian
+from evenhand.model import MixturePolicy, Objective, Policy, StatefulPolicy, TabularMDP, Utilitarian
 from evenhand.planning.mixture_search import Blend, find_mixture, report_parts
 from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, mix
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest
@@ -37,9 +37,6 @@ from evenhand.solvers.joint import Joint
 from evenhand.solvers.linear_programs import count_lp, gini_lp
 from evenhand.solvers.pricing import TabularPricing, values_of_parts, weighed
 from evenhand.typing import Floats
-
-STAGES = 1e-6
-"""Relative gap that leximin may leave: later stages hold the first level up to the slack of their linear programs."""
 
 LOOSE = 1e-5
 """Relative gap that linear programs, and the evaluation of a policy, may leave to rounding."""
@@ -126,8 +123,6 @@ def _reached(solution: Solution, requested: float, loosest: float = 0.0) -> Solu
     size = max(abs(solution.upper_bound), abs(solution.welfare))
     # No relative gap can be closed at an optimum of 0.
     nothing = 1e-12 * float(np.abs(problem.types.rewards).max()) * problem.criterion.total
-    if isinstance(solution.objective.welfare, Leximin):
-        loosest = max(loosest, STAGES)
     tolerance = max(requested, loosest)
     if apart > max(tolerance * size, 8 * rounding(problem), nothing if size <= nothing else 0.0):
         accepted = f" (the rounding of a linear program may leave {loosest:.2g})" if loosest > requested else ""

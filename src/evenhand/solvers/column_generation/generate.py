@@ -200,9 +200,17 @@ class _Search:
         while np.isinf(levels).any():
             raised = self._raise_members(levels)
             first = first or raised
-            levels[holding_members(levels, self.members(raised.multipliers))] = raised.level
+            # With the slack of earlier levels a level may exceed its own bound.
+            levels[holding_members(levels, self.members(raised.multipliers))] = min(raised.level, raised.bound)
         assert first is not None
         shares = np.pad(raised.shares, (0, len(self.vectors) - len(raised.shares)))
+        value = float(welfare(self.members(self.matrix @ shares), self.counts))
+        if first.bound - value > self.tolerance * abs(first.bound):
+            # Each stage held the levels before it up to a slack, and these add up: one more program, in which later
+            # levels give way to the first.
+            given = np.maximum(levels - 100 * FLOOR_SLACK * np.abs(levels), levels.min())
+            base = np.append(given, np.zeros(len(self.floors)))
+            shares = raise_fixed(self.matrix, np.append(np.full(len(levels), -np.inf), self.floors), base).shares
         values = self.matrix @ shares
         value = float(welfare(self.members(values), self.counts))
         return Mixture(shares, values, value, first.bound, self.rounds)
