@@ -302,7 +302,7 @@ class Plan(Shown):
             raise InvalidInputError(f"step: expected a whole number from 0, got {step!r}", argument="step")
         step, found = int(step), find_arms(self.problem, states)
         given = self.problem.budget if budget is None else self.problem.with_budget(budget).budget
-        placed = _PlacedArms(self, found, given)
+        placed = PlacedArms(self, found, given)
         # Three streams, so that drawing a part does not shift the lots.
         drawing, starting, acting = _streams(rng, found, step)
         chosen = self._choose_part(part, drawing, step)
@@ -418,7 +418,7 @@ def _streams(
 # -- arms of a table in the order of the problem ---------------------------------------------------------------------
 
 
-class _PlacedArms:
+class PlacedArms:
     """The arms of a table in the order of the problem that is played, and the policy for it."""
 
     def __init__(self, plan: Plan, found: ObservedStates, budget: Floats) -> None:
@@ -487,7 +487,7 @@ def _changes(made_for: CoupledMDP, counts: Ints, budget: Floats) -> str:
 
 def _decide(
     policy: Policy | StatefulPolicy,
-    placed: _PlacedArms,
+    placed: PlacedArms,
     streams: tuple[np.random.Generator, np.random.Generator],
     step: int,
     name: str,
@@ -507,7 +507,7 @@ def _decide(
     return DecisionStep(placed.problem, states, actions, step, policy_family(name), before, actor)
 
 
-def _rows(placed: _PlacedArms, decision: DecisionStep, reasons: Sequence[str]) -> tuple[Decision, ...]:
+def _rows(placed: PlacedArms, decision: DecisionStep, reasons: Sequence[str]) -> tuple[Decision, ...]:
     problem, found = placed.plan.problem, placed.found
     labels, names = Labels(problem), problem.tables.labels
     rows = []

@@ -20,7 +20,7 @@ from evenhand.model import CoupledMDP, read_welfare
 from evenhand.model.io import load
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, reports, roster, schema
-from evenhand.programme.audit import Audits
+from evenhand.programme.audit import Audits, read_need
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
@@ -136,6 +136,7 @@ class Programme:
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
         self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
+        self.need, self.set_need = audits.need, audits.set_need
         self.refitting = refits = Refits(self.library, cycle)
         self.refit, self.adopt, self.decline, self.refits = refits.refit, refits.adopt, refits.decline, refits.refits
         self.offered, self.offer_refit = refits.offered, refits.offer_refit
@@ -153,6 +154,7 @@ class Programme:
         name: str = "",
         seed: int = 0,
         words: Mapping[str, Any] | None = None,
+        need: Sequence[str] = (),
         who: str = "",
     ) -> "Programme":
         """Begin a programme; nothing is left behind where something is wrong.
@@ -165,6 +167,7 @@ class Programme:
             name: of the programme; by default that of its address.
             seed: of all draws.
             words: fields of `Vocabulary`: the programme's own words and its calendar.
+            need: states in which an arm is in need, as of `set_need`.
             who: author, written into the event.
 
         Raises:
@@ -176,7 +179,7 @@ class Programme:
         settled, chosen = settle(problem), welfare or problem.welfare
         newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
-        vocabulary = Vocabulary.read(words or {}).to_dict()
+        vocabulary, states = Vocabulary.read(words or {}).to_dict(), read_need(Words(settled), need)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -189,6 +192,8 @@ class Programme:
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
             add_setting(tx, "words", vocabulary, 0, event)
+            if states:
+                add_setting(tx, "need", states, 0, event)
         return programme
 
     @classmethod

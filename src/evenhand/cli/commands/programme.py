@@ -264,7 +264,7 @@ def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -
         typed = click.get_current_context().params["programme"]
         words = [one.store.address if word == typed else word for word in sys.argv[1:]]  # without a password
         run.write_report(audit_page(found, books, name), words)
-    run.say(found.to_dict(), audit_summary(found, name), [f"table: {table}"] if table else [])
+    run.say(found.to_dict(), audit_summary(found, books.words, name), [f"table: {table}"] if table else [])
 
 
 @command(
