@@ -150,7 +150,7 @@ class Audit(Result):
     in_need: int
     """Number of arms that were in need at some step."""
     unserved: tuple[UnservedRow, ...]
-    """Arms in need that were never served while in need, the longest first."""
+    """Arms with a need that did not end by service, the longest first."""
     needs: tuple[NeedRow, ...]
     """Needs by group and state."""
     services: tuple[ServiceRow, ...]

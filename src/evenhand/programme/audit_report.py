@@ -67,12 +67,12 @@ def _need_tables(found: Audit, words: Vocabulary) -> list[Table]:
     heads = [group, "condition", f"{words.arm.many} in need", "not served", f"{steps} in need", "served", "longest"]
     tables = [table(f"in need, by {group} and condition", heads, cells, text=heads[:2])] if cells else []
     rows = [
-        [r.arm, r.group, r.state, str(r.steps), words.name(r.since), "yes" if r.lasts else "no"]
+        [r.arm, r.group, r.state, str(r.steps), words.name(r.since), "yes" if r.lasts else "no", str(r.served)]
         for r in found.unserved[:MOST_ARMS]
     ]
-    heads = [arm, group, "condition", f"{steps} in need", "since", "lasts"]
+    heads = [arm, group, "condition", f"{steps} in need", "since", "lasts", "served before or after"]
     more = len(found.unserved) - MOST_ARMS
-    unserved = table("not served while in need, longest first", heads, rows, more, [heads[1], heads[2], heads[4]])
+    unserved = table("in need and not served, longest first", heads, rows, more, [*heads[1:3], *heads[4:6]])
     return [*tables, *([unserved] if rows else [])]
 
 
@@ -229,7 +229,8 @@ def audit_page(found: Audit, books: Books, called: str) -> Summary:
             Section("Tests, and what they can tell", [f"Warning: {line}." for line in found.warnings] + list(tests),
                     [Figure(_over_time_svg(parts, names, words), over_time)], tables=tables["values"]),
             Section("Other than usual, or than planned", deviations, tables=tables["deviations"]),
-            Section("What is not known", facts=unknown_facts(found, words), notes=[f"{capitalised(n)}." for n in found.notes]),
+            Section("What is not known", facts=unknown_facts(found, words),
+                    notes=[f"{capitalised(note)}." for note in found.notes]),
             Section("How to read this", facts=_glossary(found, words)),
         ],
         made=f"It uses what was known at event {found.event}.",

@@ -99,6 +99,9 @@ class Status(Result):
     events: int
     """Number of events: the version of the store."""
 
+    need: tuple[str, ...]
+    """States of need that were set, in every type or as "type: state"; empty by default."""
+
 
 class Programme:
     """A running programme in its store.
@@ -242,6 +245,7 @@ class Programme:
                 over=model.over,
                 model=row.model,
                 events=row.last_event,
+                need=tuple(setting(tx, "need", step) or ()),
             )
 
     def arms(self, step: int | None = None, gone: bool = False) -> list[RosterArm]:

@@ -1,15 +1,19 @@
 """Verdict of an audit: who was in need and not served, services against their forecast, power, deviations.
 
-in need    in a state of need of the programme (`Books.need`), observed or most likely
-unserved   in need at some step, and never served at a step in need
-forecast   services of each group under the policies, budgets and rosters of the window, played M times in the model
-           from the states at its begin. The realised number is exchangeable with these M if the model is right and
-           plans are followed, so that the interval from the k-th least to the k-th largest of them contains it with
-           probability at least 1 - 2 k / (M + 1), for any number of arms and steps
-power      probability that a service that is missed with probability f, each by itself, brings the number below the
-           interval: the mean over the forecast n of P(Binomial(n, 1 - f) < lower)
+An arm is in need in a state of need of the programme (`Books.need`), observed or most likely. It is *unserved* if a
+stretch of steps in need did not end by service: it lasts, or went away by itself.
+
+The forecast is the number of services of each group under the policies, budgets and rosters of the window, played M
+times in the model from the states at its begin. The realised number is exchangeable with these M if the model is right
+and plans are followed. So the interval from the k-th least to the k-th largest of them contains it with
+
+    probability at least 1 - 2 k / (M + 1)
+
+for any number of arms and steps. Its power against services that are missed with probability f, each by itself, is the
+mean over the M forecast numbers n of P(Binomial(n, 1 - f) < lower end).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -40,19 +44,21 @@ DEFINITIONS = {
 
 @dataclass(frozen=True)
 class UnservedRow:
-    """An arm that was in need and was not served."""
+    """An arm that was in need and was not served, by its longest such stretch within the window."""
 
     arm: str
     type: str
     group: str
     state: str
-    """State at the end of its longest stretch in need."""
+    """State at the end of the stretch."""
     since: int
-    """First step of that stretch, within the window."""
+    """First step of the stretch."""
     steps: int
-    """Length of that stretch."""
+    """Length of the stretch."""
     lasts: bool
-    """Whether it is in need at the end of the window."""
+    """Whether the stretch lasts at the end of the window."""
+    served: int
+    """Services while in need, at other steps of the window."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class NeedRow:
     arms: int
     """Arms that were in need in this state."""
     unserved: int
-    """Arms of these that were never served while in need."""
+    """Arms that were not served, by the state at the end of their longest stretch."""
     steps: int
     """Steps in need in this state, of all arms."""
     served: int
@@ -154,30 +160,36 @@ def find_unserved(books: Books, sums: Account) -> tuple[int, tuple[UnservedRow, 
     """
     span, names = books.span, books.state_names
     need, served = sums["need"] & span.present, sums["served"] & span.present
+    answered = (need & served).sum(axis=1)
     longest, ended, spell = np.zeros((3, len(span.arms)), dtype=np.int64)
     waits = np.zeros((len(books.groups), len(names)), dtype=np.int64)
-    for step, (needy, got, state) in enumerate(zip(need.T, served.T, sums["state"].T, strict=True)):
-        spell = np.where(needy & ~got, spell + 1, 0)
-        longer = spell > longest
-        longest, ended = np.where(longer, spell, longest), np.where(longer, step, ended)
-        np.maximum.at(waits, (books.group, state), spell)
-    alone = need.any(axis=1) & ~(need & served).any(axis=1)
+    for step in range(span.horizon + 1):
+        goes_on = need[:, step] if step < span.horizon else np.zeros_like(need[:, 0])
+        longer = ~goes_on & (spell > longest)
+        longest, ended = np.where(longer, spell, longest), np.where(longer, step - 1, ended)
+        if step < span.horizon:
+            spell = np.where(goes_on & ~served[:, step], spell + 1, 0)
+            np.maximum.at(waits, (books.group, sums["state"][:, step]), spell)
     rows = []
-    for n in np.flatnonzero(alone).tolist():
+    for n in np.flatnonzero(longest).tolist():
         arm, last, steps = span.arms[n], int(ended[n]), int(longest[n])
         where = (arm.name, arm.type, arm.group, names[sums["state"][n, last]])
-        rows.append(UnservedRow(*where, span.first + last + 1 - steps, steps, bool(need[n, -1])))
-    cells = []
+        lasts = last == span.horizon - 1
+        rows.append(UnservedRow(*where, span.first + last + 1 - steps, steps, lasts, int(answered[n])))
+    cells, many = [], Counter((row.group, row.state) for row in rows)
     for state, name in enumerate(names):
         there = need & (sums["state"] == state)
         for g, group in enumerate(books.groups):
             own = there & (books.group == g)[:, None]
             if arms := int(own.any(axis=1).sum()):
-                unserved, got = int((own.any(axis=1) & alone).sum()), int((own & served).sum())
-                cells.append(NeedRow(group, name, arms, unserved, int(own.sum()), got, int(waits[g, state])))
+                counts = (arms, many[group, name], int(own.sum()), int((own & served).sum()), int(waits[g, state]))
+                cells.append(NeedRow(group, name, *counts))
     ordered = sorted(rows, key=lambda row: (-row.steps, row.arm))
-    many = int(need.any(axis=1).sum())
-    return many, tuple(ordered), tuple(sorted(cells, key=lambda row: (-row.unserved, row.group, row.state)))
+    return (
+        int(need.any(axis=1).sum()),
+        tuple(ordered),
+        tuple(sorted(cells, key=lambda row: (-row.unserved, row.group, row.state))),
+    )
 
 
 # Services
@@ -355,9 +367,10 @@ def _need_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[st
     elif not rows:
         yield f"{words.arm.counted(found.in_need)} in need in {span}: every one was served while in need."
     else:
-        of = f"{len(rows)} of {words.arm.counted(found.in_need)} in need"
-        longest = f"the longest for {words.step.counted(rows[0].steps)}"
-        yield f"{of} {'was' if len(rows) == 1 else 'were'} not served while in need in {span}, {longest}."
+        of = f"{len(rows)} of {words.arm.counted(found.in_need)} in need in {span}"
+        never = sum(not row.served for row in rows)
+        text = f"{of} {'was' if len(rows) == 1 else 'were'} left unserved, {never} of them never served while in need"
+        yield f"{text}; the longest for {words.step.counted(rows[0].steps)}."
     cells = [row for row in found.needs if row.unserved]
     if cells:
         yield _first([f"{row.group}, {row.state}: {row.unserved} of {row.arms}" for row in cells], most, "; ")

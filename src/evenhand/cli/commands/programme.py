@@ -86,6 +86,7 @@ def command(*options: Decorator, writes: bool = False) -> Decorator:
 @option("--roster", "TABLE", "Who takes part: arm, type, and perhaps group, state.", required=True)
 @welfare_option
 @option("--name", None, "Name of the programme; by default that of its file.", default="")
+@option("--need", "STATE", 'State of need, in every type or as "TYPE: STATE"; repeatable.', multiple=True)
 @author
 @run_options()
 def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **settings: Any) -> None:
@@ -245,10 +246,10 @@ def history(one: "Programme", arm: str, run: RunOptions) -> None:
     option("--report", "FILE.html", "Also write a page with figures."),
 )
 def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -> None:
-    """Audit a window of steps: service, waiting times, promised and realised rewards.
+    """Audit a window of steps: who was in need and not served, services and rewards against their promises.
 
-    Also overrides with their author and cost, and a warning if a group fell behind its promise by more than
-    chance explains.
+    Each test comes with its power. Also deviations from the usual budget, overrides with their author and cost, and a
+    warning if a group fell behind its promise by more than chance explains.
     """
     check_target(table, "--csv")
     run.check_targets()
@@ -312,6 +313,23 @@ def decline(one: "Programme", refit: int, run: RunOptions, **options: Any) -> No
     """Decline REFIT, which a server proposed; from then on later reports alone count."""
     found = one.decline(refit, **options)
     run.say(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count")
+
+
+@command(
+    click.argument("states", nargs=-1, metavar="[STATE...]"),
+    option("--clear", None, "Return to the default.", is_flag=True),
+    writes=True,
+)
+def need(one: "Programme", states: Sequence[str], clear: bool, run: RunOptions, **options: Any) -> None:
+    """Show the states in which an arm is in need, or set them: each in every type, or as "TYPE: STATE".
+
+    Audits and times in need use them. By default an arm is in need in the states in which the fair relaxation serves
+    it.
+    """
+    if clear and states:
+        raise OptionError("--clear", "goes without states")
+    found = one.set_need(list(states), **options).states if states or clear else one.need()
+    run.say({"states": list(found)}, f"in need: {', '.join(found) or 'not set, by the fair relaxation'}")
 
 
 @command(
