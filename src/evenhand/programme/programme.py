@@ -15,7 +15,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import InvalidInputError
+from evenhand.errors import InvalidInputError, ModelError
+from evenhand.fitting import Named, load_posterior, matched, posterior_path
 from evenhand.model import CoupledMDP, read_welfare
 from evenhand.model.io import load
 from evenhand.model.welfare import DEFAULT
@@ -158,6 +159,7 @@ class Programme:
         seed: int = 0,
         words: Mapping[str, Any] | None = None,
         need: Sequence[str] = (),
+        posterior: Named | str | Path | None = None,
         who: str = "",
     ) -> "Programme":
         """Begin a programme; nothing is left behind where something is wrong.
@@ -171,6 +173,8 @@ class Programme:
             seed: of all draws.
             words: fields of `Vocabulary`: the programme's own words and its calendar.
             need: states in which an arm is in need, as of `set_need`.
+            posterior: posterior of a fitted model, whose numbers of observations reasons state; by default the file
+                beside a model file, if the model is still its mean.
             who: author, written into the event.
 
         Raises:
@@ -183,6 +187,7 @@ class Programme:
         newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
         vocabulary, states = Vocabulary.read(words or {}).to_dict(), read_need(Words(settled), need)
+        evidence = _observations(problem, model if posterior is None else posterior)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -197,6 +202,8 @@ class Programme:
             add_setting(tx, "words", vocabulary, 0, event)
             if states:
                 add_setting(tx, "need", states, 0, event)
+            if evidence is not None:
+                add_setting(tx, "evidence", evidence, 0, event)
         return programme
 
     @classmethod
@@ -425,6 +432,20 @@ class Programme:
             return reports.Observed(event, len(seen), late, corrected)
 
         return self.library.change(reports.Observed, "observe", request, key, do, read)
+
+
+def _observations(problem: CoupledMDP, source: object) -> dict[str, Any] | None:
+    """Return the numbers of observations behind a fitted model; None if they are unknown, or it was edited since."""
+    if isinstance(source, str | Path):
+        file = Path(source) if str(source).endswith(".posterior.npz") else posterior_path(source)
+        source = load_posterior(file) if file.is_file() else None
+    if not isinstance(source, Named):
+        return None
+    try:
+        matched(source, problem)
+    except ModelError:
+        return None
+    return source.observations()
 
 
 def _called(address: str | Path) -> str:

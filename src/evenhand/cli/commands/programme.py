@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from evenhand.programme.decisions import StoredPlan
     from evenhand.programme.programme import Programme
     from evenhand.programme.refit import Refitted
+    from evenhand.programme.vocabulary import Vocabulary
 
 SHOWN = 200
 """Rows that are listed; --json and --out have all of them."""
@@ -95,10 +96,12 @@ def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **
     The number of arms of MODEL does not matter: the roster says who takes part. If something is wrong, nothing is
     written.
     """
+    from evenhand.fitting import posterior_path
     from evenhand.programme.programme import Programme
 
     problem = source.load().problem.with_criterion(source.criterion, source.over)
     rows = read_states(roster, "csv" if roster == DASH else None, "--roster")
+    settings |= {"posterior": posterior_path(source.model) if source.model != DASH else None}
     with Programme.create(programme, problem, rows, seed=run.seed, welfare=run.welfare, **settings) as made:
         _show_status(made, run)
 
@@ -173,7 +176,7 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
         write_atomically(run.out, table_bytes(rows, run.out))
     lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
-    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found), lines)
+    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found, one.vocabulary()), lines)
 
 
 @command(
@@ -478,13 +481,18 @@ def _show_status(one: "Programme", run: RunOptions) -> None:
     run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
 
 
-def _plan_summary(found: "StoredPlan") -> Summary:
+def _plan_summary(found: "StoredPlan", words: "Vocabulary") -> Summary:
+    from evenhand.programme.decisions import alternating
+
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
     heads = [column.replace("next_in_line", "next") for column in COLUMNS]
     shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN]]
     used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
     notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
+    notes += [f"few observations: {line}" for line in found.warnings]
+    if found.part is not None:
+        notes.append(f"{alternating(found.part, words)}.")
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
 
