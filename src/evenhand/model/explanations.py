@@ -171,7 +171,7 @@ class RankedService:
             rest = " for what is left of the budget" if self.num_drawn else ""
             text = f"priority {level - self.num_drawn + 1} of {self.num_ranks - self.num_drawn}{rest}"
         number, served = self.competing[level], self.served_at[level]
-        return f"{text}, with {served} of {number} arms of that priority" if lot and served != number else text
+        return f"{text}, enough for {served} of {number} arms of that priority" if lot and served != number else text
 
     def _obstacle(self, arm: int, level: int) -> str:
         needed = self.usage[arm, self.best[arm]]

@@ -372,7 +372,8 @@ def stored_plan(
 ) -> StoredPlan:
     """A plan from its row in the store, and its arms."""
     own = {"accepted_used": accepted_used, "certificate": certificate, "rows": rows}
-    known = {**row._mapping, **json.loads(row.summary_json), **own}
+    summary = json.loads(row.summary_json)
+    known = {**row._mapping, **summary, **own, "warnings": tuple(summary["warnings"])}
     return StoredPlan(**{one.name: known[one.name] for one in fields(StoredPlan)})
 
 
