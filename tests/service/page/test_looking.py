@@ -149,10 +149,10 @@ def test_fairness_says_what_is_not_known_and_has_the_report(ran, serving):
     page = look(client, "/fairness")
     assert "not known" in page
     assert "without a record" in page
-    assert "2 to 2" in client.get("/fairness/report?first=2&last=2").text
+    assert "step 2 to step 2" in client.get("/fairness/report?first=2&last=2").text
     report = client.get("/fairness/report?first=0&last=3", headers=HTML)
     assert report.headers["content-disposition"].startswith("attachment")
-    assert "0 to 3" in report.text
+    assert "step 0 to step 3" in report.text
     served = re.search(r"Served (\d+)", page)[1]
     assert f"<dd>{served}<" in client.get("/fairness/report").text
 
