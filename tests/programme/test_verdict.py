@@ -9,7 +9,7 @@ import pytest
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.fit import fit
 from evenhand.model import Arm, CoupledMDP
-from evenhand.programme import Programme, audit_report, expectations, verdict
+from evenhand.programme import Programme, audit_report, expectations, named_model, verdict
 
 from ..conftest import mentions
 
@@ -237,3 +237,22 @@ def test_reasons_state_the_evidence_of_a_fit(tmp_path):
         plan = programme.plan_of(programme.plan().plan)
         assert plan.warnings == ()
         assert not any("observ" in row.reason for row in plan.rows)
+
+
+def test_until_need_is_set_it_means_promised_waits(tmp_path):
+    """States with a promised longest wait, by name if the promise is to every type that has the state."""
+    model = named_model.settle(clinic())
+    words = named_model.Words(model)
+    assert words.promised == []
+    for waits, expected in (
+        ([[-1, 4], [-1, 4]], ["stopped"]),
+        ([[-1, -1], [0, 4]], ["patient: on", "patient: stopped"]),
+    ):
+        own = named_model.Words(
+            SimpleNamespace(
+                **{name: getattr(model, name) for name in ("tables", "group_names")},
+                group_of_block=model.group_of_block,
+                max_waits=np.array(waits),
+            )
+        )
+        assert own.promised == expected

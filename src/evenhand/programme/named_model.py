@@ -144,6 +144,19 @@ class Words:
             found[block, : len(states)] = [one in wanted or f"{label[0]}: {one}" in wanted for one in states]
         return found
 
+    @cached_property
+    def promised(self) -> list[str]:
+        """States with a promised longest wait, as `mask` takes them: by name if promised in every type that has it."""
+        waits = getattr(self.model, "max_waits", None)
+        if waits is None:
+            return []
+        found: dict[str, None] = {}
+        for block, (label, states) in enumerate(zip(self.model.tables.labels, self.states, strict=True)):
+            for state in (name for name, wait in zip(states, waits[block].tolist(), strict=False) if wait >= 0):
+                everywhere = bool((waits >= 0)[self.mask([state])].all())
+                found[state if everywhere else f"{label[0]}: {state}"] = None
+        return list(found)
+
     def state(self, block: int, text: str, hint: bool = False) -> int | str:
         """The number of a state by its name or number; or what is wrong with it, perhaps with the nearest name."""
         return _find(text, self.states[block], "state", self.model.tables.labels[block][0], hint)

@@ -176,14 +176,17 @@ def find_unserved(books: Books, sums: Account) -> tuple[int, tuple[UnservedRow, 
         where = (arm.name, arm.type, arm.group, names[sums["state"][n, last]])
         lasts = last == span.horizon - 1
         rows.append(UnservedRow(*where, span.first + last + 1 - steps, steps, lasts, int(answered[n])))
-    cells, many = [], Counter((row.group, row.state) for row in rows)
-    for state, name in enumerate(names):
-        there = need & (sums["state"] == state)
-        for g, group in enumerate(books.groups):
-            own = there & (books.group == g)[:, None]
-            if arms := int(own.any(axis=1).sum()):
-                counts = (arms, many[group, name], int(own.sum()), int((own & served).sum()), int(waits[g, state]))
-                cells.append(NeedRow(group, name, *counts))
+    many = Counter((row.group, row.state) for row in rows)
+    code = books.group[:, None] * len(names) + sums["state"]
+    owners = np.unique(np.stack([np.nonzero(need)[0], code[need]]), axis=1)[1]  # once per arm
+    arms, steps, got = (
+        np.bincount(own, minlength=waits.size).tolist() for own in (owners, code[need], code[need & served])
+    )
+    cells = []
+    for place in np.flatnonzero(arms).tolist():
+        group, name = books.groups[place // len(names)], names[place % len(names)]
+        counts = (arms[place], many[group, name], steps[place], got[place], int(waits.flat[place]))
+        cells.append(NeedRow(group, name, *counts))
     ordered = sorted(rows, key=lambda row: (-row.steps, row.arm))
     return (
         int(need.any(axis=1).sum()),
@@ -202,13 +205,13 @@ def compare_services(books: Books, sums: Account) -> tuple[ServiceRow, ...]:
         books: accounts of the window.
         sums: `Books.between` of the whole window.
     """
-    drawn = forecast(books)
-    rows = []
+    drawn, rows = forecast(books), []
+    numbers = [
+        np.bincount(books.group, (sums[name] & books.span.present).sum(axis=1)) for name in ("planned", "served")
+    ]
     for g, group in enumerate(books.groups):
-        own = books.span.present & (books.group == g)[:, None]
-        planned, done = (int((sums[name] & own).sum()) for name in ("planned", "served"))
         found = (None, None, None, None) if drawn is None else _interval(np.sort(drawn[:, g]), books.level)
-        rows.append(ServiceRow(group, planned, done, *found))
+        rows.append(ServiceRow(group, *(int(number[g]) for number in numbers), *found))
     return tuple(rows)
 
 
@@ -309,8 +312,8 @@ def find_deviations(
             if there != planned:
                 budgets.append(BudgetRow(span.first + column, name, there, planned))
     accepted, done = (span.texts[name][:, span.columns] for name in ("accepted", "done"))
-    for n, column in np.argwhere(span.present).tolist():
-        if done[n, column] not in (None, accepted[n, column]):
+    for n, column in np.argwhere(np.asarray(done != accepted, dtype=bool) & span.present).tolist():
+        if done[n, column] is not None:
             arm = span.arms[n]
             texts = (accepted[n, column] or "", done[n, column])
             undone.append(UndoneRow(span.first + column, arm.name, arm.group, *texts))
@@ -373,10 +376,11 @@ def _need_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[st
         yield f"{text}; the longest for {words.step.counted(rows[0].steps)}."
     cells = [row for row in found.needs if row.unserved]
     if cells:
-        yield _first([f"{row.group}, {row.state}: {row.unserved} of {row.arms}" for row in cells], most, "; ")
+        texts = [f"{row.group}, {row.state}: {row.unserved} of {row.arms}" for row in cells]
+        yield f"By {words.group.one} and condition: {_first(texts, most, '; ')}"
     if rows:
         names = [f"{row.arm} ({row.state}, {words.step.counted(row.steps)})" for row in rows]
-        yield _first(names, most)
+        yield f"The longest: {_first(names, most)}"
     states = f"{listed(found.need)}, " if found.need else ""
     yield f"In need means: {states}{DEFINITIONS[found.need_by]}."
 
