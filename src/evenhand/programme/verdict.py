@@ -368,11 +368,14 @@ def _need_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[st
     if not found.in_need:
         yield f"No {words.arm.one} was in need in {span}."
     elif not rows:
-        yield f"{words.arm.counted(found.in_need)} in need in {span}: every one was served while in need."
+        longest = max(row.longest for row in found.needs)
+        waited = f"after up to {words.step.counted(longest)}" if longest else "at once"
+        yield f"{words.arm.counted(found.in_need)} in need in {span}: every need ended by service, {waited}."
     else:
         of = f"{len(rows)} of {words.arm.counted(found.in_need)} in need in {span}"
         never = sum(not row.served for row in rows)
-        text = f"{of} {'was' if len(rows) == 1 else 'were'} left unserved, {never} of them never served while in need"
+        text = f"{of} {'was' if len(rows) == 1 else 'were'} left unserved"
+        text += f", {never} of them never served while in need" if never else ""
         yield f"{text}; the longest for {words.step.counted(rows[0].steps)}."
     cells = [row for row in found.needs if row.unserved]
     if cells:
@@ -408,7 +411,7 @@ def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float]
     for group in found.groups:
         it = group.earned
         is_low = it.realised - it.overrides - it.undone < it.lower
-        short = "beyond chance" if group.behind else "low, but not enough to warn" if is_low else "within chance"
+        short = "short beyond chance" if group.behind else "low, but not enough to warn" if is_low else "within chance"
         got = f"{number(it.realised, 3)} {value} where {number(it.promised, 3)} was promised"
         short_of = group.detectable or 0.0
         least = f"{short_of / it.promised:.0%}".replace("%", " %") if it.promised > 0 else number(short_of, 2)
