@@ -239,20 +239,10 @@ def test_reasons_state_the_evidence_of_a_fit(tmp_path):
         assert not any("observ" in row.reason for row in plan.rows)
 
 
-def test_until_need_is_set_it_means_promised_waits(tmp_path):
-    """States with a promised longest wait, by name if the promise is to every type that has the state."""
+def test_until_need_is_set_it_means_promised_waits():
+    """States with a promised longest wait, by type if there are several."""
     model = named_model.settle(clinic())
-    words = named_model.Words(model)
-    assert words.promised == []
-    for waits, expected in (
-        ([[-1, 4], [-1, 4]], ["stopped"]),
-        ([[-1, -1], [0, 4]], ["patient: on", "patient: stopped"]),
-    ):
-        own = named_model.Words(
-            SimpleNamespace(
-                **{name: getattr(model, name) for name in ("tables", "group_names")},
-                group_of_block=model.group_of_block,
-                max_waits=np.array(waits),
-            )
-        )
-        assert own.promised == expected
+    assert named_model.Words(model).promised == []
+    parts = {name: getattr(model, name) for name in ("tables", "group_names", "group_of_block")}
+    promising = SimpleNamespace(**parts, max_waits=np.array([[-1, 4], [-1, 4]]))
+    assert named_model.Words(promising).promised == ["stopped"]

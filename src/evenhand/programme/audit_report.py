@@ -90,23 +90,16 @@ def _services_table(found: Audit, words: Vocabulary) -> Table:
 def _deviation_tables(found: Audit, words: Vocabulary) -> list[Table]:
     budgets = [[words.name(r.step), r.resource, amount(r.planned), amount(r.usual)] for r in found.budgets]
     undone = [[r.arm, r.group, words.name(r.step), r.accepted, r.done] for r in found.undone]
-    heads = [words.step.one, "resource", "planned with", "usually"]
+    usual = [words.step.one, "resource", "planned with", "usually"]
     others = [words.arm.one, words.group.one, words.step.one, "accepted", "done"]
-    found_tables = [
-        (
-            table(
-                "other than the usual budget", heads, budgets[:MOST_OVERRIDES], len(budgets) - MOST_OVERRIDES, heads[:2]
-            ),
-            budgets,
-        ),
-        (
-            table(
-                "done otherwise than accepted", others, undone[:MOST_OVERRIDES], len(undone) - MOST_OVERRIDES, others
-            ),
-            undone,
-        ),
+    return [
+        table(caption, heads, rows[:MOST_OVERRIDES], len(rows) - MOST_OVERRIDES, text)
+        for caption, heads, rows, text in (
+            ("other than the usual budget", usual, budgets, usual[:2]),
+            ("done otherwise than accepted", others, undone, others),
+        )
+        if rows
     ]
-    return [one for one, rows in found_tables if rows]
 
 
 def _members_table(rows: Sequence[MemberRow], kind: str, words: Vocabulary) -> Table:

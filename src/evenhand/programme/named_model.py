@@ -146,16 +146,13 @@ class Words:
 
     @cached_property
     def promised(self) -> list[str]:
-        """States with a promised longest wait, as `mask` takes them: by name if promised in every type that has it."""
-        waits = getattr(self.model, "max_waits", None)
-        if waits is None:
-            return []
-        found: dict[str, None] = {}
-        for block, (label, states) in enumerate(zip(self.model.tables.labels, self.states, strict=True)):
-            for state in (name for name, wait in zip(states, waits[block].tolist(), strict=False) if wait >= 0):
-                everywhere = bool((waits >= 0)[self.mask([state])].all())
-                found[state if everywhere else f"{label[0]}: {state}"] = None
-        return list(found)
+        """States with a promised longest wait, as `mask` takes them: by type if there are several types."""
+        waits = getattr(self.model, "max_waits", np.full((len(self.states), 1), -1))
+        types, found = [label[0] for label in self.model.tables.labels], list[str]()
+        for kind, states, own in zip(types, self.states, waits.tolist(), strict=True):
+            names = [name for name, wait in zip(states, own, strict=False) if wait >= 0]
+            found += names if len(set(types)) == 1 else [f"{kind}: {name}" for name in names]
+        return list(dict.fromkeys(found))
 
     def state(self, block: int, text: str, hint: bool = False) -> int | str:
         """The number of a state by its name or number; or what is wrong with it, perhaps with the nearest name."""

@@ -16,6 +16,7 @@ mean over the M forecast numbers n of P(Binomial(n, 1 - f) < lower end).
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -343,22 +344,17 @@ def put_into_words(found: "Audit", books: Books, most: int = 10) -> Verdict:
     Args:
         found: the audit.
         books: its accounts.
-        most: names and deviations that are listed.
+        most: names and deviations that are listed, and half of the sentences on groups; all are in the tables.
     """
     words, model = books.words, books.models[books.span.runs()[-1][2]][0]
     # One unit of the only resource per service: services then have the name of the resource, if it was given one.
     plain = len(model.resource_names) == 1 and set(np.unique(model.tables.usage)) <= {0.0, 1.0}
     noun = words.resources.get(model.resource_names[0]) if plain else None
     service = (noun or Noun("service", "services")).counted
-
-    def few(sentences: Iterator[str]) -> tuple[str, ...]:
-        texts = list(sentences)
-        return (*texts[: 2 * most], *([f"And {len(texts) - 2 * most} more."] if len(texts) > 2 * most else []))
-
     return Verdict(
         tuple(_need_sentences(found, words, most)),
-        few(_service_sentences(found, service)),
-        few(_test_sentences(found, words, service)),
+        tuple(islice(_service_sentences(found, service), 2 * most)),
+        tuple(islice(_test_sentences(found, words, service), 2 * most)),
         tuple(_deviation_sentences(found, words, most)),
     )
 
