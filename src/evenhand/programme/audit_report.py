@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 MOST_GROUPS, MOST_ARMS, MOST_OVERRIDES = 8, 20, 60
-"""Groups drawn over time, arms with the longest waits, and overrides of the highest cost that are listed."""
+"""Groups drawn over time, arms with the longest waits, and unserved arms and deviations that are listed."""
 
 SHAPES = "os^DvPX*"
 
@@ -68,10 +68,10 @@ def _need_tables(found: Audit, words: Vocabulary) -> list[Table]:
     tables = [table(f"in need, by {group} and condition", heads, cells, text=heads[:2])] if cells else []
     rows = [
         [r.arm, r.group, r.state, str(r.steps), words.name(r.since), "yes" if r.lasts else "no", str(r.served)]
-        for r in found.unserved[:MOST_ARMS]
+        for r in found.unserved[:MOST_OVERRIDES]
     ]
-    heads = [arm, group, "condition", f"{steps} in need", "since", "lasts", "served before or after"]
-    more = len(found.unserved) - MOST_ARMS
+    heads = [arm, group, "condition", f"{steps} in need", "since", "lasts", "served"]
+    more = len(found.unserved) - MOST_OVERRIDES
     unserved = table("in need and not served, longest first", heads, rows, more, [*heads[1:3], *heads[4:6]])
     return [*tables, *([unserved] if rows else [])]
 

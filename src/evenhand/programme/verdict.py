@@ -370,9 +370,9 @@ def _need_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[st
     else:
         of = f"{len(rows)} of {words.arm.counted(found.in_need)} in need in {span}"
         never = sum(not row.served for row in rows)
-        text = f"{of} {'was' if len(rows) == 1 else 'were'} left unserved"
-        text += f", {never} of them never served while in need" if never else ""
-        yield f"{text}; the longest for {words.step.counted(rows[0].steps)}."
+        some = f"left unserved{f', {never} of them never served while in need' if never else ''}"
+        left = "never served while in need" if never == len(rows) else some
+        yield f"{of} {'was' if len(rows) == 1 else 'were'} {left}; the longest for {words.step.counted(rows[0].steps)}."
     cells = [row for row in found.needs if row.unserved]
     if cells:
         texts = [f"{row.group}, {row.state}: {row.unserved} of {row.arms}" for row in cells]
