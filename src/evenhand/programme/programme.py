@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from evenhand.errors import InvalidInputError
-from evenhand.model import CoupledMDP, read_welfare
+from evenhand.model import CoupledMDP, as_table, read_welfare
 from evenhand.model.io import load
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, reports, roster, schema
@@ -173,10 +173,9 @@ class Programme:
         problem = model if isinstance(model, CoupledMDP) else load(model)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInputError(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
-        settled, chosen = settle(problem), welfare or problem.welfare
-        newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
+        settled, chosen, vocabulary = settle(problem), welfare or problem.welfare, Vocabulary.read(words or {})
+        newcomers, blocks = read_newcomers(settled, vocabulary.columns(as_table(roster))), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
-        vocabulary = Vocabulary.read(words or {}).to_dict()
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -188,7 +187,7 @@ class Programme:
             content = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
-            add_setting(tx, "words", vocabulary, 0, event)
+            add_setting(tx, "words", vocabulary.to_dict(), 0, event)
         return programme
 
     @classmethod
@@ -300,7 +299,7 @@ class Programme:
     def vocabulary(self) -> Vocabulary:
         """Return the words and the calendar of the programme."""
         with self.store.reading() as tx:
-            return Vocabulary.read(setting(tx, "words", 0))
+            return self.library.vocabulary(tx)
 
     # Changing
 
@@ -336,7 +335,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row.
         """
-        table = roster.read_rows(rows, "roster", ["arm"])
+        table = roster.read_rows(self.library.table(rows), "roster", ["arm"])
         request = [table.columns, step]
 
         def read(tx: Connection) -> list[Newcomer]:
@@ -393,7 +392,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table = roster.read_rows(rows, "observations", ["arm", "state"], ragged=True)
+        table = roster.read_rows(self.library.table(rows), "observations", ["arm", "state"], ragged=True)
         said = check_text(source, "source")
         request = [table.columns, said, step]
 
