@@ -173,7 +173,8 @@ class Programme:
         problem = model if isinstance(model, CoupledMDP) else load(model)
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInputError(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
-        settled, chosen, vocabulary = settle(problem), welfare or problem.welfare, Vocabulary.read(words or {})
+        settled, chosen = settle(problem), welfare or problem.welfare
+        vocabulary = Vocabulary.read(words or {}).check_resources(settled.resource_names)
         newcomers, blocks = read_newcomers(settled, vocabulary.columns(as_table(roster))), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
         called = check_text(name or _called(address), "name")
@@ -316,7 +317,8 @@ class Programme:
         """
 
         def do(tx: Connection) -> WordsSet:
-            found = Vocabulary.read({**setting(tx, "words", 0), **words}).to_dict()
+            read = Vocabulary.read({**setting(tx, "words", 0), **words})
+            found = read.check_resources(self.library.model(tx)[0].resource_names).to_dict()
             event = append(tx, "worded", who, found)
             add_setting(tx, "words", found, 0, event)
             return WordsSet(event, found)

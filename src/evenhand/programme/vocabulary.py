@@ -5,19 +5,19 @@ The library has its own terms; page, reports, tables and commands of a programme
 
 import re
 from calendar import monthrange
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, timedelta
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
-from evenhand.errors import EvenhandError, Fault, InvalidInputError
+from evenhand.errors import EvenhandError, Fault, InvalidInputError, UnknownNameError
 from evenhand.model.io import text_table
 from evenhand.programme.ledger import Result
 from evenhand.report.summary import Figure, Section, Summary, Table, TableRow
 
 E = TypeVar("E", bound=EvenhandError)
-S = TypeVar("S", Summary, Section, Table, Figure)
+S = TypeVar("S", bound=Summary | Section | Table | Figure)
 
 PERIODS = {"day": (0, 1), "week": (0, 7), "month": (1, 0), "quarter": (3, 0), "year": (12, 0)}
 """Lengths of a step in the calendar: months and days."""
@@ -119,7 +119,7 @@ class Vocabulary(Result):
             found["period"] = given["period"]
             if given["period"] not in PERIODS:
                 faults.append(Fault("period", f"expected one of {', '.join(PERIODS)}, got {given['period']!r}"))
-            elif not given.get("step"):
+            elif given.get("step") in (None, "", "step"):
                 found["step"] = Noun.of(given["period"])
         if given.get("start"):
             try:
@@ -232,7 +232,15 @@ class Vocabulary(Result):
         if self.is_plain:
             return column
         own = {name: getattr(self, name).one for name in TERMS} | {"state": "condition"}
-        return own.get(column, column)
+        own |= {f"{name}s": getattr(self, name).many for name in TERMS}
+        return "_".join(own.get(part, part) for part in column.split("_"))
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row of a file with the heads of the programme, and dates for steps."""
+        steps = [name for name in row if name in ("joined", "left") or name.endswith("step")]
+        days = {name: self.day(row[name]) for name in steps if row[name] is not None}
+        said = {"reason": self.say(row.get("reason") or "")}
+        return {self.head(name): days.get(name) or said.get(name) or value for name, value in row.items()}
 
     def columns(self, table: text_table.Table) -> text_table.Table:
         """Return a table with the library's names of columns, and numbers of steps for dates.
@@ -240,7 +248,7 @@ class Vocabulary(Result):
         Args:
             table: its columns are named by the library's terms or by the programme's own.
         """
-        own = {"condition": "state", "conditions": "state"}
+        own = {"condition": "state", "next condition": "next_state"}
         for name in TERMS:
             noun: Noun = getattr(self, name)
             own |= dict.fromkeys((noun.one.casefold(), noun.many.casefold()), name)
@@ -256,6 +264,13 @@ class Vocabulary(Result):
             return str(self.find_step(text)) if "-" in text else text
         except InvalidInputError:
             return text
+
+    def check_resources(self, names: Collection[str]) -> "Vocabulary":
+        """Return the same words; refuse those of resources that a model does not have."""
+        for name in self.resources:
+            if name not in names:
+                raise UnknownNameError("resource", name, names)
+        return self
 
     def with_names(self, names: Iterable[str]) -> "Vocabulary":
         """Return the same words with those of some names that contain a term of the library."""
@@ -310,27 +325,31 @@ class Vocabulary(Result):
         return error
 
     def summary(self, found: S) -> S:
-        """Return a summary, section, table or figure in the words of the programme; cells and names of rows stay."""
+        """Return a summary or a part of it in the words of the programme; cells and names of rows stay."""
         if self.is_plain:
             return found
+        changes = {one.name: self._part(getattr(found, one.name)) for one in fields(found)}
         if isinstance(found, Figure):
-            svg = re.sub(r'(?<=aria-label=")[^"]*|[^<>]+(?=</text>)', lambda text: self.say(text[0]), found.svg)
-            return replace(found, svg=svg, caption=self.say(found.caption))
+            pattern = r'(?<=aria-label=")[^"]*|[^<>]+(?=</text>)'
+            changes["svg"] = re.sub(pattern, lambda text: self.say(text[0]), found.svg)
         if isinstance(found, Table):
-            heads = tuple(replace(head, text=self.say(head.text)) for head in found.heads)
-            rows = tuple(self._row(row, [head.text for head in found.heads]) for row in found.rows)
-            return replace(found, caption=self.say(found.caption), heads=heads, rows=rows)
-        return replace(found, **{one.name: self._part(getattr(found, one.name)) for one in fields(found)})
+            heads = [head.text for head in found.heads]
+            changes["heads"] = tuple(replace(head, text=self.head(self.say(head.text))) for head in found.heads)
+            changes["rows"] = tuple(self._row(row, heads) for row in found.rows)
+        return replace(found, **changes)
 
     def _part(self, part: Any) -> Any:
         if isinstance(part, str):
             return self.say(part)
-        is_nested = isinstance(part, (tuple, list))
-        return type(part)(map(self._part, part)) if is_nested else self.summary(part)
+        if isinstance(part, (tuple, list)):
+            return type(part)(map(self._part, part))
+        return self.summary(part) if isinstance(part, (Section, Table, Figure)) else part
 
     def _row(self, row: TableRow, heads: Sequence[str]) -> TableRow:
         def named(head: str, text: str) -> str:
-            return self.name(int(text)) if head == "step" and text.isdecimal() else text
+            if head == "step" and text.isdecimal():
+                return self.name(int(text))
+            return self.say(text) if head == "reason" else text
 
         cells = zip(heads[1:], row.cells, strict=True)
         own = tuple(replace(cell, text=named(head, cell.text)) for head, cell in cells)
