@@ -15,7 +15,7 @@ from evenhand.programme.ledger import Result, answered, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster
 from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
-from evenhand.programme.vocabulary import TERMS, Vocabulary, has_own_heads
+from evenhand.programme.vocabulary import NOUNS, Vocabulary, has_own_heads
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
@@ -71,7 +71,7 @@ class Library:
         if found.is_plain:
             return found
         name, (model, words) = schema.arms.c.name, self.model(tx)
-        has_term = or_(*(func.lower(name).like(f"%{term}%") for term in TERMS))
+        has_term = or_(*(func.lower(name).like(f"%{term}%") for term in NOUNS))
         names = list(tx.execute(select(name).where(has_term).distinct().limit(most)).scalars())
         names += [tx.execute(select(schema.programme.c.name)).scalar_one(), *model.resource_names]
         names += [name for each in (words.blocks, words.states, words.actions) for listed in each for name in listed]

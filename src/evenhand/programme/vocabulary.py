@@ -25,14 +25,14 @@ PERIODS = {"day": (0, 1), "week": (0, 7), "month": (1, 0), "quarter": (3, 0), "y
 COLUMNS = ("arm", "type", "group", "state", "step", "action", "reward", "next_state", "why")
 """Columns of the tables of a programme."""
 
-TERMS = ("arm", "group", "step")
+NOUNS = ("arm", "group", "step")
 """Terms of the library that a programme has its own nouns for."""
 
 _TERMS = r"""
     (?P<in>(?<!\w)[Aa]t\ (?=(the|an?|one|that)\ (\w+\ )?step\b)|(?<=steps\ )at\ (?=which))
     |(?<![\w\-./])(?:
-    (?P<first>[Ss]teps\ (?P<from>\d+)\ to\ (?P<to>\d+))
-    |(?P<at>[Aa]t\ )?(?P<one>[Ss]tep)\ (?P<number>\d+)
+    (?P<first>[Ss]teps\ (?P<from>-?\d+)\ to\ (?P<to>-?\d+))
+    |(?P<at>[Aa]t\ )?(?P<one>[Ss]tep)\ (?P<number>-?\d+)
     |(?P<when>[Aa]t\ (?P<which>this|every|each)\ step)
     |(?:(?P<article>[Aa]n?)\ )?(?!KEPT)(?P<noun>[Aa]rms?|[Gg]roups?|[Ss]teps?)
     )(?![\w\[(=]|[-./]\w)
@@ -110,7 +110,7 @@ class Vocabulary(Result):
                 faults.append(Fault(name, f"expected a word of up to 80 characters, got {str(value)[:50]!r}"))
             return Noun.of(text or name)
 
-        found: dict[str, Any] = {name: noun(name, given[name]) for name in TERMS if given.get(name)}
+        found: dict[str, Any] = {name: noun(name, given[name]) for name in NOUNS if given.get(name)}
         if given.get("value"):
             found["value"] = noun("value", given["value"]).one
         resources = given.get("resources") or {}
@@ -129,7 +129,7 @@ class Vocabulary(Result):
         if bool(given.get("start")) != bool(given.get("period")):
             faults.append(Fault("calendar", "start and period belong together: give both or neither"))
         taken = {"condition": ""} | {name: name for name in COLUMNS}
-        for name in TERMS:
+        for name in NOUNS:
             word = (found[name].one if name in found else name).casefold()
             if taken.setdefault(word, name) != name:
                 faults.append(Fault(name, f"the word {word!r} has another meaning in tables; choose a different one"))
@@ -231,8 +231,8 @@ class Vocabulary(Result):
         """Return the head of a column in files of the programme: "patient" for arm."""
         if self.is_plain:
             return column
-        own = {name: getattr(self, name).one for name in TERMS} | {"state": "condition"}
-        own |= {f"{name}s": getattr(self, name).many for name in TERMS}
+        own = {name: getattr(self, name).one for name in NOUNS} | {"state": "condition"}
+        own |= {f"{name}s": getattr(self, name).many for name in NOUNS}
         return "_".join(own.get(part, part) for part in column.split("_"))
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +249,7 @@ class Vocabulary(Result):
             table: its columns are named by the library's terms or by the programme's own.
         """
         own = {"condition": "state", "next condition": "next_state"}
-        for name in TERMS:
+        for name in NOUNS:
             noun: Noun = getattr(self, name)
             own |= dict.fromkeys((noun.one.casefold(), noun.many.casefold()), name)
         names = {head: head if head in COLUMNS else own.get(head.replace("_", " "), head) for head in table.columns}
@@ -274,15 +274,15 @@ class Vocabulary(Result):
 
     def with_names(self, names: Iterable[str]) -> "Vocabulary":
         """Return the same words with those of some names that contain a term of the library."""
-        nouns = [getattr(self, name) for name in TERMS] + list(self.resources.values())
+        nouns = [getattr(self, name) for name in NOUNS] + list(self.resources.values())
         said = {self.value, *(word for noun in nouns for word in (noun.one, noun.many))}
-        own = {name for name in (*names, *said) if re.search(rf"\b({'|'.join(TERMS)})s?\b", name, re.IGNORECASE)}
-        own -= {word for name in TERMS for word in (name, f"{name}s")}
+        own = {name for name in (*names, *said) if re.search(rf"\b({'|'.join(NOUNS)})s?\b", name, re.IGNORECASE)}
+        own -= {word for name in NOUNS for word in (name, f"{name}s")}
         return replace(self, names=tuple(sorted(own, key=lambda name: (-len(name), name))))
 
     # The library's texts in the programme's words
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether the words are the library's own, without a calendar."""
         return replace(self, value="value", resources={}) == Vocabulary()
@@ -295,7 +295,15 @@ class Vocabulary(Result):
 
     def say(self, text: str) -> str:
         """Return a text of the library in the words of the programme; quoted names and `names` stay as they are."""
-        return text if self.is_plain else self._pattern.sub(self._term, text)
+        if self.is_plain:
+            return text
+        if text not in self._said:
+            self._said[text] = self._pattern.sub(self._term, text)
+        return self._said[text]
+
+    @cached_property
+    def _said(self) -> dict[str, str]:
+        return {}  # reasons of many arms are the same
 
     def _term(self, found: re.Match[str]) -> str:
         text = found[0]

@@ -2,7 +2,8 @@
 
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import date
 from functools import partial, wraps
@@ -69,6 +70,16 @@ words_options: list[Decorator] = [
 source_option = option("--source", "TEXT", "Source of the reports; by default the name of the table.")
 
 
+@contextmanager
+def spoken(words: "Vocabulary") -> "Iterator[Vocabulary]":
+    """Raise errors of the library in the words of a programme."""
+    try:
+        yield words
+    except EvenhandError as error:
+        words.reworded(error)
+        raise
+
+
 def command(*options: Decorator, writes: bool = False) -> Decorator:
     """Return a decorator for a command on PROGRAMME, which it receives opened.
 
@@ -84,13 +95,9 @@ def command(*options: Decorator, writes: bool = False) -> Decorator:
         def on_opened(programme: str, **given: Any) -> None:
             from evenhand.programme.programme import Programme
 
-            with Programme.open(programme) as one:
-                words = one.vocabulary()
-                try:
-                    steps = {name: _step(words, name, given[name]) for name in STEPS if given.get(name) is not None}
-                    function(one, **given | steps | {"run": replace(given["run"], vocabulary=words)})
-                except EvenhandError as error:
-                    raise words.reworded(error) from error.__cause__
+            with Programme.open(programme) as one, spoken(one.vocabulary()) as words:
+                steps = {name: _step(words, name, given[name]) for name in STEPS if given.get(name) is not None}
+                function(one, **given | steps | {"run": replace(given["run"], vocabulary=words)})
 
         return programme.command()(add_options(shared, on_opened))
 
@@ -120,6 +127,7 @@ def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **
     written. The programme has its own words, and a calendar if its steps have dates; on a terminal they are asked for.
     """
     from evenhand.programme.programme import Programme
+    from evenhand.programme.vocabulary import Vocabulary
 
     problem = source.load().problem.with_criterion(source.criterion, source.over)
     rows = read_states(roster, "csv" if roster == DASH else None, "--roster")
@@ -127,13 +135,13 @@ def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **
     if not words and sys.stdin.isatty() and not (run.quiet or run.as_json or roster == DASH):
         words = _ask_words(problem.resource_names)
     how: dict[str, Any] = {"seed": run.seed, "welfare": run.welfare, "words": words}
-    with Programme.create(programme, problem, rows, **how, **settings) as made:
+    with spoken(Vocabulary.read(words)), Programme.create(programme, problem, rows, **how, **settings) as made:
         _show_status(made, replace(run, vocabulary=made.vocabulary()))
 
 
 def _read_words(file: str | None, single: Sequence[str], start: str | None, period: str | None) -> dict[str, Any]:
     """Return fields of `Vocabulary` from the options; a word of an unknown term is that of a resource."""
-    from evenhand.programme.vocabulary import TERMS
+    from evenhand.programme.vocabulary import NOUNS
 
     words: dict[str, Any] = {}
     if file is not None:
@@ -145,7 +153,7 @@ def _read_words(file: str | None, single: Sequence[str], start: str | None, peri
         term, equals, word = (part.strip() for part in text.partition("="))
         if not (term and equals and word):
             raise OptionError("--word", f"expected TERM=WORD, got {text!r}")
-        own = words if term in (*TERMS, "value") else words.setdefault("resources", {})
+        own = words if term in (*NOUNS, "value") else words.setdefault("resources", {})
         own[term] = word
     return words | {name: given for name, given in (("start", start), ("period", period)) if given}
 

@@ -29,7 +29,7 @@ router = APIRouter(include_in_schema=False)
 SHOWN = {"": "who take part", "gone": "who left", "all": "everybody"}
 """Filters of the list."""
 
-CAPTION = "Dots: observed. Rings: inferred from the last observation and the actions since. Triangles: served."
+CAPTION = "Dots: seen. Rings: most likely, from what was last seen and done. Triangles: served."
 
 FIELDS = ("arm", "state", "text", "kind")
 """Fields of the forms of the list that are shown again."""
@@ -268,7 +268,7 @@ def states_svg(arm: str, rows: Sequence[Mapping[str, Any]], states: Sequence[str
     def draw(figure: "Drawing") -> None:
         axes = figure.subplots()
         axes.plot([step for step, _, _ in shown], [place for _, place, _ in shown], color=FAINT, linewidth=0.8)
-        for kind, face, label in ((True, BLUE, "observed"), (False, "white", "inferred")):
+        for kind, face, label in ((True, BLUE, "seen"), (False, "white", "most likely")):
             own = [(step, place) for step, place, row in shown if (row["seen"] is not None) == kind]
             at = [step for step, _ in own], [place for _, place in own]
             axes.plot(*at, "o", color=BLUE, markerfacecolor=face, markersize=4, label=label)

@@ -6,13 +6,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from evenhand.programme.api.problem_details import ErrorView
-from evenhand.programme.vocabulary import PERIODS, TERMS
+from evenhand.programme.vocabulary import NOUNS, PERIODS
 from evenhand.programme.web import layout
 from evenhand.programme.web.forms import Form
 
 router = APIRouter(include_in_schema=False)
 
-FIELDS = (*TERMS, "value", "start", "period")
+FIELDS = (*NOUNS, "value", "start", "period")
 """Fields of the form, besides one per resource."""
 
 
