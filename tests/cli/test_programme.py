@@ -1,6 +1,7 @@
 """`evenhand programme ...`: every command once, on a file, and its refusals."""
 
 import csv
+import io
 import json
 import re
 import sqlite3
@@ -153,3 +154,24 @@ def test_commands_speak_the_words_of_the_programme(begun, evenhand):
     assert "week of 29 June 2026" in outs[1]
     assert "1 yak per week" in outs[1]
     assert Path("plan.csv").read_text().startswith("yurt,type,steppe,condition,known,seen_week")
+
+
+def test_a_terminal_is_asked_for_the_words(folder, evenhand, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    Path("roster.csv").write_text("yurt,type\ny1,machine\n")
+    create = ("machine-replacement", "--roster", "roster.csv")
+    monkeypatch.setattr("sys.stdin", Terminal("yurt\n\nyak\nwarm nights\nfortnight\nweek\n2026-06-29\n"))
+    asked = evenhand("programme", "create", "y.db", *create)
+    assert asked.code == 0, asked.err
+    found = evenhand("programme", "words", "y.db", "--json").json
+    assert found == {
+        "arm": "yurt", "group": "group", "step": "week", "value": "warm nights", "resources": {"resource 0": "yak"},
+        "start": "2026-06-29", "period": "week",
+    }  # fmt: skip
+    for silent in ("--quiet", "--json"):
+        monkeypatch.setattr("sys.stdin", Terminal(""))
+        assert evenhand("programme", "create", f"said{silent}.db", *create, "--word", "arm=yurt", silent).code == 0
+        assert evenhand("programme", "create", f"unsaid{silent}.db", *create, silent).code == 2  # no column arm
