@@ -14,7 +14,8 @@ from typing import Any, Self, TypeVar
 from evenhand.errors import EvenhandError, Fault, InvalidInputError, UnknownNameError
 from evenhand.model.io import text_table
 from evenhand.programme.ledger import Result
-from evenhand.report.summary import Figure, Section, Summary, Table, TableRow
+from evenhand.report.format import listed
+from evenhand.report.summary import Cell, Figure, Section, Summary, Table, TableRow
 
 E = TypeVar("E", bound=EvenhandError)
 S = TypeVar("S", bound=Summary | Section | Table | Figure)
@@ -38,6 +39,9 @@ _TERMS = r"""
     )(?![\w\[(=]|[-./]\w)
 """
 """The library's terms in a text, outside of names and paths."""
+
+_DRAWN = r'(?<=aria-label=")[^"]*|[^<>]+(?=</text>)'
+"""Texts of a drawing."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +211,7 @@ class Vocabulary(Result):
 
     def share(self, budget: Mapping[str, float]) -> str:
         """Return amounts with their nouns: "9 visits and 14 calls"."""
-        parts = [self.resource(name).counted(amount) for name, amount in budget.items()]
-        return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+        return listed([self.resource(name).counted(amount) for name, amount in budget.items()])
 
     def find_step(self, text: str) -> int:
         """Return the step that was typed: its number, or a day in it such as 2026-06-29.
@@ -267,9 +270,8 @@ class Vocabulary(Result):
 
     def check_resources(self, names: Collection[str]) -> "Vocabulary":
         """Return the same words; refuse those of resources that a model does not have."""
-        for name in self.resources:
-            if name not in names:
-                raise UnknownNameError("resource", name, names)
+        if unknown := [name for name in self.resources if name not in names]:
+            raise UnknownNameError("resource", unknown[0], names)
         return self
 
     def with_names(self, names: Iterable[str]) -> "Vocabulary":
@@ -337,20 +339,18 @@ class Vocabulary(Result):
         if self.is_plain:
             return found
         changes = {one.name: self._part(getattr(found, one.name)) for one in fields(found)}
-        if isinstance(found, Figure):
-            pattern = r'(?<=aria-label=")[^"]*|[^<>]+(?=</text>)'
-            changes["svg"] = re.sub(pattern, lambda text: self.say(text[0]), found.svg)
         if isinstance(found, Table):
-            heads = [head.text for head in found.heads]
-            changes["heads"] = tuple(replace(head, text=self.head(self.say(head.text))) for head in found.heads)
-            changes["rows"] = tuple(self._row(row, heads) for row in found.rows)
+            changes["rows"] = tuple(self._row(row, [head.text for head in found.heads]) for row in found.rows)
         return replace(found, **changes)
 
     def _part(self, part: Any) -> Any:
         if isinstance(part, str):
-            return self.say(part)
+            is_drawn = part.startswith("<svg")
+            return re.sub(_DRAWN, lambda text: self.say(text[0]), part) if is_drawn else self.say(part)
         if isinstance(part, (tuple, list)):
             return type(part)(map(self._part, part))
+        if isinstance(part, Cell):
+            return replace(part, text=self.head(self.say(part.text)))
         return self.summary(part) if isinstance(part, (Section, Table, Figure)) else part
 
     def _row(self, row: TableRow, heads: Sequence[str]) -> TableRow:

@@ -181,24 +181,16 @@ def status(one: "Programme", run: RunOptions) -> None:
 
 
 @command(*words_options, writes=True)
-def words(
-    one: "Programme",
-    file: str | None,
-    single: Sequence[str],
-    start: str | None,
-    period: str | None,
-    run: RunOptions,
-    **by: Any,
-) -> None:
+def words(one: "Programme", who: str, key: str | None, run: RunOptions, **options: Any) -> None:
     """Show the words and the calendar of PROGRAMME, or set them: those that are given change, the others stay."""
-    given = _read_words(file, single, start, period)
-    found = one.set_words(given, **by) if given else one.vocabulary()
+    given = _read_words(**options)
+    found = one.set_words(given, who=who, key=key) if given else one.vocabulary()
     fields = found.to_dict()
     resources = [(name, str(found.resource(name))) for name in one.status().budget]
     facts = [(term, fields[term]) for term in ("arm", "group", "step", "value")] + resources
     facts.append(("calendar", "none" if found.start is None else f"each {found.period}, from {fields['start']}"))
-    run = replace(run, vocabulary=None)  # the terms themselves are shown
-    run.say(fields, Summary(_address(one), facts=facts))
+    # The terms themselves are shown.
+    replace(run, vocabulary=None).say(fields, Summary(_address(one), facts=facts))
 
 
 @command(rows_argument, format_option, step_options, writes=True)
