@@ -87,8 +87,8 @@ async def show_page(request: Request) -> Response:
     job = service_of(request).jobs.find(query.text("job"))
     if job is not None and job.status == "done":
         return layout.to("/", ready=1, there=query.text("there"))
-    refusal = layout.failure_of(job, "No policy was found, so the plan was not made", "Make the plan again.")
-    work = layout.work_of(job, "A policy is being found for the arms that take part; then the plan can be made", "/")
+    refusal = layout.failure_of(job, "The plan was not made: its preparation failed", "Make the plan again.")
+    work = layout.work_of(job, "The plan is being prepared for all who take part; then it can be made", "/")
     return await run_in_threadpool(_today, request, refusal=refusal, job=work)
 
 
