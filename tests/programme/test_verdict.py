@@ -232,7 +232,6 @@ def test_reasons_state_the_evidence_of_a_fit(tmp_path):
         assert all(mentions("only 4 observations")(row.reason) for row in few)
         assert few
         assert len(plan.warnings) == 1
-        assert not any("arm" in row.reason.split() for row in plan.rows)
         programme.verify()
     with Programme.create(tmp_path / "b.db", fitted.problem, arms) as programme:
         plan = programme.plan_of(programme.plan().plan)
