@@ -29,7 +29,7 @@ from evenhand.planning.plan import PlacedArms
 from evenhand.programme.audit_window import Books
 from evenhand.programme.expectations import UNKNOWN, Account
 from evenhand.programme.vocabulary import Noun, Vocabulary
-from evenhand.report.format import amount, listed, number
+from evenhand.report.format import amount, listed, number, percent
 from evenhand.typing import Bools, Ints
 
 if TYPE_CHECKING:
@@ -402,15 +402,18 @@ def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float]
     value = f"{words.value} per {words.step.one}"
     for row in found.services:
         if row.lower is not None:
-            any_or = "any shortfall" if row.detectable is None else f"a shortfall of less than {row.detectable:.0%}"
-            yield f"{row.group}: {service(row.done)}, too few to tell {any_or}.".replace("%", " %")
+            least = None if row.detectable is None else percent(row.detectable, 0)
+            short = f"a shortfall of less than {least}" if least else "any shortfall"
+            yield f"{row.group}: {service(row.done)}, too few to tell {short}."
     for group in found.groups:
         it = group.earned
         is_low = it.realised - it.overrides - it.undone < it.lower
         short = "short beyond chance" if group.behind else "low, but not enough to warn" if is_low else "within chance"
         got = f"{number(it.realised, 3)} {value} where {number(it.promised, 3)} was promised"
+        if (lost := -it.overrides - it.undone) > 0.005 * abs(it.promised):
+            short = f"{number(lost, 2)} lost by what was decided or done otherwise, the rest {short}"
         short_of = group.detectable or 0.0
-        least = f"{short_of / it.promised:.0%}".replace("%", " %") if it.promised > 0 else number(short_of, 2)
+        least = percent(short_of / it.promised, 0) if it.promised > 0 else number(short_of, 2)
         power = f"a shortfall of less than {least} would hardly be noticed"
         yield f"{group.name}: {got}, {short} (p = {group.corrected:.2g}); {power}."
 
@@ -418,7 +421,7 @@ def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float]
 def _deviation_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[str]:
     if found.budgets:
         there = [
-            f"{words.name(row.step)}: {words.resource(row.resource).counted(row.planned)}, usually {amount(row.usual)}"
+            f"{words.the(row.step)}: {words.resource(row.resource).counted(row.planned)}, usually {amount(row.usual)}"
             for row in found.budgets
         ]
         yield f"Other than the usual budget in {_first(there, most, '; ')}"
