@@ -178,7 +178,12 @@ class _Reader:
                 return f"there are no arms of type {quoted(kind)} in group {quoted(group)}"
         moves = problem.tables.select(np.array(found)).dynamics
         alike = {
-            (move, float(problem.floors[block]), groups[block] if problem.over == "groups" else "")
+            (
+                move,
+                float(problem.floors[block]),
+                problem.max_waits[block].tobytes(),
+                groups[block] if problem.over == "groups" else "",
+            )
             for block, move in zip(found, moves, strict=True)
         }
         kinds = sorted({self.types[block] for block in found})
@@ -239,5 +244,6 @@ def with_initial_states(problem: CoupledMDP, given: Any) -> CoupledMDP:
         # Groups by name: the parts of a block without one must stay together.
         groups=[problem.group_names[number] for number in problem.group_of_block[blocks]],
         floors=problem.floors[blocks],
+        max_waits=problem.max_waits[blocks],
         arm_names=[found.names[row] for row in order],
     )

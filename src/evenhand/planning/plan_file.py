@@ -331,7 +331,8 @@ def _decode(form: Form, problem: Problem, arrays: Arrays, classes: dict[str, Any
         if place and int(place) >= len(inner):
             raise PolicyError(f"its array {path} belongs to no part")
         (inner[int(place)] if place else own)[name] = array
-    parts = [_decode(one, problem, part, classes) for one, part in zip(forms, inner, strict=True)]
+    inside = maker.problem_of_parts(problem, own) if is_composite else problem
+    parts = [_decode(one, inside, part, classes) for one, part in zip(forms, inner, strict=True)]
     try:
         policy = maker.from_arrays(problem, own, *([parts] if is_composite else []))
     except EvenhandError:

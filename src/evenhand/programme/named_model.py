@@ -46,6 +46,7 @@ def settle(problem: CoupledMDP) -> CoupledMDP:
     )
     first: dict[tuple[str, str], int] = {}
     arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, problem.floors)
+    arrays += (problem.max_waits,)
     faults = []
     for block, name in enumerate(names_of(settled)):
         other = first.setdefault(name, block)
@@ -90,6 +91,7 @@ def of_roster(model: CoupledMDP, blocks: Sequence[int] | Ints, welfare: str | No
         counts=counts[nonempty],
         groups=[model.groups[block] for block in nonempty.tolist()],
         floors=model.floors[nonempty],
+        max_waits=model.max_waits[nonempty],
         welfare=welfare,
     )
 
