@@ -29,8 +29,9 @@ from evenhand.errors import InfeasibleError, NotApplicableError, TooLargeError
 from evenhand.evaluation.evaluate import evaluate
 from evenhand.evaluation.rollout import simulate
 from evenhand.evaluation.standard_errors import standard_errors
-from evenhand.model import CoupledMDP, Policy, StatefulPolicy, TabularMDP, type_names
+from evenhand.model import CoupledMDP, Policy, StatefulPolicy, TabularMDP
 from evenhand.model.criterion import Average
+from evenhand.model.labels import promises_in_words
 from evenhand.planning.methods import by_mixture
 from evenhand.planning.relaxation import FLUID_TOLERANCE, build_policy, relax
 from evenhand.planning.solution import PromiseReport, Solution
@@ -85,6 +86,18 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
         "Promise longer waits, or raise the budget.",
         code="promise-infeasible",
     )
+
+
+def promise_notes(problem: CoupledMDP) -> list[tuple[str, str]]:
+    """Return kind and text of what is odd about the promises: they are impossible, or not sure to hold."""
+    try:
+        found = check_promises(problem)
+    except InfeasibleError as error:
+        return [("promises", str(error))]
+    if found.is_sure:
+        return []
+    most = f"{found.most_at_once} of the {found.num_promised} arms with a promise"
+    return [("promises-unsure", f"promised waits surely hold only while at most {most} are in such states at once")]
 
 
 def _least_use(problem: CoupledMDP, most_cells: float = 3e7) -> float:
@@ -317,17 +330,3 @@ def share_broken(
     broken, due = count_broken(problem, run.states, run.actions)
     share = broken.sum() / max(due.sum(), 1)
     return float(share), float(standard_errors((broken - share * due)[:, None])[0] / max(due.mean(), 1.0))
-
-
-def promises_in_words(problem: CoupledMDP) -> list[str]:
-    """`pump in broken: served after at most 4 steps`, one per type or fewer."""
-    found: dict[tuple[str, str, int], list[str]] = {}
-    for kind, name in enumerate(type_names(problem)):
-        for state, steps in problem.waits_of_type(kind).items():
-            found.setdefault(("", state, steps), []).append(name)
-    every = problem.num_types
-    return [
-        f"{'every arm' if len(names) == every else ', '.join(names[:5]) + (', ...' if len(names) > 5 else '')} in "
-        f"{state}: served after at most {counted(steps, 'step')}"
-        for (_, state, steps), names in found.items()
-    ]

@@ -23,6 +23,7 @@ no more such arms. The plan decides alone at all steps at which it serves enough
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
@@ -442,7 +443,7 @@ class _Waiting(Actor):
         return actions
 
 
-def keep_promises(problem: CoupledMDP, policy: Policy | StatefulPolicy, mode: int = 0) -> Policy | StatefulPolicy:
+def keep_promises(problem: Any, policy: Any, mode: int = 0) -> Policy | StatefulPolicy:
     """Return a policy under the promises of a problem; itself if there are none, or it is under promises already.
 
     Args:
@@ -451,7 +452,7 @@ def keep_promises(problem: CoupledMDP, policy: Policy | StatefulPolicy, mode: in
         mode: see `DeadlinePolicy`.
     """
     if not problem.has_max_wait or isinstance(policy, DeadlinePolicy):
-        return policy
+        return cast(Policy, policy)
     # A mixture that is drawn once stays one, part by part; one that is drawn again must not forget waiting times.
     if getattr(policy, "shares", None) is not None and redraw_period(policy) is None:
         assert isinstance(policy, CompositePolicy)
