@@ -509,7 +509,7 @@ def read_waits(given: Any, tables: ArmTables, faults: Faults, unset: int = -1, m
             waits[np.arange(shape[1]) >= tables.num_states[:, None]] = -1
         return waits
     shared = not isinstance(given, (list, tuple))
-    rows = [given or {}] * len(tables) if shared else list(given)
+    rows = [{} if given is None else given] * len(tables) if shared else list(given)
     places = ["max_wait"] * len(tables) if shared else [f"arms[{index}].max_wait" for index in range(len(tables))]
     if len(rows) != len(tables):
         faults.add("max_wait", f"has {len(rows)} entries for {len(tables)} arms")
@@ -523,9 +523,8 @@ def read_waits(given: Any, tables: ArmTables, faults: Faults, unset: int = -1, m
         for label, size in zip(tables.all_labels, tables.num_states.tolist(), strict=True)
     ]
     known = [set().union(*names)] * len(tables) if shared else [set(own) for own in names]
-    found = {
-        (place, state): (steps, own) for place, row, own in zip(places, rows, known) for state, steps in row.items()
-    }
+    listed = zip(places, rows, known, strict=True)
+    found = {(place, state): (steps, own) for place, row, own in listed for state, steps in row.items()}
     for (place, state), (steps, own) in found.items():
         if state not in own:
             near = nearest(str(state), own)

@@ -20,8 +20,7 @@ from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.arm import ArmTables, check_idle, frozen, set_fields
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_budget
-from evenhand.model.criterion import read_criterion
-from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.model.criterion import Criterion, as_criterion, read_criterion
 from evenhand.model.labels import AXES, depth_of
 from evenhand.typing import Array, Floats, Indices, Ints
 

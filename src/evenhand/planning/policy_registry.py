@@ -87,7 +87,7 @@ class NamedPolicy:
         if problem.has_max_wait and self.name != "optimal":
             from evenhand.policies.deadlines import keep_promises, without_promises
 
-            return keep_promises(problem, self.build(without_promises(problem), welfare))
+            return keep_promises(problem, self.build(without_promises(problem), welfare))  # type: ignore[arg-type]
         policy: Policy | StatefulPolicy = make(problem, welfare, self.name) if self.is_fair else make(problem)
         return policy
 

@@ -7,17 +7,17 @@
     otherwise    they hold as long as no more than m (K + 1) arms are in promised states at once; how often one is
                  broken is found by simulation
 
-Small problems are solved on extended states, among policies that surely keep the promise: from the joint or count states
-X in which all arms that are due can be served, those are removed, again and again, from which every action may lead out.
-What is left is an ordinary problem, with all methods and certificates of exact ones. All others get the best of two plans
-under the deadline rule: the plan without promises, and the index policy of the relaxation on extended states. That
-relaxation bounds every policy that keeps the promises; where they are not sure to hold, the bound without promises is
-reported, which holds for every policy.
+Small problems are solved on extended states, among policies that surely keep the promise: of the joint or count states
+in which all arms that are due can be served, those are removed, again and again, from which every action may lead out.
+What is left is an ordinary problem, which column generation solves with its certificate. All others get the best of two
+plans under the deadline rule: the plan without promises, and the index policy of the relaxation on extended states.
+That relaxation bounds every policy that keeps the promises; if these are not sure to hold, the bound without promises
+is reported, which holds for every policy.
 """
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -62,7 +62,7 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
         longest: waits up to which a possible one is searched for.
 
     Raises:
-        InfeasibleError: no policy keeps them, with the code `promise-infeasible` and the shortest wait that is possible.
+        InfeasibleError: no policy keeps them, with the code `promise-infeasible` and the shortest possible wait.
     """
     deadlines = Deadlines(problem)
     if deadlines.capacity and (deadlines.is_sure or not _least_use(problem) > 1):
@@ -82,8 +82,8 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
         least, high = (least, middle) if possible(middle) else (middle, high)
     shortest = f"is {counted(high, 'step')}" if possible(high) else f"is longer than {longest} steps, if there is one"
     raise InfeasibleError(
-        f"the promised waits need more than the budget allows in the long run: the shortest wait that it allows {shortest}. "
-        "Promise longer waits, or raise the budget.",
+        "the promised waits need more than the budget in the long run: the shortest wait that the budget allows "
+        f"{shortest}. Promise longer waits, or raise the budget.",
         code="promise-infeasible",
     )
 

@@ -1,23 +1,23 @@
 """Promised waits: no arm in a promised state goes longer than its limit of steps without service.
 
 The waiting time w of an arm is the number of steps, one after another, that it has been in promised states without
-service. Service, or leaving all promised states, sets it to 0. An arm in state s with w >= limit(s) is *due*: the promise
-is broken if it is not served at that step.
+service. Service, or leaving all promised states, sets it to 0. An arm in state s with w >= limit(s) is *due*: the
+promise is broken if it is not served at that step.
 
 Extended states. (s, w), 0 <= w <= limit(s), in place of every promised state make the waiting time part of the problem
-(`extend`): an ordinary problem of the same types. The promise removes the actions without service from (s, limit(s)), for
-a relaxation by putting service in their place (`with_service_due`): it then bounds every policy that keeps the promise.
+(`extend`): an ordinary problem of the same types. The promise removes the actions without service from (s, limit(s)),
+for a relaxation by putting service in their place (`with_service_due`): it bounds every policy that keeps the promise.
 
-Deadline rule. The *slack* of an arm is the number of further steps for which it surely need not be served: 0 if it is due,
-else 1 + the least slack of the promised states to which idling may lead. If m arms can be served per step, whichever they
-are, the arms of slack at most d need m (d + 1) places in the next d + 1 steps. A step that serves
+Deadline rule. The *slack* of an arm is the number of further steps for which it surely need not be served: 0 if it is
+due, else 1 + the least slack of the promised states to which idling may lead. If m arms can be served per step,
+whichever they are, there are m (d + 1) services for the arms of slack at most d before they are due. A step that serves
 
     r = max over d of (number of arms of slack at most d - m d)
 
-of the most urgent arms keeps all counts within that: those of slack d + 1 had at most m (d + 2) before the step, and r of
-them are gone. Arms that were served or have just come have a slack of at least K, the least of any state at w = 0. So the
-rule keeps every promise as long as at most m (K + 1) arms are in promised states at once, and surely if the problem has
-no more such arms. The plan decides alone at all steps at which it serves enough of the urgent arms by itself.
+of the most urgent arms leaves enough of them: of at most m (d + 2) arms of slack at most d + 1 all but m (d + 1) are
+served. Arms that were served or have just come have a slack of at least K, the least of any state at w = 0. So the rule
+keeps every promise as long as at most m (K + 1) arms are in promised states at once, and surely if the problem has no
+more such arms. The plan decides alone at all steps at which it serves enough of the urgent arms by itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
 
 def without_promises(problem: CoupledMDP) -> CoupledMDP:
     """Return the problem without promised waits."""
-    return replace(problem, max_waits=None) if problem.has_max_wait else problem
+    return replace(problem, max_waits=np.full_like(problem.max_waits, -1)) if problem.has_max_wait else problem
 
 
 def place_of(limits: Indices) -> Ints:
@@ -66,7 +66,7 @@ def extend(problem: CoupledMDP) -> CoupledMDP:
         blocks = order[own.reshape(-1)[order] == pattern]
         parts.append(_extend_part(tables.select(blocks), patterns[pattern, :-1], int(patterns[pattern, -1])))
     stacked = ArmTables.stack(parts).select(np.argsort(order, kind="stable"))
-    return replace(problem, arms=stacked, max_waits=None)
+    return replace(problem, arms=stacked, max_waits=np.full((len(stacked), 1), -1))
 
 
 def _extend_part(tables: ArmTables, limits: Indices, size: int) -> ArmTables:
@@ -175,13 +175,14 @@ class Deadlines:
     def _service(self) -> tuple[int, Bools]:
         """Arms that can be served per step, whichever they are, and the (type, state, action) services for that."""
         types, budget = self.problem.types, self.problem.budget
-        served = types.served & types.valid
-        if not served.any(axis=2)[self.promised].all():
-            kind, state = np.argwhere(self.promised & ~served.any(axis=2))[0].tolist()
+        served = np.asarray(types.served & types.valid)
+        if len(never := np.argwhere(self.promised & ~served.any(axis=2))):
+            kind, state = never[0].tolist()
             labels = Labels(self.problem)
             raise InfeasibleError(
-                f"the promised wait of {labels.type(kind)} {labels.being(kind, state)} cannot hold: every service there "
-                "takes more than the whole budget of a step"
+                f"the promised wait of {labels.type(kind)} {labels.being(kind, state)} cannot hold: every service "
+                "there takes more than the whole budget of a step",
+                code="promise-infeasible",
             )
         # Services of one resource alone: the resources serve side by side.
         uses, total, apart = types.usage > 0, 0, np.zeros_like(served)
@@ -230,7 +231,7 @@ class Deadlines:
             states: (episode, arm) states.
             waits: (episode, arm) waiting times.
             planned: (episode, arm) actions of the plan.
-            ranks: (type, state, action) order of service of the plan, 0 first and -1 never, for arms that must give way.
+            ranks: (type, state, action) order of service of the plan, 0 first, by which arms give way.
             rng: stream of lots among equal arms.
         """
         problem, kinds, forced = self.problem, self.problem.type_of_arm, np.zeros(states.shape, dtype=bool)
@@ -284,8 +285,8 @@ class Deadlines:
 class DeadlinePolicy(CompositePolicy):
     """A plan that keeps promised waits: it knows how long every arm has waited.
 
-    By `mode` its part is a policy of the problem without promises (0) or of the extended one (1), both under the deadline
-    rule; or a table of the extended problem that keeps the promise by itself (2).
+    By `mode` its part is a policy of the problem without promises (0) or of the extended one (1), both under the
+    deadline rule; or a table of the extended problem that keeps the promise by itself (2).
     """
 
     kind = "deadlines"
@@ -380,7 +381,7 @@ class DeadlinePolicy(CompositePolicy):
         actor, problem = decision.actor, self.problem_of_parts(decision.problem, self.to_arrays())
         assert isinstance(actor, _Waiting)
         facts = {"states": actor.seen[0], "actions": actor.planned[0], "actor": actor.part}
-        return replace(decision, problem=problem, **facts)  # type: ignore[arg-type]
+        return replace(decision, problem=problem, **facts)
 
     def service_order(self, step: int = 0) -> ServiceOrder | None:
         """Return the order of the plan, if it is one of the states without waiting times."""
@@ -398,7 +399,7 @@ class DeadlinePolicy(CompositePolicy):
         """Return an actor that continues where another one was; its memory is `waiting` and, under `0.`, the part's.
 
         Args:
-            memory: (episode, arm) waiting times at the next step of arms that stay in promised states; that of the part.
+            memory: (episode, arm) waiting times of arms that stay in promised states, and the memory of the part.
         """
         own = {name: value for name, value in memory.items() if "." not in name}
         like = {"waiting": Remembered(("episode", "arm"), self.deadlines.longest + 1)}

@@ -31,7 +31,7 @@ import numpy as np
 
 from evenhand.checks import Faults, check_memory, collected_notices, report_normalised
 from evenhand.errors import Fault, ModelError, nearest
-from evenhand.model.arm import Arm
+from evenhand.model.arm import Arm, ArmTables, read_waits
 from evenhand.model.coupled import CoupledMDP, common_resources, read_fields
 from evenhand.model.criterion import read_criterion
 from evenhand.model.labels import Names, with_words
@@ -196,7 +196,7 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
     num_resources = common_resources(arms, faults) or _stated_resources(tables)
     for field, key, default in (("counts", "count", 1), ("groups", "group", ""), ("floors", "floor", 0.0)):
         fields[field] = [block.get(key, default) for block in tables]
-    fields["max_waits"] = _promises(document.get("max_wait"), tables)
+    fields["max_waits"] = _promises(document, tables, arms, faults)
     names = [Names.of(block) for block in blocks]
     if faults:
         if "budget" not in document:
@@ -208,17 +208,14 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
     return problem
 
 
-def _promises(shared: object, tables: list[dict[str, Any]]) -> Any:
-    """Waits promised to all arms, or those of each block if some block has its own: its own come first."""
-    if not any("max_wait" in block for block in tables):
-        return shared
-    found = []
-    for block in tables:
-        own, known = block.get("max_wait", {}), block.get("states") or map(str, range(len(block.get("rewards", ()))))
-        if isinstance(shared, Mapping) and isinstance(own, Mapping):
-            own = {state: steps for state, steps in shared.items() if state in set(known)} | own
-        found.append(own)
-    return found
+def _promises(document: Mapping[str, Any], blocks: list[dict[str, Any]], arms: list[Any], faults: Faults) -> Any:
+    """(block, state) promised waits: those of the block, else those of the problem; None if there are none."""
+    if faults or not any("max_wait" in table for table in (document, *blocks)):
+        return None
+    tables = ArmTables.stack(arms)
+    shared = read_waits(document.get("max_wait"), tables, faults)
+    own = read_waits([block.get("max_wait", {}) for block in blocks], tables, faults, unset=-2)
+    return np.where(own > -2, own, shared)
 
 
 def tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
