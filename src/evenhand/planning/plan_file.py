@@ -368,6 +368,7 @@ def _identity(problem: Problem, transfers: bool = False) -> dict[str, Any]:
             "num_actions": [int(a) for a in problem.types.num_actions[:100]],
             "criterion": problem.criterion.name,
             "over": problem.over,
+            "max_wait": problem.max_waits.tolist() if problem.has_max_wait else None,
         }
     return facts | ({"arm": _arm_facts(problem)} if transfers else {})
 
@@ -390,6 +391,9 @@ def _differences(made_for: dict[str, Any], here: dict[str, Any], names: Sequence
 def _check_same(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     """Raise PolicyError if a policy was made for another problem."""
     here = _identity(problem)
+    # A plan without promises may play a problem with some.
+    if made_for.get("max_wait") is not None and _differences(made_for, here, ("max_wait",)):
+        raise PolicyError("made for other promised waits; solve again")
     if _differences(made_for, here, ("signature", "num_types", "types")):
         facts = ("num_arms", "num_types", "num_states", "num_actions", "budget", "discount")
         others = "other transitions, rewards, usage, initial states, groups or floors"

@@ -29,13 +29,15 @@ import numpy as np
 
 from evenhand.checks import as_generator
 from evenhand.errors import InfeasibleError, PolicyError
-from evenhand.model.arm import ROOM, ArmTables
+from evenhand.model.arm import ArmTables
 from evenhand.model.composite import CompositePolicy, redraw_period
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.criterion import Discounted
 from evenhand.model.explanations import DecisionStep, ServiceOrder
 from evenhand.model.labels import Labels
 from evenhand.model.policy import Policy, StatefulPolicy, begin, check_arrays, described, is_exchangeable
 from evenhand.model.stateful_policy import Actor, Memory, Remembered, read_memory
+from evenhand.solvers.single_arm import action_values
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
 
 # -- the problem with and without promises -----------------------------------------------------------------------------
@@ -172,9 +174,9 @@ class Deadlines:
         return slack
 
     @cached_property
-    def _service(self) -> tuple[int, Bools]:
-        """Arms that can be served per step, whichever they are, and the (type, state, action) services for that."""
-        types, budget = self.problem.types, self.problem.budget
+    def _least(self) -> tuple[bool, Floats, Bools]:
+        """True if resources serve side by side, (resource,) use per service, (type, state, action) such services."""
+        types, budget = self.problem.types, self.problem.budget_limit
         served = np.asarray(types.served & types.valid)
         if len(never := np.argwhere(self.promised & ~served.any(axis=2))):
             kind, state = never[0].tolist()
@@ -184,28 +186,28 @@ class Deadlines:
                 "there takes more than the whole budget of a step",
                 code="promise-infeasible",
             )
-        # Services of one resource alone: the resources serve side by side.
-        uses, total, apart = types.usage > 0, 0, np.zeros_like(served)
-        for resource, amount in enumerate(budget.tolist()):
-            alone = served & uses[..., resource] & (uses.sum(axis=-1) == 1)
-            most = np.where(alone, types.usage[..., resource], np.inf).min(axis=2)[self.promised].max()
-            if np.isfinite(most):
-                total += int(amount * ROOM / most)
-                apart |= alone & (types.usage[..., resource] <= most)
+        # Services of one resource alone: resources serve side by side.
+        alone = served[..., None] & (types.usage > 0) & ((types.usage > 0).sum(axis=-1, keepdims=True) == 1)
+        apart = np.where(alone, types.usage, np.inf).min(axis=2)[self.promised].max(axis=0)
         # Or the least service of each condition, of whatever it needs.
-        least = least_service(self.problem, types)
         kinds, states = np.nonzero(self.promised)
-        needed = types.usage[kinds, states, least[kinds, states]].max(axis=0)
-        used = needed > 0
-        together = int((budget[used] * ROOM / needed[used]).min())
-        if together > total:
-            return together, np.asarray(served & (types.usage <= needed).all(axis=-1))
-        return total, apart
+        service = least_service(self.problem, types)[kinds, states]
+        needed = types.usage[kinds, states, service].max(axis=0)
+        together = np.where(needed > 0, needed, np.nan)
+        if _services(True, apart, budget) >= _services(False, together, budget):
+            return True, apart, np.asarray((alone & (types.usage <= apart)).any(axis=-1))
+        return False, together, np.asarray(served & (types.usage <= needed).all(axis=-1))
 
     @property
     def capacity(self) -> int:
         """Number of arms that can be served per step, whichever they are."""
-        return self._service[0]
+        return int(_services(*self._least[:2], self.problem.budget_limit))
+
+    @cached_property
+    def worth(self) -> Floats:
+        """(type, state, action) value of each action, by which a due arm's service is chosen."""
+        types, criterion = self.problem.types, Discounted(min(self.problem.discount, 0.95))
+        return action_values(types, np.ones(len(types)), np.zeros(self.problem.num_resources), criterion)
 
     @property
     def num_promised(self) -> int:
@@ -260,23 +262,39 @@ class Deadlines:
         return given, forced & problem.types.served[kinds, states, given]
 
     def _serve(self, states: Indices, planned: Indices, forced: Bools, turn: Floats) -> Indices:
-        """Serve arms in turn while the budget lasts: forced ones by any service, others as planned."""
+        """Serve arms in turn while the budget lasts: forced ones by some service, others as planned."""
         types, kinds, rows = self.problem.types, self.problem.type_of_arm, np.arange(len(states))
-        actions, sure = types.idle[kinds, states].copy(), self._service[1]
+        side_by_side, unit, least = self._least
+        actions, serves = types.idle[kinds, states].copy(), types.served & types.valid
         left = np.tile(self.problem.budget_limit, (len(states), 1))
-        order, numbers = np.argsort(turn, axis=1), np.isfinite(turn).sum(axis=1)
+        order, numbers, owed = np.argsort(turn, axis=1), np.isfinite(turn).sum(axis=1), forced.sum(axis=1)
         for position in range(int(numbers.max())):
             arm = order[:, position]
-            kind, state, wanted = kinds[arm], states[rows, arm], planned[rows, arm]
-            uses, same = types.usage[kind, state], np.arange(types.valid.shape[2]) == wanted[:, None]
-            fits = (uses <= left[:, None]).all(axis=-1) & (types.served & types.valid)[kind, state]
-            fits &= (forced[rows, arm][:, None] | same) & (position < numbers)[:, None]
-            # Services on which the number per step rests come first, of these the planned one.
-            choice = np.where(fits, 1 + 2 * sure[kind, state] + same, 0).argmax(axis=1)
-            found = np.flatnonzero(fits.any(axis=1))
+            kind, state, must = kinds[arm], states[rows, arm], forced[rows, arm]
+            uses, same = types.usage[kind, state], np.arange(types.valid.shape[2]) == planned[rows, arm][:, None]
+            fits = (uses <= left[:, None]).all(axis=-1) & serves[kind, state] & (must[:, None] | same)
+            found = np.flatnonzero(fits.any(axis=1) & (position < numbers))
+            owed -= must
+            # The planned service, else the best one, if it leaves enough for the other forced arms; else a least one.
+            enough = _services(side_by_side, unit, left[:, None] - uses) >= owed[:, None]
+            first = np.where(enough | least[kind, state], 2, 0) + same
+            best = np.where(fits, self.worth[kind, state], -np.inf)
+            choice = np.lexsort((best, np.where(fits, first, -1)))[:, -1]
             actions[found, arm[found]] = choice[found]
             left[found] -= uses[found, choice[found]]
         return actions
+
+
+def _services(side_by_side: bool, unit: Floats, left: Floats) -> Ints:
+    """(...,) number of services that (..., resource) amounts allow.
+
+    Args:
+        side_by_side: whether a service uses one of the resources, else it uses all.
+        unit: (resource,) use per service: infinite for resources that do not serve alone, NaN for unused ones.
+        left: (..., resource) amounts.
+    """
+    numbers = np.floor(np.maximum(left, 0.0) / unit)
+    return np.asarray(numbers.sum(axis=-1) if side_by_side else np.nanmin(numbers, axis=-1)).astype(np.int64)
 
 
 # -- the policy --------------------------------------------------------------------------------------------------------
