@@ -25,16 +25,18 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.display import counted
-from evenhand.errors import InfeasibleError, NotApplicableError, TooLargeError
-from evenhand.evaluation.evaluate import evaluate
+from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedError, TooLargeError
+from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.rollout import simulate
 from evenhand.evaluation.standard_errors import standard_errors
-from evenhand.model import CoupledMDP, Policy, StatefulPolicy, TabularMDP
+from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, TabularMDP
+from evenhand.model.composite import components_for_good
 from evenhand.model.criterion import Average
 from evenhand.model.labels import promises_in_words
 from evenhand.planning.methods import by_mixture
 from evenhand.planning.relaxation import FLUID_TOLERANCE, build_policy, relax
-from evenhand.planning.solution import PromiseReport, Solution
+from evenhand.planning.solution import Part, PromiseReport, Solution
 from evenhand.planning.task import FAILURES, Stopwatch, Task
 from evenhand.policies.deadlines import (
     DeadlinePolicy,
@@ -46,7 +48,11 @@ from evenhand.policies.deadlines import (
     with_service_due,
     without_promises,
 )
+from evenhand.policies.fluid import fair_index
+from evenhand.solvers.column_generation import Priced, improve
 from evenhand.solvers.counts.reduction import Counts, num_count_states
+from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
+from evenhand.solvers.fluid.frontiers import FluidModel
 from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values
 from evenhand.typing import Bools, Floats, Ints
@@ -212,7 +218,7 @@ def _solve_extended(task: Task, base: Solution) -> Solution:
     reason = f"the {'count' if by_counts else 'product'} space of states and waiting times has {size:.0f} states"
     method, objective = ("counts", task.by_types) if by_counts else ("joint", task.by_arms)
     found = by_mixture(replace(task, reason=reason), method, space, objective, watch)
-    return replace(found, promise=report_promise(problem, found, base, "extended states", task))
+    return replace(found, promise=report_promise(problem, found, base, "extended states", task, found.upper_bound))
 
 
 # -- by the deadline rule ----------------------------------------------------------------------------------------------
@@ -241,50 +247,105 @@ def solve_promised(task: Task, solve_plain: Callable[[Task], Solution]) -> Solut
         except FAILURES:
             if name != "auto":
                 raise
-    policies: dict[str, Policy | StatefulPolicy] = {"the plan without promises": keep_promises(problem, base.policy)}
-    bound = base.upper_bound
-    with contextlib.suppress(*FAILURES):
-        strict = with_service_due(problem, extend(problem))
-        relaxed = relax(strict, task.welfare, max(task.method.tolerance, FLUID_TOLERANCE))
-        bound = min(bound, relaxed.upper_bound) if deadlines.is_sure else bound
-        index = keep_promises(problem, build_policy(strict, relaxed, "fair-index"), mode=1)
-        policies["the index policy on states and waiting times"] = index
-    watch, streams = Stopwatch(), np.random.default_rng(task.rng).spawn(2)
-    size = problem.num_arms * problem.criterion.judging_steps()
-
-    def play(policy: Policy | StatefulPolicy, arm_steps: float, stream: np.random.Generator) -> Any:
-        task.tell("promised waits: playing", 0.9)
-        seed = int(stream.integers(2**31))
-        return evaluate(problem, policy, task.welfare, int(np.clip(arm_steps / size, 20, 2000)), rng=seed)
-
-    seeds = streams[0].integers(2**31, size=1)
-    scores = {
-        key: play(policy, task.effort.arm_steps, np.random.default_rng(seeds)).welfare
-        for key, policy in policies.items()
-    }
-    best = max(scores, key=lambda key: scores[key])
-    found = play(policies[best], task.effort.report_steps, streams[1])
-    watch.lap("play")
+    search = _Search(task, base)
+    search.run()
+    found = search.play(search.policy, task.effort.report_steps, reported=True)
+    seconds = {key: base.seconds.get(key, 0.0) + search.watch.seconds.get(key, 0.0) for key in (*base.seconds, "play")}
     solution = replace(
         base,
-        reason=f"{base.reason}; promised waits by the deadline rule on {best}",
+        reason=f"{base.reason}; under promised waits {search.words}",
         objective=found.objective,
         welfare=found.welfare,
         welfare_stderr=found.welfare_stderr,
-        upper_bound=bound,
+        upper_bound=min(base.upper_bound, search.bound) if deadlines.is_sure else base.upper_bound,
         unit_values=found.unit_values,
         unit_stderr=found.unit_stderr if found.unit_stderr.any() else None,
         by_type=found.by_type,
-        policy=policies[best],
+        policy=search.policy,
         problem=problem,
-        seconds={key: base.seconds.get(key, 0.0) + watch.seconds.get(key, 0.0) for key in base.seconds | watch.seconds},
-        parts=base.parts if best == next(iter(policies)) else (),
+        seconds=seconds,
+        parts=search.parts,
         selection_bias=None,
         samples=None,
         realised_gini=found.realised_gini_coefficient,
         realised_gini_stderr=found.realised_gini_stderr,
     )
-    return replace(solution, promise=report_promise(problem, solution, base, "deadline rule", task))
+    promise = report_promise(problem, solution, base, "deadline rule", task, search.bound)
+    return replace(solution, promise=promise)
+
+
+class _Search:
+    """Search for a mixture of plans under the deadline rule: parts of the plan without promises, and index policies."""
+
+    def __init__(self, task: Task, base: Solution) -> None:
+        self.task, self.problem, self.objective = task, task.problem, task.by_types
+        self.base, self.watch, self.bound = base, Stopwatch(), base.upper_bound
+        self.columns: list[tuple[str, Policy | StatefulPolicy]] = []
+        self.seeds = np.random.default_rng(task.rng).integers(2**31, size=2).tolist()
+        self.relaxed: tuple[CoupledMDP, FluidModel, FluidSolution] | None = None
+        with contextlib.suppress(*FAILURES):
+            strict = with_service_due(self.problem, extend(self.problem))
+            relaxed = relax(strict, task.welfare, max(task.method.tolerance, FLUID_TOLERANCE))
+            self.relaxed, self.bound = (strict, model_of(strict), relaxed), min(self.bound, relaxed.upper_bound)
+
+    def run(self, most_rounds: int = 6, most_parts: int = 3) -> None:
+        """Find the mixture: `policy`, `parts` and `words`."""
+        plans, shares = components_for_good(self.base.policy)
+        names = [part.name for part in self.base.parts] or [self.base.method] * len(plans)
+        largest = np.argsort(-shares, kind="stable").tolist()
+        first = [self._add(name, plans[i]) for name, i in zip(names, largest[:most_parts], strict=False)]
+        # Index policies know no floors; the plan without promises is within them.
+        if self.relaxed is not None and not self.problem.has_floors:
+            strict, _, relaxed = self.relaxed
+            first.append(self._add("fair-index", build_policy(strict, relaxed, "fair-index"), mode=1))
+        else:
+            most_rounds = 0
+        least = 1e-3 * abs(self.bound)
+        options: Any = {"least_gain": lambda *_: least, "most_rounds": most_rounds, "tolerance": 1e-3}
+        found = improve(self, self.task.welfare, self.objective.sizes, np.column_stack(first), **options)
+        used = np.flatnonzero(found.shares > 0.01)
+        shares, columns = found.shares[used] / found.shares[used].sum(), [self.columns[i] for i in used.tolist()]
+        self.parts = tuple(Part(name, float(share)) for (name, _), share in zip(columns, shares, strict=True))
+        self.policy = columns[0][1] if len(used) == 1 else MixturePolicy([policy for _, policy in columns], shares)
+        mixed = f"a mixture of {len(used)}" if len(used) > 1 else columns[0][0]
+        self.words = f"{mixed} of {counted(len(self.columns), 'policy', 'policies')}, by the deadline rule"
+
+    def __call__(self, weights: Floats, tolerance: float) -> Priced:
+        """Return the index policy of the extended problem at some weights of the members."""
+        per_arm = self.objective.spread(weights) / self.problem.type_counts
+        per_arm = np.maximum(per_arm, 1e-6 * per_arm.max())
+        assert self.relaxed is not None
+        try:
+            relaxed = solve_weighted(self.relaxed[1], per_arm, None, FLUID_TOLERANCE)
+        except NotConvergedError:
+            return Priced(np.zeros((len(weights), 0)), np.inf)
+        policy = fair_index(self.relaxed[0], per_arm, relaxed.prices)
+        vector = self._add(f"fair-index, round {len(self.columns)}", policy, mode=1)
+        return Priced(vector[:, None], np.inf)
+
+    @property
+    def units(self) -> Floats:
+        """(member,) largest value of each."""
+        largest = float(np.abs(self.problem.types.rewards).max()) * self.problem.criterion.total
+        return np.full(len(self.objective.sizes), largest)
+
+    def _add(self, name: str, policy: Policy | StatefulPolicy, mode: int = 0) -> Floats:
+        """(member,) values of a policy under the promises, which becomes a column."""
+        kept = keep_promises(self.problem, policy, mode)
+        self.columns.append((name, kept))
+        found = self.play(kept, 0.5 * self.task.effort.arm_steps)
+        values = found.unit_values if found.by_type else mean_by_type(self.problem, found.unit_values)
+        return self.objective.members(values)
+
+    def play(self, policy: Policy | StatefulPolicy, arm_steps: float, reported: bool = False) -> Evaluation:
+        """Evaluate a policy, on other episodes if it is reported."""
+        self.task.tell("promised waits: playing", 0.9)
+        size, seconds = self.problem.num_arms * self.problem.criterion.judging_steps(), self.task.method.seconds
+        most = arm_steps if seconds is None else min(arm_steps, 1e5 * seconds)
+        episodes = int(np.clip(most / size, 10, 2000))
+        found = evaluate(self.problem, policy, self.task.welfare, episodes, rng=self.seeds[reported])
+        self.watch.lap("play")
+        return found
 
 
 def _plan_inside(policy: Policy | StatefulPolicy) -> Policy | StatefulPolicy:
@@ -292,7 +353,9 @@ def _plan_inside(policy: Policy | StatefulPolicy) -> Policy | StatefulPolicy:
     return policy.parts[0] if isinstance(policy, DeadlinePolicy) and policy.mode == 0 else policy
 
 
-def report_promise(problem: CoupledMDP, found: Solution, base: Solution, how: str, task: Task) -> PromiseReport:
+def report_promise(
+    problem: CoupledMDP, found: Solution, base: Solution, how: str, task: Task, bound: float
+) -> PromiseReport:
     """Return what the promises of a solution cost, and how often they are broken.
 
     Args:
@@ -301,15 +364,25 @@ def report_promise(problem: CoupledMDP, found: Solution, base: Solution, how: st
         base: the solution without promises.
         how: `extended states` or `deadline rule`.
         task: the task.
+        bound: of policies that keep the promises.
     """
     deadlines = Deadlines(problem)
     broken, error = (0.0, 0.0) if how == "extended states" else share_broken(problem, found.policy, task.rng)
     cost_error = float(np.hypot(found.welfare_stderr, base.welfare_stderr))
     sure = how == "extended states" or deadlines.is_sure
     return PromiseReport(
-        promises_in_words(problem), how, sure, deadlines.num_promised, deadlines.most_at_once, broken, error,
-        base.welfare, base.welfare - found.welfare, cost_error
-    )  # fmt: skip
+        promises=promises_in_words(problem),
+        by=how,
+        sure=sure,
+        arms=deadlines.num_promised,
+        most_at_once=deadlines.most_at_once,
+        broken=broken,
+        broken_stderr=error,
+        upper_bound=bound,
+        welfare_without=base.welfare,
+        cost=base.welfare - found.welfare,
+        cost_stderr=cost_error,
+    )
 
 
 def share_broken(

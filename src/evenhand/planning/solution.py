@@ -97,6 +97,9 @@ class PromiseReport(NamedTuple):
     broken_stderr: float
     """Its standard error."""
 
+    upper_bound: float
+    """No policy that keeps the promises has more welfare than this."""
+
     welfare_without: float
     """Welfare without promises."""
 
