@@ -87,9 +87,10 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
         middle = (least + high) // 2
         least, high = (least, middle) if possible(middle) else (middle, high)
     shortest = f"is {counted(high, 'step')}" if possible(high) else f"is longer than {longest} steps, if there is one"
+    always = f"; from {counted(deadlines.sure_wait, 'step')} on it always holds" if deadlines.capacity else ""
     raise InfeasibleError(
         "the promised waits need more than the budget in the long run: the shortest wait that the budget allows "
-        f"{shortest}. Promise longer waits, or raise the budget.",
+        f"{shortest}{always}. Promise longer waits, or raise the budget.",
         code="promise-infeasible",
     )
 
@@ -103,7 +104,8 @@ def promise_notes(problem: CoupledMDP) -> list[tuple[str, str]]:
     if found.is_sure:
         return []
     most = f"{found.most_at_once} of the {found.num_promised} arms with a promise"
-    return [("promises-unsure", f"promised waits surely hold only while at most {most} are in such states at once")]
+    text = f"promised waits surely hold only while at most {most} are in such states at once"
+    return [("promises-unsure", f"{text}; waits of {counted(found.sure_wait, 'step')} always do")]
 
 
 def _least_use(problem: CoupledMDP, most_cells: float = 3e7) -> float:
@@ -376,6 +378,7 @@ def report_promise(
         sure=sure,
         arms=deadlines.num_promised,
         most_at_once=deadlines.most_at_once,
+        sure_wait=deadlines.sure_wait,
         broken=broken,
         broken_stderr=error,
         upper_bound=bound,

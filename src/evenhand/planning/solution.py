@@ -91,6 +91,9 @@ class PromiseReport(NamedTuple):
     most_at_once: int
     """Arms in promised states at once up to which the deadline rule keeps every promise."""
 
+    sure_wait: int
+    """The shortest wait that can be promised to all these arms alike and always holds."""
+
     broken: float
     """Share of due services that were missed in simulation."""
 

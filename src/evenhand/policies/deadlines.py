@@ -224,6 +224,11 @@ class Deadlines:
         """True if every promise is kept, whatever happens."""
         return self.num_promised <= self.most_at_once
 
+    @property
+    def sure_wait(self) -> int:
+        """The shortest wait that can be promised to all these arms alike and always holds."""
+        return -(-self.num_promised // max(self.capacity, 1)) - 1
+
     def enforce(
         self, states: Indices, waits: Ints, planned: Indices, ranks: Floats | None, rng: np.random.Generator
     ) -> tuple[Indices, Bools]:

@@ -172,6 +172,7 @@ def _promise_facts(solution: Solution) -> list[tuple[str, str]]:
         held = f"while at most {found.most_at_once} of {found.arms} arms are in such states at once; in simulation "
         late = f"{100 * found.broken:.2g} ± {100 * found.broken_stderr:.1g} % came too late"
         held += late if found.broken else "none came too late"
+        held += f". Waits of {counted(found.sure_wait, 'step')} always hold"
     error = f" ± {fixed(found.cost_stderr)}" if found.cost_stderr else ""
     price = f"{fixed(found.cost)}{error} of welfare; without promises it is {fixed(found.welfare_without)}"
     words = [("promised" if number == 0 else "", text) for number, text in enumerate(found.promises[:MOST_PARTS])]
