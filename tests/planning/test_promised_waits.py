@@ -204,7 +204,8 @@ def test_large_problems_get_the_rule_and_its_cost():
         found = eh.solve(problem, "gini:2", "fluid")
     assert found.promise.by == "deadline rule" and found.promise.most_at_once == 9 and not found.promise.sure
     assert found.welfare <= found.upper_bound + 4 * found.welfare_stderr
-    assert found.to_dict()["promise"]["cost"] == pytest.approx(found.promise.welfare_without - found.welfare)
+    free = found.to_dict()["promise"]["cost"] + found.welfare
+    assert free <= found.upper_bound + 1e-6 and found.promise.upper_bound <= found.upper_bound
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

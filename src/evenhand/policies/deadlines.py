@@ -60,21 +60,16 @@ def place_of(limits: Indices) -> Ints:
 
 def extend(problem: CoupledMDP) -> CoupledMDP:
     """Return the problem on states extended by the waiting time, without promises; actions have the same numbers."""
-    tables, limits = problem.tables, problem.max_waits
-    patterns, own = np.unique(np.column_stack([limits, tables.num_states]), axis=0, return_inverse=True)
-    parts: list[ArmTables] = []
-    order = np.argsort(own.reshape(-1), kind="stable")
-    for pattern in range(len(patterns)):
-        blocks = order[own.reshape(-1)[order] == pattern]
-        parts.append(_extend_part(tables.select(blocks), patterns[pattern, :-1], int(patterns[pattern, -1])))
-    stacked = ArmTables.stack(parts).select(np.argsort(order, kind="stable"))
+    tables, sizes = problem.tables, problem.tables.num_states.tolist()
+    rows = zip(range(len(tables)), problem.max_waits, sizes, strict=True)
+    stacked = ArmTables.stack([_extend_part(tables.select(np.array([b])), own[:size]) for b, own, size in rows])
     return replace(problem, arms=stacked, max_waits=np.full((len(stacked), 1), -1))
 
 
-def _extend_part(tables: ArmTables, limits: Indices, size: int) -> ArmTables:
-    """Extend arms of the same promises and numbers of states."""
-    places, width = place_of(limits[:size]), tables.rewards.shape[2]
-    promised, total = limits[:size] >= 0, int(places.max()) + 1
+def _extend_part(tables: ArmTables, limits: Indices) -> ArmTables:
+    """Extend an arm with (state,) promises."""
+    places, size, width = place_of(limits), len(limits), tables.rewards.shape[2]
+    promised, total = limits >= 0, int(places.max()) + 1
     states, waits = np.zeros(total, dtype=np.int64), np.zeros(total, dtype=np.int64)
     for wait in reversed(range(places.shape[1])):
         states[places[:, wait]], waits[places[:, wait]] = np.arange(size), wait

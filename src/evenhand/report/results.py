@@ -174,7 +174,7 @@ def _promise_facts(solution: Solution) -> list[tuple[str, str]]:
         held += late if found.broken else "none came too late"
         held += f". Waits of {counted(found.sure_wait, 'step')} always hold"
     error = f" ± {fixed(found.cost_stderr)}" if found.cost_stderr else ""
-    price = f"{fixed(found.cost)}{error} of welfare; without promises it is {fixed(found.welfare_without)}"
+    price = f"{fixed(found.cost)}{error} of welfare; without promises it is {fixed(solution.welfare + found.cost)}"
     words = [("promised" if number == 0 else "", text) for number, text in enumerate(found.promises[:MOST_PARTS])]
     if found.upper_bound < solution.upper_bound:
         price += f"; no plan that keeps them has more than {fixed(found.upper_bound)}"
