@@ -382,7 +382,9 @@ class DeadlinePolicy(CompositePolicy):
             promise = (
                 f"promised {state}: served after at most {limits[arm]} steps; it has waited {actor.last_waits[0, arm]}"
             )
-            if actor.forced[0, arm] or (decision.served[arm] and slack[arm] == 0):
+            if slack[arm] == 0:
+                reasons[arm] = promise + ("" if decision.served[arm] else "; more arms are due than the budget serves")
+            elif actor.forced[0, arm]:
                 reasons[arm] = promise
             elif planned[arm] and not decision.served[arm]:
                 reasons[arm] = "its turn goes to arms whose promised wait ends"
