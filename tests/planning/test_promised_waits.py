@@ -328,6 +328,10 @@ def test_saved_plans_know_the_waiting_times_of_a_table(tmp_path, method):
     decided = plan.act(rows)
     assert [row.arm for row in decided.rows if row.served] == ["a", "b"]
     assert all("promised" in row.reason for row in decided.rows[:2])
+    # After services that were missed, more arms are due than the budget serves.
+    late = plan.act(rows | {"waiting": [2, 2, 2, 2]})
+    assert sum(row.served for row in late.rows) == 2
+    assert all("more arms are due" in row.reason for row in late.rows if not row.served)
     unknown = plan.act({key: rows[key] for key in ("arm", "state")})
     assert [row.arm for row in unknown.rows if row.served] == ["c", "d"]
     with pytest.raises(TableError):

@@ -32,7 +32,7 @@ from evenhand.evaluation.rollout import simulate
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, TabularMDP
 from evenhand.model.composite import components_for_good
-from evenhand.model.criterion import Average
+from evenhand.model.criterion import Average, Discounted
 from evenhand.model.labels import promises_in_words
 from evenhand.planning.methods import by_mixture
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax
@@ -54,8 +54,9 @@ from evenhand.solvers.counts.reduction import Counts, num_count_states
 from evenhand.solvers.fluid import model_of, solve_weighted
 from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values
+from evenhand.solvers.single_arm import action_values
 from evenhand.solvers.welfare_cuts import Support
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.typing import Floats, Ints
 
 # -- feasibility -------------------------------------------------------------------------------------------------------
 
@@ -148,7 +149,8 @@ class PromisedSpace:
         """
         self.problem, self.space, full = problem, space, space.mdp
         owner = full.state_of_pair
-        keeps, alive = ~_late_pairs(problem, space), np.ones(full.num_states, dtype=bool)
+        self.late = _sum_over_arms(space, is_late(problem, space.problem).astype(np.float64))
+        keeps, alive = self.late == 0, np.ones(full.num_states, dtype=bool)
         while True:
             leaves = (full.kernel @ (~alive).astype(np.float64)) > 0
             allowed = keeps & ~leaves[full.outcomes]
@@ -181,19 +183,21 @@ class PromisedSpace:
         full = self.space.mdp
         whole = np.zeros((*table.shape[:-1], full.num_pairs))
         whole[..., self.pairs] = table
-        # States that are never reached need some action.
-        others = np.setdiff1d(np.arange(full.num_states), self.states)
-        whole[..., full.offsets[others]] = 1.0
+        # States that the plan does not reach, such as those of a service that was missed: due arms, then the best.
+        types = self.space.problem.types
+        worth = action_values(types, np.ones(len(types)), np.zeros(types.usage.shape[-1]), Discounted(0.95))
+        score = _sum_over_arms(self.space, np.where(types.valid, worth, 0.0))
+        best = np.lexsort((score, -self.late, full.state_of_pair))[full.offsets[1:] - 1]
+        whole[..., np.delete(best, self.states)] = 1.0
         return DeadlinePolicy(self.problem, self.space.lift(whole), mode=2)
 
 
-def _late_pairs(problem: CoupledMDP, space: Joint | Counts) -> Bools:
-    """(pair,) whether an arm that is due is not served."""
-    late = is_late(problem, space.problem)
+def _sum_over_arms(space: Joint | Counts, table: Floats) -> Floats:
+    """(pair,) sums of a (type, state, action) table over the arms."""
     if isinstance(space, Counts):
-        return np.asarray(np.einsum("ptsa,tsa->p", space.allocations, late) > 0)
+        return np.asarray(np.einsum("ptsa,tsa->p", space.allocations, table))
     kinds, owner = space.problem.type_of_arm, space.mdp.state_of_pair
-    return np.asarray(late[kinds, space.states[owner], space.actions].any(axis=1))
+    return np.asarray(table[kinds, space.states[owner], space.actions].sum(axis=1))
 
 
 def _offsets(owner: Ints, number: int) -> Ints:
