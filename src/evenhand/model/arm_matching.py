@@ -175,6 +175,7 @@ class _Match:
         floor, start = problem.type_floors[ours], np.trim_zeros(problem.types.initial[ours], "b")
 
         def waits_of(whole: CoupledMDP, kind: int) -> dict[str, int]:
+            """Return the promises of a type."""
             return whole.waits_of(int(np.argmax(whole.type_of_block == kind)))
 
         waits = waits_of(problem, ours)

@@ -125,8 +125,7 @@ class CoupledMDP(SharedResources):
     """(block,) smallest expected share of time in which each arm is served; 0 by default."""
 
     max_waits: Indices = None  # type: ignore[assignment]  # read below
-    """(block, state) steps without service after which an arm in the state is served, -1 without a promise. May be
-    given as {state: steps} for all arms that have the state, or as one such mapping per block; see `with_max_wait`."""
+    """(block, state) promised waits, -1 for none (`with_max_wait`); or {state: steps}, for all arms or per block."""
 
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
     """Value of rewards over time; may be given as text."""
@@ -222,14 +221,12 @@ class CoupledMDP(SharedResources):
     def with_max_wait(
         self, limits: Mapping[str, int | None], *, type: str | None = None, group: str | None = None
     ) -> "CoupledMDP":
-        """Return the problem with promised waits in some states; other promises stay.
-
-        No arm in such a state goes longer than so many steps without service (see `policies.deadlines`).
+        """Return the problem with promised waits (see `policies.deadlines`) in some states; other promises stay.
 
         Args:
-            limits: steps per state, by its name or number; None for no promise.
-            type: name of the type of arms that they are for; by default all that have the state.
-            group: group of the arms that they are for; by default all.
+            limits: steps without service after which an arm in a state is served, by state; None for no promise.
+            type: name of the type of these arms; by default all that have the state.
+            group: their group; by default any.
 
         Raises:
             ModelError: no such arm has the state, or a limit is not a whole number from 0.
@@ -320,9 +317,8 @@ class CoupledMDP(SharedResources):
     @cached_property
     def type_of_block(self) -> Indices:
         """(block,) type of each block, in order of first appearance."""
-        # Arms are of one type by their numbers. A floor distinguishes them, and over groups so does the group.
+        # Arms are of one type by their numbers. Floors and promises distinguish them, and over groups the group.
         groups = self.group_of_block.tolist() if self.over == "groups" else [0] * len(self.tables)
-        # So does a promise.
         waits = [row.tobytes() for row in self.max_waits] if self.has_max_wait else groups
         return _numbered(zip(self.tables.digests, self.floors.tolist(), waits, groups, strict=True))[1]
 

@@ -33,7 +33,7 @@ from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, TabularMDP
 from evenhand.model.composite import components_for_good
 from evenhand.model.criterion import Average, Discounted
-from evenhand.model.labels import promises_in_words
+from evenhand.model.labels import Labels, promises_in_words
 from evenhand.planning.methods import by_mixture
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax
 from evenhand.planning.solution import Part, PromiseReport, Solution
@@ -71,12 +71,20 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
     Raises:
         InfeasibleError: no policy keeps them, with the code `promise-infeasible` and the shortest possible wait.
     """
-    deadlines = Deadlines(problem)
-    if deadlines.capacity and (deadlines.is_sure or not _least_use(problem) > 1):
+    deadlines, types = Deadlines(problem), problem.types
+    for kind, state in np.argwhere(deadlines.promised & ~(types.served & types.valid).any(axis=2)).tolist():
+        labels = Labels(problem)
+        raise InfeasibleError(
+            f"the promised wait of {labels.type(kind)} {labels.being(kind, state)} cannot hold: every service there "
+            "takes more than the whole budget of a step",
+            code="promise-infeasible",
+        )
+    if deadlines.is_sure or not _least_use(problem) > 1:
         return deadlines
     least = int(problem.max_waits[problem.max_waits >= 0].min())
 
     def possible(wait: int) -> bool:
+        """Return whether the budget allows waits of at least this, in the long run."""
         longer = replace(problem, max_waits=np.where(problem.max_waits >= 0, np.maximum(problem.max_waits, wait), -1))
         return Deadlines(longer).is_sure or not _least_use(longer) > 1
 
@@ -88,7 +96,7 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
         middle = (least + high) // 2
         least, high = (least, middle) if possible(middle) else (middle, high)
     shortest = f"is {counted(high, 'step')}" if possible(high) else f"is longer than {longest} steps, if there is one"
-    always = f"; from {counted(deadlines.sure_wait, 'step')} on it always holds" if deadlines.capacity else ""
+    always = f"; from {counted(deadlines.sure_wait, 'step')} on it always holds"
     raise InfeasibleError(
         "the promised waits need more than the budget in the long run: the shortest wait that the budget allows "
         f"{shortest}{always}. Promise longer waits, or raise the budget.",
@@ -262,6 +270,7 @@ def _solve_by_rule(task: Task, base: Solution, deadlines: Deadlines, rounds: int
     seeds = np.random.default_rng(task.rng).integers(2**31, size=2).tolist()
 
     def play(policy: Policy | StatefulPolicy, arm_steps: float, seed: int) -> Evaluation:
+        """Evaluate a policy."""
         task.tell("promised waits: playing", 0.9)
         most = arm_steps if task.method.seconds is None else min(arm_steps, 1e5 * task.method.seconds)
         episodes = int(np.clip(most / (problem.num_arms * problem.criterion.judging_steps()), 10, 2000))
@@ -270,12 +279,14 @@ def _solve_by_rule(task: Task, base: Solution, deadlines: Deadlines, rounds: int
     tried, vectors = list[tuple[str, Policy | StatefulPolicy]](), list[Floats]()
 
     def add(name: str, policy: Policy | StatefulPolicy, mode: int = 0) -> None:
+        """Play a policy under the promises, as a column of the mixture."""
         tried.append((name, keep_promises(problem, policy, mode)))
         seen = play(tried[-1][1], 0.5 * task.effort.arm_steps, seeds[0])
         values = seen.unit_values if seen.by_type else mean_by_type(problem, seen.unit_values)
         vectors.append(objective.members(values))
 
     def mix() -> tuple[Floats, Support]:
+        """Return the best shares so far, and the weights that support them."""
         return best_shares(np.column_stack(vectors), task.welfare, objective.sizes, precision=1e-4)
 
     plans, shares = components_for_good(base.policy)

@@ -28,7 +28,7 @@ from typing import Any, cast
 import numpy as np
 
 from evenhand.checks import as_generator
-from evenhand.errors import InfeasibleError, PolicyError
+from evenhand.errors import PolicyError
 from evenhand.model.arm import ArmTables
 from evenhand.model.composite import CompositePolicy, redraw_period
 from evenhand.model.coupled import CoupledMDP
@@ -173,19 +173,13 @@ class Deadlines:
         """True if resources serve side by side, (resource,) use per service, (type, state, action) such services."""
         types, budget = self.problem.types, self.problem.budget_limit
         served = np.asarray(types.served & types.valid)
-        if len(never := np.argwhere(self.promised & ~served.any(axis=2))):
-            kind, state = never[0].tolist()
-            labels = Labels(self.problem)
-            raise InfeasibleError(
-                f"the promised wait of {labels.type(kind)} {labels.being(kind, state)} cannot hold: every service "
-                "there takes more than the whole budget of a step",
-                code="promise-infeasible",
-            )
+        kinds, states = np.nonzero(self.promised & served.any(axis=2))
+        if not len(kinds):
+            return True, np.full(len(budget), np.inf), served
         # Services of one resource alone: resources serve side by side.
         alone = served[..., None] & (types.usage > 0) & ((types.usage > 0).sum(axis=-1, keepdims=True) == 1)
-        apart = np.where(alone, types.usage, np.inf).min(axis=2)[self.promised].max(axis=0)
+        apart = np.where(alone, types.usage, np.inf).min(axis=2)[kinds, states].max(axis=0)
         # Or the least service of each condition, of whatever it needs.
-        kinds, states = np.nonzero(self.promised)
         service = least_service(self.problem, types)[kinds, states]
         needed = types.usage[kinds, states, service].max(axis=0)
         together = np.where(needed > 0, needed, np.nan)
@@ -225,7 +219,7 @@ class Deadlines:
         return -(-self.num_promised // max(self.capacity, 1)) - 1
 
     def enforce(
-        self, states: Indices, waits: Ints, planned: Indices, ranks: Floats | None, rng: np.random.Generator
+        self, states: Indices, waits: Ints, planned: Indices, ranks: Indices | None, rng: np.random.Generator
     ) -> tuple[Indices, Bools]:
         """Return the actions, and who is served for a promise.
 
@@ -233,7 +227,7 @@ class Deadlines:
             states: (episode, arm) states.
             waits: (episode, arm) waiting times.
             planned: (episode, arm) actions of the plan.
-            ranks: (type, state, action) order of service of the plan, 0 first, by which arms give way.
+            ranks: (episode, arm) ranks of these actions in the plan, 0 first, by which arms give way; or None.
             rng: stream of lots among equal arms.
         """
         problem, kinds, forced = self.problem, self.problem.type_of_arm, np.zeros(states.shape, dtype=bool)
@@ -255,7 +249,7 @@ class Deadlines:
         urgency = slack[rows] + np.where(served[rows], 0.0, 0.5) + 0.5 * lots
         forced[rows] = np.argsort(np.argsort(urgency, axis=1), axis=1) < needed[rows, None]
         forced &= slack < self.never
-        place = lots if ranks is None else ranks[kinds, states[rows], planned[rows]] + lots
+        place = lots if ranks is None else ranks[rows] + lots
         turn = np.where(forced[rows], urgency - 1e9, np.where(served[rows], place, np.inf))
         given = planned.copy()
         given[rows] = self._serve(states[rows], planned[rows], forced[rows], turn)
@@ -455,9 +449,10 @@ class _Waiting(Actor):
         planned = actions = self.part.act(seen, rng)
         forced = np.zeros(states.shape, dtype=bool)
         if policy.mode < 2:
-            ranks = getattr(policy.parts[0], "ranks", None) if policy.mode == 0 else None
-            same = isinstance(ranks, np.ndarray) and ranks.shape == policy.problem.types.valid.shape
-            actions, forced = deadlines.enforce(states, waits, planned, ranks if same else None, rng)
+            ranks = getattr(policy.parts[0], "ranks", None)
+            ranked = isinstance(ranks, np.ndarray) and len(ranks) == policy.problem.num_types
+            places = ranks[kinds, seen, planned] if ranked and ranks is not None else None
+            actions, forced = deadlines.enforce(states, waits, planned, places, rng)
         idle = ~policy.problem.types.served[kinds, states, actions]
         self.waiting = np.where(promised & idle, np.minimum(waits + 1, deadlines.longest), 0)
         self.seen, self.planned, self.forced, self.last_waits = seen, planned, forced, waits
