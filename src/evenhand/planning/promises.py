@@ -71,9 +71,8 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
     Raises:
         InfeasibleError: no policy keeps them, with the code `promise-infeasible` and the shortest possible wait.
     """
-    deadlines, types = Deadlines(problem), problem.types
-    for kind, state in np.argwhere(deadlines.promised & ~(types.served & types.valid).any(axis=2)).tolist():
-        labels = Labels(problem)
+    deadlines, labels = Deadlines(problem), Labels(problem)
+    for kind, state in deadlines.unservable.tolist():
         raise InfeasibleError(
             f"the promised wait of {labels.type(kind)} {labels.being(kind, state)} cannot hold: every service there "
             "takes more than the whole budget of a step",

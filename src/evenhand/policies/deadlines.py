@@ -169,6 +169,12 @@ class Deadlines:
         return slack
 
     @cached_property
+    def unservable(self) -> Ints:
+        """(condition, 2) types and states with a promise in which every service takes more than the budget."""
+        types = self.problem.types
+        return np.argwhere(self.promised & ~(types.served & types.valid).any(axis=2))
+
+    @cached_property
     def _least(self) -> tuple[bool, Floats, Bools]:
         """True if resources serve side by side, (resource,) use per service, (type, state, action) such services."""
         types, budget = self.problem.types, self.problem.budget_limit
@@ -211,7 +217,7 @@ class Deadlines:
     @property
     def is_sure(self) -> bool:
         """True if every promise is kept, whatever happens."""
-        return self.num_promised <= self.most_at_once
+        return not len(self.unservable) and self.num_promised <= self.most_at_once
 
     @property
     def sure_wait(self) -> int:
