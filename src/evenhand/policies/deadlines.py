@@ -30,6 +30,7 @@ import numpy as np
 from evenhand.checks import as_generator
 from evenhand.errors import PolicyError
 from evenhand.model.arm import ArmTables
+from evenhand.model.arm_matching import all_made_for
 from evenhand.model.composite import CompositePolicy, redraw_period
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted
@@ -375,7 +376,7 @@ class DeadlinePolicy(CompositePolicy):
         assert isinstance(actor, _Waiting)
         reasons = described(self.parts[0]).explain(self._inner(decision))
         limits = self.problem.type_max_waits[decision.types, decision.states]
-        slack = self.deadlines.slack[decision.types, decision.states, np.minimum(actor.last_waits[0], limits.max())]
+        slack = self.deadlines.slack[decision.types, decision.states, actor.last_waits[0]]
         planned = self.problem.types.served[decision.types, decision.states, actor.planned[0]]
         for arm in np.flatnonzero((limits >= 0) | (planned & ~decision.served)).tolist():
             state = labels.being(int(decision.types[arm]), int(decision.states[arm]))
@@ -398,10 +399,11 @@ class DeadlinePolicy(CompositePolicy):
 
     def _inner(self, decision: DecisionStep) -> DecisionStep:
         """The decision of the plan, before promises."""
-        actor, problem = decision.actor, self.problem_of_parts(decision.problem, self.to_arrays())
+        actor, problem = decision.actor, next(iter(all_made_for(self.parts[0])), None)
         assert isinstance(actor, _Waiting)
-        facts = {"states": actor.seen[0], "actions": actor.planned[0], "actor": actor.part}
-        return replace(decision, problem=problem, **facts)
+        facts: Any = {"states": actor.seen[0], "actions": actor.planned[0], "actor": actor.part}
+        facts["problem"] = problem or self.problem_of_parts(decision.problem, self.to_arrays())
+        return replace(decision, **facts)
 
     def service_order(self, step: int = 0) -> ServiceOrder | None:
         """Return the order of the plan, if it is one of the states without waiting times."""
