@@ -18,11 +18,12 @@ from evenhand.programme.api.service import service_of
 from evenhand.programme.audit import Books, audit_of
 from evenhand.programme.audit_report import audit_page
 from evenhand.programme.certificates import Certificate
-from evenhand.programme.counterfactuals import Supposed
+from evenhand.programme.counterfactuals import StateNumber, Supposed
 from evenhand.programme.programme import Programme, Status
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.forms import Form, refusal_of
 from evenhand.programme.web.layout import Sending, failure_of, programme_of, query_of, show, to, work_of
-from evenhand.report.format import amount, number, percent, shortened
+from evenhand.report.format import amount, capitalised, number, percent, shortened
 from evenhand.report.html import page
 from evenhand.report.summary import Figure, Section, table
 
@@ -157,7 +158,7 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
         "is_scale": is_scale,
         "chosen": welfare,
         "place": welfares.index(welfare),
-        "answer": _answer(status, budget, welfare, today, found) if found and today else None,
+        "answer": _answer(status, programme.vocabulary(), welfare, today, found) if found and today else None,
         "prices": ", ".join(f"{name} {number(price, 3)}" for name, price in prices.items()),
     }
     refusal = refusal or failure_of(job, "Nothing was computed")
@@ -214,26 +215,69 @@ def _slider(name: str, value: float, today: float) -> dict[str, Any]:
     return {"name": name, "value": value, "today": today, "most": max(2 * today, value, 1.0), "step": step}
 
 
-def _answer(status: Status, budget: Mapping[str, float], welfare: str, today: Certificate, then: Supposed) -> Section:
+def _answer(status: Status, words: Vocabulary, welfare: str, today: Certificate, then: Supposed) -> Section:
     same, more = welfare == status.welfare, then.difference
+    measurable = more is None or bool(more["measurable"])
     rows = []
     if same:
-        rows.append(compared("welfare", today.welfare, then.welfare, more is None or bool(more["measurable"])))
+        rows.append(compared("welfare", today.welfare, then.welfare, measurable))
         rows.append(compared("upper bound", today.upper_bound, then.upper_bound))
-    rows.append(compared("mean of all arms", _mean(today), _mean(then)))
-    rows.append(compared("worst-off group", min(today.groups.values()), min(then.groups.values())))
+    rows.append(compared(f"mean of all {words.arm.many}", _mean(today), _mean(then), measurable))
+    rows.append(
+        compared(f"worst-off {words.group.one}", min(today.groups.values()), min(then.groups.values()), measurable)
+    )
     groups = {name: value for name, value in then.groups.items() if name in today.groups}
-    rows += [compared(f"group {name}", today.groups[name], value) for name, value in groups.items()]
-    amounts = [f"{amount(budget[name])} {name} (today {amount(there)})" for name, there in status.budget.items()]
-    notes = [f"The plan found is within {percent(max(then.gap, 0.0))} of the upper bound."]
+    rows += [compared(f"{words.group.one} {name}", today.groups[name], value) for name, value in groups.items()]
+    amounts = [f"{amount(then.budget[name])} {name} (today {amount(there)})" for name, there in status.budget.items()]
+    notes = [
+        f"The plan found is within {percent(max(then.gap, 0.0))} of the upper bound, the most that any plan gives."
+    ]
     notes += [] if same else ["Welfare is not compared: the two plans have different welfares."]
+    states = [compared(one.state, one.today, one.then, one.measurable) for one in then.states]
+    caption = f"{words.arm.many} in each state at a {words.step.one}, on average"
+    heads = ["", "today", "supposed", "difference"]
     return Section(
         "Supposed",
-        paragraphs=[f"{', '.join(amounts)}; {NAMES.get(welfare, welfare)}"],
-        figures=[Figure(change_svg(today.groups, groups), "Value of an arm per group: today, and as supposed.")],
-        tables=[table("Compared with the policy in use", ["", "today", "supposed", "difference"], rows)],
+        paragraphs=[
+            f"{', '.join(amounts)}; {NAMES.get(welfare, welfare)}",
+            *people_sentences(then.states, sum(status.arms.values()), words),
+        ],
+        figures=[Figure(change_svg(today.groups, groups), f"Value per {words.group.one}: today, and as supposed.")],
+        tables=[
+            *([table(capitalised(caption), heads, states)] if states else []),
+            table("Compared with the policy in use", heads, rows),
+        ],
         notes=notes,
     )
+
+
+def people_sentences(states: Sequence[StateNumber], total: int, words: Vocabulary) -> list[str]:
+    """Return the difference of a what-if in arms: "About 2 more patients in stable.", and the most it could be.
+
+    Args:
+        states: from `Supposed.states`.
+        total: number of arms.
+        words: of the programme.
+    """
+    if not states:
+        return []
+    first = states[0]
+    by = first.then - first.today
+    if all(one.then == one.today for one in states):
+        return ["No change."]
+    if not first.measurable:
+        return [f"No measurable difference: about as many {words.arm.many} in each state as today."]
+    size = number(abs(by), 1 if abs(by) < 10 else 2)
+    noun = words.arm.one if size == "1" else words.arm.many
+    found = [
+        f"About {size} {'more' if by > 0 else 'fewer'} {noun} in {first.state}: "
+        f"{number(first.then, 3)} of {total:,} at a {words.step.one}, today {number(first.today, 3)}."
+    ]
+    if first.at_most is not None:
+        most = first.at_most - first.today
+        limit = f"at most {number(most, 2)} more" if most > 0 else f"at least {number(-most, 2)} fewer"
+        found.append(f"With any plan for this budget it would be {limit} than today.")
+    return found
 
 
 def _mean(one: Certificate) -> float:
