@@ -36,7 +36,7 @@ from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
 from evenhand.planning.policy_scoring import PolicyScorer
 from evenhand.planning.relaxation import relax
-from evenhand.planning.solution import Samples, Solution
+from evenhand.planning.solution import Part, Samples, Solution
 from evenhand.planning.solve import choose_method, solve
 from evenhand.planning.task import FAILURES, SolveMethod, current_effort
 from evenhand.policies.fluid import choice_of
@@ -356,6 +356,7 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
         problem=own,
         seconds={},
         welfare_stderr=figures[2],
+        parts=tuple(Part(one["policy"], one["share"]) for one in about.get("parts", ())),
     )
 
 

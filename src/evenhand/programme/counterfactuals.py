@@ -35,7 +35,6 @@ from evenhand.programme.certificates import (
     Certificate,
     certificate_of,
     numbers_of,
-    plan_in_use,
     to_bytes,
 )
 from evenhand.programme.cycle import Cycle
@@ -144,12 +143,10 @@ class Counterfactuals:
             earlier: plans of earlier suppositions, which compete, too.
         """
         problem, arms, seed = self._cycle.present_problem()
-        today, plans = self._cycle.certificate(), list(earlier)
+        today, before, plans = self._cycle.certificate(), self._cycle.plan_in_use(problem), list(earlier)
         own_welfare = read_welfare(problem, welfare).name == read_welfare(problem, None).name
-        if today is not None:
-            with self._library.store.reading() as tx:
-                plan = self._library.policy(tx, today.policy)
-            plans.insert(0, plan_in_use(plan, today, problem))
+        if before is not None:
+            plans.insert(0, before)
         wanted = [problem.with_budget(budget) for budget in budgets] or [problem]
         is_new = [today is None or not own_welfare or not np.array_equal(one.budget, problem.budget) for one in wanted]
         new = [one.budget for one, is_one in zip(wanted, is_new, strict=True) if is_one]

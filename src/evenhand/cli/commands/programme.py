@@ -52,6 +52,7 @@ author = option("--who", "NAME", "Author, written into the events.", default="")
 rows_argument = click.argument("rows", metavar="TABLE")
 format_option = option("--format", None, "What TABLE is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
 seconds_option = option("--seconds", "S", "Approximate time limit of solving, in seconds; none by default.", type=float)
+FIRST = "Approximate time limit of solving, in seconds, if there is no policy for the present roster."
 step_options = option("--step", None, "The step; by default the present one.", type=click.IntRange(min=0))
 reason = option("--why", "TEXT", "A reason.", required=True)
 source_option = option("--source", "TEXT", "Source of the reports; by default the name of the table.")
@@ -152,7 +153,7 @@ def solve(one: "Programme", run: RunOptions, **options: Any) -> None:
     option("--step", None, "The present step, to be sure that it is the one meant.", type=click.IntRange(min=0)),
     option("--budget", "B,B,...", "Budget of this step; by default that of the model."),
     option("--out", "FILE.csv", "Also write the plan as a table."),
-    seconds_option,
+    option("--seconds", "S", FIRST, type=float, default=3.0),
     writes=True,
 )
 def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) -> None:
@@ -172,6 +173,8 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
         write_atomically(run.out, table_bytes(rows, run.out))
     lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
+    if one.needs_solving().improvable:
+        lines.append(f"first policy, found in seconds; `evenhand programme solve {_address(one)}` improves it")
     run.say(found.to_dict() | {"notices": notices}, _plan_summary(found), lines)
 
 
