@@ -42,8 +42,8 @@ from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words
 from evenhand.typing import Floats, Progress
 
-FAMILY = ("utilitarian", "gini:1.2", "gini:1.5", "gini:2", "gini:5", "maximin")
-"""Welfares from the best mean to the worst-off alone."""
+FAMILY = ("utilitarian", "gini:half=0.6", "gini:half=0.75", "maximin", "maximin over groups")
+"""Welfares from the best mean to the worst-off arm, and the worst-off group."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,9 @@ class Counterfactuals:
             progress: called with phase and share completed.
         """
         problem, _, seed = self._cycle.present_problem()
-        wanted, method = (
-            list(dict.fromkeys((*family, problem.welfare or DEFAULT))),
-            SolveMethod(METHOD, seconds=seconds),
-        )
-        return price_of_fairness(problem, wanted, method, progress=progress, rng=seed)
+        wanted = [one for one in family if len(problem.group_names) > 1 or not one.endswith(" over groups")]
+        wanted = list(dict.fromkeys((problem.welfare or DEFAULT, *wanted)))
+        return price_of_fairness(problem, wanted, SolveMethod(METHOD, seconds=seconds), progress=progress, rng=seed)
 
     def suppose(
         self,

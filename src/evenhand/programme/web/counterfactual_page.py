@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.errors import EvenhandError, InvalidInputError
 from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.welfare import Welfare, structure
+from evenhand.planning.price_of_fairness import Recommendation
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
@@ -37,11 +38,11 @@ LAST = "evenhand_what_if"
 
 NAMES = {
     "utilitarian": "the best mean",
-    "gini:1.2": "the worse-off count a little more",
-    "gini:1.5": "the worse-off count somewhat more",
-    "gini:2": "the worse-off count more",
-    "gini:5": "the worse-off count much more",
+    "gini:half=0.6": "the worse-off count a little more",
+    "gini:half=0.75": "the worse-off count more",
+    "gini:half=0.9": "the worse-off count much more",
     "maximin": "only the worst-off counts",
+    "maximin over groups": "only the worst-off group counts",
 }
 """Welfares of the page, in words."""
 
@@ -71,7 +72,8 @@ def _fairness(request: Request, job: Job | None) -> Response:
     if query.text("job"):
         refusal = refusal or failure_of(job, "The price of fairness was not computed")
     work = work_of(job, "The price of fairness is being computed", "/fairness")
-    price = _price_section(job.answer, status.welfare) if job is not None and job.answer else None
+    words = programme_of(request).vocabulary()
+    price = _price_section(job.answer, status.welfare, words) if job is not None and job.answer else None
     values: dict[str, Any] = {"audit": audit, "view": view, "nothing": nothing, "job": work, "price": price}
     return show(request, "fairness", "Fairness", refusal, None, **values)
 
@@ -103,27 +105,36 @@ async def price(request: Request, form: Sending) -> Response:
     return to("/fairness", job=service.jobs.submit(await service.price(request.state.holder.name)).id)
 
 
-def _price_section(answer: Mapping[str, Any], own: str) -> Section:
+def _price_section(answer: Mapping[str, Any], own: str, words: Vocabulary) -> Section:
     """Return the price of fairness from the JSON form of `PriceOfFairness`; the programme's own welfare is marked."""
     from evenhand.report.plots import trade_svg
 
     rows: Sequence[dict[str, Any]] = sorted(answer["rows"], key=lambda row: (row["worst"], -row["mean"]))
     names = [_welfare_name(row["welfare"], own) for row in rows]
     drawing = trade_svg([(name, row["mean"], row["worst"]) for name, row in zip(names, rows, strict=True)], "member")
-    values = [row.get("groups") or row["values"] for row in rows]
-    cells = [
-        [name, number(row["mean"]), number(row["worst"]), percent(max(row["price"], 0.0)), *map(number, each.values())]
-        for name, row, each in zip(names, rows, values, strict=True)
-    ]
+    groups = [row.get("groups") or row["values"] for row in rows]
+    cells, people = [], []
+    for name, row, each in zip(names, rows, groups, strict=True):
+        figures = [number(row["mean_of_arms"]), percent(max(row["price"], 0.0)), number(row["worst"])]
+        cells.append([name, *figures, *map(number, each.values())])
+        moved = [f"+{row['gaining'][one]:,} −{row['losing'][one]:,}" for one in row["gaining"]]
+        people.append([name, *(f"{sum(row[way].values()):,}" for way in ("gaining", "losing")), *moved])
+    advice = Recommendation(**{name: value for name, value in answer["recommended"].items() if name != "reason"})
+    reason = advice.reason(words.arm.one, words.arm.many, words.group.one)
     caption = (
-        "Values of arms that start as in the model, under the best plan found for each welfare; the policy in use may "
-        "differ from it in the last digits."
+        f"Values of {words.arm.many} that start as in the model, under the best plan found for each idea; the "
+        "policy in use may differ from it in the last digits."
     )
-    title = "The price of fairness: values per welfare, and the share of the best mean that is given up"
+    heads = ["best plan for", f"mean of {words.arm.many}", "given up", "worst-off", *groups[0]]
+    gains = f"{capitalised(words.arm.many)} that gain and lose beside the best mean, by more than chance explains"
     return Section(
         "",
+        paragraphs=[f"Recommended: {_welfare_name(advice.welfare, own)}. {reason}"],
         figures=[] if drawing is None else [Figure(drawing, caption)],
-        tables=[table(title, ["welfare", "mean", "worst-off", "price", *values[0]], cells)],
+        tables=[
+            table("The price of fairness: values, and the share of the best mean that is given up", heads, cells),
+            table(gains, ["best plan for", "gain", "lose", *rows[0]["gaining"]], people),
+        ],
         notes=[f"{NAMES.get(name, name)}: {why}" for name, why in answer["left_out"].items()],
     )
 
@@ -150,7 +161,9 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
     status, plan = programme.status(), programme.current_plan()
     today = found.today if found else plan.certificate if plan else None
     budget, welfare = status.budget | (arguments.get("budget") or {}), arguments.get("welfare") or status.welfare
-    welfares, is_scale = in_order(tuple(dict.fromkeys((*NAMES, status.welfare, welfare))), programme)
+    welfares, is_scale = in_order(
+        tuple(dict.fromkeys((*(one for one in NAMES if " over " not in one), status.welfare, welfare))), programme
+    )
     prices = (today.prices if today else None) or {}
     view = {
         "sliders": [_slider(name, budget[name], there) for name, there in status.budget.items()],
