@@ -66,6 +66,19 @@ def test_today_s_own_budget_is_no_change(tmp_path, seed):
     assert load_plan(own.body).problem.named_budget == {"calls": 2.0}
 
 
+def test_a_hasty_first_policy_is_improved_or_stays(tmp_path):
+    with random_programme(tmp_path / "p.db", np.random.default_rng(0), "gini:2") as programme:
+        programme.join([{"arm": f"{kind}{number}", "type": kind} for kind in ("near", "far") for number in range(3, 9)])
+        first = programme.solve(seconds=HASTE)
+        assert programme.needs_solving().improvable
+        certificate = programme.certificate()
+        better = programme.solve(seconds=0.2)
+        assert not programme.needs_solving().improvable
+        assert better.welfare >= first.welfare - 4 * np.hypot(certificate.stderr, programme.certificate().stderr)
+        assert programme.certificate().policy == better.policy
+        assert programme.plan_of(programme.plan().plan).policy == better.policy
+
+
 def test_state_numbers_are_those_of_the_plans(tmp_path):
     """By the exact value of a reward of 1 in the state; no plan exceeds the bound of that reward's mean."""
     with random_programme(tmp_path / "p.db", np.random.default_rng(4), "utilitarian") as programme:

@@ -153,7 +153,7 @@ def solve(one: "Programme", run: RunOptions, **options: Any) -> None:
     option("--step", None, "The present step, to be sure that it is the one meant.", type=click.IntRange(min=0)),
     option("--budget", "B,B,...", "Budget of this step; by default that of the model."),
     option("--out", "FILE.csv", "Also write the plan as a table."),
-    option("--seconds", "S", FIRST, type=float, default=3.0),
+    option("--seconds", "S", FIRST, type=float, default=2.0),
     writes=True,
 )
 def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) -> None:

@@ -42,7 +42,6 @@ NAMES = {
     "gini:half=0.75": "the worse-off count more",
     "gini:half=0.9": "the worse-off count much more",
     "maximin": "only the worst-off counts",
-    "maximin over groups": "only the worst-off group counts",
 }
 """Welfares of the page, in words."""
 
@@ -110,8 +109,10 @@ def _price_section(answer: Mapping[str, Any], own: str, words: Vocabulary) -> Se
     from evenhand.report.plots import trade_svg
 
     rows: Sequence[dict[str, Any]] = sorted(answer["rows"], key=lambda row: (row["worst"], -row["mean"]))
-    names = [_welfare_name(row["welfare"], own) for row in rows]
-    drawing = trade_svg([(name, row["mean"], row["worst"]) for name, row in zip(names, rows, strict=True)], "member")
+    ideas = NAMES | {"maximin over groups": f"only the worst-off {words.group.one} counts"}
+    names = [ideas.get(row["welfare"], row["welfare"]) + " (today)" * (row["welfare"] == own) for row in rows]
+    who = words.group.one if answer["over"] == "groups" else words.arm.one
+    drawing = trade_svg([(name, row["mean"], row["worst"]) for name, row in zip(names, rows, strict=True)], who)
     groups = [row.get("groups") or row["values"] for row in rows]
     cells, people = [], []
     for name, row, each in zip(names, rows, groups, strict=True):
@@ -129,13 +130,13 @@ def _price_section(answer: Mapping[str, Any], own: str, words: Vocabulary) -> Se
     gains = f"{capitalised(words.arm.many)} that gain and lose beside the best mean, by more than chance explains"
     return Section(
         "",
-        paragraphs=[f"Recommended: {_welfare_name(advice.welfare, own)}. {reason}"],
+        paragraphs=[f"Recommended: {ideas.get(advice.welfare, advice.welfare)}. {reason}"],
         figures=[] if drawing is None else [Figure(drawing, caption)],
         tables=[
             table("The price of fairness: values, and the share of the best mean that is given up", heads, cells),
             table(gains, ["best plan for", "gain", "lose", *rows[0]["gaining"]], people),
         ],
-        notes=[f"{NAMES.get(name, name)}: {why}" for name, why in answer["left_out"].items()],
+        notes=[f"{ideas.get(name, name)}: {why}" for name, why in answer["left_out"].items()],
     )
 
 
@@ -161,9 +162,7 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
     status, plan = programme.status(), programme.current_plan()
     today = found.today if found else plan.certificate if plan else None
     budget, welfare = status.budget | (arguments.get("budget") or {}), arguments.get("welfare") or status.welfare
-    welfares, is_scale = in_order(
-        tuple(dict.fromkeys((*(one for one in NAMES if " over " not in one), status.welfare, welfare))), programme
-    )
+    welfares, is_scale = in_order(tuple(dict.fromkeys((*NAMES, status.welfare, welfare))), programme)
     prices = (today.prices if today else None) or {}
     view = {
         "sliders": [_slider(name, budget[name], there) for name, there in status.budget.items()],
@@ -274,22 +273,22 @@ def people_sentences(states: Sequence[StateNumber], total: int, words: Vocabular
     """
     if not states:
         return []
-    first = states[0]
-    by = first.then - first.today
+    first, by = states[0], states[0].then - states[0].today
     if all(one.then == one.today for one in states):
         return ["No change."]
     if not first.measurable:
         return [f"No measurable difference: about as many {words.arm.many} in each state as today."]
-    size = number(abs(by), 1 if abs(by) < 10 else 2)
-    noun = words.arm.one if size == "1" else words.arm.many
-    found = [
-        f"About {size} {'more' if by > 0 else 'fewer'} {noun} in {first.state}: "
-        f"{number(first.then, 3)} of {total:,} at a {words.step.one}, today {number(first.today, 3)}."
-    ]
+    rest = [one for one in states[1:] if one.measurable and (one.then - one.today) * by < 0]
+    moved: list[str] = []
+    for one in (first, *sorted(rest, key=lambda one: -abs(one.then - one.today))[:1]):
+        size = number(abs(one.then - one.today), 1 if abs(one.then - one.today) < 10 else 2)
+        noun = "" if moved else f" {words.arm.one if size == '1' else words.arm.many}"
+        moved.append(f"{size} {'more' if one.then > one.today else 'fewer'}{noun} in {one.state}")
+    found = [f"About {' and '.join(moved)}, of {total:,} at a {words.step.one}."]
     if first.at_most is not None:
         most = first.at_most - first.today
         limit = f"at most {number(most, 2)} more" if most > 0 else f"at least {number(-most, 2)} fewer"
-        found.append(f"With any plan for this budget it would be {limit} than today.")
+        found.append(f"With any plan for this budget: {limit} in {first.state} than today.")
     return found
 
 
@@ -323,7 +322,8 @@ def change_svg(today: Mapping[str, float], then: Mapping[str, float]) -> str:
         axes.plot(after, rows, "o", color=BLUE, label="supposed")
         axes.set_yticks(rows, [shortened(name, 24) for name in names])
         axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_xlim(left=min(0.0, *before, *after))  # from 0, so that lengths are proportional to values
+        # From 0, so that lengths are proportional to values.
+        axes.set_xlim(min(0.0, *before, *after), 1.04 * max(0.0, *before, *after) or None)
         axes.grid(axis="x")
         figure.legend(loc="outside upper left", ncols=2)
 
