@@ -64,6 +64,25 @@ def test_an_earlier_answer_for_a_smaller_budget_competes_whatever_its_welfare(cl
     assert suppose(client, 3.0)["welfare"] == programme.certificate().welfare
 
 
+def test_the_price_of_fairness_is_told_in_arms_with_a_recommendation(client, programme):
+    asked = {"welfares": ["maximin", "maximin over groups"], "price_limit": 0.5, "seconds": 0.1}
+    found = answer(client, client.post(f"{P}/fairness", json=asked).json()["id"])
+    assert {row["welfare"] for row in found["rows"]} == {"utilitarian", "maximin", "maximin over groups"}
+    arms = programme.status().groups
+    for row in found["rows"]:
+        assert set(row["gaining"]) == set(row["losing"]) == set(row["groups"]) == set(arms)
+        assert all(row["gaining"][name] + row["losing"][name] <= arms[name] for name in arms)
+    assert found["recommended"]["welfare"] in {row["welfare"] for row in found["rows"]}
+    assert found["recommended"]["price"] <= 0.5
+    wrong = client.post(f"{P}/fairness", json={"welfares": ["envy"], "seconds": 0.1}).json()["id"]
+    for _ in range(1200):
+        if (told := client.get(f"/v1/jobs/{wrong}").json())["status"] == "failed":
+            break
+        time.sleep(0.05)
+    assert told["problem"]["status"] == 422
+    assert client.post(f"{P}/fairness", json={"price_limit": 2}).status_code == 422
+
+
 @pytest.mark.slow
 def test_an_answer_is_computed_anew_when_a_smaller_budget_has_a_better_plan(client):
     jobs = client.app.state.service.jobs

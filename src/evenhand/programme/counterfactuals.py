@@ -106,19 +106,26 @@ class Counterfactuals:
         self._library, self._cycle = library, cycle
 
     def price_of_fairness(
-        self, family: Sequence[str] = FAMILY, *, seconds: float | None = None, progress: Progress | bool | None = None
+        self,
+        family: Sequence[str] = FAMILY,
+        *,
+        price_limit: float = 0.1,
+        seconds: float | None = None,
+        progress: Progress | bool | None = None,
     ) -> PriceOfFairness:
         """Return the best plan of the present roster per welfare, the programme's own among them.
 
         Args:
             family: welfares, as text; the programme's own is among them in any case.
+            price_limit: share of the best mean over arms that the recommended plan may give up.
             seconds: approximate time limit.
             progress: called with phase and share completed.
         """
         problem, _, seed = self._cycle.present_problem()
         wanted = [one for one in family if len(problem.group_names) > 1 or not one.endswith(" over groups")]
         wanted = list(dict.fromkeys((problem.welfare or DEFAULT, *wanted)))
-        return price_of_fairness(problem, wanted, SolveMethod(METHOD, seconds=seconds), progress=progress, rng=seed)
+        how: Any = {"price_limit": price_limit, "progress": progress, "rng": seed}
+        return price_of_fairness(problem, wanted, SolveMethod(METHOD, seconds=seconds), **how)
 
     def suppose(
         self,

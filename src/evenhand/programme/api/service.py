@@ -171,10 +171,16 @@ class Service:
         events = (await run_in_threadpool(self.programme.status)).events
         return self.jobs.submit(self._job("refit", [events], arguments, owner=owner))
 
-    async def price(self, owner: str) -> Job:
-        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`."""
+    async def price(self, owner: str, **given: Any) -> Job:
+        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`.
+
+        Args:
+            owner: the name of the token.
+            given: arguments of `Programme.price_of_fairness`; a time limit in any case.
+        """
         about, status = await run_in_threadpool(self._present), await run_in_threadpool(self.programme.status)
-        return self._job("price", [*about, status.welfare], {"seconds": self.settings.refit_seconds}, owner=owner)
+        arguments = {"seconds": self.settings.refit_seconds} | given
+        return self._job("price", [*about, status.welfare], arguments, owner=owner)
 
     async def suppose(self, arguments: dict[str, Any], owner: str) -> Job:
         """Begin to compute a what-if, or join the one that is under way or done already.
