@@ -477,6 +477,7 @@ class _Figures(NamedTuple):
     samples: Samples | None
 
     def objective(self, problem: CoupledMDP, welfare: Welfare) -> Objective:
+        """Return a welfare of these units."""
         return (Objective.of_types if self.by_type else Objective.of_arms)(problem, welfare)
 
     def reported(self, problem: CoupledMDP) -> tuple[Floats, Floats]:
@@ -484,6 +485,7 @@ class _Figures(NamedTuple):
         objective = self.objective(problem, Utilitarian())
 
         def of(values: Floats) -> Floats:
+            """(..., figure) of (..., unit) values."""
             if problem.over == "groups":
                 return objective.members(values)
             return values if self.by_type else mean_by_type(problem, values)
