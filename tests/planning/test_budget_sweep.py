@@ -236,6 +236,13 @@ def test_more_is_never_worse_by_simulation(seed, welfare):
         today = first[0].solution
         rows = solve(problem, welfare, replace(hasty, plans=[today]), budgets=[6, 7, 8, 10, 5])
         again = solve(problem, welfare, replace(hasty, plans=[today, rows[2].solution]), budgets=[9])
+        judge = module.CommonEpisodes.of(problem, today.objective.welfare, 0)
+        resized = judge.resized(rows[3].solution, problem)
+    played = eh.evaluate(problem, resized.policy, welfare)
+    assert resized.problem.budget.tolist() == [6] and played.budget_used[0] <= 1
+    assert resized.welfare == pytest.approx(
+        played.welfare, abs=4 * np.hypot(resized.welfare_stderr, played.welfare_stderr)
+    )
     assert today.welfare_stderr > 0
     own, *more, less = rows
     welfares = [less.solution.welfare, today.welfare, *(row.solution.welfare for row in more)]
@@ -264,7 +271,7 @@ def test_the_error_of_a_paired_difference_is_that_of_many_repetitions():
             eh.evaluate(problem.with_budget(b), p, "utilitarian", 50, 30, rng=seed, method="monte-carlo")
             for b, p in zip((6, 7), policies, strict=True)
         )
-        found.append(module._step(before, after, problem))
+        found.append(module.step_between(before, after, problem))
     spread = np.std([step.welfare for step in found], ddof=1)
     assert np.mean([step.stderr for step in found]) == pytest.approx(spread, rel=0.35)
 
@@ -273,5 +280,5 @@ def test_a_difference_below_its_error_is_not_measurable():
     found = replace(eh.solve(outreach(), "maximin"), upper_bound=100.0)
     for more, error, measurable in ((0.5, 0.1, True), (0.05, 0.1, False), (1e-9, 0.0, False), (-0.5, 0.1, True)):
         after = replace(found, welfare=found.welfare + more, welfare_stderr=error, unit_values=found.unit_values + 1)
-        step = module._step(found, after, found.problem)
+        step = module.step_between(found, after, found.problem)
         assert (step.measurable, step.stderr) == (measurable, error)

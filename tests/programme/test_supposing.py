@@ -59,7 +59,7 @@ def test_today_s_own_budget_is_no_change(tmp_path, seed):
     with random_programme(tmp_path / "p.db", np.random.default_rng(seed), "gini:2") as programme:
         programme.solve(seconds=HASTE)
         less, own = programme.suppose([[1.0], [2.0]], seconds=HASTE)
-    assert own.difference == {"welfare": 0.0, "stderr": 0.0, "measurable": False}
+    assert own.difference == {"welfare": 0.0, "stderr": 0.0, "measurable": False, "by_plan": 0.0}
     assert own.welfare == own.today.welfare and own.values == own.today.values
     assert all(one.then == one.today and not one.measurable for one in own.states)
     assert less.difference["welfare"] <= 0

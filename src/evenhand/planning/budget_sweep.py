@@ -192,7 +192,10 @@ def solve_budgets(
     for number, budgeted in enumerate(problems):
         solution = replace(found[number], upper_bound=bounds[number])
         smaller = made_for[number]
-        step, beside = _step_to(problems, number, found), tuple(_step(one, solution, one.problem) for one in known)
+        step, beside = (
+            _step_to(problems, number, found),
+            tuple(step_between(one, solution, one.problem) for one in known),
+        )
         rows.append(
             BudgetRow(budgeted.named_budget, solution, step, None if smaller is None else smaller.named_budget, beside)
         )
@@ -255,6 +258,21 @@ class CommonEpisodes:
             by_type=by_type,
             samples=samples,
         )
+
+    def resized(self, found: Solution, problem: CoupledMDP) -> Solution | None:
+        """Return a plan resized to the budget of a problem, on these episodes; None if it is exact, or a table.
+
+        Args:
+            found: the plan.
+            problem: the problem under another budget.
+        """
+        if self.choice is None or not found.welfare_stderr:
+            return None
+        try:
+            policy = described(found.policy).resized(problem, range(problem.num_types))
+        except NotApplicableError:
+            return None
+        return self(replace(found, policy=policy, problem=problem, upper_bound=np.inf))
 
 
 def compare_budgets(
@@ -412,11 +430,17 @@ def _step_to(
         for row in below
         if all(_fits(problems[other], problems[row]) or not _fits(problems[row], problems[other]) for other in below)
     ]
-    return _step(found[largest[-1]], found[number], problems[largest[-1]]) if largest else None
+    return step_between(found[largest[-1]], found[number], problems[largest[-1]]) if largest else None
 
 
-def _step(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:
-    """Return the change from one plan to another; exactly 0 if their values are the same."""
+def step_between(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:
+    """Return the change from one plan to another; exactly 0 if their values are the same.
+
+    Args:
+        before: plan, or evaluation of a policy.
+        after: another, best on the same episodes.
+        since: problem with the budget of the first.
+    """
     same = np.array_equal(before.unit_values, after.unit_values)
     error = 0.0 if same else _error_of_difference(before, after)
     difference = after.welfare - before.welfare

@@ -8,7 +8,8 @@ Both solve, which takes seconds to minutes, and report progress.
 More is never worse. The plan in use and those of earlier what-ifs compete, all on the same episodes, which depend on
 the programme's seed alone (`planning.budget_sweep.CommonEpisodes`). The figures of a what-if are those of the
 certificate in use plus paired differences. Today's own budget is today's plan, and a plan for less that is found to be
-better than today's could be used today: neither is a difference.
+better than today's could be used today: neither is a difference. If the plan that was found, resized to today's budget,
+is better than the plan in use, that part of the difference needs no other budget (`by_plan`).
 """
 
 import io
@@ -25,7 +26,7 @@ from evenhand.model import CoupledMDP, Policy, StatefulPolicy, read_welfare
 from evenhand.model.composite import components_for_good
 from evenhand.model.welfare import DEFAULT
 from evenhand.planning import Plan, SolveMethod, relax, save_policy
-from evenhand.planning.budget_sweep import Budget, BudgetRow
+from evenhand.planning.budget_sweep import Budget, BudgetRow, CommonEpisodes, step_between
 from evenhand.planning.price_of_fairness import PriceOfFairness, price_of_fairness
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
@@ -80,7 +81,8 @@ class Supposed(Certificate):
     """The budget of the plan in use, or of an earlier supposition, whose plan this is; None for a new plan."""
 
     difference: dict[str, Any] | None
-    """`welfare` beyond the plan in use, its `stderr`, and whether it is `measurable`; None without a plan in use."""
+    """`welfare` beyond the plan in use, its `stderr`, and whether it is `measurable`; `by_plan`, the part of it that a
+    better plan gives under today's budget, if that is measurable. None without a plan in use."""
 
     states: tuple[StateNumber, ...]
     """Expected numbers of arms by state, the largest change first, which has `at_most`; empty without a plan in use."""
@@ -201,7 +203,7 @@ class PlanInUse:
             **vars(self.today),
             budget=budget,
             reused_from=budget,
-            difference={"welfare": 0.0, "stderr": 0.0, "measurable": False},
+            difference={"welfare": 0.0, "stderr": 0.0, "measurable": False, "by_plan": 0.0},
             states=self._states(self._numbers),
             today=self.today,
             body=stream.getvalue(),
@@ -218,7 +220,8 @@ class PlanInUse:
         problem, step = self.plan.problem, row.beside[0]
         smaller = row.solution.problem
         if self.own_welfare and step.welfare >= 0 and (smaller.budget <= problem.budget).all():
-            return self.supposed  # the plan for less could be used today
+            none = self.supposed  # the plan for less could be used today
+            return replace(none, difference=(none.difference or {}) | {"by_plan": step.welfare * step.measurable})
         blocks = np.repeat(np.arange(len(problem.counts)), problem.counts)
         more = np.bincount(blocks, row.solution.values - known.values) / problem.counts
         values = np.array([one.value for one in self.today.values]) + more
@@ -240,9 +243,22 @@ class PlanInUse:
         return replace(
             self.supposed,
             **own,
-            difference={"welfare": difference, "stderr": step.stderr, "measurable": step.measurable},
+            difference={
+                "welfare": difference,
+                "stderr": step.stderr,
+                "measurable": step.measurable,
+                "by_plan": self._by_plan(row.solution, known),
+            },
             states=self._states(self._play(made_for, row.solution.policy), problem.with_budget(row.budget)),
         )
+
+    def _by_plan(self, found: Solution, known: Solution) -> float:
+        """Return the gain of a plan, resized to today's budget, over the plan in use; 0 if it is not measurable."""
+        problem = self.plan.problem
+        judge = CommonEpisodes.of(problem, found.objective.welfare, self.seed)
+        resized = judge.resized(found, problem)
+        step = None if resized is None or not self.own_welfare else step_between(known, resized, problem)
+        return step.welfare if step is not None and step.measurable and step.welfare > 0 else 0.0
 
     @cached_property
     def _masks(self) -> dict[str, Floats]:

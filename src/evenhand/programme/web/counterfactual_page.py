@@ -244,6 +244,11 @@ def _answer(status: Status, words: Vocabulary, welfare: str, today: Certificate,
     notes = [
         f"The plan found is within {percent(max(then.gap, 0.0))} of the upper bound, the most that any plan gives."
     ]
+    if more is not None and more.get("by_plan"):
+        notes.append(
+            f"A better plan for today’s budget was found on the way, by {number(more['by_plan'], 2)} in welfare: that "
+            "part needs no other budget, only a new search for the policy."
+        )
     notes += [] if same else ["Welfare is not compared: the two plans have different welfares."]
     states = [compared(one.state, one.today, one.then, one.measurable) for one in then.states]
     caption = f"{words.arm.many} in each state at a {words.step.one}, on average"
