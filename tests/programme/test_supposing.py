@@ -90,7 +90,7 @@ def test_state_numbers_are_those_of_the_plans(tmp_path):
         rewards = np.zeros_like(problem.tables.rewards)
         rewards[:, int(number.state)] = 1.0
         counted = replace(plan.problem, arms=replace(problem.tables, rewards=rewards))
-        share = eh.evaluate(counted, plan.policy, "utilitarian", 4000, rng=1)
+        share = eh.evaluate(counted, plan.policy, "utilitarian", 500, rng=1)
         error = 4 * np.hypot(share.welfare_stderr, 0.01) * 6
         assert number.then == pytest.approx(6 * share.welfare * (1 - 0.6), abs=error)
         assert number.measurable == (abs(number.then - number.today) > number.stderr)
