@@ -126,7 +126,7 @@ def test_progress_cancelling_and_a_full_queue(programme, serving):
     assert [kind for kind, _ in stream[:-1]] == ["progress"] * (len(stream) - 1)
     assert stream[-1][0] == "done"
     answer = stream[-1][1]["answer"]
-    assert set(answer["difference"]) == {"welfare", "stderr", "measurable"}
+    assert set(answer["difference"]) == {"welfare", "stderr", "measurable", "by_plan"}
     shares = [told["progress"] for _, told in stream]
     assert shares[0] == 0.0
     assert shares[-1] == 1.0
