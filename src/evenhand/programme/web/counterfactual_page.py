@@ -253,7 +253,7 @@ def _answer(status: Status, words: Vocabulary, welfare: str, today: Certificate,
         )
     notes += [] if same else ["Welfare is not compared: the two plans have different welfares."]
     states = [compared(one.state, one.today, one.then, one.measurable) for one in then.states]
-    caption = f"{words.arm.many} in each state at a {words.step.one}, on average"
+    caption = f"{words.arm.many} in each state in an average {words.step.one}"
     heads = ["", "today", "supposed", "difference"]
     return Section(
         "Supposed",
@@ -291,7 +291,7 @@ def people_sentences(states: Sequence[StateNumber], total: int, words: Vocabular
         size = number(abs(one.then - one.today), 1 if abs(one.then - one.today) < 10 else 2)
         noun = "" if moved else f" {words.arm.one if size == '1' else words.arm.many}"
         moved.append(f"{size} {'more' if one.then > one.today else 'fewer'}{noun} in {one.state}")
-    found = [f"About {' and '.join(moved)}, of {total:,} at a {words.step.one}."]
+    found = [f"About {' and '.join(moved)}, of {total:,}, in an average {words.step.one}."]
     if first.at_most is not None:
         most = first.at_most - first.today
         limit = f"at most {number(most, 2)} more" if most > 0 else f"at least {number(-most, 2)} fewer"
