@@ -16,8 +16,9 @@ from evenhand.planning.price_of_fairness import Recommendation
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.audit import Books, audit_of
+from evenhand.programme.audit import audit_of
 from evenhand.programme.audit_report import audit_page
+from evenhand.programme.audit_window import Books
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.counterfactuals import StateNumber, Supposed
 from evenhand.programme.programme import Programme, Status
