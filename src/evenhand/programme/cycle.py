@@ -21,7 +21,7 @@ from evenhand.programme import certificates, decisions, ledger, reports, roster,
 from evenhand.programme.belief import accepted_between, decided_between, know
 from evenhand.programme.drift_test import bounds_of
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text
-from evenhand.programme.library import Cache, Library
+from evenhand.programme.library import ROUTINE, Cache, Library
 from evenhand.programme.reports import Record, Recorded, Unrecorded
 from evenhand.typing import Progress
 
@@ -37,6 +37,7 @@ class Cycle:
         """Use the store, models and policies of a programme."""
         self._library, self._store = library, library.store
         self._certificates: Cache[certificates.Certificate] = Cache()
+        self._facts: Cache[certificates.Certificate] = Cache()
 
     # Policies
 
@@ -123,7 +124,7 @@ class Cycle:
             digest, wanted, known = self._in_use(tx)
             if digest is None:
                 return certificates.Drift(bool(wanted), (self._why_none(tx),) if wanted else (), None)
-            solved, bounds = _solved(tx, digest), bounds_of(tx)
+            solved, bounds = self._solved(tx, digest), bounds_of(tx)
             why = certificates.drifted(solved.numbers, wanted, bounds.change)
             if known is not None and known.gap > solved.gap + bounds.gap:
                 then = f"and was {100 * solved.gap:.2g} %"
@@ -140,17 +141,29 @@ class Cycle:
 
     def _in_use(self, tx: Connection) -> tuple[str | None, certificates.Numbers, certificates.Certificate | None]:
         """The policy that can serve the present roster, if any; that roster; and the certificate, if known."""
-        numbers = certificates.numbers_of(roster.taking_part(tx, roster.present_step(tx)))
+        numbers = self._library.numbers(tx)
         digest = self._serving(tx, numbers)
         return digest, numbers, None if digest is None else self._certified(tx, digest, numbers)
 
     def _certified(self, tx: Connection, digest: str, numbers: certificates.Numbers) -> certificates.Certificate | None:
         """The certificate of a policy for a roster, where it is known."""
-        solved = _solved(tx, digest)
+        solved = self._solved(tx, digest)
         return solved if solved.numbers == numbers else self._certificates.get((digest, numbers))
+
+    def _solved(self, tx: Connection, digest: str) -> certificates.Certificate:
+        """The certificate of a policy for the roster that it was solved for."""
+        if (known := self._facts.get(digest)) is None:
+            query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
+            facts = json.loads(tx.execute(query).scalar_one())
+            known = self._facts.add(digest, certificates.Certificate.of(facts["certificate"]))
+        return known
 
     def _serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
+        key, passive = ("serving", wanted), [kind for kind in ROUTINE if kind != "solved"]
+        return self._library.remember(tx, key, lambda: self._find_serving(tx, wanted), passive)
+
+    def _find_serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
         query = select(table.c.facts_json).where(table.c.model == model).order_by(table.c.event.desc())
@@ -219,7 +232,7 @@ class Cycle:
         if step is not None and roster.check_step(step) != present:
             raise ConflictError(f"step {step} is not the present step, which is {present}")
         arms = self._library.present(tx)
-        policy = self._serving(tx, certificates.numbers_of(arms))
+        policy = self._serving(tx, self._library.numbers(tx))
         if policy is None:
             return None
         row = tx.execute(select(schema.programme)).one()
@@ -364,7 +377,7 @@ class Cycle:
             return []
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
-        known = know(tx, words, roster.taking_part(tx, row.step), row.step)
+        known = know(tx, words, self._library.taking_part(tx, row.step), row.step)
         found = decisions.changes(rows, known, words, beliefs=same)
         return found if same else [Fault("", "another model was adopted"), *found]
 
@@ -397,7 +410,10 @@ class Cycle:
         def do(tx: Connection) -> Recorded:
             return self._record(tx, table, said, who)
 
-        return self._library.change(Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table))
+        size = len(table.rows)
+        return self._library.change(
+            Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table), size
+        )
 
     def record_rest(
         self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
@@ -480,13 +496,17 @@ class Cycle:
             return [Unrecorded(*row) for row in tx.execute(query)]
 
     def _read_records(self, tx: Connection, table: Table) -> list[Record]:
-        return reports.read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], roster.present_step(tx))
+        arms = roster.arms_named(tx, table.columns["arm"])
+        return reports.read_records(table, arms, self._library.model(tx)[1], roster.present_step(tx))
 
     def _record(self, tx: Connection, table: Table, source: str, who: str) -> Recorded:
         present, found = roster.present_step(tx), self._read_records(tx, table)
         steps = [one.step for one in found]
-        before = reports.known_records(tx, steps)
-        accepted = accepted_between(tx, [one.arm.id for one in found], min(steps), max(steps) + 1)
+        arms = [one.arm.id for one in found]
+        before, accepted = (
+            reports.known_records(tx, steps, arms),
+            accepted_between(tx, arms, min(steps), max(steps) + 1),
+        )
         corrected = differing = 0
         for one in found:
             place = one.arm.id, one.step
@@ -528,12 +548,6 @@ def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, An
         row = {"digest": digest, "model": model, "body": body, "facts_json": ledger.as_text(facts)}
         add_rows(tx, table, [row | {"at": ledger.now(), "event": event}])
     return event
-
-
-def _solved(tx: Connection, digest: str) -> certificates.Certificate:
-    """The certificate of a policy for the roster that it was solved for."""
-    query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
-    return certificates.Certificate.of(json.loads(tx.execute(query).scalar_one())["certificate"])
 
 
 def _late(tx: Connection, step: int) -> int:

@@ -17,10 +17,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Self
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Table, and_, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Insert, Select, Table, and_, bindparam, func, insert, select, update
 
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme import schema
@@ -109,6 +110,8 @@ class Draft:
     """The event that a transaction has not yet written, and the rows that belong to it."""
 
     event: dict[str, Any] | None = None
+    before: str = ""
+    """The digest of the event before."""
     changes: list[list[Any]] = field(default_factory=list)
 
 
@@ -129,9 +132,13 @@ def append(tx: Connection, kind: str, who: str, body: dict[str, Any]) -> int:
     """
     write_event(tx)
     who = check_text(who, "who", empty=True)
-    number = last_event(tx) + 1
-    _draft(tx).event = {"id": number, "kind": kind, "who": who, "at": now(), "body_json": as_text(body)}
-    tx.execute(update(schema.programme).values(last_event=number))
+    last, before = head(tx)
+    number, draft = last + 1, _draft(tx)
+    draft.event, draft.before = (
+        {"id": number, "kind": kind, "who": who, "at": now(), "body_json": as_text(body)},
+        before,
+    )
+    tx.execute(_COUNT, {"number": number})
     return number
 
 
@@ -141,8 +148,7 @@ def write_event(tx: Connection) -> None:
     if draft.event is None:
         return
     row = draft.event | {"changes_json": as_text(draft.changes)}
-    before = tx.execute(select(schema.events.c.chain).where(schema.events.c.id == row["id"] - 1)).scalar() or ""
-    tx.execute(insert(schema.events).values(**row, chain=link(before, row)))
+    tx.execute(_insertion(schema.events), row | {"chain": link(draft.before, row)})
     draft.event, draft.changes = None, []
 
 
@@ -173,13 +179,13 @@ def add_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) ->
         return
     if "id" in table.c and "id" not in rows[0]:
         rows = [{"id": number, **row} for number, row in enumerate(rows, start=next_id(tx, table))]
-    tx.execute(insert(table), [dict(row) for row in rows])
+    tx.execute(_insertion(table), [dict(row) for row in rows])
     _note(tx, "added", table, rows)
 
 
 def next_id(tx: Connection, table: Table) -> int:
     """Return the number of the next row of a table."""
-    return int(tx.execute(select(func.max(table.c.id))).scalar() or 0) + 1
+    return int(tx.execute(_largest_id(table)).scalar() or 0) + 1
 
 
 def find_row(tx: Connection, table: Table, number: object, name: str) -> Any:
@@ -231,7 +237,31 @@ def in_event(value: Any) -> Any:
 
 def last_event(tx: Connection) -> int:
     """The number of the last event: the version of all that is stored."""
-    return int(tx.execute(select(schema.programme.c.last_event)).scalar_one())
+    return head(tx)[0]
+
+
+def head(tx: Connection) -> tuple[int, str]:
+    """The number and the digest of the last event; the digest is empty while that event is not yet written."""
+    number, chain = tx.execute(_HEAD).one()
+    return int(number), chain or ""
+
+
+# Statements that every write needs, built once: building one takes several times as long as executing it.
+
+_HEAD = select(schema.programme.c.last_event, schema.events.c.chain).outerjoin_from(
+    schema.programme, schema.events, schema.events.c.id == schema.programme.c.last_event
+)
+_COUNT = update(schema.programme).values(last_event=bindparam("number"))
+
+
+@cache
+def _insertion(table: Table) -> Insert:
+    return insert(table)
+
+
+@cache
+def _largest_id(table: Table) -> Select[tuple[int]]:
+    return select(func.max(table.c.id))
 
 
 def events(tx: Connection, after: int = 0, most: int | None = None) -> list[Event]:

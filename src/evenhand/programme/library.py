@@ -2,17 +2,27 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from evenhand.errors import InvalidInputError
 from evenhand.model import CoupledMDP
 from evenhand.planning import Plan, load_plan
-from evenhand.programme import roster, schema
+from evenhand.programme import ledger, roster, schema
+from evenhand.programme.certificates import Numbers, numbers_of
 from evenhand.programme.ledger import Result, answered, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster
 from evenhand.programme.store import Store
+
+ROUTINE = ("observed", "recorded", "planned", "accepted", "solved", "answered")
+"""Kinds of events that leave the roster as it is."""
+
+_MODEL = select(schema.programme.c.model)
+_CHAIN = select(schema.events.c.chain).where(schema.events.c.id == bindparam("id"))
+_OTHERS = select(schema.events.c.id).where(
+    schema.events.c.id > bindparam("id"), schema.events.c.kind.not_in(bindparam("kinds", expanding=True))
+)
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
@@ -46,10 +56,11 @@ class Library:
         self.store = store
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
+        self._values: Cache[tuple[tuple[int, str], Any]] = Cache(32)
 
     def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
         """Return a model with its names; by default the one in use."""
-        wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
+        wanted = digest or str(tx.execute(_MODEL).scalar_one())
         known = self._models.get(wanted)
         if known is not None:
             return known
@@ -67,6 +78,40 @@ class Library:
             raise InvalidInputError(f"{self.store.address}: policy {digest} does not exist")
         return self._policies.add(digest, load_plan(body))
 
+    def remember(self, tx: Connection, key: Hashable, compute: Callable[[], T], passive: Sequence[str] = ()) -> T:
+        """Return a value that follows from the store, computed again only if events were written since.
+
+        Args:
+            tx: a transaction.
+            key: of the value.
+            compute: computes it.
+            passive: kinds of events that do not change it.
+        """
+        now = ledger.head(tx)
+        if not now[1]:  # this transaction has begun an event
+            return compute()
+        known = self._values.get(key)
+        if known is not None and (known[0] == now or self._only(tx, known[0], passive)):
+            return cast(T, known[1])
+        value = compute()
+        self._values.add(key, (now, value))
+        return value
+
+    def _only(self, tx: Connection, since: tuple[int, str], kinds: Sequence[str]) -> bool:
+        """Return whether only events of some kinds were written since the head of an earlier moment."""
+        if not kinds or tx.execute(_CHAIN, {"id": since[0]}).scalar() != since[1]:  # a copy may have been restored
+            return False
+        return tx.execute(_OTHERS, {"id": since[0], "kinds": list(kinds)}).first() is None
+
+    def taking_part(self, tx: Connection, step: int) -> list[roster.RosterArm]:
+        """Return the arms that take part at a step, in the order in which they joined."""
+        return self.remember(tx, ("roster", step), lambda: roster.taking_part(tx, step), ROUTINE)
+
+    def numbers(self, tx: Connection) -> Numbers:
+        """Return the number of arms of each type and group at the present step."""
+        step = roster.present_step(tx)
+        return self.remember(tx, ("numbers", step), lambda: numbers_of(self.taking_part(tx, step)), ROUTINE)
+
     def present(self, tx: Connection) -> list[roster.RosterArm]:
         """Return the arms that take part at the present step.
 
@@ -74,7 +119,7 @@ class Library:
             InvalidInputError: there are none.
         """
         step = roster.present_step(tx)
-        arms = roster.taking_part(tx, step)
+        arms = self.taking_part(tx, step)
         if not arms:
             raise InvalidInputError(f"no arm takes part at step {step}")
         return arms
@@ -93,6 +138,8 @@ class Library:
         key: str | None,
         do: Callable[[Connection], R],
         check: Callable[[Connection], object] | None = None,
+        size: int | None = None,
+        few: int = 10,
     ) -> R:
         """Change the programme in one transaction, at most once under a key.
 
@@ -103,8 +150,10 @@ class Library:
             key: idempotency key.
             do: makes the change.
             check: raises all faults; called before the lock is taken, so that an invalid table does not hold up others.
+            size: rows of the table, if known.
+            few: rows that are checked by `do` alone, which takes half the time.
         """
-        if check is not None:
+        if check is not None and (size is None or size > few):
             self.check_first(key, kind, request, check)
         with self.store.writing() as tx:
             return answer.of(once(tx, key, kind, request, lambda: do(tx).to_dict()))

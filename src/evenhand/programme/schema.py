@@ -90,6 +90,7 @@ arms = _table(
     "arms",
     "id name type group_name joined_step joined_event left_step? left_event? left_why?",
     _unique_where("present_arms", "name", "left_event IS NULL"),
+    Index("arms_by_name", "name"),
 )
 
 observations = _table(
@@ -104,6 +105,7 @@ plans = _table(
     "id step status model policy seed budget_json inputs outputs known_event summary_json at event "
     "accepted_by? accepted_at? accepted_event?",
     _unique_where("one_plan_a_step", "step", "status <> 'superseded'"),
+    Index("plans_by_status", "status", "step"),
 )
 
 decisions = _table(

@@ -19,6 +19,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from time import monotonic
 from typing import Any
 
@@ -54,6 +55,7 @@ class Store:
         self.address, self.engine, self._wait = _without_password(url), _engine(url, wait), wait
         self._file: Path | None = None
         self._opened: tuple[int, int] | None = None
+        self._lock = Lock()
         if self.is_sqlite:
             self._file = Path(str(url.database)).absolute()  # the working directory may change
             event.listen(self.engine, "connect", self._remember_file)
@@ -135,7 +137,7 @@ class Store:
         Args:
             made: whether the programme is there already; else its tables are about to be made.
         """
-        with self._in_words(), self.engine.connect() as connection:
+        with self._in_words(), self._turn(), self.engine.connect() as connection:
             connection.execution_options(writing=True, draft=ledger.Draft())
             with connection.begin() as begun:
                 if not self.is_sqlite:
@@ -154,6 +156,16 @@ class Store:
                         f"{self.address}: the connection broke during the commit, whose outcome is unknown. "
                         "Repeat the request under the same key"
                     ) from error
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for other threads of this process: SQLite would look for its lock again and again, after longer pauses."""
+        if not self._lock.acquire(timeout=self._wait):
+            raise UnavailableError(f"{self.address}: {_why('locked', self._wait)}. Nothing was changed")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     @contextlib.contextmanager
     def making(self) -> Iterator[Connection]:
@@ -180,7 +192,7 @@ class Store:
         if self._file is None:
             return
         # A connection keeps its write-ahead log open: one that was removed beside it takes writes that are lost.
-        log = _identity(Path(f"{self._file}-wal"))
+        log = _identity(f"{self._file}-wal")
         known = connection.info.get("log") or log
         connection.info["log"] = known
         if _identity(self._file) != self._opened or log != known:
@@ -357,10 +369,10 @@ def _sqlite_file(address: str | Path, tool: str) -> Path:
     return Path(str(url.database))
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
+def _identity(file: Path | str) -> tuple[int, int] | None:
     """Device and inode of a file; None without one."""
     try:
-        found = file.stat()
+        found = os.stat(file)  # noqa: PTH116  # before and after every transaction
     except OSError:
         return None
     return found.st_dev, found.st_ino

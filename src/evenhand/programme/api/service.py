@@ -26,7 +26,7 @@ from evenhand.programme.api.jobs import Job, Jobs, name_of
 from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
-from evenhand.programme.certificates import METHOD, Certificate, numbers_of
+from evenhand.programme.certificates import METHOD, Certificate
 from evenhand.programme.programme import Programme
 
 log = logging.getLogger("evenhand.programme.api")
@@ -145,7 +145,7 @@ class Service:
 
     def _present(self) -> list[Any]:
         """Return what identifies the present model and roster."""
-        return [self.programme.status().model, [list(row) for row in numbers_of(self.programme.arms())]]
+        return [self.programme.status().model, [list(row) for row in self.programme.numbers()]]
 
     def _solve_job(self, arguments: dict[str, Any], owner: str = "") -> Job:
         # With the policy in use: an earlier policy is solved again if another one has replaced it.
@@ -217,9 +217,14 @@ class Service:
     # Checks in the background
 
     async def _repeat(
-        self, check: Callable[[], Awaitable[None]], every: float, wake: asyncio.Event, first: float = 0.0
+        self,
+        check: Callable[[], Awaitable[None]],
+        every: float,
+        wake: asyncio.Event,
+        first: float = 0.0,
+        pause: float = 0.2,
     ) -> None:
-        """Check after `first` seconds, then every so many and after every wake."""
+        """Check after `first` seconds, then every so many and after every wake, with a pause between two checks."""
         await asyncio.sleep(first)
         while True:
             wake.clear()  # before the check, so that changes during it cause another one
@@ -231,6 +236,7 @@ class Service:
                 RequestError.of(error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), every)
+            await asyncio.sleep(pause)
 
     async def _finish(self, job: Job) -> Job | None:
         """Run a job to its end, unless it was settled before; a job is settled if repeating it is pointless."""
