@@ -29,7 +29,7 @@ from evenhand.display import FrameLibrary, as_frame, counted
 from evenhand.errors import NotConvergedError
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
-from evenhand.programme import expectations, roster, schema
+from evenhand.programme import expectations, schema
 from evenhand.programme.audit_window import Models, Span, count_waits, read_span
 from evenhand.programme.belief import ALIKE, decided_between
 from evenhand.programme.decisions import PlanRow
@@ -546,10 +546,12 @@ class Audits:
     def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
         """(block, state) states of need, by the fair relaxation of the arms that take part now, if any; remembered."""
         row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
-        arms = roster.taking_part(tx, roster.present_step(tx))
-        if not arms:
+        numbers = self._library.numbers(tx)
+        if not numbers:
             return np.zeros(words.model.tables.rewards.shape[:2], dtype=bool)
-        counts = np.bincount(words.blocks_of(arms), minlength=len(words.model.tables))
+        counts = np.zeros(len(words.model.tables), dtype=np.int64)
+        for kind, group, many in numbers:
+            counts[words.blocks[kind, group]] += many
         key = row.model, tuple(counts.tolist())
         if (known := self._needs.get(key)) is None:
             found: list[Bools] = []

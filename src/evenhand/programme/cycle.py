@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, exists, func, select, union
 
 from evenhand.errors import ConflictError, Fault, InvalidInputError
 from evenhand.model import CoupledMDP
@@ -160,8 +160,8 @@ class Cycle:
 
     def _serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
-        key, passive = ("serving", wanted), [kind for kind in ROUTINE if kind != "solved"]
-        return self._library.remember(tx, key, lambda: self._find_serving(tx, wanted), passive)
+        passive = [kind for kind in ROUTINE if kind != "solved"]
+        return self._library.remember(tx, "serving", lambda: self._find_serving(tx, wanted), wanted, passive)
 
     def _find_serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         table = schema.policies
@@ -283,11 +283,16 @@ class Cycle:
             return [decisions.stored_plan(row, (), None, None) for row in rows]
 
     def _whole(self, tx: Connection, row: Any) -> decisions.StoredPlan:
-        rows = decisions.rows_of(tx, row.id)
+        rows = self._rows(tx, row)
         words = self._library.model(tx, row.model)[1]
         accepted = {one.arm: one.accepted for one in rows if one.accepted}
         used = decisions.PlanCells(words, rows).used(accepted) if row.status == schema.ACCEPTED else None
         return decisions.stored_plan(row, rows, self._certified(tx, row.policy, certificates.numbers_of(rows)), used)
+
+    def _rows(self, tx: Connection, row: Any) -> tuple[decisions.PlanRow, ...]:
+        """The arms of a plan, by its row."""
+        compute = lambda: decisions.rows_of(tx, row.id)  # noqa: E731
+        return self._library.remember(tx, f"rows of {row.status}", compute, tuple(row), ROUTINE)
 
     def recompute(self, plan: int) -> decisions.StoredPlan:
         """Compute a plan again from what is stored, as of its last known event, and compare it with the stored plan.
@@ -364,7 +369,7 @@ class Cycle:
             raise ConflictError(
                 f"plan {plan} of step {row.step} was superseded by a newer one; look at the present plan"
             )
-        rows = decisions.rows_of(tx, plan)
+        rows = self._rows(tx, row)
         if found := self._changes(tx, row, rows):
             known = f"plan {row.id} of step {row.step} was made from what was known at event {row.known_event}"
             raise ConflictError(f"{known}, and since then something changed. Plan again:", found)
@@ -377,8 +382,14 @@ class Cycle:
             return []
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
-        known = know(tx, words, self._library.taking_part(tx, row.step), row.step)
-        found = decisions.changes(rows, known, words, beliefs=same)
+        arms = self._library.taking_part(tx, row.step)
+        if self._library.only(tx, row.event):  # then only arms with reports are known otherwise
+            since = union(
+                *(select(t.c.arm).where(t.c.event > row.event) for t in (schema.observations, schema.records))
+            )
+            touched = set(tx.execute(since).scalars())
+            arms, rows = [arm for arm in arms if arm.id in touched], [one for one in rows if one.arm_id in touched]
+        found = decisions.changes(rows, know(tx, words, arms, row.step), words, beliefs=same)
         return found if same else [Fault("", "another model was adopted"), *found]
 
     def changed_since(self, plan: int) -> list[Fault]:
@@ -389,7 +400,7 @@ class Cycle:
         """
         with self._store.reading() as tx:
             row = decisions.plan_row(tx, plan)
-            return self._changes(tx, row, decisions.rows_of(tx, plan))
+            return self._changes(tx, row, self._rows(tx, row))
 
     def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
         """Record the actions done; late and corrected records are stored beside the old ones.
@@ -456,14 +467,22 @@ class Cycle:
 
         return self._library.change(Recorded, "record", [plan, sorted(others.items()), said], key, do)
 
-    def recorded(self, step: int) -> dict[int, str]:
+    def recorded(self, step: int, arms: Sequence[int] = ()) -> dict[int, str]:
         """Return the actions done at a step, by arm number; the last record counts.
 
         Args:
             step: which.
+            arms: at least of these; by default of all.
         """
         with self._store.reading() as tx:
-            return {arm: action for (arm, _), (action, _) in reports.known_records(tx, [step]).items()}
+            return {arm: action for (arm, _), (action, _) in reports.known_records(tx, [step], arms).items()}
+
+    def num_recorded(self, step: int) -> int:
+        """Return of how many arms it was recorded what was done at a step."""
+        table = schema.records
+        with self._store.reading() as tx:
+            query = select(func.count(table.c.arm.distinct())).where(table.c.step == step)
+            return int(tx.execute(query).scalar_one())
 
     def last_served(self, rows: Sequence[decisions.PlanRow], step: int, most: int = 100) -> dict[int, int]:
         """The last step at which arms of a plan were served, by their numbers in the store.

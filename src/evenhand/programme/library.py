@@ -56,7 +56,7 @@ class Library:
         self.store = store
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
-        self._values: Cache[tuple[tuple[int, str], Any]] = Cache(32)
+        self._values: dict[str, tuple[tuple[int, str], Hashable, Any]] = {}
 
     def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
         """Return a model with its names; by default the one in use."""
@@ -78,39 +78,42 @@ class Library:
             raise InvalidInputError(f"{self.store.address}: policy {digest} does not exist")
         return self._policies.add(digest, load_plan(body))
 
-    def remember(self, tx: Connection, key: Hashable, compute: Callable[[], T], passive: Sequence[str] = ()) -> T:
+    def remember(
+        self, tx: Connection, slot: str, compute: Callable[[], T], about: Hashable = None, passive: Sequence[str] = ()
+    ) -> T:
         """Return a value that follows from the store, computed again only if events were written since.
 
         Args:
             tx: a transaction.
-            key: of the value.
+            slot: name of the value; the last one is stored.
             compute: computes it.
+            about: arguments of the value.
             passive: kinds of events that do not change it.
         """
         now = ledger.head(tx)
         if not now[1]:  # this transaction has begun an event
             return compute()
-        known = self._values.get(key)
-        if known is not None and (known[0] == now or self._only(tx, known[0], passive)):
-            return cast(T, known[1])
-        value = compute()
-        self._values.add(key, (now, value))
-        return value
+        then, what, value = self._values.get(slot, ((0, ""), None, None))
+        if what != about or then != now:
+            # Numbers of events may come again, under another digest, if a copy was restored.
+            is_known = tx.execute(_CHAIN, {"id": then[0]}).scalar() == then[1] if passive and what == about else False
+            if not is_known or not self.only(tx, then[0], passive):
+                value = compute()
+                self._values[slot] = now, about, value
+        return cast(T, value)
 
-    def _only(self, tx: Connection, since: tuple[int, str], kinds: Sequence[str]) -> bool:
-        """Return whether only events of some kinds were written since the head of an earlier moment."""
-        if not kinds or tx.execute(_CHAIN, {"id": since[0]}).scalar() != since[1]:  # a copy may have been restored
-            return False
-        return tx.execute(_OTHERS, {"id": since[0], "kinds": list(kinds)}).first() is None
+    def only(self, tx: Connection, since: int, kinds: Sequence[str] = ROUTINE) -> bool:
+        """Return whether only events of some kinds were written after an event; by default of `ROUTINE`."""
+        return tx.execute(_OTHERS, {"id": since, "kinds": list(kinds)}).first() is None
 
     def taking_part(self, tx: Connection, step: int) -> list[roster.RosterArm]:
         """Return the arms that take part at a step, in the order in which they joined."""
-        return self.remember(tx, ("roster", step), lambda: roster.taking_part(tx, step), ROUTINE)
+        return self.remember(tx, "roster", lambda: roster.taking_part(tx, step), step, ROUTINE)
 
     def numbers(self, tx: Connection) -> Numbers:
         """Return the number of arms of each type and group at the present step."""
         step = roster.present_step(tx)
-        return self.remember(tx, ("numbers", step), lambda: numbers_of(self.taking_part(tx, step)), ROUTINE)
+        return self.remember(tx, "numbers", lambda: numbers_of(self.taking_part(tx, step)), step, ROUTINE)
 
     def present(self, tx: Connection) -> list[roster.RosterArm]:
         """Return the arms that take part at the present step.

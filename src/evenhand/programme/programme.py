@@ -148,6 +148,7 @@ class Programme:
         self.current_plan, self.current_plan_number = cycle.current_plan, cycle.current_plan_number
         self.accept, self.changed_since = cycle.accept, cycle.changed_since
         self.record, self.record_rest, self.recorded = cycle.record, cycle.record_rest, cycle.recorded
+        self.num_recorded = cycle.num_recorded
         self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
         self.counterfactuals = supposing = Counterfactuals(self.library, cycle)
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
@@ -285,7 +286,7 @@ class Programme:
             return [arm for arm in found if arm.name in names] if names else found
 
     def _all_arms(self, tx: Connection) -> list[RosterArm]:
-        return self.library.remember(tx, "arms", lambda: roster.arms_as_of(tx), ROUTINE)
+        return self.library.remember(tx, "arms", lambda: roster.arms_as_of(tx), None, ROUTINE)
 
     def numbers(self) -> Numbers:
         """The number of arms of each type and group at the present step."""
@@ -438,14 +439,14 @@ class Programme:
         said = check_text(source, "source")
         request = [table.columns, said, step]
 
-        def read(tx: Connection) -> list[tuple[reports.ReportRow, str]]:
+        def read(tx: Connection) -> tuple[int, list[tuple[reports.ReportRow, str]]]:
             present = present_step(tx)
             usual = present if step is None else roster.check_step(step)
             arms = roster.arms_named(tx, table.columns["arm"])
-            return reports.read_observations(table, arms, self.library.model(tx)[1], usual, present)
+            return present, reports.read_observations(table, arms, self.library.model(tx)[1], usual, present)
 
         def do(tx: Connection) -> reports.Observed:
-            found, present = read(tx), present_step(tx)
+            present, found = read(tx)
             seen = [{"arm": row.arm.id, "step": row.step, "state": state} for row, state in found]
             steps, arms = {row.step for row, _ in found}, {row.arm.id for row, _ in found}
             before = reports.last_reports(tx, schema.observations, steps, arms)

@@ -562,6 +562,7 @@ def _since(tx: Connection) -> tuple[str, int, int]:
 
 
 def offer_of(tx: Connection) -> Offer | None:
+    """The refit that is proposed for the model in use; None without one."""
     table = schema.refits
     model = select(schema.programme.c.model).scalar_subquery()
     closed = table.c.adopted_event.is_not(None) | table.c.declined_event.is_not(None)

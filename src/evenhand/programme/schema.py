@@ -98,6 +98,7 @@ observations = _table(
     "id arm step state source at event",
     Index("observations_of_arms", "arm", "step", "event"),
     Index("observations_of_steps", "step", "event"),
+    Index("observations_of_events", "event"),
 )
 
 plans = _table(
@@ -117,7 +118,11 @@ decisions = _table(
 )
 
 records = _table(
-    "records", "id arm step action reward? source at event", Index("records_of_arms", "arm", "step", "event")
+    "records",
+    "id arm step action reward? source at event",
+    Index("records_of_arms", "arm", "step", "event"),
+    Index("records_of_steps", "step", "arm"),
+    Index("records_of_events", "event"),
 )
 
 refits = _table("refits", "id model facts_json at event adopted_event? replaces? why? declined_event?")

@@ -159,7 +159,7 @@ class Store:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait for other threads of this process: SQLite would look for its lock again and again, after longer pauses."""
+        """Wait for other threads of this process: SQLite would try for its lock again and again, with longer pauses."""
         if not self._lock.acquire(timeout=self._wait):
             raise UnavailableError(f"{self.address}: {_why('locked', self._wait)}. Nothing was changed")
         try:

@@ -65,7 +65,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
         redirect_slashes=False,
     )
     app.state.service = service
-    api = (operations.router, programme_routes.decisions, programme_routes.router)
+    api = (programme_routes.router, programme_routes.decisions, operations.router)  # matched in this order
     page = (today_page, counterfactual_page, arms_page, model_page, auth_routes)
     for router in (*api, *(module.router for module in page)):
         app.include_router(router)

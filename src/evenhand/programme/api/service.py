@@ -122,7 +122,7 @@ class Service:
 
     def look(self) -> None:
         """Check the policy soon; called by any thread."""
-        if self._loop is not None:
+        if self._loop is not None and not self._wake.is_set():
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def stop_soon(self) -> None:
