@@ -11,6 +11,7 @@ model. What was reported again and says the same changes nothing.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -30,6 +31,10 @@ from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import raise_faults, unknown_arm
+from evenhand.programme.settings import setting
+from evenhand.programme.vocabulary import Vocabulary
+from evenhand.report.format import capitalised, spelled
+from evenhand.typing import Ints
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,9 @@ class StoredPlan(ledger.Result):
     note: str
     """Difference from the problem that the policy was solved for, in words."""
 
+    warnings: tuple[str, ...]
+    """Decisions that rest on few observations, in words."""
+
     event: int
     at: str
     accepted_by: str | None
@@ -202,13 +210,14 @@ def check_budget(model: CoupledMDP, budget: Any) -> list[float]:
     return found
 
 
-def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
+def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = None) -> Decisions:
     """Decide the action of every arm, as `evenhand act` does with the same policy, states, seed, budget and step.
 
     Args:
         plan: the policy.
         inputs: of the plan.
         words: of the model.
+        evidence: (block, state, action) number of observations behind the model, -1 if unknown.
 
     Raises:
         NotApplicableError: the policy is a table for other numbers, or for more budget.
@@ -219,7 +228,26 @@ def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
         "group": [row.arm.group for row in inputs.known],
         "state": [words.states[row.block][row.state] for row in inputs.known],
     }
-    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step)
+    cells = ([row.block for row in inputs.known], [row.state for row in inputs.known])
+    seen = None if evidence is None else evidence[cells]
+    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step, observations=seen)
+
+
+def few_observations(decisions: Decisions, words: Vocabulary, enough: int = 10) -> list[str]:
+    """Return the decisions that rest on few observations, in words, the fewest first.
+
+    Args:
+        decisions: of a plan.
+        words: of the programme.
+        enough: number of observations that are not few.
+    """
+    few = [row for row in decisions.rows if row.observations is not None and row.observations < enough]
+    cells = Counter((row.observations, row.action, row.type, row.state) for row in few)
+    found = []
+    for (seen, action, kind, state), many in sorted(cells.items()):
+        rests = "was never observed" if not seen else f"rests on {seen} observation{'s' if seen != 1 else ''} only"
+        found.append(f"{action} for {kind} in {state} {rests} ({words.arm.counted(many)})")
+    return found
 
 
 def outputs_of(inputs: Inputs, decisions: Decisions) -> str:
@@ -228,7 +256,20 @@ def outputs_of(inputs: Inputs, decisions: Decisions) -> str:
     return ledger.digest_of([[known.arm.id, row.action, row.served, place] for known, row, place in rows])
 
 
+def alternating(part: Mapping[str, Any], words: Vocabulary) -> str:
+    """Return the sentence on the part of a mixture that acts at a step, without its full stop.
+
+    Args:
+        part: JSON form of a `PlanPart`.
+        words: of the programme.
+    """
+    return f"{capitalised(spelled(part['parts']))} plans alternate; this {words.step.one} plan {part['number']}"
+
+
 # Writing
+
+_ARM = re.compile(r"\barms?\b")
+"""The library's word for arms, in reasons."""
 
 
 def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words, late: int, who: str) -> Planned:
@@ -242,7 +283,8 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
         late: reports on earlier steps that came since the last plan was accepted.
         who: author.
     """
-    table = schema.plans
+    table, vocabulary = schema.plans, Vocabulary.read(setting(tx, "words", 0))
+    noun = {"arm": vocabulary.arm.one, "arms": vocabulary.arm.many}
     older = proposal(tx, inputs.step)
     replaced = None if older is None else int(older.id)
     number = ledger.next_id(tx, table)
@@ -257,6 +299,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
         "budget": decisions.budget,
         "part": None if decisions.part is None else decisions.part.to_dict(),
         "note": decisions.note,
+        "warnings": few_observations(decisions, vocabulary),
         "replaced": replaced,
     }
     row = {name: getattr(inputs, name) for name in ("step", "model", "policy", "seed", "known_event")}
@@ -277,7 +320,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
             "state": words.states[known.block][known.state],
             "planned": one.action,
             "served": int(one.served),
-            "reason": one.reason,
+            "reason": _ARM.sub(lambda match: noun[match[0]], one.reason),
             "next_in_line": line,
         }
         | {name: getattr(known, name) for name in ("known", "seen_step", "chance")}
@@ -331,7 +374,8 @@ def stored_plan(
 ) -> StoredPlan:
     """A plan from its row in the store, and its arms."""
     own = {"accepted_used": accepted_used, "certificate": certificate, "rows": rows}
-    known = {**row._mapping, **json.loads(row.summary_json), **own}
+    summary = json.loads(row.summary_json)
+    known = {**row._mapping, **summary, **own, "warnings": tuple(summary["warnings"])}
     return StoredPlan(**{one.name: known[one.name] for one in fields(StoredPlan)})
 
 

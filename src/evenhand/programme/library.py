@@ -1,9 +1,11 @@
 """Models and policies of a programme, by digest, with a cache of those read last; changes under idempotency keys."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
+import numpy as np
 from sqlalchemy import Connection, bindparam, select
 
 from evenhand.errors import InvalidInputError
@@ -13,7 +15,9 @@ from evenhand.programme import ledger, roster, schema
 from evenhand.programme.certificates import Numbers, numbers_of
 from evenhand.programme.ledger import Result, answered, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster
+from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
+from evenhand.typing import Ints
 
 ROUTINE = ("observed", "recorded", "planned", "accepted", "solved", "answered")
 """Kinds of events that leave the roster as it is."""
@@ -57,6 +61,7 @@ class Library:
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
         self._values: dict[str, tuple[tuple[int, str], Hashable, Any]] = {}
+        self._evidence: Cache[Ints] = Cache()
 
     def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
         """Return a model with its names; by default the one in use."""
@@ -67,6 +72,34 @@ class Library:
         body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
         model = from_bytes(body)
         return self._models.add(wanted, (model, Words(model)))
+
+    def evidence(self, tx: Connection, digest: str) -> Ints:
+        """(block, state, action) number of observations behind a model, -1 if unknown.
+
+        They are those of the fit that the programme began with, and those of the refit by which the model was made.
+        """
+        if (known := self._evidence.get(digest)) is not None:
+            return known
+        words = self.model(tx, digest)[1]
+        counts = np.full(words.model.tables.rewards.shape, -1, dtype=np.int64)
+        query = select(schema.refits.c.facts_json).where(schema.refits.c.model == digest)
+        facts = tx.execute(query.order_by(schema.refits.c.id.desc()).limit(1)).scalar()
+        moved = (
+            {}
+            if facts is None
+            else {(m["type"], m["state"], m["action"]): m["seen"] for m in json.loads(facts)["moved"]}
+        )
+        refitted = {kind for kind, _, _ in moved}
+        created = setting(tx, "evidence", 0) or {}
+        for block, (label, kind) in enumerate(zip(words.model.tables.labels, words.fit_types, strict=True)):
+            fitted = created.get(label[0])
+            if fitted is None and kind not in refitted:
+                continue
+            for s, state in enumerate(words.states[block]):
+                for a, action in enumerate(words.actions[block]):
+                    first = 0 if fitted is None else fitted.get(state, {}).get(action, 0)
+                    counts[block, s, a] = first + moved.get((kind, state, action), 0)
+        return self._evidence.add(digest, counts)
 
     def policy(self, tx: Connection, digest: str) -> Plan:
         """Return a policy with the problem it was solved for."""
@@ -99,7 +132,7 @@ class Library:
             is_known = tx.execute(_CHAIN, {"id": then[0]}).scalar() == then[1] if passive and what == about else False
             if not is_known or not self.only(tx, then[0], passive):
                 value = compute()
-                self._values[slot] = now, about, value
+            self._values[slot] = now, about, value
         return cast(T, value)
 
     def only(self, tx: Connection, since: int, kinds: Sequence[str] = ROUTINE) -> bool:
