@@ -309,11 +309,9 @@ def find_deviations(
             if there != planned:
                 budgets.append(BudgetRow(span.first + column, name, there, planned))
     accepted, done = (span.texts[name][:, span.columns] for name in ("accepted", "done"))
-    for n, column in np.argwhere(span.present).tolist():
-        if done[n, column] not in (None, accepted[n, column]):
-            arm = span.arms[n]
-            texts = (accepted[n, column] or "", done[n, column])
-            undone.append(UndoneRow(span.first + column, arm.name, arm.group, *texts))
+    for n, column in np.argwhere(span.present & np.not_equal(done, None) & (done != accepted)).tolist():
+        texts, arm = (accepted[n, column] or "", done[n, column]), span.arms[n]
+        undone.append(UndoneRow(span.first + column, arm.name, arm.group, *texts))
     return _overrides(books, sums), tuple(budgets), tuple(sorted(undone, key=lambda row: (row.step, row.arm)))
 
 

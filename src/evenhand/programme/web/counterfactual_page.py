@@ -1,6 +1,7 @@
 """Fairness and what-if: audits of past steps, the price of fairness, and other budgets or welfares."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from evenhand.model.welfare import Welfare, structure
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.audit import audit_of
+from evenhand.programme.audit import Audit, audit_of
 from evenhand.programme.audit_report import audit_page
 from evenhand.programme.audit_window import Books
 from evenhand.programme.certificates import Certificate
@@ -25,7 +26,7 @@ from evenhand.programme.web.forms import Form, refusal_of
 from evenhand.programme.web.layout import Sending, failure_of, programme_of, query_of, show, to, work_of
 from evenhand.report.format import amount, number, percent, shortened
 from evenhand.report.html import page
-from evenhand.report.summary import Figure, Section, table
+from evenhand.report.summary import Figure, Section, Summary, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -61,9 +62,7 @@ def _fairness(request: Request, job: Job | None) -> Response:
     query, status = query_of(request), programme_of(request).status()
     refusal, audit, view, nothing = None, None, None, ""
     try:
-        books = _books(request)
-        audit = audit_of(books)
-        view = audit_page(audit, books, status.name)
+        audit, view = _audited(_books(request), status.name)
     except EvenhandError as error:
         nothing = f"There is nothing to look back on yet: {error}."
         if query.text("first") or query.text("last"):
@@ -74,6 +73,13 @@ def _fairness(request: Request, job: Job | None) -> Response:
     price = _price_section(job.answer, status.welfare) if job is not None and job.answer else None
     values: dict[str, Any] = {"audit": audit, "view": view, "nothing": nothing, "job": work, "price": price}
     return show(request, "fairness", "Fairness", refusal, None, **values)
+
+
+@lru_cache(maxsize=2)
+def _audited(books: Books, name: str) -> tuple[Audit, Summary]:
+    """Return an audit and its page; `Programme.books` returns the same accounts while nothing changes them."""
+    found = audit_of(books)
+    return found, audit_page(found, books, name)
 
 
 def _books(request: Request) -> Books:
@@ -89,8 +95,7 @@ def _books(request: Request) -> Books:
 @router.get("/fairness/report")
 def report(request: Request) -> Response:
     """Return the audit of a window as a file."""
-    books = _books(request)
-    found = audit_page(audit_of(books), books, programme_of(request).status().name)
+    found = _audited(_books(request), programme_of(request).status().name)[1]
     return Response(
         page(found), media_type="text/html", headers={"Content-Disposition": 'attachment; filename="report.html"'}
     )
