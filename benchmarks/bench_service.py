@@ -260,6 +260,57 @@ def beside_minimal(folder: Path, clients: int = 8, seconds: float = 3.0, rounds:
             )
 
 
+# Growth
+
+
+def grown(folder: Path, arms: int, steps: int) -> Path:
+    """A programme of some steps with reports, plans and records, and a plan for the next one."""
+    where, rng = programme_of(folder, arms), np.random.default_rng(0)
+    with Programme.open(where) as programme:
+        for _ in range(steps):
+            seen = [{"arm": f"m{n}", "state": int(rng.integers(3))} for n in range(arms) if rng.random() < 0.9]
+            programme.observe(seen, "rounds")
+            plan = programme.plan().plan
+            programme.accept(plan)
+            rows = programme.plan_of(plan).rows
+            programme.record([{"arm": row.arm, "action": row.action} for row in rows], "sheets")
+        programme.plan()
+    return where
+
+
+async def show_pages(port: int, process: psutil.Process) -> None:
+    """Processor time of every page when it is first shown, shown again, and shown after a report of one arm."""
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def spent(method: str, path: str, body: object = None) -> float:
+        begin = busy(process)
+        status, _ = await connection.ask(method, path, body)
+        assert status == 200, (path, status)
+        return 1000 * (busy(process) - begin)
+
+    for path in (
+        "/",
+        "/?of=last",
+        "/?q=m7&sort=arm",
+        "/arms",
+        "/arms/one?arm=m7",
+        "/fairness",
+        "/what-if",
+        "/model",
+        P,
+    ):
+        times = [await spent("GET", path) for _ in range(3)]
+        body = {"observations": [{"arm": "m8", "state": 1}], "source": "load"}
+        one = sum([await spent("POST", f"{P}/observations", body) for _ in range(20)]) / 20
+        after = await spent("GET", path)
+        print(
+            f"  {path:18} first {times[0]:5.0f} ms, again {min(times):4.0f} ms, after a report {after:5.0f} ms; "
+            f"one report of one arm {one:4.1f} ms of processor time",
+            flush=True,
+        )
+    connection.writer.close()
+
+
 def busy(process: psutil.Process) -> float:
     """Seconds of the processor that a process took so far."""
     return float(process.cpu_times().user + process.cpu_times().system)
@@ -277,6 +328,14 @@ async def alone(port: int, arms: int, process: psutil.Process) -> None:
 
 
 def main() -> None:
+    with TemporaryDirectory() as folder:
+        print("8 clients, beside a minimal endpoint (FastAPI and one row of SQLite) with the same server settings")
+        beside_minimal(Path(folder))
+    for arms, steps in ((50_000, 3), (100, 500)):
+        with TemporaryDirectory() as folder:
+            print(f"pages of a programme of {arms} arms after {steps} steps")
+            with served(grown(Path(folder), arms, steps)) as (port, process):
+                asyncio.run(show_pages(port, process))
     with TemporaryDirectory() as folder:
         print(
             "one client, a new plan for 1000 arms at every step; all of them are seen anew, and the answer has them all"

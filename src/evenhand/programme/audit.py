@@ -434,9 +434,9 @@ class Audits:
             InvalidInputError: no such steps were accepted.
         """
         books = self.books(first, last, event=event, level=level)
-        if self._last is None or self._last[0] is not books:
+        if self._last is None or self._last[0] != books:
             self._last = books, audit_of(books)
-        return self._last[1]
+        return replace(self._last[1], event=books.span.event)
 
     def books(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL

@@ -201,6 +201,11 @@ def unknown_facts(found: Audit, words: Vocabulary) -> list[tuple[str, str]]:
 # -- the page --------------------------------------------------------------------------------------------------------
 
 
+def as_of(event: int) -> str:
+    """Return the last event that an audit takes into account, in words."""
+    return f"It uses what was known at event {event}."
+
+
 def audit_page(found: Audit, books: Books, called: str) -> Summary:
     """Return the page of an audit, for `report.page` and `report.write_page`.
 
@@ -233,7 +238,7 @@ def audit_page(found: Audit, books: Books, called: str) -> Summary:
                     notes=[f"{capitalised(note)}." for note in found.notes]),
             Section("How to read this", facts=_glossary(found, words)),
         ],
-        made=f"It uses what was known at event {found.event}.",
+        made=as_of(found.event),
     )  # fmt: skip
 
 

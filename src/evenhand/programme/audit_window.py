@@ -7,7 +7,7 @@ step of their last observation, from which their state distributions are propaga
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,8 @@ class Span:
     """Stored decisions that were overridden, each with the index of its arm."""
     new_from: int
     """First step of which something was read that was not known before."""
+    content: object
+    """The same for windows that differ in their event alone."""
 
     @cached_property
     def _translated(self) -> dict[Words, dict[str, Ints]]:
@@ -204,6 +206,8 @@ def _read(
 ) -> Span:
     """Read what is stored of some arms; of a window that is known in part, what was written since."""
     place, width = {arm.id: number for number, arm in enumerate(arms)}, last + 1 - since
+    places = np.full(1 + int(tx.execute(select(func.max(schema.arms.c.id))).scalar_one()), -1)
+    places[list(place)] = np.arange(len(arms))
     if known is not None and ((known.first, known.since, known.arms) != (first, since, tuple(arms))
                               or known.last > last or known.event > event):  # fmt: skip
         known = None
@@ -229,11 +233,14 @@ def _read(
     def rows(query: Any, *columns: Any) -> tuple[Ints, list[Any]]:
         """Cells of the arms of the window, and values of columns; the query begins with arm and step."""
         nonlocal new_from
-        found = [row for row in tx.execute(query) if row[0] in place]
-        new_from = min([new_from, *{row[1] for row in found}])
-        at = np.array([place[row[0]] * width + row[1] - since for row in found], dtype=np.int64)
-        values = list(zip(*found, strict=True))[2:]
-        return at, [np.array(one, dtype=kind) for one, kind in zip(values, columns if values else (), strict=True)]
+        found = tx.execute(query).cursor
+        raw = list(zip(*(found.fetchall() if found else ()), strict=True))
+        arm, step, *values = raw or [()] * (2 + len(columns))
+        row, at = places[np.array(arm, dtype=np.int64)], np.array(step, dtype=np.int64)
+        own, new_from = row >= 0, min([new_from, *set(step)])
+        return (row * width + at - since)[own], [
+            np.array(v, dtype=k)[own] for v, k in zip(values, columns, strict=True)
+        ]
 
     plans, table_ = schema.plans, schema.decisions
     closed = [plans.c.accepted_event > after, plans.c.accepted_event <= event]
@@ -285,7 +292,8 @@ def _read(
         cells["done"][at[final]], reward.reshape(-1)[at[final]] = values[0][final], values[1][final]
     digests, policies = tuple(one[0] for one in of_step), tuple((one[1], one[2]) for one in of_step[first - since :])
     return Span(first, last, event, since, tuple(arms), digests, policies, tuple(of_step), texts, reward, late,
-                corrected, tuple(overrides), new_from)  # fmt: skip
+                corrected, tuple(overrides), new_from,
+                object() if known is None or new_from <= last else known.content)  # fmt: skip
 
 
 def count_waits(present: Bools, served: Bools, need: Bools) -> dict[str, Ints]:
@@ -382,11 +390,17 @@ class Books:
         self.need, self.words = need, words
         self.parts = {} if parts is None else parts
         self.state_names = sorted({name for _, names in models.values() for own in names.states for name in own})
-        self.continuation = cache(self._continuation)
+        self.continuation = lru_cache(maxsize=None)(self._continuation)
         self.groups = sorted({arm.group for arm in span.arms})
         self.types = sorted({arm.type for arm in span.arms})
         self.group = np.array([self.groups.index(arm.group) for arm in span.arms], dtype=np.int64)
         self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Books) and (other.span.content, other.level) == (self.span.content, self.level)
+
+    def __hash__(self) -> int:
+        return hash((self.span.content, self.level))
 
     def _continuation(self, digest: str) -> Continuation:
         """Return the continuation under a model, by the relaxation of the arms present at first, kind by kind.

@@ -69,7 +69,7 @@ def arms_as_of(tx: Connection, event: int | None = None, names: Sequence[str] | 
         names: only arms of these names.
     """
     found = []
-    for row in tx.execute(_ARMS) if names is None else tx.execute(_NAMED, {"names": list(names)}):
+    for row in tx.execute(_ARMS).all() if names is None else tx.execute(_NAMED, {"names": list(names)}):
         if event is None or row.joined_event <= event:
             gone = row.left_event is not None and (event is None or row.left_event <= event)
             left = (row.left_step, row.left_why) if gone else (None, None)

@@ -178,6 +178,7 @@ def serve(programme: Programme, settings: Settings, listener: socket.socket) -> 
     app = create_app(programme, settings)
     gc.collect()
     gc.freeze()  # what was imported stays: looking through all of it for garbage would take 100 ms of some request
+    gc.set_threshold(20_000, 20, 50)  # tables of many arms are no garbage: by default half of the time is spent on that
     server = Server(configuration(app, settings), app.state.service.stop_soon)
     server.run(sockets=[listener])
     return server.interrupted

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
+from importlib import import_module
 from typing import Any
 
 import anyio.to_thread
@@ -106,6 +107,9 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = 12
         self._loop = asyncio.get_running_loop()
         self.jobs.start()
+        drawing = asyncio.create_task(
+            asyncio.to_thread(import_module, "evenhand.report.plots")
+        )  # the first figure waits
         every = self.settings.judge_every
         checks = [
             asyncio.create_task(self._repeat(self._check_policy, self.settings.look_every, self._wake)),
@@ -117,7 +121,7 @@ class Service:
             self._end_streams()
             for check in checks:
                 check.cancel()
-            await asyncio.gather(*checks, return_exceptions=True)
+            await asyncio.gather(drawing, *checks, return_exceptions=True)
             await self.jobs.stop()
 
     def look(self) -> None:

@@ -1,6 +1,7 @@
 """Fairness and what-if: audits of past steps, the price of fairness, and other budgets or welfares."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
 from evenhand.programme.audit import Audit, audit_of
-from evenhand.programme.audit_report import audit_page
+from evenhand.programme.audit_report import as_of, audit_page
 from evenhand.programme.audit_window import Books
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.counterfactuals import Supposed
@@ -75,9 +76,15 @@ def _fairness(request: Request, job: Job | None) -> Response:
     return show(request, "fairness", "Fairness", refusal, None, **values)
 
 
-@lru_cache(maxsize=2)
 def _audited(books: Books, name: str) -> tuple[Audit, Summary]:
-    """Return an audit and its page; `Programme.books` returns the same accounts while nothing changes them."""
+    """Return an audit and its page."""
+    found, view = _audit_and_page(books, name)
+    return replace(found, event=books.span.event), replace(view, made=as_of(books.span.event))
+
+
+@lru_cache(maxsize=2)
+def _audit_and_page(books: Books, name: str) -> tuple[Audit, Summary]:
+    """Return an audit and its page, the same for equal accounts: those that differ in their last event alone."""
     found = audit_of(books)
     return found, audit_page(found, books, name)
 
