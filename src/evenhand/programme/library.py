@@ -65,7 +65,7 @@ class Library:
 
     def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
         """Return a model with its names; by default the one in use."""
-        wanted = digest or str(tx.execute(_MODEL).scalar_one())
+        wanted = digest or str(ledger.run(tx, _MODEL).fetchone()[0])
         known = self._models.get(wanted)
         if known is not None:
             return known

@@ -23,7 +23,7 @@ from evenhand.model import SHOWN_FAULTS, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between, most_likely, rounded_chance
-from evenhand.programme.ledger import Result, add_rows, now
+from evenhand.programme.ledger import Result, add_rows, fetch, now
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, raise_faults, unknown_arm
 
@@ -175,15 +175,22 @@ def last_reports(
         arms: numbers of the arms; by default all.
         most: number of arms up to which only theirs are read.
     """
-    own = set(arms)
-    values = {"steps": list(set(steps))} | ({"arms": list(own)} if 0 < len(own) <= most else {})
-    return tx.execute(_last_reports(table, "arms" in values), values)
+    own, at = list(set(arms)), list(set(steps))
+    if len(own) == len(at) == 1:
+        return fetch(tx, _last_reports(table, "one"), own=own[0], at=at[0])
+    if 0 < len(own) <= most:
+        return tx.execute(_last_reports(table, "some"), {"own": own, "at": at})
+    return tx.execute(_last_reports(table, "all"), {"at": at})
 
 
 @cache
-def _last_reports(table: sa.Table, of_arms: bool) -> Any:
-    within = [table.c.step.in_(bindparam("steps", expanding=True))]
-    within += [table.c.arm.in_(bindparam("arms", expanding=True))] if of_arms else []
+def _last_reports(table: sa.Table, many: str) -> Any:
+    """Query of the last reports on one arm and step, on some arms and steps, or on all arms at some steps."""
+    bound = {name: bindparam(name, expanding=many != "one") for name in ("own", "at")}
+    if many == "one":
+        within = [table.c.arm == bound["own"], table.c.step == bound["at"]]
+    else:
+        within = [table.c.step.in_(bound["at"]), *([table.c.arm.in_(bound["own"])] if many == "some" else [])]
     newest = select(func.max(table.c.id)).where(*within).group_by(table.c.arm, table.c.step)
     return select(table).where(table.c.id.in_(newest))
 

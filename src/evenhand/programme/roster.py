@@ -11,7 +11,7 @@ from evenhand.errors import Fault, InvalidInputError, TableError, nearest, short
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, as_table, find_arms, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
-from evenhand.programme.ledger import add_rows, fault_of_text, next_id
+from evenhand.programme.ledger import add_rows, fault_of_text, fetch, next_id, run
 from evenhand.programme.named_model import Words, names_of
 
 MOST_STEP = 10**9
@@ -22,6 +22,7 @@ MOST_NAME = 200
 
 _ARMS = select(schema.arms).order_by(schema.arms.c.id)
 _NAMED = _ARMS.where(schema.arms.c.name.in_(bindparam("names", expanding=True)))
+_OF_NAME = _ARMS.where(schema.arms.c.name == bindparam("name"))
 _LAST_STEP = select(func.max(schema.plans.c.step)).where(schema.plans.c.status == schema.ACCEPTED)
 
 
@@ -69,7 +70,11 @@ def arms_as_of(tx: Connection, event: int | None = None, names: Sequence[str] | 
         names: only arms of these names.
     """
     found = []
-    for row in tx.execute(_ARMS).all() if names is None else tx.execute(_NAMED, {"names": list(names)}):
+    if names is None or len(names) == 1:
+        rows: Any = fetch(tx, _ARMS) if names is None else fetch(tx, _OF_NAME, name=names[0])
+    else:
+        rows = tx.execute(_NAMED, {"names": list(names)})
+    for row in rows:
         if event is None or row.joined_event <= event:
             gone = row.left_event is not None and (event is None or row.left_event <= event)
             left = (row.left_step, row.left_why) if gone else (None, None)
@@ -99,7 +104,7 @@ def present_step(tx: Connection, event: int | None = None) -> int:
     """The step that is to be planned next, after the last that was accepted; as of an event, or now."""
     plans = schema.plans
     query = _LAST_STEP if event is None else select(func.max(plans.c.step)).where(plans.c.accepted_event <= event)
-    found = tx.execute(query).scalar()
+    found = run(tx, query).fetchone()[0] if event is None else tx.execute(query).scalar()
     return 0 if found is None else int(found) + 1
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from evenhand.checks import why_unreadable
@@ -229,9 +229,10 @@ class Store:
         """Raise errors of the database as errors of evenhand."""
         try:
             yield
-        except DBAPIError as error:
-            said = str(error.orig).strip().splitlines()[0] if error.orig is not None else str(error)
-            if isinstance(error, IntegrityError) and "unique" in said.lower():
+        except (DBAPIError, self.engine.dialect.loaded_dbapi.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            said = (str(cause).strip() or str(error)).splitlines()[0]
+            if isinstance(cause, self.engine.dialect.loaded_dbapi.IntegrityError) and "unique" in said.lower():
                 raise ConflictError(f"{self.address}: it was changed at the same time; repeat the request") from error
             if any(words in said for words in ("not a database", "malformed", "no such table", "no such column")):
                 raise InvalidInputError(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
@@ -453,7 +454,7 @@ def _engine(url: URL, wait: int) -> Engine:
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # transactions begin where `_begin_sqlite` says so, and nowhere else
-    for pragma in ("foreign_keys = ON", "journal_mode = WAL", "synchronous = FULL"):
+    for pragma in ("foreign_keys = ON", "journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000"):
         connection.execute(f"PRAGMA {pragma}")
 
 
