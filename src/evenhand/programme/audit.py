@@ -29,7 +29,7 @@ from evenhand.errors import Fault, InvalidInputError, NotConvergedError
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
 from evenhand.programme import expectations, schema
-from evenhand.programme.audit_window import LEVEL, Books, Earned, Span, WindowPart, count_waits, read_span
+from evenhand.programme.audit_window import LEVEL, Books, Earned, Span, WindowPart, count_waits, given, read_span
 from evenhand.programme.belief import decided_between
 from evenhand.programme.decisions import PlanRow
 from evenhand.programme.expectations import Account
@@ -251,7 +251,7 @@ def audit_of(books: Books) -> Audit:
         mean = delay / needs if needs else None
         return ServiceStats(steps, served, served / max(steps, 1), longest, needs, mean, late), books.earned(sums, arms)
 
-    seen = (np.not_equal(span.texts["state"][:, span.columns], None) & span.present).sum(axis=1)
+    seen = (given(span.texts["state"][:, span.columns]) & span.present).sum(axis=1)
     rows = _arm_rows(books, sums, waits, seen)
     of_type, of_group = ([kind == n for n in range(kind.max() + 1)] for kind in (books.type, books.group))
     types = [
@@ -327,7 +327,7 @@ def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = Non
 def _unknown(span: Span, sums: Account) -> dict[str, int]:
     there = span.present
     done, accepted = (span.texts[name][:, span.columns] for name in ("done", "accepted"))
-    seen, said = (np.not_equal(table, None).astype(bool) for table in (span.texts["state"], done))
+    seen, said = (given(table) for table in (span.texts["state"], done))
 
     def count(cells: Bools) -> int:
         return int((cells & there).sum())

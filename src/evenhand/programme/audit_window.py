@@ -278,7 +278,7 @@ def _read(
         at, state, told = at[order], *(value[order] for value in values)
         again = np.concatenate([[False], at[1:] == at[:-1]])
         before = np.where(again, np.concatenate([[None], state[:-1]]), cells["state"][at])
-        is_new = np.equal(before, None)
+        is_new = ~given(before)
         accepted_at = np.array([plan[3] for plan in of_step])
         late.reshape(-1)[at[is_new & (told > accepted_at[at % width])]] = True
         corrected.reshape(-1)[at[~is_new & (before != state)]] = True
@@ -294,6 +294,12 @@ def _read(
     return Span(first, last, event, since, tuple(arms), digests, policies, tuple(of_step), texts, reward, late,
                 corrected, tuple(overrides), new_from,
                 object() if known is None or new_from <= last else known.content)  # fmt: skip
+
+
+def given(texts: Any) -> Bools:
+    """(arm, step) whether there is a text."""
+    nothing: Any = None
+    return np.asarray(np.not_equal(texts, nothing), dtype=bool)
 
 
 def count_waits(present: Bools, served: Bools, need: Bools) -> dict[str, Ints]:

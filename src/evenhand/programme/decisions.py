@@ -366,7 +366,8 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     query = select(*(renamed[name] if name in renamed else table.c[name] for name in names))
     query = query.join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
     served = names.index("served")  # stored as a number
-    return tuple(PlanRow(*row[:served], bool(row[served]), *row[served + 1 :]) for row in tx.execute(query).all())
+    rows: list[Any] = list(tx.execute(query).all())
+    return tuple(PlanRow(*row[:served], bool(row[served]), *row[served + 1 :]) for row in rows)
 
 
 def stored_plan(

@@ -186,7 +186,7 @@ def last_reports(
 @cache
 def _last_reports(table: sa.Table, many: str) -> Any:
     """Query of the last reports on one arm and step, on some arms and steps, or on all arms at some steps."""
-    bound = {name: bindparam(name, expanding=many != "one") for name in ("own", "at")}
+    bound: dict[str, Any] = {name: bindparam(name, expanding=many != "one") for name in ("own", "at")}
     if many == "one":
         within = [table.c.arm == bound["own"], table.c.step == bound["at"]]
     else:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -142,7 +142,9 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
     found = _list_rows(query, line)
     rows = found.rows
     done = programme.recorded(plan.step, [row.arm_id for row in rows]) if plan and last and proposed is None else {}
-    table = replace(found, rows=tuple(line.full(row) | {"done": done.get(row.arm_id, "")} for row in rows))
+    table: Any = replace(
+        cast(Any, found), rows=tuple(line.full(row) | {"done": done.get(row.arm_id, "")} for row in rows)
+    )
     to_record = not proposed and waits is None and last is not None and not last["is_recorded"]
     names = {one.arm for one in typed.changes}
     feasible = {row.arm: line.actions(row) for row in (plan.rows if plan and names else ()) if row.arm in names}
