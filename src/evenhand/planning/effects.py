@@ -84,4 +84,4 @@ def _values(problem: CoupledMDP, kinds: Ints) -> Floats:
     real = np.arange(found.shape[1]) < tables.num_states[:, None]
     spread = np.where(real, found, -np.inf).max(axis=1) - np.where(real, found, np.inf).min(axis=1)
     alike = spread <= 1e-9 * np.maximum(np.abs(found).max(axis=1), 1e-9)
-    return np.where(alike[:, None], idle, found)
+    return np.asarray(np.where(alike[:, None], idle, found))

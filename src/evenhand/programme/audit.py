@@ -404,10 +404,12 @@ def read_need(words: Words, states: Sequence[str]) -> list[str]:
     return found
 
 
-def _need(tx: Connection, event: int | None = None) -> tuple[Sequence[str], str]:
+def _need(tx: Connection, words: Words, event: int | None = None) -> tuple[Sequence[str], str]:
     """States of need and their origin, as of an event."""
     names = setting(tx, "need", 0, event)
-    return (names, "set") if names else ((), "relaxation")
+    if names or words.promised:
+        return (names, "set") if names else (words.promised, "promise")
+    return (), "relaxation"
 
 
 class Audits:
@@ -469,8 +471,9 @@ class Audits:
         models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
         for _, words in models.values():  # here, so that unknown names are reported as damage
             words.blocks_of(span.arms)
-        plans = {digest: self._library.policy(tx, digest) for digest, _ in set(span.policies)}
-        need, vocabulary = _need(tx, span.event), Vocabulary.read(setting(tx, "words", 0, span.event))
+        plans = {digest: self._library.policy(tx, digest) for digest, _ in set(span.policies) if digest}
+        need = _need(tx, models[span.runs()[-1][2]][1], span.event)
+        vocabulary = Vocabulary.read(setting(tx, "words", 0, span.event))
         return Books(span, models, plans, welfare, need, vocabulary, wanted, parts)
 
     def need(self) -> tuple[str, ...]:
@@ -513,7 +516,7 @@ class Audits:
         with self._library.store.reading() as tx:
             words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
-            names, origin = _need(tx)
+            names, origin = _need(tx, words)
             needs = words.mask(names) if origin != "relaxation" else self._needs_of(tx, words)
             if needs is None:
                 return None

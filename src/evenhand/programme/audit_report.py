@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 MOST_GROUPS, MOST_ARMS, MOST_OVERRIDES = 8, 20, 60
-"""Groups drawn over time, arms with the longest waits, and overrides of the highest cost that are listed."""
+"""Groups drawn over time, arms with the longest waits, and unserved arms and deviations that are listed."""
 
 SHAPES = "os^DvPX*"
 
@@ -68,10 +68,10 @@ def _need_tables(found: Audit, words: Vocabulary) -> list[Table]:
     tables = [table(f"in need, by {group} and condition", heads, cells, text=heads[:2])] if cells else []
     rows = [
         [r.arm, r.group, r.state, str(r.steps), words.name(r.since), "yes" if r.lasts else "no", str(r.served)]
-        for r in found.unserved[:MOST_ARMS]
+        for r in found.unserved[:MOST_OVERRIDES]
     ]
-    heads = [arm, group, "condition", f"{steps} in need", "since", "lasts", "served before or after"]
-    more = len(found.unserved) - MOST_ARMS
+    heads = [arm, group, "condition", f"{steps} in need", "since", "lasts", "served"]
+    more = len(found.unserved) - MOST_OVERRIDES
     unserved = table("in need and not served, longest first", heads, rows, more, [*heads[1:3], *heads[4:6]])
     return [*tables, *([unserved] if rows else [])]
 
@@ -90,23 +90,16 @@ def _services_table(found: Audit, words: Vocabulary) -> Table:
 def _deviation_tables(found: Audit, words: Vocabulary) -> list[Table]:
     budgets = [[words.name(r.step), r.resource, amount(r.planned), amount(r.usual)] for r in found.budgets]
     undone = [[r.arm, r.group, words.name(r.step), r.accepted, r.done] for r in found.undone]
-    heads = [words.step.one, "resource", "planned with", "usually"]
+    usual = [words.step.one, "resource", "planned with", "usually"]
     others = [words.arm.one, words.group.one, words.step.one, "accepted", "done"]
-    found_tables = [
-        (
-            table(
-                "other than the usual budget", heads, budgets[:MOST_OVERRIDES], len(budgets) - MOST_OVERRIDES, heads[:2]
-            ),
-            budgets,
-        ),
-        (
-            table(
-                "done otherwise than accepted", others, undone[:MOST_OVERRIDES], len(undone) - MOST_OVERRIDES, others
-            ),
-            undone,
-        ),
+    return [
+        table(caption, heads, rows[:MOST_OVERRIDES], len(rows) - MOST_OVERRIDES, text)
+        for caption, heads, rows, text in (
+            ("other than the usual budget", usual, budgets, usual[:2]),
+            ("done otherwise than accepted", others, undone, others),
+        )
+        if rows
     ]
-    return [one for one, rows in found_tables if rows]
 
 
 def _members_table(rows: Sequence[MemberRow], kind: str, words: Vocabulary) -> Table:

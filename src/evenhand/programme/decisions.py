@@ -11,7 +11,6 @@ model. What was reported again and says the same changes nothing.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from evenhand.display import counted
 from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted
 from evenhand.model.io.text_table import Table
@@ -31,7 +31,6 @@ from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import raise_faults, unknown_arm
-from evenhand.programme.settings import setting
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.report.format import capitalised, spelled
 from evenhand.typing import Ints
@@ -233,12 +232,11 @@ def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = Non
     return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step, observations=seen)
 
 
-def few_observations(decisions: Decisions, words: Vocabulary, enough: int = 10) -> list[str]:
+def few_observations(decisions: Decisions, enough: int = 10) -> list[str]:
     """Return the decisions that rest on few observations, in words, the fewest first.
 
     Args:
         decisions: of a plan.
-        words: of the programme.
         enough: number of observations that are not few.
     """
     few = [row for row in decisions.rows if row.observations is not None and row.observations < enough]
@@ -246,7 +244,7 @@ def few_observations(decisions: Decisions, words: Vocabulary, enough: int = 10) 
     found = []
     for (seen, action, kind, state), many in sorted(cells.items()):
         rests = "was never observed" if not seen else f"rests on {seen} observation{'s' if seen != 1 else ''} only"
-        found.append(f"{action} for {kind} in {state} {rests} ({words.arm.counted(many)})")
+        found.append(f"{action} for {kind} in {state} {rests} ({counted(many, 'arm')})")
     return found
 
 
@@ -268,9 +266,6 @@ def alternating(part: Mapping[str, Any], words: Vocabulary) -> str:
 
 # Writing
 
-_ARM = re.compile(r"\barms?\b")
-"""The library's word for arms, in reasons."""
-
 
 def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Words, late: int, who: str) -> Planned:
     """Propose a plan; one that was proposed for the step before is superseded.
@@ -283,8 +278,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
         late: reports on earlier steps that came since the last plan was accepted.
         who: author.
     """
-    table, vocabulary = schema.plans, Vocabulary.read(setting(tx, "words", 0))
-    noun = {"arm": vocabulary.arm.one, "arms": vocabulary.arm.many}
+    table = schema.plans
     older = proposal(tx, inputs.step)
     replaced = None if older is None else int(older.id)
     number = ledger.next_id(tx, table)
@@ -299,7 +293,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
         "budget": decisions.budget,
         "part": None if decisions.part is None else decisions.part.to_dict(),
         "note": decisions.note,
-        "warnings": few_observations(decisions, vocabulary),
+        "warnings": few_observations(decisions),
         "replaced": replaced,
     }
     row = {name: getattr(inputs, name) for name in ("step", "model", "policy", "seed", "known_event")}
@@ -320,7 +314,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
             "state": words.states[known.block][known.state],
             "planned": one.action,
             "served": int(one.served),
-            "reason": _ARM.sub(lambda match: noun[match[0]], one.reason),
+            "reason": one.reason,
             "next_in_line": line,
         }
         | {name: getattr(known, name) for name in ("known", "seen_step", "chance")}

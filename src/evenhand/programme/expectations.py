@@ -327,11 +327,9 @@ def detectable_shortfall(variance: float, num_groups: int, level: float, power: 
         return 0.0
     needed, factors = np.log(num_groups / level), np.array([factor for factor, _ in STRENGTHS])
     strengths, weights = np.sqrt(2 * needed) * factors, np.log([weight for _, weight in STRENGTHS])
-
-    def missing(x: float) -> float:  # in standard deviations
-        return float(logsumexp(strengths * x - strengths**2 / 2 + weights) - needed)
-
-    return float((brentq(missing, 0.0, 10 * strengths.max()) + ndtri(power)) * np.sqrt(variance))
+    # In standard deviations: x at which the test just rejects.
+    just = brentq(lambda x: logsumexp(strengths * x - strengths**2 / 2 + weights) - needed, 0.0, 10 * strengths.max())
+    return float((just + ndtri(power)) * np.sqrt(variance))
 
 
 def p_values(evidence: Sequence[Floats]) -> Floats:

@@ -16,6 +16,7 @@ mean over the M forecast numbers n of P(Binomial(n, 1 - f) < lower end).
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,7 @@ from evenhand.planning.plan import PlacedArms
 from evenhand.programme.audit_window import Books, given
 from evenhand.programme.expectations import UNKNOWN, Account
 from evenhand.programme.vocabulary import Noun, Vocabulary
-from evenhand.report.format import amount, listed, number
+from evenhand.report.format import amount, listed, number, percent
 from evenhand.typing import Bools, Ints
 
 if TYPE_CHECKING:
@@ -176,14 +177,17 @@ def find_unserved(books: Books, sums: Account) -> tuple[int, tuple[UnservedRow, 
         where = (arm.name, arm.type, arm.group, names[sums["state"][n, last]])
         lasts = last == span.horizon - 1
         rows.append(UnservedRow(*where, span.first + last + 1 - steps, steps, lasts, int(answered[n])))
-    cells, many = [], Counter((row.group, row.state) for row in rows)
-    for state, name in enumerate(names):
-        there = need & (sums["state"] == state)
-        for g, group in enumerate(books.groups):
-            own = there & (books.group == g)[:, None]
-            if arms := int(own.any(axis=1).sum()):
-                counts = (arms, many[group, name], int(own.sum()), int((own & served).sum()), int(waits[g, state]))
-                cells.append(NeedRow(group, name, *counts))
+    many = Counter((row.group, row.state) for row in rows)
+    code = books.group[:, None] * len(names) + sums["state"]
+    owners = np.unique(np.stack([np.nonzero(need)[0], code[need]]), axis=1)[1]  # once per arm
+    arms, steps, got = (
+        np.bincount(own, minlength=waits.size).tolist() for own in (owners, code[need], code[need & served])
+    )
+    cells = []
+    for place in np.flatnonzero(arms).tolist():
+        group, name = books.groups[place // len(names)], names[place % len(names)]
+        counts = (arms[place], many[group, name], steps[place], got[place], int(waits.flat[place]))
+        cells.append(NeedRow(group, name, *counts))
     ordered = sorted(rows, key=lambda row: (-row.steps, row.arm))
     return (
         int(need.any(axis=1).sum()),
@@ -202,13 +206,13 @@ def compare_services(books: Books, sums: Account) -> tuple[ServiceRow, ...]:
         books: accounts of the window.
         sums: `Books.between` of the whole window.
     """
-    drawn = forecast(books)
-    rows = []
+    drawn, rows = forecast(books), []
+    numbers = [
+        np.bincount(books.group, (sums[name] & books.span.present).sum(axis=1)) for name in ("planned", "served")
+    ]
     for g, group in enumerate(books.groups):
-        own = books.span.present & (books.group == g)[:, None]
-        planned, done = (int((sums[name] & own).sum()) for name in ("planned", "served"))
         found = (None, None, None, None) if drawn is None else _interval(np.sort(drawn[:, g]), books.level)
-        rows.append(ServiceRow(group, planned, done, *found))
+        rows.append(ServiceRow(group, *(int(number[g]) for number in numbers), *found))
     return tuple(rows)
 
 
@@ -338,22 +342,17 @@ def put_into_words(found: "Audit", books: Books, most: int = 10) -> Verdict:
     Args:
         found: the audit.
         books: its accounts.
-        most: names and deviations that are listed.
+        most: names and deviations that are listed, and half of the sentences on groups; all are in the tables.
     """
     words, model = books.words, books.models[books.span.runs()[-1][2]][0]
     # One unit of the only resource per service: services then have the name of the resource, if it was given one.
     plain = len(model.resource_names) == 1 and set(np.unique(model.tables.usage)) <= {0.0, 1.0}
     noun = words.resources.get(model.resource_names[0]) if plain else None
     service = (noun or Noun("service", "services")).counted
-
-    def few(sentences: Iterator[str]) -> tuple[str, ...]:
-        texts = list(sentences)
-        return (*texts[: 2 * most], *([f"And {len(texts) - 2 * most} more."] if len(texts) > 2 * most else []))
-
     return Verdict(
         tuple(_need_sentences(found, words, most)),
-        few(_service_sentences(found, service)),
-        few(_test_sentences(found, words, service)),
+        tuple(islice(_service_sentences(found, service), 2 * most)),
+        tuple(islice(_test_sentences(found, words, service), 2 * most)),
         tuple(_deviation_sentences(found, words, most)),
     )
 
@@ -363,18 +362,22 @@ def _need_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[st
     if not found.in_need:
         yield f"No {words.arm.one} was in need in {span}."
     elif not rows:
-        yield f"{words.arm.counted(found.in_need)} in need in {span}: every one was served while in need."
+        longest = max(row.longest for row in found.needs)
+        waited = f"after up to {words.step.counted(longest)}" if longest else "at once"
+        yield f"{words.arm.counted(found.in_need)} in need in {span}: every need ended by service, {waited}."
     else:
         of = f"{len(rows)} of {words.arm.counted(found.in_need)} in need in {span}"
         never = sum(not row.served for row in rows)
-        text = f"{of} {'was' if len(rows) == 1 else 'were'} left unserved, {never} of them never served while in need"
-        yield f"{text}; the longest for {words.step.counted(rows[0].steps)}."
+        some = f"left unserved{f', {never} of them never served while in need' if never else ''}"
+        left = "never served while in need" if never == len(rows) else some
+        yield f"{of} {'was' if len(rows) == 1 else 'were'} {left}; the longest for {words.step.counted(rows[0].steps)}."
     cells = [row for row in found.needs if row.unserved]
     if cells:
-        yield _first([f"{row.group}, {row.state}: {row.unserved} of {row.arms}" for row in cells], most, "; ")
+        texts = [f"{row.group}, {row.state}: {row.unserved} of {row.arms}" for row in cells]
+        yield f"By {words.group.one} and condition: {_first(texts, most, '; ')}"
     if rows:
         names = [f"{row.arm} ({row.state}, {words.step.counted(row.steps)})" for row in rows]
-        yield _first(names, most)
+        yield f"The longest: {_first(names, most)}"
     states = f"{listed(found.need)}, " if found.need else ""
     yield f"In need means: {states}{DEFINITIONS[found.need_by]}."
 
@@ -397,15 +400,18 @@ def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float]
     value = f"{words.value} per {words.step.one}"
     for row in found.services:
         if row.lower is not None:
-            any_or = "any shortfall" if row.detectable is None else f"a shortfall of less than {row.detectable:.0%}"
-            yield f"{row.group}: {service(row.done)}, too few to tell {any_or}.".replace("%", " %")
+            least = None if row.detectable is None else percent(row.detectable, 0)
+            short = f"a shortfall of less than {least}" if least else "any shortfall"
+            yield f"{row.group}: {service(row.done)}, too few to tell {short}."
     for group in found.groups:
         it = group.earned
         is_low = it.realised - it.overrides - it.undone < it.lower
-        short = "beyond chance" if group.behind else "low, but not enough to warn" if is_low else "within chance"
+        short = "short beyond chance" if group.behind else "low, but not enough to warn" if is_low else "within chance"
         got = f"{number(it.realised, 3)} {value} where {number(it.promised, 3)} was promised"
+        if (lost := -it.overrides - it.undone) > 0.005 * abs(it.promised):
+            short = f"{number(lost, 2)} lost by what was decided or done otherwise, the rest {short}"
         short_of = group.detectable or 0.0
-        least = f"{short_of / it.promised:.0%}".replace("%", " %") if it.promised > 0 else number(short_of, 2)
+        least = percent(short_of / it.promised, 0) if it.promised > 0 else number(short_of, 2)
         power = f"a shortfall of less than {least} would hardly be noticed"
         yield f"{group.name}: {got}, {short} (p = {group.corrected:.2g}); {power}."
 
@@ -413,7 +419,7 @@ def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float]
 def _deviation_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[str]:
     if found.budgets:
         there = [
-            f"{words.name(row.step)}: {words.resource(row.resource).counted(row.planned)}, usually {amount(row.usual)}"
+            f"{words.the(row.step)}: {words.resource(row.resource).counted(row.planned)}, usually {amount(row.usual)}"
             for row in found.budgets
         ]
         yield f"Other than the usual budget in {_first(there, most, '; ')}"

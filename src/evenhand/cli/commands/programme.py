@@ -136,8 +136,8 @@ def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **
     words = _read_words(**{name: settings.pop(name) for name in ("file", "single", "start", "period")})
     if not words and sys.stdin.isatty() and not (run.quiet or run.as_json or roster == DASH):
         words = _ask_words(problem.resource_names)
-    settings |= {"posterior": posterior_path(source.model) if source.model != DASH else None}
-    how: dict[str, Any] = {"seed": run.seed, "welfare": run.welfare, "words": words}
+    posterior = posterior_path(source.model) if source.model != DASH else None
+    how: dict[str, Any] = {"seed": run.seed, "welfare": run.welfare, "words": words, "posterior": posterior}
     with spoken(Vocabulary.read(words)), Programme.create(programme, problem, rows, **how, **settings) as made:
         _show_status(made, replace(run, vocabulary=made.vocabulary()))
 
