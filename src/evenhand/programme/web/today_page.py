@@ -250,6 +250,7 @@ class _Lines:
         return names if isinstance(found, str) else tuple(names[a] for a in np.flatnonzero(valid[block, found]))
 
     def is_served(self, row: PlanRow) -> bool:
+        """Return whether an arm gets a resource, as accepted if the plan is."""
         served = None
         if row.accepted not in (None, row.action):
             served = uses_resource(self.words, (row.type, row.group), row.state, row.accepted or "")
