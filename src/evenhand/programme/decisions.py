@@ -361,7 +361,7 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     query = query.join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
     served = names.index("served")  # stored as a number
     rows: list[Any] = list(tx.execute(query).all())
-    return tuple(PlanRow(*row[:served], bool(row[served]), *row[served + 1 :]) for row in rows)
+    return tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in rows)
 
 
 def stored_plan(
