@@ -10,17 +10,19 @@ called with a literal number, for which Numba compiles them once more (np.int64(
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from evenhand.parallel import num_threads
 
 THREADS_FROM = 2e6
 """Elementary operations from which a loop uses threads."""
+
+Piece, Answer = TypeVar("Piece"), TypeVar("Answer")
 
 Hearing = Callable[[bool], None]
 """Called with True when compilation begins, and with False when it has ended."""
@@ -81,8 +83,28 @@ def in_parts(kernel: Callable[..., Any], work: float, *arguments: Any) -> None:
     # This thread takes a part itself: to wake one thread less is half of the effort on two cores.
     others = [_helpers().submit(kernel, part, parts, *arguments) for part in range(1, parts)]
     kernel(0, parts, *arguments)
-    for other in others:
-        other.result()
+    for part, other in enumerate(others, start=1):
+        if other.cancel():  # not begun: the processors are busy
+            kernel(part, parts, *arguments)
+        else:
+            other.result()
+
+
+def in_pieces(function: Callable[[Piece], Answer], pieces: Sequence[Piece]) -> list[Answer]:
+    """Results of pieces, in their order, computed in threads; pieces must not start further ones.
+
+    Args:
+        function: applied to each piece.
+        pieces: arguments.
+    """
+    waiting, found = iter(range(len(pieces))), dict[int, Answer]()  # threads share the iterator
+
+    def take(part: int, parts: int) -> None:
+        for place in waiting:
+            found[place] = function(pieces[place])
+
+    in_parts(take, THREADS_FROM if len(pieces) > 1 else 0.0)
+    return [found[place] for place in range(len(pieces))]
 
 
 @cache
