@@ -40,8 +40,8 @@ class Event:
     """Its number; the first is 1."""
 
     kind: str
-    """created, joined, left, observed, solved, planned, accepted, recorded, refitted, adopted, declined, bounded, or
-    answered: a key was stored for an answer that changed nothing."""
+    """created, joined, left, observed, solved, planned, accepted, recorded, refitted, adopted, declined, bounded,
+    worded, or answered: a key was stored for an answer that changed nothing."""
 
     who: str
     """Author."""
