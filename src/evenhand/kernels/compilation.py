@@ -15,14 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
-from evenhand.parallel import num_threads
+from evenhand.parallel import Answer, Piece, num_threads
 
 THREADS_FROM = 2e6
 """Elementary operations from which a loop uses threads."""
-
-Piece, Answer = TypeVar("Piece"), TypeVar("Answer")
 
 Hearing = Callable[[bool], None]
 """Called with True when compilation begins, and with False when it has ended."""
