@@ -7,6 +7,7 @@ import numpy as np
 
 from evenhand.kernels.compilation import in_parts, njit
 from evenhand.kernels.splits import Bands, Lines, Listed, Steps
+from evenhand.parallel import num_threads
 from evenhand.typing import Array, Floats, Indices, Ints
 
 ABREAST = 32
@@ -193,7 +194,7 @@ def _climb(part, parts, j, cells, steps, best, code):
 # -- the maximum by a list --------------------------------------------------------------------------------------------
 
 
-def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> tuple[Floats, Ints]:
+def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> tuple[Floats, Ints, Floats]:
     """The best of the listed allocations that a point has the arms for.
 
     Args:
@@ -203,23 +204,27 @@ def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> 
         values: (outcome,) the value of what is reached.
 
     Returns:
-        (point,) best values, and the (point,) numbers of the first best allocations.
+        (point,) best values, the (point,) numbers of the first best allocations, and (allocation,) by how much each is
+        worse than the best at least, wherever there are the arms for it.
     """
     best, choice = np.empty(len(points)), np.empty(len(points), dtype=np.int64)
-    in_parts(_best_listed, points.size * len(listed.gains), points, listed, tables, values, best, choice)
-    return best, choice
+    deficits = np.full((num_threads(), len(listed.gains)), np.inf)
+    in_parts(_best_listed, points.size * len(listed.gains), points, listed, tables, values, best, choice, deficits)
+    return best, choice, deficits.min(axis=0)
 
 
 @njit
-def _best_listed(part, parts, points, listed, tables, values, best, choice):
+def _best_listed(part, parts, points, listed, tables, values, best, choice, deficits):
     takes, shifts, arms, offsets, gains = listed
     num_points, num_states = points.shape
+    offers, least = np.empty(len(gains)), deficits[part]
     for p in range(part, num_points, parts):
         top, first = -np.inf, 0
         for a in range(len(gains)):
             able = True
             for s in range(num_states):
                 able = able and points[p, s] >= takes[a, s]
+            offers[a] = -np.inf
             if not able:
                 continue
             left = arms[a]
@@ -228,7 +233,9 @@ def _best_listed(part, parts, points, listed, tables, values, best, choice):
                 after = left - points[p, s] - shifts[a, s]
                 index += tables[num_states - 1 - s, left] - tables[num_states - 1 - s, after]
                 left = after
-            offer = gains[a] + values[index]
-            if offer > top:
-                top, first = offer, a
+            offers[a] = gains[a] + values[index]
+            if offers[a] > top:
+                top, first = offers[a], a
         best[p], choice[p] = top, first
+        for a in range(len(gains)):
+            least[a] = min(least[a], top - offers[a])
