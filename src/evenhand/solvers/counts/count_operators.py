@@ -369,7 +369,13 @@ class Lister:
         # Rounding is much less than this share of the values.
         possible = np.flatnonzero(self.deficits <= 1e-9 * float(np.abs(value).max()))
         levels, *where = self.outcomes.used(listed.offsets[possible])
-        rest = Listed(*(column[possible] for column in listed))._replace(offsets=_places(levels, *where))
+        rest = Listed(
+            takes=listed.takes[possible],
+            shifts=listed.shifts[possible],
+            arms=listed.arms[possible],
+            offsets=_places(levels, *where),
+            gains=listed.gains[possible],
+        )
         found = best_listed(points, rest, tables, factor * self.outcomes.expect(value, levels))
         best, number = found[0], possible[found[1]]
         self.deficits[possible], self.last = found[2], value
