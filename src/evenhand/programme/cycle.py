@@ -322,7 +322,8 @@ class Cycle:
         def do(tx: Connection) -> decisions.Accepted:
             row, cells, found = self._overrides(tx, plan, table)
             used = cells.used({arm: action for arm, (action, _) in found.items()})
-            said = [[arm, cells.rows[arm].action, action, reason] for arm, (action, reason) in found.items()]
+            rows = [(cells.rows[arm], action) for arm, (action, _) in found.items()]
+            said = [[ledger.of_arm(one.arm_id), one.action, action] for one, action in rows]
             body = {"plan": plan, "step": row.step, "overrides": said, "used": used, "outputs": row.outputs}
             event = append(tx, "accepted", who, body)
             accepted = []
@@ -492,7 +493,7 @@ class Cycle:
             place = one.arm.id, one.step
             corrected += place in before and before[place] != (one.action, one.reward)
             differing += place in accepted and accepted[place][1] != one.action
-        content = [[one.arm.name, one.step, one.action, one.reward, one.next_state] for one in found]
+        content = [[ledger.of_arm(one.arm.id), one.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
         done, seen = [], []
         for one in found:

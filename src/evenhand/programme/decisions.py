@@ -189,7 +189,7 @@ class Inputs:
     def digest(self) -> str:
         """Stands for all of it but the event: the same knowledge is the same, whenever it was come by."""
         arms = [
-            [row.arm.id, row.arm.name, row.arm.type, row.arm.group, row.state, row.known, row.seen_step, row.chance]
+            [row.arm.id, row.arm.type, row.arm.group, row.state, row.known, row.seen_step, row.chance]
             for row in self.known
         ]
         return ledger.digest_of([self.step, self.model, self.policy, self.seed, self.budget, arms])
@@ -204,6 +204,8 @@ def check_budget(model: CoupledMDP, budget: Any) -> list[float]:
 def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
     """Decide the action of every arm, as `evenhand act` does with the same policy, states, seed, budget and step.
 
+    Arms go by their numbers: names draw lots and may be erased, and a plan can be computed again all the same.
+
     Args:
         plan: the policy.
         inputs: of the plan.
@@ -213,7 +215,7 @@ def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
         NotApplicableError: the policy is a table for other numbers, or for more budget.
     """
     states = {
-        "arm": [row.arm.name for row in inputs.known],
+        "arm": [str(row.arm.id) for row in inputs.known],
         "type": [row.arm.type for row in inputs.known],
         "group": [row.arm.group for row in inputs.known],
         "state": [words.states[row.block][row.state] for row in inputs.known],

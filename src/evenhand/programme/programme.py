@@ -169,7 +169,7 @@ class Programme:
         with programme.store.making() as tx:
             add_rows(tx, schema.models, [{"digest": digest, "body": body, "origin": "created", "at": at, "event": 1}])
             add_rows(tx, schema.programme, [row | {"last_event": 0, "model_event": 1, "version": schema.VERSION}])
-            content = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
+            content = {"name": called, "welfare": chosen, "seed": seed, "arms": _body(tx, newcomers)}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
         return programme
@@ -302,7 +302,7 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             newcomers, first = read(tx), present_step(tx) if step is None else roster.check_step(step)
-            event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
+            event = append(tx, "joined", who, {"step": first, "arms": _body(tx, newcomers)})
             _join(tx, newcomers, first, event)
             return Changed(event, tuple(new.name for new in newcomers), first)
 
@@ -328,13 +328,44 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             leaving, step = find(tx), present_step(tx)
-            event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
+            event = append(tx, "left", who, {"step": step, "arms": [ledger.of_arm(arm.id) for arm in leaving]})
             same = {"left_event": event, "left_why": reason}
-            rows = [{"id": arm.id, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
+            rows = [{"id": arm.id, "name": arm.name, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
             change_rows(tx, schema.arms, rows)
             return Changed(event, tuple(names), step)
 
         return self.library.change(Changed, "leave", request, key, do, find)
+
+    def erase(
+        self, names: Sequence[str] = (), *, older_than: int | None = None, who: str = "", key: str | None = None
+    ) -> Changed:
+        """Replace the names of arms that left, and the reasons given about them, by pseudonyms, for good.
+
+        All else stays, under the pseudonym, so that audits and plans come out as before, and the chain of events
+        verifies. Copies made earlier, by `backup` or by the database, still have the names.
+
+        Args:
+            names: of the arms.
+            older_than: also all that left at least so many steps ago.
+            who: author, written into the event.
+            key: idempotency key.
+
+        Raises:
+            InvalidInputError: some of them are unknown or still take part, or there is none.
+        """
+
+        def find(tx: Connection) -> list[RosterArm]:
+            return roster.find_erasable(tx, list(names), older_than)
+
+        def do(tx: Connection) -> Changed:
+            arms, step = find(tx), present_step(tx)
+            event = append(tx, "erased", who, {"arms": [ledger.of_arm(arm.id) for arm in arms]})
+            return Changed(event, roster.erase(tx, arms), step)
+
+        request = [len(names), older_than]  # without the names, which the store is about to forget
+        found = self.library.change(Changed, "erase", request, key, do, find)
+        self.store.scrub()
+        return found
 
     def observe(
         self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None
@@ -368,7 +399,7 @@ class Programme:
             known = {(row.arm, row.step): row.state for row in before}
             corrected = sum(known.get((row.arm.id, row.step), state) != state for row, state in found)
             late = sum(row.step < present for row, _ in found)
-            content = [[row.arm.name, row.step, state] for row, state in found]
+            content = [[ledger.of_arm(row.arm.id), row.step, state] for row, state in found]
             event = append(tx, "observed", who, {"source": said, "seen": content})
             reports.store_reports(tx, schema.observations, seen, said, event)
             return reports.Observed(event, len(seen), late, corrected)
@@ -380,6 +411,12 @@ def _called(address: str | Path) -> str:
     """Return the name of a programme by its address: the file or the database."""
     text = str(address)
     return Path(text.partition("?")[0] if "://" in text else text).stem
+
+
+def _body(tx: Connection, newcomers: Sequence[Newcomer]) -> list[dict[str, Any]]:
+    """Return arms that are about to join as the body of an event."""
+    first = ledger.next_id(tx, schema.arms)
+    return [asdict(new) | {"name": ledger.of_arm(number)} for number, new in enumerate(newcomers, start=first)]
 
 
 def _join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> None:

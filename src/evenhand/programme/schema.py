@@ -14,6 +14,9 @@
                    database itself refuses to change them
     keys           answers given under a key: who asks again under the same gets the same
 
+Personal texts (`SEALED`) are not in the events themselves, which hold an HMAC of each under the `salt` of its row:
+while text and salt are there the chain proves the text; an erasure replaces both, and the chain still verifies.
+
 Numbers of events order everything: of two rows the one with the later event is newer, whatever any clock says. Times
 are stored, and never compared. A table may be read *as of* an event: rows with later ones are left out.
 
@@ -25,7 +28,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection, Index, MetaData, Table
 
-VERSION = "2"
+VERSION = "3"
 """Version of the tables, stored with the programme; another one is refused."""
 
 METADATA = MetaData()
@@ -40,7 +43,7 @@ _KINDS: list[tuple[Any, str]] = [
     (sa.BigInteger, "seed"),
     (sa.Float, "chance reward"),
     (sa.String(64), "digest inputs outputs chain request replaces"),
-    (sa.String(32), "at created_at accepted_at kind"),
+    (sa.String(32), "at created_at accepted_at kind salt"),
     (sa.String(16), "status known"),
     (sa.String(200), "key"),
     (sa.LargeBinary, "body"),
@@ -87,7 +90,7 @@ policies = _table("policies", "digest model body facts_json at event")
 
 arms = _table(
     "arms",
-    "id name type group_name joined_step joined_event left_step? left_event? left_why?",
+    "id name type group_name joined_step joined_event left_step? left_event? left_why? salt?",
     _unique_where("present_arms", "name", "left_event IS NULL"),
 )
 
@@ -107,7 +110,7 @@ plans = _table(
 
 decisions = _table(
     "decisions",
-    "plan arm place state known seen_step? chance planned served reason next_in_line? accepted? who? why?",
+    "plan arm place state known seen_step? chance planned served reason next_in_line? accepted? who? why? salt?",
     sa.UniqueConstraint("plan", "place", name="places_of_a_plan"),
     Index("decisions_of_arms", "arm", "plan"),
     keys=2,
@@ -121,7 +124,10 @@ refits = _table("refits", "id model facts_json at event adopted_event? replaces?
 
 events = _table("events", "id kind who at body_json changes_json chain")
 
-keys = _table("keys", "key kind request answer_json at event")
+keys = _table("keys", "key kind request answer_json at event salt?")
+
+SEALED = {"arms": ("name", "left_why"), "decisions": ("why",), "keys": ("request", "answer_json")}
+"""Personal texts by table: events hold their seals. A row that changes one of them states all of them."""
 
 TRIGGERS = {"events_no_update": "UPDATE", "events_no_delete": "DELETE"}
 """Triggers of a SQLite file, which refuse changes of events."""

@@ -37,6 +37,12 @@ WAIT = 30
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, SQLAlchemyError, TypeError, ValueError)
 """Errors raised by invalid stored values."""
 
+SCRUB = {
+    "sqlite": ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"),
+    "postgresql": ("VACUUM FULL arms", "VACUUM FULL decisions", "VACUUM FULL keys"),
+}
+"""Statements that write tables anew."""
+
 HOW_TO_CREATE = "`evenhand programme create` makes one."
 
 
@@ -162,6 +168,25 @@ class Store:
             self._check_empty(tx)
             schema.create(tx)
             yield tx
+
+    def scrub(self) -> None:
+        """Write the tables anew, so that what was replaced or removed is no longer in their files.
+
+        Raises:
+            UnavailableError: others use them; the transactions before stay as they are.
+        """
+        with self.engine.connect() as connection:
+            if not self.is_sqlite:  # where every statement of the driver is on its own
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+            driver: Any = connection.connection.driver_connection
+            try:
+                for statement in SCRUB[self.engine.dialect.name]:
+                    driver.execute(statement)
+            except self.engine.dialect.dbapi.Error as error:  # type: ignore[union-attr]
+                why = _why(str(error), self._wait)
+                raise UnavailableError(
+                    f"{self.address}: {why}. It is erased, but traces are left until VACUUM"
+                ) from error
 
     @contextlib.contextmanager
     def _closed_on_error(self) -> Iterator[None]:

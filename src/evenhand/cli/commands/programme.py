@@ -122,6 +122,20 @@ def leave(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any
     run.say(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on")
 
 
+@command(
+    click.argument("arms", nargs=-1, metavar="[ARM]..."),
+    option("--older-than", "STEPS", "Also all that left so many steps ago.", type=click.IntRange(min=0)),
+    writes=True,
+)
+def erase(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any) -> None:
+    """Replace the names of arms that left, and reasons about them, by pseudonyms, for good.
+
+    What happened stays, under the pseudonym, and the database still verifies. Copies made earlier have the names.
+    """
+    found = one.erase(list(arms), **options)
+    run.say(found.to_dict(), f"erased: {counted(len(found.arms), 'arm')}, now {', '.join(found.arms[:5])}")
+
+
 @command(rows_argument, format_option, source_option, step_options, writes=True)
 def observe(one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any) -> None:
     """Report observed states: TABLE has the columns arm and state, and perhaps step.
