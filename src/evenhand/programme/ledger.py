@@ -46,7 +46,7 @@ class Event:
 
     kind: str
     """created, joined, left, erased, observed, solved, planned, accepted, recorded, refitted, adopted, declined,
-    bounded, or answered: a key was stored for an answer that changed nothing."""
+    bounded, worded, or answered: a key was stored for an answer that changed nothing."""
 
     who: str
     """Author."""

@@ -8,7 +8,7 @@ is written into the event.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
 from evenhand.programme.refit import Refits
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
+from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.store import Store
+from evenhand.programme.vocabulary import Vocabulary
 
 MOST_SEED = 2**63 - 1
 """Largest seed."""
@@ -47,6 +49,17 @@ class Changed(Result):
 
     step: int
     """The first step at which they take part, or no longer do."""
+
+
+@dataclass(frozen=True)
+class WordsSet(Result):
+    """Result of a change of words."""
+
+    event: int
+    """The number of the event."""
+
+    words: dict[str, Any]
+    """All words, as `Vocabulary.read` accepts them."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,7 @@ class Programme:
         welfare: str | None = None,
         name: str = "",
         seed: int = 0,
+        words: Mapping[str, Any] | None = None,
         who: str = "",
     ) -> "Programme":
         """Begin a programme; nothing is left behind where something is wrong.
@@ -150,6 +164,7 @@ class Programme:
             welfare: what is fair; by default the model's own.
             name: of the programme; by default that of its address.
             seed: of all draws.
+            words: fields of `Vocabulary`: the programme's own words and its calendar.
             who: author, written into the event.
 
         Raises:
@@ -161,6 +176,7 @@ class Programme:
         settled, chosen = settle(problem), welfare or problem.welfare
         newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
+        vocabulary = Vocabulary.read(words or {}).to_dict()
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -172,6 +188,7 @@ class Programme:
             content = {"name": called, "welfare": chosen, "seed": seed, "arms": _body(tx, newcomers)}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
+            add_setting(tx, "words", vocabulary, 0, event)
         return programme
 
     @classmethod
@@ -280,7 +297,32 @@ class Programme:
             found = head_of(tx)
         return found if key is None else found.signed(key)
 
+    def vocabulary(self) -> Vocabulary:
+        """Return the words and the calendar of the programme."""
+        with self.store.reading() as tx:
+            return Vocabulary.read(setting(tx, "words", 0))
+
     # Changing
+
+    def set_words(self, words: Mapping[str, Any], *, who: str = "", key: str | None = None) -> Vocabulary:
+        """Change words or the calendar; fields that are not given stay.
+
+        Args:
+            words: fields of `Vocabulary`.
+            who: author, written into the event.
+            key: idempotency key.
+
+        Raises:
+            InvalidInputError: with every fault.
+        """
+
+        def do(tx: Connection) -> WordsSet:
+            found = Vocabulary.read({**setting(tx, "words", 0), **words}).to_dict()
+            event = append(tx, "worded", who, found)
+            add_setting(tx, "words", found, 0, event)
+            return WordsSet(event, found)
+
+        return Vocabulary.read(self.library.change(WordsSet, "words", dict(words), key, do).words)
 
     def join(self, rows: Any, step: int | None = None, *, who: str = "", key: str | None = None) -> Changed:
         """Let arms take part.

@@ -10,6 +10,7 @@
     decisions      arm by arm: what the plan knew, what it gives, what was accepted and why
     records        actions done and their rewards; never changed, later ones count
     refits         models fitted to the programme's own records, adopted or not; with a why, a server offered it
+    settings       words, calendar and other values by name, each from a step on; never changed, later ones count
     events         all that ever happened, one after the other, with every row of the tables above that it wrote; the
                    database itself refuses to change them
     keys           answers given under a key: who asks again under the same gets the same
@@ -37,7 +38,7 @@ PROPOSED, ACCEPTED, SUPERSEDED = "proposed", "accepted", "superseded"
 """Status of a plan: open, accepted, or replaced by a later one."""
 
 _KINDS: list[tuple[Any, str]] = [
-    (sa.Integer, "id step event place served seen_step next_in_line joined_step left_step"),
+    (sa.Integer, "id step event place served seen_step next_in_line joined_step left_step from_step"),
     (sa.Integer, "last_event model_event known_event accepted_event joined_event left_event adopted_event"),
     (sa.Integer, "declined_event"),
     (sa.BigInteger, "seed"),
@@ -121,6 +122,8 @@ records = _table(
 )
 
 refits = _table("refits", "id model facts_json at event adopted_event? replaces? why? declined_event?")
+
+settings = _table("settings", "id name value_json from_step event", Index("settings_by_name", "name", "from_step"))
 
 events = _table("events", "id kind who at body_json changes_json chain")
 
