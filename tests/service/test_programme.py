@@ -184,7 +184,9 @@ def test_what_the_store_says_is_reported(client, programme, monkeypatch):
     answer = client.get(P)
     refused(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
-    refused(client.get("/readyz"), 503)
+    monkeypatch.setattr(programme.store, "check_writable", gone)
+    problem, _ = refused(client.get("/readyz"), 503)
+    assert not any(word in json.dumps(problem) for word in ("pumps", "disk")), "strangers see nothing of the database"
     assert client.get("/healthz").json() == {"status": "ok"}
 
 

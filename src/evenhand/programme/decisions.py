@@ -166,6 +166,9 @@ class StoredPlan(ledger.Result):
     accepted_by: str | None
     accepted_at: str | None
     accepted_event: int | None
+    approved_by: str | None
+    """Who approved it while it was proposed, if that is required."""
+
     certificate: Certificate | None
     """Certificate of the policy for this roster, if known; `Programme.certificate` computes it."""
 

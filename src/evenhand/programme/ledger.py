@@ -30,8 +30,8 @@ from sqlalchemy import Connection, Table, and_, bindparam, func, insert, select,
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme import schema
 
-MOST_KEY = 200
-"""Characters of the longest key."""
+MOST_KEY = 300
+"""Characters of the longest key, with the name of its holder."""
 
 MOST_TEXT = 2000
 """Characters of the longest text that a person gives: a reason, a source, a name of who did it."""
@@ -46,7 +46,7 @@ class Event:
 
     kind: str
     """created, joined, left, erased, observed, solved, planned, accepted, recorded, refitted, adopted, declined,
-    bounded, worded, or answered: a key was stored for an answer that changed nothing."""
+    bounded, worded, approved, safeguarded, or answered: a key was stored for an answer that changed nothing."""
 
     who: str
     """Author."""

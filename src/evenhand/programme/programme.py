@@ -29,6 +29,7 @@ from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
 from evenhand.programme.refit import Refits
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
+from evenhand.programme.safeguards import Safeguards
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.store import Store
 from evenhand.programme.vocabulary import Vocabulary
@@ -103,11 +104,12 @@ class Status(Result):
 class Programme:
     """A running programme in its store.
 
-    Its own methods are about the roster and observations; the others belong to four parts, under the same names:
+    Its own methods are about the roster and observations; the others belong to five parts, under the same names:
 
     `cycle`            solve, plan, accept, record (`Cycle`)
     `audits`           audits and waiting times (`Audits`)
     `refitting`        refits of the model, drift, proposals (`Refits`)
+    `safeguards`       erasure, second approvals, views (`Safeguards`)
     `counterfactuals`  the price of fairness and what-if plans (`Counterfactuals`)
 
     Example:
@@ -141,6 +143,9 @@ class Programme:
         self.offered, self.offer_refit = refits.offered, refits.offer_refit
         self.bounds, self.set_bounds = refits.bounds, refits.set_bounds
         self.question, self.model_drift = refits.question, refits.model_drift
+        self.safeguards = guards = Safeguards(self.library)
+        self.erase, self.approve = guards.erase, guards.approve
+        self.note_view, self.views = guards.note_view, guards.views
 
     @classmethod
     def create(
@@ -377,37 +382,6 @@ class Programme:
             return Changed(event, tuple(names), step)
 
         return self.library.change(Changed, "leave", request, key, do, find)
-
-    def erase(
-        self, names: Sequence[str] = (), *, older_than: int | None = None, who: str = "", key: str | None = None
-    ) -> Changed:
-        """Replace the names of arms that left, and the reasons given about them, by pseudonyms, for good.
-
-        All else stays, under the pseudonym, so that audits and plans come out as before, and the chain of events
-        verifies. Copies made earlier, by `backup` or by the database, still have the names.
-
-        Args:
-            names: of the arms.
-            older_than: also all that left at least so many steps ago.
-            who: author, written into the event.
-            key: idempotency key.
-
-        Raises:
-            InvalidInputError: some of them are unknown or still take part, or there is none.
-        """
-
-        def find(tx: Connection) -> list[RosterArm]:
-            return roster.find_erasable(tx, list(names), older_than)
-
-        def do(tx: Connection) -> Changed:
-            arms, step = find(tx), present_step(tx)
-            event = append(tx, "erased", who, {"arms": [ledger.of_arm(arm.id) for arm in arms]})
-            return Changed(event, roster.erase(tx, arms), step)
-
-        request = [len(names), older_than]  # without the names, which the store is about to forget
-        found = self.library.change(Changed, "erase", request, key, do, find)
-        self.store.scrub()
-        return found
 
     def observe(
         self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None

@@ -11,7 +11,7 @@ from evenhand.errors import Fault, InvalidInputError, TableError, nearest, short
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, as_table, find_arms, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
-from evenhand.programme.ledger import add_rows, change_rows, fault_of_text, next_id
+from evenhand.programme.ledger import add_rows, fault_of_text, next_id
 from evenhand.programme.named_model import Words, names_of
 
 MOST_STEP = 10**9
@@ -205,71 +205,6 @@ def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -
     ]
     add_rows(tx, schema.arms, rows)
     return numbers
-
-
-def find_erasable(tx: Connection, names: Sequence[str], older_than: int | None) -> list[RosterArm]:
-    """Return every time that some arms took part, of which all are over; also those of arms that left long ago.
-
-    Args:
-        tx: a transaction.
-        names: of arms.
-        older_than: steps since they left; None for the named ones alone.
-
-    Raises:
-        TableError: names that are unknown or take part, or none.
-    """
-    arms = arms_as_of(tx)
-    if older_than is not None:
-        last, gone = present_step(tx) - check_step(older_than), set(names)
-        present = {arm.name for arm in arms if arm.left_step is None or arm.left_step > last}
-        gone |= {arm.name for arm in arms if arm.name not in present and arm.name != pseudonym(arm.id)}
-        raise_faults([] if gone else [Fault("", f"no arm left {older_than} steps ago or earlier")], "arms")
-        names = list(gone)
-    find_names(arms, names)
-    found = [arm for arm in arms if arm.name in set(names)]
-    faults = [
-        Fault("", f"arm {quoted(arm.name)} takes part; it can be erased when it has left")
-        for arm in found
-        if arm.left_step is None
-    ]
-    raise_faults(faults, "arms")
-    return found
-
-
-def pseudonym(arm: int) -> str:
-    """Return the name of an arm after its erasure."""
-    return f"erased {arm}"
-
-
-def erase(tx: Connection, arms: Sequence[RosterArm]) -> tuple[str, ...]:
-    """Replace the names of arms and all reasons about them, and forget answers that may name them; the pseudonyms.
-
-    Args:
-        tx: a transaction from `Store.writing`, whose event is begun.
-        arms: from `find_erasable`.
-    """
-    numbers, events = [arm.id for arm in arms], set[int]()
-    add, decided, plans = events.update, schema.decisions, schema.plans
-    reasons: list[dict[str, Any]] = []
-    for first in range(0, len(numbers), 500):
-        part = numbers[first : first + 500]
-        for table in (schema.observations, schema.records):
-            add(tx.execute(select(table.c.event).where(table.c.arm.in_(part)).distinct()).scalars())
-        for column in (schema.arms.c.joined_event, schema.arms.c.left_event):
-            add(tx.execute(select(column).where(schema.arms.c.id.in_(part))).scalars())
-        query = select(decided.c.plan, decided.c.arm, plans.c.accepted_event).join(plans, plans.c.id == decided.c.plan)
-        for row in tx.execute(query.where(decided.c.arm.in_(part), decided.c.why.is_not(None))):
-            events.add(row.accepted_event)
-            reasons.append({"plan": row.plan, "arm": row.arm, "why": "erased"})
-    names = tuple(pseudonym(number) for number in numbers)
-    rows = zip(numbers, names, strict=True)
-    change_rows(tx, schema.arms, [{"id": number, "name": name, "left_why": "erased"} for number, name in rows])
-    change_rows(tx, decided, reasons)
-    keys = tx.execute(select(schema.keys.c.key, schema.keys.c.event).where(schema.keys.c.request != "")).all()
-    change_rows(
-        tx, schema.keys, [{"key": row.key, "request": "", "answer_json": ""} for row in keys if row.event in events]
-    )
-    return names
 
 
 def find_names(arms: Sequence[RosterArm], names: Sequence[str]) -> list[RosterArm]:

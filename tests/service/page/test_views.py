@@ -6,7 +6,9 @@ from html import unescape
 
 import pytest
 
-from evenhand.programme import Programme, Tokens, make_token
+from evenhand.programme import Programme, Tokens
+
+from ...conftest import make_token
 
 HTML = {"Accept": "text/html"}
 VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model")

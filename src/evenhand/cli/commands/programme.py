@@ -214,13 +214,57 @@ def accept(
         raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
     given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
     given = given if overrides is None else read_states(overrides, format, "--overrides")
-    if plan is None:
-        if (proposed := one.current_plan()) is None:
-            raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
-        plan = proposed.id
-    found = one.accept(plan, given, **options)
+    found = one.accept(_proposed(one) if plan is None else plan, given, **options)
     changed = f", {found.overridden} overridden" if found.overridden else ""
     run.say(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed")
+
+
+@command(click.argument("plan", type=click.IntRange(min=1), required=False), writes=True)
+def approve(one: "Programme", plan: int | None, run: RunOptions, **options: Any) -> None:
+    """Approve a plan with more than the usual budget, so that another person can accept it.
+
+    PLAN is its number; by default the proposed one. `programme safeguards --second-approval` requires it.
+    """
+    found = one.approve(_proposed(one) if plan is None else plan, **options)
+    run.say(found.to_dict(), f"plan {found.plan} is approved by {found.by}; another person can accept it")
+
+
+@command(
+    option(
+        "--second-approval/--no-second-approval",
+        None,
+        "Of plans with more than the usual budget.",
+        default=None,
+        show_default=False,
+    ),
+    option(
+        "--log-views/--no-log-views",
+        None,
+        "Log who looks at the page or history of an arm.",
+        default=None,
+        show_default=False,
+    ),
+    writes=True,
+)
+def safeguards(one: "Programme", who: str, key: str | None, run: RunOptions, **given: Any) -> None:
+    """Show the safeguards, or switch them on or off: a second approval of larger budgets, and a log of views."""
+    is_set = any(value is not None for value in given.values())
+    found = one.safeguards.set_rules(given, who=who, key=key) if is_set else one.safeguards.rules()
+    lines = [f"{name.replace('_', ' '):16} {'on' if value else 'off'}" for name, value in found.to_dict().items()]
+    run.say(found.to_dict(), "\n".join(lines))
+
+
+@command(
+    option("--arm", None, "Only of this one."),
+    option("--most", None, "At most so many.", default=100, type=click.IntRange(min=1)),
+)
+def views(one: "Programme", run: RunOptions, **which: Any) -> None:
+    """List who looked at whom, the newest first, if that is logged."""
+    found = one.views(**which)
+    shown = _rows_summary(
+        f"{_address(one)}, views of arms", ("at", "who", "arm"), [[*vars(one).values()] for one in found]
+    )
+    run.say({"views": [view.to_dict() for view in found]}, shown)
 
 
 @command(rows_argument, format_option, source_option, writes=True)
@@ -417,6 +461,14 @@ def events(one: "Programme", after: int, most: int, run: RunOptions) -> None:
     rows = [[event.id, event.at, event.kind, event.who, body] for event, body in zip(found, bodies, strict=True)]
     shown = _rows_summary(f"{_address(one)}, events after {after}", ("event", "at", "kind", "who", "what"), rows)
     run.say({"events": [vars(event) for event in found]}, shown)
+
+
+def _proposed(one: "Programme") -> int:
+    """Return the number of the plan that is proposed for the present step."""
+    number = one.current_plan_number()
+    if number is None:
+        raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
+    return number
 
 
 def _rows_summary(

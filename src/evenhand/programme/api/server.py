@@ -25,6 +25,7 @@ from typing import Any, ClassVar, cast
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evenhand._version import __version__
@@ -72,7 +73,8 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
     problem_details.install(app)
     app.add_middleware(middleware.BodyLimit, settings=settings)
     app.add_middleware(middleware.AccessControl, settings=settings, metrics=service.metrics, sessions=service.sessions)
-    app.add_middleware(middleware.AccessLog, metrics=service.metrics)
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.proxies))
+    app.add_middleware(middleware.AccessLog, metrics=service.metrics)  # which sees the address of the proxy itself
     return app
 
 
@@ -206,8 +208,9 @@ def configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=list(settings.proxies),
+        proxy_headers=False,  # part of the application
+        ssl_certfile=settings.certificate[0] if settings.certificate else None,
+        ssl_keyfile=settings.certificate[1] if settings.certificate else None,
         backlog=BACKLOG,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,

@@ -174,6 +174,7 @@ def _submit(request: Request, form: Form, what: str, write: Callable[..., int]) 
 def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorView | None = None) -> Response:
     programme = programme_of(request)
     entries, step = programme.history(name), programme.status().step
+    programme.note_view(name, request.state.holder.name)
     arm = next(arm for arm in reversed(programme.arms(gone=True)) if arm.name == name)
     words, kind = Words(programme.model()), (arm.type, arm.group)
     states = words.states[words.blocks[kind]]

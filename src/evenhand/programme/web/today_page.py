@@ -1,7 +1,5 @@
 """Today: what to record of the last step, the conditions of this one, its plan, and what is accepted."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.model.io.text_table import Table
+from evenhand.model.io.text_table import Table, csv_text
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
 from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan
@@ -139,6 +137,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
     used = _used(proposed, words, typed) if proposed and proposed.model == status.model else None
     table = _list_lines(query, lines)
     rows = [line["row"] for line in table.rows]
+    is_larger = proposed is not None and any(there > status.budget[name] for name, there in proposed.budget.items())
     to_record = not proposed and waits is None and last is not None and not last["is_recorded"]
     feasible = {line["row"].arm: line["actions"] for line in lines}
     changes = tuple(replace(one, actions=feasible.get(one.arm, ())) for one in typed.changes)
@@ -148,6 +147,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "arms": sum(status.arms.values()),
         "plan": plan,
         "is_open": proposed is not None,
+        "needs_approval": is_larger and programme.safeguards.rules().second_approval,
         "pending": pending,
         "waits": waits,
         "changed": changed,
@@ -324,11 +324,9 @@ def plan_table(plan: int, request: Request) -> Response:
 
 
 def _csv(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Response:
-    """Return a CSV file; texts that a spreadsheet would take for a formula stay, since they are read back."""
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\r\n").writerows([head, *rows])
+    """Return a CSV file."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return PlainTextResponse(stream.getvalue(), headers=headers, media_type="text/csv; charset=utf-8")
+    return PlainTextResponse(csv_text([head, *rows], "\r\n"), headers=headers, media_type="text/csv; charset=utf-8")
 
 
 # The plan
@@ -377,9 +375,22 @@ def accept_plan(request: Request, form: layout.Sending) -> Response:
                 faults.append(f"Your change was not stored: {one.arm} gets {one.action}{why}")
         return _today(request, form, "accept", replace(refusal, faults=tuple(faults)))
 
-    what = "The plan was not accepted"
+    what, holder = "The plan was not accepted", request.state.holder.name
     return layout.submit(
-        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, **by).event, again
+        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, holder=holder, **by).event, again
+    )
+
+
+@router.post("/today/approve")
+def approve_plan(request: Request, form: layout.Sending) -> Response:
+    """Approve a plan with more than the usual budget."""
+    programme, holder = layout.programme_of(request), request.state.holder.name
+
+    def write(**by: Any) -> int:
+        return programme.approve(form.number("plan"), holder=holder, **by).event
+
+    return layout.submit(
+        request, form, "The plan was not approved", write, lambda *refused: _today(request, form, "", *refused)
     )
 
 
