@@ -266,11 +266,10 @@ def named(tx: Connection, *texts: str) -> list[Any]:
     for first in range(0, len(order), 500):
         query = select(table.c.id, table.c.name).where(table.c.id.in_(order[first : first + 500]))
         names |= {row.id: row.name for row in tx.execute(query)}
-
-    def name(found: dict[str, Any]) -> Any:
-        return names[found["arm"]] if found.keys() == {"arm"} else found
-
-    return [json.loads(text, object_hook=name) for text in texts]
+    return [
+        json.loads(text, object_hook=lambda found: names[found["arm"]] if found.keys() == {"arm"} else found)
+        for text in texts
+    ]
 
 
 def last_event(tx: Connection) -> int:

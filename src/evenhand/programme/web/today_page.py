@@ -385,12 +385,12 @@ def accept_plan(request: Request, form: layout.Sending) -> Response:
 def approve_plan(request: Request, form: layout.Sending) -> Response:
     """Approve a plan with more than the usual budget."""
     programme, holder = layout.programme_of(request), request.state.holder.name
-
-    def write(**by: Any) -> int:
-        return programme.approve(form.number("plan"), holder=holder, **by).event
-
     return layout.submit(
-        request, form, "The plan was not approved", write, lambda *refused: _today(request, form, "", *refused)
+        request,
+        form,
+        "The plan was not approved",
+        lambda **by: programme.approve(form.number("plan"), holder=holder, **by).event,
+        lambda *refused: _today(request, form, "", *refused),
     )
 
 
