@@ -86,6 +86,7 @@ def test_forms_that_may_not_be_sent_are_not_shown(programme, serving, held):
         assert 'form="accept"' not in page
         assert 'action="/today/plan"' not in page
     assert 'method="post"' not in shown["ada"]
+    assert 'action="/logout"' in client.get("/", headers=signed_in(client, tokens["ada"])).text, "readers sign out"
     assert 'role="search"' in shown["ada"], "searching changes nothing"
 
 

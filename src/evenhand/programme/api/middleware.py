@@ -249,6 +249,8 @@ class AccessControl:
 
 def why_forbidden(holder: Holder, method: str, path: str) -> str:
     """Return why a holder may not make a request; empty if it may."""
+    if is_open(path):
+        return ""
     if method in SAFE:
         role: Role = "administer" if path in SEEN_BY_ADMINISTRATORS else "read"
     else:

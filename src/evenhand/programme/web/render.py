@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from evenhand._version import __version__
 from evenhand.display import counted
-from evenhand.report.format import amount, number, percent
+from evenhand.report.format import amount, capitalised, number, percent
 from evenhand.report.html import typeset
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def without_forms(page: str, why_forbidden: Callable[[str], str]) -> str:
         why_forbidden: returns why an address may not be sent to; empty if it may.
     """
     gone: list[str] = []
+    reasons: set[str] = set()
 
     def replace(form: re.Match[str]) -> str:
         is_sent = 'method="post"' in form[0].partition(">")[0]
@@ -102,7 +103,10 @@ def without_forms(page: str, why_forbidden: Callable[[str], str]) -> str:
         if not why:
             return form[0]
         gone.extend(re.findall(r'^<form[^>]* id="([^"]+)"', form[0]))
-        return str(Markup('<p class="quiet no-print">{}.</p>').format(why.capitalize()))
+        if why in reasons:
+            return ""
+        reasons.add(why)
+        return str(Markup('<p class="quiet no-print">{}.</p>').format(capitalised(why)))
 
     page = re.sub(r'<form\b[^>]* action="(?P<action>/[^"?]*)[^>]*>.*?</form>', replace, page, flags=re.DOTALL)
     for name in gone:
