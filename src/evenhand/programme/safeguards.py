@@ -181,11 +181,12 @@ class Safeguards:
         with self._store.reading() as tx:
             if not rules_of(tx).log_views:
                 return
-            query = select(schema.arms.c.id).where(schema.arms.c.name == arm)
-            number = tx.execute(query.order_by(schema.arms.c.id.desc()).limit(1)).scalar()
-        if number is not None:
+            arms, wanted = schema.arms, "".join(arm.casefold().split())
+            query = select(arms.c.id, arms.c.name).order_by(arms.c.name == arm, arms.c.id)
+            numbers = [row.id for row in tx.execute(query) if "".join(row.name.casefold().split()) == wanted]
+        if numbers:  # the last: the same name, else one that is written almost like it
             with self._store.writing() as tx:
-                row = {"id": ledger.next_id(tx, table), "at": ledger.now(), "who": who, "arm": number}
+                row = {"id": ledger.next_id(tx, table), "at": ledger.now(), "who": who, "arm": numbers[-1]}
                 tx.execute(insert(table).values(**row))
 
     def views(self, arm: str | None = None, most: int = 100) -> list[View]:
@@ -241,8 +242,8 @@ def _erasable(tx: Connection, names: Sequence[str], older_than: int | None) -> l
         gone |= {arm.name for arm in arms if arm.name not in present and arm.name != _pseudonym(arm.id)}
         roster.raise_faults([] if gone else [Fault("", f"no arm left {older_than} steps ago or earlier")], "arms")
         names = list(gone)
-    roster.find_names(arms, names)
-    found = [arm for arm in arms if arm.name in set(names)]
+    known = {arm.name for arm in roster.find_names(arms, names)}
+    found = [arm for arm in arms if arm.name in known]
     present_ones = [arm for arm in found if arm.left_step is None]
     words = "takes part; it can be erased when it has left"
     roster.raise_faults([Fault("", f"arm {quoted(arm.name)} {words}") for arm in present_ones], "arms")
@@ -282,22 +283,28 @@ def _erase(tx: Connection, arms: Sequence[RosterArm]) -> tuple[str, ...]:
 # Rights by group
 
 
-class GroupView:
-    """A programme that shows and takes the arms of some groups alone; all else is the programme's own.
+NAMELESS = (
+    *("bounds", "current_plan_number", "in_need", "last_served", "model", "needs_solving", "note_view", "num_recorded"),
+    *("numbers", "offered", "overview", "plans", "recorded", "safeguards", "status", "unrecorded", "vocabulary"),
+)
+"""Methods of a programme that name no arm, or only those that they are given."""
 
-    A server lets its holders reach only what goes through the methods here, or names no arm.
-    """
+
+class GroupView:
+    """A programme that shows and takes the arms of some groups alone: by its own methods, and those of `NAMELESS`."""
 
     def __init__(self, programme: Any, groups: Collection[str], holder: str) -> None:
         """Limit a `Programme` to groups, for a holder who sees the events of its own."""
         self._programme, self._groups, self._holder = programme, groups, holder
 
     def __getattr__(self, name: str) -> Any:
+        if name not in NAMELESS:
+            raise AttributeError(f"{name} is not limited to groups")
         return getattr(self._programme, name)
 
-    def arms(self, step: int | None = None, gone: bool = False) -> list[RosterArm]:
+    def arms(self, *which: Any, **options: Any) -> list[RosterArm]:
         """As of `Programme`."""
-        return [arm for arm in self._programme.arms(step, gone) if arm.group in self._groups]
+        return [arm for arm in self._programme.arms(*which, **options) if arm.group in self._groups]
 
     def history(self, arm: str) -> list[reports.HistoryEntry]:
         """As of `Programme`; of an arm that is or was last in one of the groups."""

@@ -37,11 +37,12 @@ OPEN = ("/healthz", "/readyz", "/login", "/logout", "/static/")
 _P, _N = "/v1/programme", "[^/]+"
 PERMISSIONS: tuple[tuple[Role, str], ...] = (
     ("read", f"/v1/decide|/v1/jobs/{_N}|/today/changes"),
-    ("report", f"{_P}/(observations|records)|/today/(conditions|record)|/arms/seen"),
-    ("plan", f"{_P}/(arms|plan|solve|what-if|refits)|/today/plan|/arms/(join|leave)|/model/refit"),
-    ("plan", f"/what-if|/fairness/price|/computing/{_N}/stop"),
-    ("accept", f"{_P}/plan/{_N}/(accept|approve)|/today/(accept|approve)"),
-    ("adopt", f"{_P}/(bounds|refits/{_N}/(adopt|decline))|/model/(adopt|decline)"),
+    ("report", f"{_P}/(observations|records|history)|/today/(conditions|record)|/arms/seen|/settings/history"),
+    ("plan", f"{_P}/(arms|plan|solve|what-if|fairness|refits|changes/preview)|/today/plan|/arms/(join|leave)"),
+    ("plan", f"/what-if|/fairness/price|/model/refit|/settings/preview|/computing/{_N}/stop"),
+    ("accept", f"{_P}/(plan/{_N}/(accept|approve)|events/{_N}/undo)|/today/(accept|approve)|/undo"),
+    ("adopt", f"{_P}/(bounds|need|words|changes|refits/{_N}/(adopt|decline))"),
+    ("adopt", "/model/(adopt|decline|need)|/settings/(adopt|words)"),
 )
 """Role that a change needs, by its address; `administer` for all others, so that none is open by oversight."""
 
