@@ -65,7 +65,11 @@ def unprotected(programme, tx):
     """Within it events can be changed; afterwards they are protected again, as a careful forger would leave them."""
     triggers = []
     if programme.store.is_sqlite:
-        triggers = tx.execute(text("SELECT sql FROM sqlite_master WHERE type = 'trigger'")).scalars().all()
+        triggers = (
+            tx.execute(text("SELECT sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'"))
+            .scalars()
+            .all()
+        )
     for statement in let_events_be_changed(programme):
         tx.execute(text(statement))
     yield
