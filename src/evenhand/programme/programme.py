@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from evenhand.errors import InvalidInputError
-from evenhand.model import CoupledMDP, read_welfare
+from evenhand.model import CoupledMDP, as_table, read_welfare
 from evenhand.model.io import load
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, reports, roster, schema
@@ -179,9 +179,9 @@ class Programme:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInputError(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
         settled, chosen = settle(problem), welfare or problem.welfare
-        newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
+        vocabulary = Vocabulary.read(words or {}).check_resources(settled.resource_names)
+        newcomers, blocks = read_newcomers(settled, vocabulary.columns(as_table(roster))), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
-        vocabulary = Vocabulary.read(words or {}).to_dict()
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -193,7 +193,7 @@ class Programme:
             content = {"name": called, "welfare": chosen, "seed": seed, "arms": _body(tx, newcomers)}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
-            add_setting(tx, "words", vocabulary, 0, event)
+            add_setting(tx, "words", vocabulary.to_dict(), 0, event)
         return programme
 
     @classmethod
@@ -305,7 +305,7 @@ class Programme:
     def vocabulary(self) -> Vocabulary:
         """Return the words and the calendar of the programme."""
         with self.store.reading() as tx:
-            return Vocabulary.read(setting(tx, "words", 0))
+            return self.library.vocabulary(tx)
 
     # Changing
 
@@ -322,7 +322,8 @@ class Programme:
         """
 
         def do(tx: Connection) -> WordsSet:
-            found = Vocabulary.read({**setting(tx, "words", 0), **words}).to_dict()
+            read = Vocabulary.read({**setting(tx, "words", 0), **words})
+            found = read.check_resources(self.library.model(tx)[0].resource_names).to_dict()
             event = append(tx, "worded", who, found)
             add_setting(tx, "words", found, 0, event)
             return WordsSet(event, found)
@@ -341,7 +342,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row.
         """
-        table = roster.read_rows(rows, "roster", ["arm"])
+        table = roster.read_rows(self.library.table(rows), "roster", ["arm"])
         request = [table.columns, step]
 
         def read(tx: Connection) -> list[Newcomer]:
@@ -398,7 +399,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table = roster.read_rows(rows, "observations", ["arm", "state"], ragged=True)
+        table = roster.read_rows(self.library.table(rows), "observations", ["arm", "state"], ragged=True)
         said = check_text(source, "source")
         request = [table.columns, said, step]
 

@@ -101,7 +101,8 @@ def _print_address(listener: socket.socket, scheme: str, programme: "Programme",
     where = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     status = programme.status()
     result = {"address": where, "programme": status.name, "step": status.step}
-    run.say(result, f"{status.name}, step {status.step}: {where} (Ctrl-C ends it)")
+    step = programme.vocabulary().name(status.step)
+    run.say(result, f"{status.name}, {step}: {where} (Ctrl-C ends it)")
     sys.stdout.flush()
 
 

@@ -50,7 +50,7 @@ SEEN_BY_ADMINISTRATORS = ("/v1/programme/views",)
 """Addresses that need `administer` to be read; `read` suffices for all others."""
 
 LIMITED = (
-    f"{_P}|{_P}/(arms|history|plan|plan/[0-9]+)|/v1/jobs/{_N}(/events)?|/openapi.json"
+    f"{_P}|{_P}/(arms|history|words|plan|plan/[0-9]+)|/v1/jobs/{_N}(/events)?|/openapi.json"
     "|/|/today|/today/.*|/plans/[0-9]+.csv|/arms|/arms/one",
     f"{_P}/(observations|records)|/v1/decide|/v1/jobs/{_N}|/today/(conditions|record|changes)|/arms/seen",
 )

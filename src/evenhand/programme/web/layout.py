@@ -18,12 +18,18 @@ from evenhand.programme.api.routes import key_of, who_of
 from evenhand.programme.api.service import programme_of, service_of
 from evenhand.programme.ledger import Event
 from evenhand.programme.programme import Programme
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.forms import Form, read_form, refusal_of, sent_rows
 from evenhand.programme.web.render import VIEWS, Frame, TableQuery, render, without_forms
 from evenhand.report.summary import Table
 
 WHO = "evenhand_who"
 """The cookie with the name that was typed last."""
+
+
+def words_of(request: Request) -> Vocabulary:
+    """The words of the programme that is served."""
+    return programme_of(request).vocabulary()
 
 
 def query_of(request: Request, path: str = "") -> TableQuery:
@@ -69,14 +75,16 @@ def show(
         views=tuple(view for view in VIEWS if not why_forbidden(holder, "GET", view[0])),
         rights=_rights(holder),
     )
+    words = service.programme.vocabulary()
     typed = unescape(unquote_plus(request.cookies.get(WHO, "")))[:200]
     facts = {
         "title": title,
         "frame": frame,
-        "refusal": refusal,
+        "refusal": refusal and refusal.in_words(words),
         "event": None if refusal else event_of(programme_of(request), query_of(request).text("event")),
         "who": (form.text("who") if form else "") or typed,
         "arm_address": arm_address,
+        "words": words,
     }
     page = render(f"{template}.html", facts | values)
     if holder.roles < set(ROLES) or holder.groups is not None:
@@ -87,7 +95,7 @@ def show(
 def _rights(holder: Holder) -> str:
     """Describe what a holder sees, if that is not everything, or all that a holder may do."""
     if holder.groups is not None:
-        return f"You see the arms of {', '.join(sorted(holder.groups))}."
+        return f"You see {', '.join(sorted(holder.groups))} alone."
     return "You see everything here, and change nothing." if holder.roles == {"read"} else ""
 
 
@@ -125,7 +133,8 @@ def submit(
     """
     try:
         event = write(**author(request, form))
-    except EvenhandError as error:
+    except EvenhandError as caught:
+        error = words_of(request).reworded(caught)
         sent = sent_rows(form, error)
         return remembers(again(refusal_of(error, what, sent is not None), sent), form)
     service_of(request).look()
